@@ -1,4 +1,4 @@
-"""Reader of one Kafka Streams application in a capture, for `partage streams --from-capture`.
+"""Read one Kafka Streams application from a capture, for `partage streams --from-capture`.
 
 | what           | classic protocol                    | streams protocol (KIP-1071)   |
 |----------------|-------------------------------------|-------------------------------|
@@ -9,8 +9,8 @@
 | sizes          | ``topics.parquet``, else offsets    | ``topics.parquet``            |
 |                | that clients reported               |                               |
 
-Partition counts and racks are those of ``cluster.jsonl``. Sizes from ``topics.parquet`` are in
-bytes: those of all keys and values in the changelogs.
+Partition counts and racks are those of ``cluster.jsonl``. Sizes from ``topics.parquet`` are the
+bytes of all keys and values in the changelogs.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ _RATE_NOTE = "The restore rate is not in the capture: each client restores 50 MB
 
 
 class _Record(NamedTuple):
-    """A decoded record of the application's group."""
+    """A decoded record of the application's group, with its offset and time."""
 
     offset: int
     time_ms: int
@@ -102,7 +102,11 @@ class _Record(NamedTuple):
 
 @dataclass
 class _State:
-    """Part of `RecordedApplication` that depends on the protocol."""
+    """The facts about an application that are read differently for each group protocol.
+
+    Both readers, of classic and of streams groups, return it; `RecordedApplication` is made from
+    it.
+    """
 
     is_streams_group: bool
     at_ms: int
@@ -115,7 +119,7 @@ class _State:
 
 
 def read_streams_application(source: str | Path, application_id: str) -> RecordedApplication:
-    """Read a Kafka Streams application from a capture.
+    """Read a Kafka Streams application (topology, clients, settings, sizes) from a capture.
 
     The described clients are the newest ones with the number of clients that the application had
     for the longest time.
@@ -164,7 +168,7 @@ def read_streams_application(source: str | Path, application_id: str) -> Recorde
 
 
 def _group_records(folder: Path, group: str) -> tuple[list[_Record], dict[TopicPartition, int]]:
-    """Return a group's records in log order, and its last committed offsets.
+    """Read a group's records in log order, and its last committed offset of each partition.
 
     Records that cannot be decoded are left out, as in a replay.
     """
@@ -193,7 +197,7 @@ def _group_records(folder: Path, group: str) -> tuple[list[_Record], dict[TopicP
 
 
 def _decoded(key: bytes, value: bytes | None, group: str) -> DecodedRecord | None:
-    """Decode a record; None if it is damaged or of another group."""
+    """Decode a record of the given group; return None if it is damaged or of another group."""
     try:
         found = decode_record(key, value)
     except WireFormatError:
@@ -202,7 +206,7 @@ def _decoded(key: bytes, value: bytes | None, group: str) -> DecodedRecord | Non
 
 
 def _client_name(application: str, client_id: str, taken: Iterable[str]) -> str:
-    """Return a short name of a client from the client id of one of its threads.
+    """Return a short, unique name for a Streams client, from the client id of one of its threads.
 
     >>> _client_name("shop", "shop-host7-StreamThread-1-consumer", ["host7"])
     'host7-2'
@@ -221,7 +225,7 @@ def _client_name(application: str, client_id: str, taken: Iterable[str]) -> str:
 
 @dataclass
 class _StreamsMembers:
-    """Members of a streams group and their current assignments at one time."""
+    """Members of a streams group (KIP-1071) and their current assignments at one time."""
 
     at_ms: int
     members: dict[str, Mapping[str, Any]]
@@ -229,7 +233,9 @@ class _StreamsMembers:
 
     @property
     def processes(self) -> dict[str, list[str]]:
-        """The members of each process."""
+        """A dict from process id to the ids of its members;
+        a Streams process has a member per thread.
+        """
         found: dict[str, list[str]] = {}
         for member, value in self.members.items():
             found.setdefault(value["processId"], []).append(member)
@@ -239,7 +245,9 @@ class _StreamsMembers:
 def _streams_group(
     records: Sequence[_Record], clusters: ClusterHistory, folder: Path
 ) -> _State | None:
-    """Return the application of a streams group; None without its topology or members."""
+    """Return the application of a streams group (KIP-1071);
+    None without its topology or members.
+    """
     topology: Mapping[str, Any] | None = None
     settings: dict[str, str] = {}
     now = _StreamsMembers(0, {}, {})
@@ -287,7 +295,7 @@ def _streams_group(
 
 
 def _set(values: dict[str, Mapping[str, Any]], one: DecodedRecord) -> None:
-    """Store the value of a member's record; a tombstone removes it."""
+    """Store the value of a member's record by member id; a tombstone removes the member."""
     if one.value is None:
         values.pop(one.key["memberId"], None)
     else:
@@ -299,7 +307,7 @@ def _sources(row: Mapping[str, Any]) -> list[str]:
 
 
 def _count(cluster: Cluster, topic: str) -> int:
-    """Return the number of partitions of a topic; 0 if the cluster lacks it."""
+    """Return the number of partitions of a topic; 0 if the cluster has no such topic."""
     return len(cluster.partitions_of(topic)) if cluster.topic(topic) >= 0 else 0
 
 
@@ -318,13 +326,16 @@ def _streams_clients(application: str, found: _StreamsMembers) -> tuple[Recorded
 
 
 def _task_ids(assigned: Iterable[Mapping[str, Any]], kind: str) -> tuple[str, ...]:
-    """Return the ids of the tasks of some members, from a field of their current assignments."""
+    """Return the task ids in the current assignments of some members.
+
+    ``kind`` is the field of the assignments: active, standby or warm-up tasks.
+    """
     rows = [row for value in assigned for row in value[kind] or ()]
     return tuple(f"{row['subtopologyId']}_{p}" for row in rows for p in row["partitions"])
 
 
 def _broker_settings(folder: Path) -> dict[str, str]:
-    """Return the broker's settings of streams groups; empty without the file.
+    """Read the broker's settings of streams groups from a capture; empty if it has no such file.
 
     Raises:
         InvalidCaptureError: the file cannot be read.
@@ -347,7 +358,7 @@ def _broker_settings(folder: Path) -> dict[str, str]:
 
 
 class _ClassicGeneration(NamedTuple):
-    """A generation of a classic Streams group as recorded, and decoded."""
+    """A recorded generation of a classic Streams group, with its decoded user data."""
 
     at_ms: int
     state: ClassicState
@@ -405,7 +416,7 @@ def _classic_group(
 
 
 def _generations(records: Iterable[_Record]) -> Iterator[_ClassicGeneration]:
-    """Yield the generations of a classic Streams group that can be decoded."""
+    """Yield the generations of a classic Streams group whose user data can be decoded."""
     for _, time_ms, one in records:
         if one.type != "GROUP_METADATA" or one.value is None:
             continue
@@ -425,10 +436,12 @@ def _changelogs(
     application: str,
     logs: _TopicSizes,
 ) -> tuple[dict[int, tuple[str, ...]], list[str]]:
-    """Return the changelog topics of each stateful sub-topology, and notes about guesses.
+    """Guess the changelog topics of each stateful sub-topology;
+    return them and notes about guesses.
 
-    No record has them. A changelog has as many partitions as its sub-topology has tasks. Where
-    several fit, end offsets decide: their sums should equal those that clients reported.
+    No record names them. A changelog has as many partitions as its sub-topology has tasks. If
+    several sub-topologies fit, end offsets decide: their sums should equal those that clients
+    reported.
     """
     tasks = {key[0]: max(counts[t] for t in seen.sources[key]) for key in seen.stateful}
     names = sorted(
@@ -498,10 +511,11 @@ def _reported_sizes(
     subtopologies: Iterable[RecordedSubtopology],
     notes: list[str],
 ) -> dict[TopicPartition, ChangelogSize]:
-    """Return sizes in records, from the largest offset sum that a client reported of each task.
+    """Estimate changelog sizes in records, from the largest offset sum
+    that clients reported per task.
 
-    The first changelog of a sub-topology stands for all of them, because the sum has no parts. A
-    task without a report has the mean size of the others of its sub-topology.
+    The first changelog of a sub-topology gets the whole sum, since it is not divided by changelog.
+    A task without a report gets the mean size of its sub-topology's other tasks.
     """
     times: dict[TaskId, list[tuple[int, int]]] = {}
     for one in generations:
@@ -529,7 +543,7 @@ def _reported_sizes(
 
 
 def _growth(reports: Sequence[tuple[int, int]]) -> float:
-    """Return the records per second between the first and the last report of a task's offsets.
+    """Return the records per second by which a task's reported offset sum grew.
 
     >>> _growth([(0, 100), (5_000, 90), (10_000, 150)])
     5.0
@@ -544,9 +558,9 @@ def _growth(reports: Sequence[tuple[int, int]]) -> float:
 
 
 def _topic_sizes(folder: Path) -> _TopicSizes:
-    """Return size and end offset of each recorded topic's partitions.
+    """Return the size and the end offset of each partition of the recorded topics.
 
-    Empty if the capture has no records of topics.
+    It is empty if the capture has no records of topics.
 
     Raises:
         InvalidCaptureError: ``topics.parquet`` cannot be read.
@@ -574,7 +588,9 @@ def _topic_sizes(folder: Path) -> _TopicSizes:
 
 
 def _add_sizes(sums: dict[TopicPartition, list[int]], rows: Any) -> None:
-    """Add a table's records, bytes, first and last time, and end offset by partition."""
+    """Add a table of records to the sums by partition:
+    records, bytes, first and last time, end offset.
+    """
     import pyarrow as pa
     from pyarrow import compute as pc
 
@@ -598,7 +614,10 @@ def _add_sizes(sums: dict[TopicPartition, list[int]], rows: Any) -> None:
 def _source_lag(
     found: _State, logs: _TopicSizes, committed: Mapping[TopicPartition, int]
 ) -> int | None:
-    """Return the records of source topics behind the last commits; None if ends are unknown."""
+    """Return the number of records in source topics after the last commits (the application's lag).
+
+    It is None if the end offsets are unknown.
+    """
     places = [
         (topic, p) for one in found.subtopologies for topic, count in one.sources.items()
         for p in range(count)
@@ -610,7 +629,7 @@ def _source_lag(
 
 
 def _racks(found: _State) -> dict[str, list[list[str]]]:
-    """Return the racks of each partition of the application's topics, where all are known."""
+    """Return the replicas' racks of each partition, for topics whose racks are all known."""
     counts = {t: n for one in found.subtopologies for t, n in one.sources.items()}
     counts |= {log: one.tasks for one in found.subtopologies for log in one.changelogs}
     known = racks_of(found.cluster, counts)

@@ -1,4 +1,4 @@
-"""A parameter sweep of the Streams simulation: one Spark task for each combination."""
+"""Run a parameter sweep of the Kafka Streams simulation in Spark, one task per combination."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sweep(
     master: str | None = None,
     progress: Progress | None = None,
 ) -> list[tuple[StreamsMetrics, dict[str, Any]]]:
-    """Simulate a Kafka Streams application in Spark under each parameter combination, one per task.
+    """Simulate a Kafka Streams application under each combination of parameters, in Spark tasks.
 
     The metrics equal those of a sequential run.
 

@@ -1,7 +1,8 @@
-"""`partage audit`: which partitioner wrote each topic, and which joins are broken.
+"""`partage audit`: find the partitioner that wrote each topic, and joins that cannot work.
 
-One job reads the topics where they are and reduces them to distinct pairs; one judges each
-topic where its pairs come together; joins are judged at the end, from samples of their sides.
+One Spark job reads the topics and counts the records of each (topic, key, partition). A second job
+finds each topic's partitioners from these counts. At the end the topics that are read together are
+compared, on samples of their keys.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _CLASSIC, _CONSUMER, _TOPOLOGY = 2, 5, 23
 
 @dataclass(frozen=True, slots=True)
 class CoSubscription:
-    """The consumer groups that read one set of topics together, so that the topics may be joined.
+    """Consumer groups that subscribe to the same set of topics, so that these topics may be joined.
 
     Attributes:
         groups: the group ids, sorted.
@@ -72,9 +73,10 @@ class CoSubscription:
 def read_co_subscriptions(
     spark: SparkSession, capture: str | Path
 ) -> dict[tuple[str, ...], CoSubscription]:
-    """Return a dict from each set of topics that a group reads together to the groups that do so.
+    """Read a capture's groups; return a dict from each set of topics to the groups that read it.
 
-    The keys are sorted tuples of two or more topic names.
+    Topics that one group reads may be joined, so the audit compares how they are partitioned. The
+    keys are sorted tuples of two or more topic names.
 
     Raises:
         InvalidCaptureError: ``consumer_offsets.parquet`` cannot be read.
@@ -84,7 +86,7 @@ def read_co_subscriptions(
 
     slices = open_records(capture)
     ddl = "group string, topics array<string>, joined boolean"
-    work = partial(_task, slices)
+    work = partial(_find_subscribed_topics, slices)
     tasks = count_tasks(slices, spark.sparkContext.defaultParallelism)
     rows = spark.range(0, len(slices), 1, tasks).mapInArrow(work, ddl).collect()
     found: dict[tuple[str, ...], set[tuple[str, bool]]] = {}
@@ -98,23 +100,24 @@ def read_co_subscriptions(
     }
 
 
-def _task(slices: tuple[Any, ...], numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Find, in a Spark worker, the sets of topics that groups subscribe to; yield them as batches.
+def _find_subscribed_topics(
+    slices: tuple[Any, ...], slice_numbers: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Find the sets of topics that groups subscribe to, in one Spark task's share of a capture.
 
-    The worker reads the group records in its share of the capture's files.
-
-    Offset commits are skipped without decoding them.
+    Only records of groups are decoded; offset commits are skipped. Each row of the yielded batch
+    is a group, the topics that it reads together, and whether its topology joins them.
     """
     import pyarrow as pa
 
     from partage.jobs.replay.capture import read_slice
 
     found: dict[tuple[str, tuple[str, ...], bool], None] = {}
-    for batch in numbers:
+    for batch in slice_numbers:
         for number in batch.column(0).to_pylist():
             for table in read_slice(slices[number]):
                 for key, value in _group_records(table):
-                    found.update(dict.fromkeys(_sets(key, value)))
+                    found.update(dict.fromkeys(_subscribed_topics(key, value)))
     rows = list(found)
     yield pa.RecordBatch.from_arrays(
         [
@@ -136,11 +139,12 @@ def _group_records(table: pa.Table) -> Iterator[tuple[bytes | None, bytes | None
     yield from zip(mine["key"].to_pylist(), mine["value"].to_pylist(), strict=True)
 
 
-def _sets(key: bytes | None, value: bytes | None) -> Iterator[tuple[str, tuple[str, ...], bool]]:
-    """Decode one group record and yield (group, sorted topics, whether joined) per subscription.
+def _subscribed_topics(
+    key: bytes | None, value: bytes | None
+) -> Iterator[tuple[str, tuple[str, ...], bool]]:
+    """Decode one record of a group, and yield each set of two or more topics that the group reads.
 
-    "Joined" says that the topology of a streams group joins the topics.
-
+    Each result is (group id, sorted topics, whether the topology of a streams group joins them).
     Damaged records are skipped; `partage replay` reports them.
     """
     from partage.wire.group_log import decode_record
@@ -189,7 +193,7 @@ _MOST_READ = 32
 
 @dataclass(frozen=True, slots=True)
 class TopicAudit:
-    """The audit result of one topic: which partitioners wrote it and which keys are split.
+    """The audit result of one topic: which partitioners wrote it, and which keys are split.
 
     Times are milliseconds UTC.
 
@@ -216,7 +220,7 @@ class TopicAudit:
 
     @property
     def broken(self) -> bool:
-        """True if the topic needs attention: two partitioners wrote it, or many keys are split.
+        """Whether the topic needs attention: two partitioners wrote it, or many keys are split.
 
         A split key has records in several partitions.
         """
@@ -224,9 +228,9 @@ class TopicAudit:
 
     @property
     def scattered(self) -> bool:
-        """True if many keys have records in several partitions and no partitioner explains it.
+        """Whether many keys have records in several partitions and no partitioner explains it.
 
-        Many are 5 % of the topic's keys, and at least ten.
+        Many means 5 % of the topic's keys, and at least ten keys.
         """
         few = max(_FEWEST_SCATTERED, _SCATTERED * self.keys)
         return bool(self.split["unexplained"] >= few)
@@ -249,7 +253,7 @@ class BrokenJoin:
 
 @dataclass
 class Audit:
-    """The result of `partage audit`: every topic, and joins of topics that are not co-partitioned.
+    """The result of `partage audit`: one entry for each topic, and the joins that cannot work.
 
     Attributes:
         looked_at: number of pairs of topics that were compared.
@@ -265,7 +269,9 @@ class Audit:
 
     @property
     def clean(self) -> bool:
-        """True if no topic needs attention and no intended join is broken."""
+        """Whether the audit found no problem: no topic needs attention,
+        all intended joins can work.
+        """
         return not any(j.meant for j in self.joins) and not any(t.broken for t in self.topics)
 
 
@@ -338,7 +344,7 @@ def _run_audit(
     _expect_all({t for some in given for t in some} | set(topics or ()), found)
     with stages.stage("joins"):
         few = {some: by for some, by in together.items() if by.joined or len(some) <= _MOST_READ}
-        found.joins, found.looked_at = _joins(
+        found.joins, found.looked_at = _find_broken_joins(
             {t.topic: t for t in found.topics}, {r["topic"]: r["pairs"] for r in rows}, few
         )
         found.too_many = sum(comb(len(some), 2) for some in together if some not in few)
@@ -393,28 +399,24 @@ def _pairs(spark: SparkSession, source: TopicSource) -> DataFrame:
 
 
 def _read_pairs(
-    pieces: Sequence[tuple[str, int]], tasks: int, numbers: Iterable[pa.RecordBatch]
+    row_groups: Sequence[tuple[str, int]], tasks: int, task_numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Count, in a Spark worker, the records of each distinct (topic, key, partition).
+    """Read row groups of Parquet files in a Spark task, and count the records of each key.
 
-    The input is some row groups of Parquet files.
-
-    A task with number n reads row groups n, n + ``tasks``, n + 2 ``tasks`` and so on.
+    Task n of ``tasks`` reads the row groups n, n + ``tasks``, n + 2 ``tasks`` and so on. Each row
+    of the yielded batches is a (topic, key, partition) with its number of records.
     """
     pairing = PairCounter()
-    for batch in numbers:
+    for batch in task_numbers:
         for number in batch.column(0).to_pylist():
-            for path, row_group in pieces[number::tasks]:
+            for path, row_group in row_groups[number::tasks]:
                 for table in read_records(path, row_group):
                     pairing.add(table)
     yield from pairing.rows()
 
 
 def _spark_pairs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Count, in a Spark worker, the records of each distinct (topic, key, partition).
-
-    The input is batches of records that Spark has read.
-    """
+    """Count the records of each (topic, key, partition) in batches that Spark has read."""
     import pyarrow as pa
 
     pairing = PairCounter()
@@ -429,54 +431,57 @@ def _topic_found(text: str) -> TopicAudit:
                          "writers": tuple(found["writers"])})  # fmt: skip
 
 
-def _joins(
-    topics: dict[str, TopicAudit],
-    packed: dict[str, bytes | None],
-    together: dict[tuple[str, ...], CoSubscription],
+def _find_broken_joins(
+    audits: dict[str, TopicAudit],
+    samples: dict[str, bytes | None],
+    co_subscriptions: dict[tuple[str, ...], CoSubscription],
 ) -> tuple[list[BrokenJoin], int]:
-    """Find joins of topics that are not co-partitioned.
+    """Compare the topics that groups read together, and find pairs that are not co-partitioned.
 
-    Return them and how many pairs were compared.
-
-    A pair is compared once, however many groups read both topics.
+    Return the broken joins and the number of compared pairs. Each pair is compared once, even if
+    several groups read both topics.
     """
     import pyarrow as pa
 
-    tables = {t: pa.ipc.open_stream(raw).read_all() for t, raw in packed.items() if raw}
+    tables = {t: pa.ipc.open_stream(raw).read_all() for t, raw in samples.items() if raw}
     pairs: dict[tuple[str, str], CoSubscription] = {}
-    for some, readers in together.items():
+    for some, readers in co_subscriptions.items():
         for pair in combinations([t for t in some if t in tables], 2):
             had = pairs.get(pair, CoSubscription((), joined=False))
             groups = tuple(sorted({*had.groups, *readers.groups}))
             pairs[pair] = CoSubscription(groups, had.joined or readers.joined)
-    verdicts = {t: _judge_sample(tables[t], topics[t]) for t in {t for pair in pairs for t in pair}}
+    verdicts = {t: _judge_sample(tables[t], audits[t]) for t in {t for pair in pairs for t in pair}}
     out = []
     for pair, readers in sorted(pairs.items()):
-        sides = _sides(pair, tables, topics, verdicts)
+        sides = _sides(pair, tables, audits, verdicts)
         meant = readers.joined or _likely_joined(*sides)
         out += [BrokenJoin(broken, readers.groups, meant) for broken in broken_joins(sides)]
     return out, len(pairs)
 
 
 def _likely_joined(one: Side, other: Side) -> bool:
-    """Return whether two topics share keys and have equal partition counts, as for a join."""
+    """Return whether two topics look like the sides of a join.
+
+    They do if their partition counts are equal and they have enough keys in common.
+    """
     common = len(set(one.seen.keys) & set(other.seen.keys))
     return not one.surely_differs(other) and common >= _FEWEST_SHARED
 
 
 def _judge_sample(pairs: pa.Table, topic: TopicAudit) -> TopicVerdict:
-    """Return which partitioners explain a topic's sampled keys.
+    """Find the partitioners that explain in which partitions a topic's sampled keys are.
 
-    A second writer with few records may be missing from the sample.
+    The sample may miss a second partitioner that wrote only a few records.
     """
     counts = {*topic.counts, *(w["partitions"] for w in topic.writers)}
     return who_wrote(key_pairs(pairs), sorted(counts), known_families(), partitions_of)
 
 
 def _count_known(topic: TopicAudit, verdict: TopicVerdict) -> bool:
-    """Return whether the topic's current partition count is certain.
+    """Return whether a topic's current partition count is certain.
 
-    It is if metadata has it, or if all writers that explain nearly all keys used this count.
+    It is certain if cluster metadata has it. It is also certain if the partitioners that explain
+    nearly all keys used this count.
     """
     if topic.counts_known:
         return True
@@ -487,17 +492,18 @@ def _count_known(topic: TopicAudit, verdict: TopicVerdict) -> bool:
 def _sides(
     pair: tuple[str, str],
     tables: dict[str, pa.Table],
-    topics: dict[str, TopicAudit],
+    audits: dict[str, TopicAudit],
     verdicts: dict[str, TopicVerdict],
 ) -> tuple[Side, Side]:
-    """Return the keys and partitions of two topics for the co-partitioning check, equally sampled.
+    """Return the sampled keys of two topics, as the two sides of the co-partitioning check.
 
-    Both samples then have the same keys, so that no common key is missed.
+    Both samples are reduced to the same sampling rate. A key that both topics have is then in both
+    samples or in neither.
     """
     level = max(max([*tables[t]["level"].to_pylist()[:1], 0]) for t in pair)
     one, other = (
-        Side(t, topics[t].counts[-1], key_pairs(at_level(tables[t], level)), verdicts[t],
-             _count_known(topics[t], verdicts[t]))
+        Side(t, audits[t].counts[-1], key_pairs(at_level(tables[t], level)), verdicts[t],
+             _count_known(audits[t], verdicts[t]))
         for t in pair
     )  # fmt: skip
     return one, other

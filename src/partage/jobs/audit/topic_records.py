@@ -1,7 +1,8 @@
-"""The input of `partage audit`: records of data topics, read in pieces and counted by key.
+"""The input of `partage audit`: read records of topics in pieces, and count them by key.
 
-From a capture (``topics.parquet``, with ``cluster.jsonl`` for partition counts over time), or
-from any Parquet file or folder with these columns, or from Kafka through Spark's source.
+The records come from a capture, from any Parquet file or folder with the columns of a capture's
+``topics.parquet``, or from Kafka through Spark's source. A capture's ``cluster.jsonl`` gives each
+topic's partition counts over time.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _HOLDS = f"needs the columns {', '.join(COLUMNS)}"
 
 @dataclass(frozen=True)
 class TopicSource:
-    """The input of `partage audit` after its checks: files or address, topics, client settings.
+    """The checked input of `partage audit`: files or cluster to read, and known partition counts.
 
     No record has been read yet.
 
@@ -64,7 +65,10 @@ class TopicSource:
 
     @property
     def kafka(self) -> tuple[str, str] | None:
-        """The bootstrap servers and the topics, each separated by commas; None for files."""
+        """The bootstrap servers and the topics of a Kafka address; None if the input is files.
+
+        Both are texts in which commas separate the entries.
+        """
         if not self.where.startswith("kafka://"):
             return None
         servers, _, topics = self.where.removeprefix("kafka://").partition("/")
@@ -72,7 +76,7 @@ class TopicSource:
 
 
 def open_topics(where: str, kafka: Mapping[str, str] | None = None) -> TopicSource:
-    """Check the input of an audit and return it: a capture, Parquet files, or a Kafka address.
+    """Check the input of an audit (a capture, Parquet files or a Kafka address) and return it.
 
     Parquet files need the columns of a capture; an address is ``kafka://host:port/a,b``.
 
@@ -110,7 +114,7 @@ def open_topics(where: str, kafka: Mapping[str, str] | None = None) -> TopicSour
     if not rows:
         raise InvalidCaptureError(f"{where}: has no records; {_HOLDS}")
     metadata = (path if path.is_dir() else path.parent) / "cluster.jsonl"
-    counts = _counts(metadata) if metadata.is_file() else {}
+    counts = _partition_counts(metadata) if metadata.is_file() else {}
     return TopicSource(where, tuple(pieces), counts, rows)
 
 
@@ -135,10 +139,10 @@ def _groups(file: Path) -> Iterator[tuple[int, int]]:
         yield group, metadata.row_group(group).num_rows
 
 
-def _counts(metadata: Path) -> dict[str, tuple[int, ...]]:
-    """Return a dict from topic to its partition counts over time, from lines of ``cluster.jsonl``.
+def _partition_counts(metadata: Path) -> dict[str, tuple[int, ...]]:
+    """Read each topic's partition counts over time from a capture's ``cluster.jsonl``.
 
-    Equal consecutive counts appear once.
+    Return a dict from topic to its counts in order of time; equal consecutive counts appear once.
 
     Raises:
         InvalidCaptureError: a line is damaged; the message has its number.
@@ -159,7 +163,7 @@ def _counts(metadata: Path) -> dict[str, tuple[int, ...]]:
 
 
 def read_records(path: str, row_group: int) -> Iterator[pa.Table]:
-    """Yield tables with the records of one row group, in batches.
+    """Read the records of one Parquet row group, and yield them as tables.
 
     The columns are topic (text), partition (int32), offset and time (int64), and key (binary).
     """
@@ -194,17 +198,17 @@ PAIRS_DDL = (
 
 @dataclass
 class PairCounter:
-    """The distinct (topic, key, partition) pairs that one worker read, with their record counts.
+    """Counts the records of each (topic, key, partition) that one Spark worker reads.
 
-    Call `add` for each table of records, then take `rows`.
+    Call `add` for each table of records, then `rows` for the result.
 
-    A topic with very many keys is sampled by key: all records of a key stay, or none. Every worker
-        keeps the same keys, so that pairs of several workers can be merged.
+    A topic with very many keys is sampled: a hash of the key decides whether all of its records
+    are counted or none. All workers sample the same keys, so their results can be added.
 
-    Each row with a null key is one keyless record; ``place`` (its offset) gives the order.
-    ``level`` is the sampling level of the topic: one in 2**level of its keys is in the sample. Rows
-    with a null partition count the records that were left out: one row for those with a key (empty
-    in the row), one for those without.
+    The result has one row for each (topic, key, partition), and one for each record without a key,
+    with its offset in column ``place``. Column ``level`` is the sampling level: one key in
+    2**level was sampled. Rows with a null partition count the records of a topic that were not
+    sampled: one row for records with a key (the key is then empty), one for records without.
     """
 
     _tables: list[Any] = field(default_factory=list)
@@ -215,7 +219,7 @@ class PairCounter:
     _most: int = _MERGE_AT
 
     def add(self, table: pa.Table) -> None:
-        """Count records from the columns topic, partition, offset, timestamp_ms and key."""
+        """Count the records of a table (columns topic, partition, offset, timestamp_ms and key)."""
         from pyarrow import compute
 
         named = compute.fill_null(compute.not_equal(table["topic"], NOWHERE), fill_value=False)
@@ -246,13 +250,13 @@ class PairCounter:
             table = self._sampled(table.rename_columns([*_KEYS, *_SUMS]))
             self._tables = [table]
         if self._nulls:
-            self._nulls = [self._first(pa.concat_tables(self._nulls))]
+            self._nulls = [self._first_keyless(pa.concat_tables(self._nulls))]
         self._held = sum(map(len, (*self._tables, *self._nulls)))
 
     def _sampled(self, table: pa.Table) -> pa.Table:
-        """Return only the (topic, key, partition) pairs whose key is in the sample of its topic.
+        """Reduce a table of (topic, key, partition) rows to the keys in each topic's sample.
 
-        The sample of a topic is halved until it has at most `MOST_PAIRS` pairs.
+        A topic's sampling rate is halved until at most `MOST_PAIRS` of its rows are left.
         """
         import pyarrow as pa
         from pyarrow import compute
@@ -275,8 +279,8 @@ class PairCounter:
             self._left_out[topic, True] += left_out or 0
         return pa.concat_tables(out)
 
-    def _first(self, nulls: pa.Table) -> pa.Table:
-        """Return the first `MOST_NULLS` records without a key of each topic, sorted by time."""
+    def _first_keyless(self, nulls: pa.Table) -> pa.Table:
+        """Return the first `MOST_NULLS` records without a key of each topic, in order of time."""
         import pyarrow as pa
         from pyarrow import compute
 
@@ -289,9 +293,9 @@ class PairCounter:
         return pa.concat_tables(out) if out else nulls
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the worker's result as Arrow batches with the schema `PAIRS_DDL`.
+        """Yield the worker's counts as Arrow batches with the schema `PAIRS_DDL`.
 
-        Its rows are the (topic, key, partition) pairs, followed by the records without a key.
+        Rows of (topic, key, partition) come first, then the records without a key.
         """
         import pyarrow as pa
 
@@ -335,7 +339,7 @@ _SUMS = ("records", "first_ms", "last_ms")
 
 
 def _expect_partitions(table: pa.Table) -> None:
-    """Check that every partition number is in 0 to 2**31 - 2."""
+    """Check that the partition numbers of records are possible: from 0 to 2**31 - 2."""
     from pyarrow import compute
 
     ends = compute.min_max(table["partition"]).as_py()
@@ -349,11 +353,10 @@ def _expect_partitions(table: pa.Table) -> None:
 
 
 def sample_hashes(keys: pa.Array) -> NDArray[np.int32]:
-    """Return a hash of each key that decides whether the sample contains the key.
+    """Return an int32 hash of each key, by which `in_sample` decides whether to sample the key.
 
-    It is the top bits of the key's 32-bit FNV-1a hash.
-
-    They are independent of the low bits, by which partitioners choose a partition.
+    It is the top 24 bits of the key's 32-bit FNV-1a hash. They are independent of the low bits, by
+    which partitioners choose a partition.
     """
     from partage.keys import partition_for
 
@@ -361,10 +364,11 @@ def sample_hashes(keys: pa.Array) -> NDArray[np.int32]:
     return np.asarray(found.to_numpy(zero_copy_only=False), np.int32) >> 8
 
 
-def in_sample(mark: NDArray[np.int32], level: int) -> NDArray[np.bool_]:
-    """Return a mask of the sampled keys: one key in 2**level is sampled, chosen by its hash.
+def in_sample(hashes: NDArray[np.int32], level: int) -> NDArray[np.bool_]:
+    """Return a mask of the keys that are sampled at a sampling level: one key in 2**level.
 
-    The sample at a higher level is a subset. ``mark`` are the keys' `sample_hashes`.
+    ``hashes`` are the keys' `sample_hashes`. The keys of a higher level are a subset of a lower
+    one's.
     """
-    stays: NDArray[np.bool_] = (mark & ((1 << level) - 1)) == 0
+    stays: NDArray[np.bool_] = (hashes & ((1 << level) - 1)) == 0
     return stays

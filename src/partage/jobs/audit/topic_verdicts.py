@@ -1,4 +1,7 @@
-"""Which partitioners wrote a topic and which keys are split, from its (key, partition) pairs."""
+"""Find the partitioners that wrote a topic, and the keys that are in several partitions.
+
+The input is the number of records of each (key, partition) of the topic.
+"""
 
 from __future__ import annotations
 
@@ -45,18 +48,23 @@ _TRIED_KEYS = 5_000
 
 
 def judge_topics(
-    counts: dict[str, tuple[int, ...]], wanted: frozenset[str], batches: Iterable[pa.RecordBatch]
+    known_counts: dict[str, tuple[int, ...]],
+    joined_topics: frozenset[str],
+    batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Find, in a Spark worker, the partitioners that wrote each topic; yield one row per topic.
+    """Find the partitioners that wrote each topic of a Spark task; yield one result row per topic.
 
-    The batches are rows of `PairCounter`, sorted by topic.
+    Args:
+        known_counts: dict from topic to its partition counts over time, if metadata has them.
+        joined_topics: topics that may be joined; their rows contain a sample of their keys.
+        batches: rows of `PairCounter`, sorted by topic.
     """
     for topic, rows in _by_topic(batches):
         if topic == NOWHERE:
             yield _row(topic, str(sum(rows["records"].to_pylist())), None)
             continue
-        found, pairs = _topic(topic, rows, counts.get(topic))
-        kept_pairs = _pack(_thin_out(pairs, MOST_JOINED)) if topic in wanted else None
+        found, pairs = _topic(topic, rows, known_counts.get(topic))
+        kept_pairs = _pack(_thin_out(pairs, MOST_JOINED)) if topic in joined_topics else None
         yield _row(topic, json.dumps(found), kept_pairs)
 
 
@@ -68,7 +76,10 @@ def _row(topic: str, found: str, pairs: bytes | None) -> pa.RecordBatch:
 
 
 def _by_topic(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
-    """Yield each topic's name with a table of all its rows, which may come from several batches."""
+    """Group batches of rows by topic, and yield each topic's name and a table of its rows.
+
+    The rows are sorted by topic; those of one topic may be in several batches.
+    """
     import pyarrow as pa
     from pyarrow import compute
 
@@ -91,14 +102,16 @@ def _topic(
 ) -> tuple[dict[str, Any], pa.Table]:
     from pyarrow import compute
 
-    records, keyless_records = _records(rows)
+    records, keyless_records = _record_counts(rows)
     rows = rows.filter(compute.is_valid(rows["partition"]))  # the others are only counted
     null = compute.is_null(rows["key"])
     keyless, keyed = rows.filter(null), rows.filter(compute.invert(null))
-    pairs, level = _merged(keyed)
+    pairs, level = _merge_workers(keyed)
     seen = key_pairs(pairs)
     highest = max([*rows["partition"].to_pylist(), 0])
-    verdict = who_wrote(seen, _counts(known, highest, pairs), known_families(), partitions_of)
+    verdict = who_wrote(
+        seen, _possible_counts(known, highest, pairs), known_families(), partitions_of
+    )
     now = known[-1] if known else _least_count(verdict, highest)
     split = split_keys(seen, verdict)
     where = keyless["partition"].to_numpy()
@@ -125,10 +138,10 @@ def _topic(
     return found, pairs
 
 
-def _records(rows: pa.Table) -> tuple[int, int]:
-    """Return how many records a topic has, and how many of them have no key.
+def _record_counts(rows: pa.Table) -> tuple[int, int]:
+    """Return the number of a topic's records, and how many of them have no key.
 
-    Records outside of the sample are included.
+    Records of keys that were not sampled are included.
     """
     from pyarrow import compute
 
@@ -136,11 +149,14 @@ def _records(rows: pa.Table) -> tuple[int, int]:
     return int(compute.sum(rows["records"]).as_py() or 0), int(compute.sum(keyless).as_py() or 0)
 
 
-def _counts(known: tuple[int, ...] | None, highest: int, pairs: pa.Table) -> tuple[int, ...]:
-    """Return the partition counts that the topic's writers may have used.
+def _possible_counts(
+    known: tuple[int, ...] | None, highest: int, pairs: pa.Table
+) -> tuple[int, ...]:
+    """Return the partition counts that the producers of a topic may have used.
 
-    Without metadata the real count may be larger than the highest partition that has a key. So some
-    larger counts are tried on a part of the keys; those that fit are returned.
+    Metadata has them, if it is available. Otherwise the topic may have more partitions than the
+    highest one with a record. Some larger counts are then tried on a part of the keys, and those
+    are returned with which a partitioner explains the keys.
     """
     if known:
         return known if highest < max(known) else (*known, highest + 1)
@@ -161,39 +177,35 @@ def _counts(known: tuple[int, ...] | None, highest: int, pairs: pa.Table) -> tup
     return tuple(sorted({seen, *fit}))
 
 
-def _try_counts(some: KeyPairs, seen: int, more: range) -> TopicVerdict:
-    """Find the partitioners and partition counts that explain where the given keys are.
+def _try_counts(pairs: KeyPairs, smallest: int, larger: range) -> TopicVerdict:
+    """Find the partitioners and partition counts that explain in which partitions the keys are.
 
-    Partition counts up to ``more.stop`` - 1 are tried.
-
-    With many partitions, not all combinations are tried: the families of partitioners are found
-        first, then their counts. A family is a set of partitioners that place every key equally.
+    With few partitions, all counts below ``larger.stop`` are tried. With many partitions, the
+    partitioners are found first, with the counts of ``larger``; then all counts are tried for
+    these partitioners only.
     """
-    if seen <= _TRIED_COUNTS:
-        return who_wrote(some, range(1, more.stop), known_families(), partitions_of)
-    first = who_wrote(some, more, known_families(), partitions_of)
+    if smallest <= _TRIED_COUNTS:
+        return who_wrote(pairs, range(1, larger.stop), known_families(), partitions_of)
+    first = who_wrote(pairs, larger, known_families(), partitions_of)
     if not first.families:
         return first
-    counts = (*range(2, min(seen, _MOST_COUNTS)), *more)
-    return who_wrote(some, counts, first.families, partitions_of)
+    counts = (*range(2, min(smallest, _MOST_COUNTS)), *larger)
+    return who_wrote(pairs, counts, first.families, partitions_of)
 
 
 def _least_count(verdict: TopicVerdict, highest: int) -> int:
     """Return the smallest partition count that the topic can have.
 
-    It follows from the highest partition with a record and from the counts that writers used.
+    No partition with a record, and no partition count that a producer used, exceeds it.
     """
     return max([highest + 1, *(w.partitions for w in verdict.writers)])
 
 
-def _merged(keyed: pa.Table) -> tuple[pa.Table, int]:
-    """Merge the rows of all workers to one row per (key, partition).
+def _merge_workers(keyed: pa.Table) -> tuple[pa.Table, int]:
+    """Merge the rows of all workers to one row for each (key, partition), with summed records.
 
-    Return it and the sampling level.
-
-    At sampling level n, one key in 2**n is sampled.
-
-    Only keys that are in every worker's sample stay.
+    Workers may have sampled a topic at different rates; only keys that all of them sampled stay.
+    Return the table and its sampling level n: one key in 2**n was sampled.
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -210,11 +222,10 @@ def _merged(keyed: pa.Table) -> tuple[pa.Table, int]:
 
 
 def _thin_out(pairs: pa.Table, most: int) -> pa.Table:
-    """Sample fewer keys until at most ``most`` (key, partition) pairs are left, and return these.
+    """Sample fewer keys of a topic until at most ``most`` (key, partition) rows are left.
 
-    Each further sampling level halves the number of keys.
-
-    All topics keep the same keys at the same level.
+    Each step halves the number of keys. A hash decides, so all topics have the same keys in the
+    sample.
     """
     import pyarrow as pa
 
@@ -227,9 +238,9 @@ def _thin_out(pairs: pa.Table, most: int) -> pa.Table:
 
 
 def at_level(pairs: pa.Table, level: int) -> pa.Table:
-    """Return the (key, partition) pairs whose key is sampled, if one key in 2**level is.
+    """Return the (key, partition) rows whose key is in the sample of one key in 2**level.
 
-    Any two tables keep the same keys.
+    A hash of the key decides, so samples of any two topics have the same keys.
     """
     import pyarrow as pa
 
@@ -239,7 +250,7 @@ def at_level(pairs: pa.Table, level: int) -> pa.Table:
 
 
 def key_pairs(pairs: pa.Table) -> KeyPairs:
-    """Convert an Arrow table of (key, partition) pairs to columns for the audit's rules."""
+    """Convert an Arrow table of (key, partition) rows to the columns that the audit's rules use."""
     numbers = [pairs[n].to_numpy().astype(np.int64) for n in ("records", "first_ms", "last_ms")]
     return KeyPairs(
         pairs["key"].to_pylist(), pairs["partition"].to_numpy().astype(np.int32), *numbers
@@ -269,9 +280,9 @@ def _writer(writer: WriterFamily) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def known_families() -> list[Family]:
-    """Return all partitioners, grouped into families that choose equal partitions for every key.
+    """Return all partitioners in families; those of a family choose equal partitions for every key.
 
-    They are found by running all partitioners on probe keys, once per process.
+    The families are found once per process, by comparing the partitioners on probe keys.
     """
     from partage.keys import by_key
 
@@ -280,9 +291,9 @@ def known_families() -> list[Family]:
 
 
 def partitions_of(name: str, keys: Sequence[bytes], partitions: int) -> Any:
-    """Return the partition that a named partitioner chooses for each key.
+    """Return the partition that a partitioner, given by its name, chooses for each key.
 
-    It is -1 where a partitioner of strings gets a key that is not UTF-8 text.
+    The result is -1 for a key that is not UTF-8 text if the partitioner accepts only text.
     """
     from partage.keys import partition_for
 

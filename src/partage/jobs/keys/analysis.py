@@ -47,7 +47,7 @@ _LARGEST_TRIED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class HotKey:
-    """One of the keys that have the most records.
+    """A hot key: one of the keys with the most records, with its records, bytes and share.
 
     Attributes:
         share: the key's share of all keyed records, 0 to 1.
@@ -61,7 +61,7 @@ class HotKey:
 
 @dataclass
 class KeySpread:
-    """The result of `partage keys`: the load of each partition at several partition counts.
+    """The result of `partage keys`: the load of each partition at each requested partition count.
 
     Attributes:
         records: number of all records.
@@ -74,7 +74,7 @@ class KeySpread:
         moves: what each change of the partition count moves; numbers of keys are -1 in an
             approximate run.
         hottest: the keys with the most records.
-        hot_at: hot key -> partition count -> the key's partition.
+        hot_at: dict from hot key to partition count to the key's partition.
         low_by: the largest error of a key's record count in an approximate run; counts are too low.
         floor: the hottest key's share of keyed records, which no partition count goes below.
         max_share, max_rate: the requested limits: share of all keyed records, and records per
@@ -83,7 +83,7 @@ class KeySpread:
         span: first and last timestamp, ms; (0, -1) without times.
         smallest: the smallest partition count within the limits, None if there is none.
         tried: the largest partition count tried; 0 if one key alone exceeds a limit.
-        by_partition: partition count -> (partition, records, bytes), int64 each, if not empty.
+        by_partition: dict from partition count to (partition, records, bytes), int64 each.
     """
 
     records: int = 0
@@ -109,7 +109,7 @@ class KeySpread:
 
     @property
     def keyed(self) -> int:
-        """Number of records whose key decides the partition."""
+        """Number of records whose partition is decided by their key."""
         return self.records - self.nulls
 
 
@@ -130,7 +130,9 @@ def analyse_keys(
     kafka: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> KeySpread:
-    """Count the records per partition at each partition count, and those that a change moves.
+    """Count the records of each partition as if the topic had each of the given partition counts.
+
+    Records that a change of the partition count would move to another partition are counted too.
 
     Args:
         source: a Parquet, CSV or JSON file or folder, a Delta table, ``kafka://host:port/topic``.
@@ -172,9 +174,9 @@ def analyse_keys(
     local = opened.parts and opened.size <= LARGEST_LOCAL and not _has_session()
     if not by_spark and local:
         run = LocalJob(opened, partial(stages.reached, "count"))
-        return _analyse(run, opened, job, found, top=top, stages=stages)
+        return _count_and_search(run, opened, job, found, top=top, stages=stages)
     with _spark_job(opened, stages, spark=spark, master=master, conf=conf) as spark_run:
-        return _analyse(spark_run, opened, job, found, top=top, stages=stages)
+        return _count_and_search(spark_run, opened, job, found, top=top, stages=stages)
 
 
 def _has_session() -> bool:
@@ -216,7 +218,10 @@ def _valid_counts(counts: Sequence[int]) -> tuple[int, ...]:
 def _expect_limits(
     max_share: float | None, max_rate: float | None, columns: InputColumns, source: str
 ) -> None:
-    """Check that the limits are in range, and that a rate limit comes with a column of times."""
+    """Check that the limits of a partition's share and rate are in range.
+
+    A limit on the rate also needs a column of record times.
+    """
     if max_share is not None and not 0 < max_share <= 1:
         raise InvalidConfigError("--max-share", "must be above 0 and at most 1", max_share)
     if max_rate is None:
@@ -228,7 +233,10 @@ def _expect_limits(
 
 
 def _expect_by_key(partitioner: str) -> None:
-    """Check that the partitioner decides by the key alone, without state."""
+    """Check that a partitioner chooses the partition by the key alone.
+
+    Partitioners with a state, or that take the partition from the record, are an error.
+    """
     from partage.keys import partition_for
     from partage.keys.registry import find
 
@@ -238,38 +246,38 @@ def _expect_by_key(partitioner: str) -> None:
     partition_for([b"x"], partitions=2, partitioner=partitioner)
 
 
-def _analyse(
+def _count_and_search(
     run: LocalJob | SparkJob,
     source: KeySource,
     job: KeyJob,
-    found: KeySpread,
+    spread: KeySpread,
     *,
     top: int,
     stages: Stages,
 ) -> KeySpread:
-    """Count records by key and partition; then find the smallest partition count within limits."""
+    """Count the records of each partition, and search the fewest partitions within the limits."""
     job = replace(job, buckets=run.buckets, rows=(source.rows or 0) // run.tasks)
-    limited = found.max_share is not None or found.max_rate is not None
+    limited = spread.max_share is not None or spread.max_rate is not None
     keep = limited and not job.approximate
     with stages.stage("count", run.spark):
-        _fill(found, run.summaries(job, top, keep=keep), job, top)
+        _store_sums(spread, run.summaries(job, top, keep=keep), job, top)
     with stages.stage("keys", run.spark):
         if keep:
             limits = []
-            if found.max_share is not None:
-                limits.append(_limit(run, found, found.max_share))
-            if found.max_rate is not None and not found.hours and found.keyed:
+            if spread.max_share is not None:
+                limits.append(_limit(run, spread, spread.max_share))
+            if spread.max_rate is not None and not spread.hours and spread.keyed:
                 reason = "cannot be had: no record has a time from 1970 on"
-                raise InvalidConfigError("--max-rate", reason, found.max_rate)
-            if found.max_rate is not None and found.hours:
-                limits.append(_limit_of_worst_hour(run, job, found))
-            found.smallest, found.tried = _fewest_partitions(limits, job)
-    return found
+                raise InvalidConfigError("--max-rate", reason, spread.max_rate)
+            if spread.max_rate is not None and spread.hours:
+                limits.append(_limit_of_worst_hour(run, job, spread))
+            spread.smallest, spread.tried = _fewest_partitions(limits, job)
+    return spread
 
 
 @dataclass(frozen=True)
 class _RecordLimit:
-    """A limit on the records of one partition, with the keys that it applies to.
+    """The most records that one partition may have, and the keys to which this limit applies.
 
     Attributes:
         loads: function that returns the load of each partition at other partition counts, as rows
@@ -285,37 +293,37 @@ class _RecordLimit:
     hottest: int
 
 
-def _limit(run: LocalJob | SparkJob, found: KeySpread, share: float) -> _RecordLimit:
-    """Return the limit on the records of one partition, from its largest share of keyed records.
+def _limit(run: LocalJob | SparkJob, spread: KeySpread, share: float) -> _RecordLimit:
+    """Convert the largest allowed share of one partition to a limit on its number of records.
 
-    It applies to the keys that were counted last.
+    The limit applies to the keys that the job has counted last.
     """
-    hottest = found.hottest[0].records if found.hottest else 0
-    return _RecordLimit(run.loads(), share * found.keyed, found.keyed, hottest)
+    hottest = spread.hottest[0].records if spread.hottest else 0
+    return _RecordLimit(run.loads(), share * spread.keyed, spread.keyed, hottest)
 
 
-def _limit_of_worst_hour(run: LocalJob | SparkJob, job: KeyJob, found: KeySpread) -> _RecordLimit:
-    """Return the limit on the records of one partition in the busiest hour.
+def _limit_of_worst_hour(run: LocalJob | SparkJob, job: KeyJob, spread: KeySpread) -> _RecordLimit:
+    """Convert the largest allowed rate to a limit on one partition's records in the busiest hour.
 
-    That is the hour in which one partition got the most records.
-
-    It reads the input again, to count the keys of that hour alone.
+    The busiest hour is the one in which one partition got the most records. The input is read
+    again to count the keys of that hour alone.
     """
-    _, hour, *_ = max(found.hours, key=lambda h: (h[3], -h[1]))
-    first, last = found.span
+    _, hour, *_ = max(spread.hours, key=lambda h: (h[3], -h[1]))
+    first, last = spread.span
     seconds = (min(hour + HOUR_MS, last + 1) - max(hour, first)) / 1000
-    found.rate_hour, found.rate_seconds = hour, max(1.0, seconds)
+    spread.rate_hour, spread.rate_seconds = hour, max(1.0, seconds)
     job = replace(job, hour=hour)
     within = KeySpread()
-    _fill(within, run.summaries(job, 1, keep=True), job, 1)
-    allowed = (found.max_rate or 0.0) * found.rate_seconds
+    _store_sums(within, run.summaries(job, 1, keep=True), job, 1)
+    allowed = (spread.max_rate or 0.0) * spread.rate_seconds
     return _limit(run, within, allowed / max(1, within.keyed))
 
 
 def _fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tuple[int | None, int]:
-    """Return the smallest partition count within all limits, and the largest count tried.
+    """Search the smallest partition count at which no partition exceeds a limit.
 
-    The first is None if no count satisfies them. The second is 0 if one key alone exceeds a limit.
+    Return it and the largest count that was tried. The first is None if no count is within the
+    limits; the second is 0 if one key alone exceeds a limit.
     """
     limits = [limit for limit in limits if limit.all]
     if not limits or any(limit.hottest > limit.records for limit in limits):
@@ -338,8 +346,8 @@ def _fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tuple[int
     return None, tried
 
 
-def _fill(found: KeySpread, rows: pa.Table, job: KeyJob, top: int) -> None:
-    """Add up the result rows of all tasks and store the sums in the result, ``found``."""
+def _store_sums(spread: KeySpread, rows: pa.Table, job: KeyJob, top: int) -> None:
+    """Add up the result rows of all workers, and store the sums in the result ``spread``."""
     hot = rows.filter(np.asarray(rows["kind"]) == int(RowKind.HOT))
     grouped = rows.drop_columns("keys").group_by(["kind", "n", "hour", "partition"])
     sums = grouped.aggregate([("records", "sum"), ("bytes", "sum")])
@@ -350,27 +358,27 @@ def _fill(found: KeySpread, rows: pa.Table, job: KeyJob, top: int) -> None:
         chosen = chosen if n is None else chosen & (columns["n"] == n)
         return {name: column[chosen] for name, column in columns.items()}
 
-    found.nulls = int(rows_of(RowKind.NULLS)["records_sum"].sum())
-    found.timeless = int(rows_of(RowKind.TIMELESS)["records_sum"].sum())
-    found.low_by = int(rows_of(RowKind.DROPPED)["records_sum"].sum())
+    spread.nulls = int(rows_of(RowKind.NULLS)["records_sum"].sum())
+    spread.timeless = int(rows_of(RowKind.TIMELESS)["records_sum"].sum())
+    spread.low_by = int(rows_of(RowKind.DROPPED)["records_sum"].sum())
     for count in job.counts:
-        _fill_count(found, count, rows_of(RowKind.PARTITION, count))
-        _fill_hours(found, count, rows_of(RowKind.HOUR, count))
+        _store_loads(spread, count, rows_of(RowKind.PARTITION, count))
+        _store_hours(spread, count, rows_of(RowKind.HOUR, count))
     spans = rows_of(RowKind.SPAN)
     if len(spans["hour"]):
-        found.span = int(spans["hour"].min()), int(spans["partition"].max())
-    found.records = found.nulls + next(iter(found.loads.values())).records
+        spread.span = int(spans["hour"].min()), int(spans["partition"].max())
+    spread.records = spread.nulls + next(iter(spread.loads.values())).records
     if not job.approximate:
-        found.distinct = int(rows_of(RowKind.DISTINCT)["records_sum"].sum())
+        spread.distinct = int(rows_of(RowKind.DISTINCT)["records_sum"].sum())
     moved = rows_of(RowKind.MOVED)
     changes = zip(moved["n"].tolist(), moved["partition"].tolist(), strict=True)
     row_of = {change: i for i, change in enumerate(changes)}
     for change in job.changes:
         records, keys = (int(moved[c][row_of[change]]) if change in row_of else 0
                          for c in ("records_sum", "bytes_sum"))  # fmt: skip
-        known = (-1, -1) if found.distinct is None else (found.distinct, keys)
-        found.moves.append(Moves(*change, *known, found.keyed, records))
-    _fill_hottest(found, hot.to_pylist(), job, top)
+        known = (-1, -1) if spread.distinct is None else (spread.distinct, keys)
+        spread.moves.append(Moves(*change, *known, spread.keyed, records))
+    _fill_hottest(spread, hot.to_pylist(), job, top)
 
 
 def _fill_hottest(found: KeySpread, rows: list[dict[str, Any]], job: KeyJob, top: int) -> None:
@@ -387,22 +395,22 @@ def _fill_hottest(found: KeySpread, rows: list[dict[str, Any]], job: KeyJob, top
             found.hot_at.setdefault(key, {})[n] = number
 
 
-def _fill_count(found: KeySpread, count: int, rows: dict[str, Any]) -> None:
-    """Store the records and bytes of each partition at one partition count in the result.
+def _store_loads(spread: KeySpread, count: int, rows: dict[str, Any]) -> None:
+    """Store the records and bytes of each partition, at one partition count, in the result.
 
-    ``rows`` has one row for each partition with records.
+    ``rows`` has the columns of one row for each partition with records.
     """
     order = np.argsort(rows["partition"])
     numbers, records, size = (rows[c][order] for c in ("partition", "records_sum", "bytes_sum"))
-    found.loads[count] = load_of(numbers, records, count)
-    found.bytes[count] = (int(size.max(initial=0)), float(size.sum()) / count)
-    found.by_partition[count] = (numbers, records, size)
+    spread.loads[count] = load_of(numbers, records, count)
+    spread.bytes[count] = (int(size.max(initial=0)), float(size.sum()) / count)
+    spread.by_partition[count] = (numbers, records, size)
 
 
-def _fill_hours(found: KeySpread, count: int, rows: dict[str, Any]) -> None:
-    """Store which partition got the most records in each hour, at one partition count.
+def _store_hours(spread: KeySpread, count: int, rows: dict[str, Any]) -> None:
+    """Store each hour's partition with the most records, at one partition count, in the result.
 
-    On ties the lowest partition number is stored.
+    The lowest partition number wins a tie.
     """
     hour, partition, records = (rows[c] for c in ("hour", "partition", "records_sum"))
     order = np.lexsort((partition, hour))
@@ -410,4 +418,4 @@ def _fill_hours(found: KeySpread, count: int, rows: dict[str, Any]) -> None:
     for chosen in np.split(order, firsts[1:]) if len(order) else []:
         worst = chosen[np.argmax(records[chosen])]
         cell = (int(hour[chosen[0]]), int(partition[worst]), int(records[worst]))
-        found.hours.append((count, *cell, int(records[chosen].sum())))
+        spread.hours.append((count, *cell, int(records[chosen].sum())))

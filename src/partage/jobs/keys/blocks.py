@@ -1,7 +1,7 @@
-"""Rows that the two stages of `partage keys` exchange: sums, and blocks of distinct keys.
+"""Rows that the two stages of `partage keys` exchange: counts, and blocks of distinct keys.
 
-A key that crosses between Python and the JVM as a row of its own costs more than to read, hash and
-count it. So keys travel as Arrow streams: one row holds some megabytes of them.
+To pass each key as a row of its own between Python and the JVM would cost more than to read, hash
+and count it. So keys are packed: one row contains some megabytes of keys as an Arrow stream.
 """
 
 from __future__ import annotations
@@ -44,10 +44,7 @@ _NAMES = [column.split()[0] for column in ROWS_DDL.split(", ")]
 
 
 class RowKind(IntEnum):
-    """Kinds of rows that the two stages of `partage keys` exchange, such as keys, loads and totals.
-
-    The kind decides what the columns mean.
-    """
+    """Kinds of rows that the two stages of `partage keys` exchange; columns depend on the kind."""
 
     KEYS = 0  # keys: a block of distinct keys of one bucket, with their records and bytes
     PARTITION = 1  # records and bytes of a partition at partition count n
@@ -72,9 +69,10 @@ def row_batch(
     partition: _Longs | None = None,
     keys: list[bytes] | pa.Array | None = None,
 ) -> pa.RecordBatch:
-    """Build an Arrow batch of result rows, all of one `RowKind` and for one partition count ``n``.
+    """Build an Arrow batch of result rows of `partage keys`.
 
-    Columns that are not given get empty values.
+    All rows have one `RowKind` and one partition count ``n``. Columns that are not given get empty
+    values.
     """
     import pyarrow as pa
 
@@ -94,12 +92,12 @@ def row_batch(
 
 
 def is_block(rows: pa.RecordBatch) -> bool:
-    """Return whether a batch contains packed keys, not sums; all rows of a batch have one kind."""
+    """Return whether the rows of a batch are packed keys, not sums; all rows have one kind."""
     return bool(rows.num_rows) and rows.column(0)[0].as_py() == int(RowKind.KEYS)
 
 
 def key_array(data: NDArray[np.uint8], starts: _Longs) -> pa.LargeBinaryArray:
-    """Wrap key bytes as an Arrow large_binary array, without a copy.
+    """Return the bytes of many keys as an Arrow large_binary array, without copying them.
 
     Args:
         data: uint8, the bytes of all keys.
@@ -112,11 +110,10 @@ def key_array(data: NDArray[np.uint8], starts: _Longs) -> pa.LargeBinaryArray:
 
 
 def pack_keys(table: Distinct, buckets: int) -> Iterator[pa.RecordBatch]:
-    """Pack the distinct keys of a hash table and their record counts into blocks, and yield these.
+    """Pack the distinct keys of a hash table with their record counts into rows, and yield these.
 
-    A block is one row with some megabytes of keys of one bucket.
-
-    The bucket follows from the key's hash, so equal keys of all workers meet in one bucket.
+    Each row contains some megabytes of keys of one bucket. A key's hash decides its bucket, so all
+    workers put equal keys into the same bucket.
     """
     for places, heads in table.head_blocks(_KEYS_AT_ONCE):
         lengths, hashes, records, size = heads
@@ -128,15 +125,15 @@ def pack_keys(table: Distinct, buckets: int) -> Iterator[pa.RecordBatch]:
         for number, (first, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
             chosen = order[first:end] if buckets > 1 else slice(first, end)
             columns = [column[chosen] for column in (places, lengths, records, size)]
-            for part in _cut_by_bytes(columns[1]):
-                block = _block(table, *(column[part] for column in columns))
+            for part in _slices_by_size(columns[1]):
+                block = _serialize_block(table, *(column[part] for column in columns))
                 yield row_batch(RowKind.KEYS, [0], bucket=number, keys=[block])
 
 
-def _cut_by_bytes(lengths: _Longs) -> Iterator[slice]:
-    """Cut keys into consecutive slices, each with about as many bytes as one block.
+def _slices_by_size(lengths: _Longs) -> Iterator[slice]:
+    """Yield consecutive slices of a list of keys, each with about the bytes of one packed row.
 
-    Yield the slices.
+    ``lengths`` are the keys' sizes in bytes.
     """
     number = np.cumsum(lengths + 8) // _BLOCK_BYTES
     cuts = (np.flatnonzero(np.diff(number)) + 1).tolist()
@@ -145,13 +142,13 @@ def _cut_by_bytes(lengths: _Longs) -> Iterator[slice]:
             yield slice(first, end)
 
 
-def _block(
-    table: Distinct, places: _Longs, lengths: _Longs, records: _Longs, size: _Longs
+def _serialize_block(
+    table: Distinct, slots: _Longs, lengths: _Longs, records: _Longs, size: _Longs
 ) -> bytes:
-    """Serialize some keys with their record counts and bytes as an Arrow stream, and return it."""
+    """Return some keys of a hash table, with their record counts and bytes, as an Arrow stream."""
     import pyarrow as pa
 
-    keys = key_array(*table.keys_at(places, lengths))
+    keys = key_array(*table.keys_at(slots, lengths))
     columns = {"key": keys, "records": _narrow(records), "bytes": _narrow(size)}
     batch = pa.RecordBatch.from_pydict(columns)
     sink = pa.BufferOutputStream()
@@ -166,9 +163,9 @@ def _narrow(values: _Longs) -> NDArray[np.unsignedinteger]:
 
 
 def unpack_keys(rows: pa.RecordBatch) -> Iterator[tuple[pa.Array, _Longs, _Longs]]:
-    """Unpack rows of `RowKind.KEYS`; yield the keys, record counts and bytes of each row.
+    """Unpack rows of packed keys; yield the keys, record counts and bytes of each row.
 
-    The keys are an Arrow large_binary array, the numbers int64.
+    The keys are an Arrow large_binary array, the numbers int64 arrays of the same length.
     """
     import pyarrow as pa
 

@@ -1,6 +1,6 @@
-"""Columns of `partage keys`' input: check the schema, serialize keys, convert times.
+"""The input columns of `partage keys`: check their types, serialize keys, and convert times.
 
-A column is named by its name, or by the path through structs that leads to it: ``meta.tenant``.
+A field of a struct is named by the path to it, with dots: ``meta.tenant``.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ class InputColumns:
 
     @property
     def names(self) -> list[str]:
-        """The distinct names of the given columns."""
+        """The names of the given columns, without duplicates."""
         return list(dict.fromkeys(n for n in (self.key, self.value, self.time) if n is not None))
 
     @property
     def options(self) -> dict[str | None, str]:
-        """Dict from column name to the command-line option that set it, for error messages."""
+        """A dict from column name to the command-line option that set it, for error messages."""
         return {self.time: "--time", self.value: "--value", self.key: "--key"}
 
 
 def column_type(schema: pa.Schema, name: str) -> pa.DataType | None:
-    """Return the type of a column, or None if the schema lacks it.
+    """Return the type of a column in an Arrow schema; None if the schema has no such column.
 
     A column whose whole name matches is preferred to a path into a struct.
 
@@ -98,15 +98,15 @@ def column_type(schema: pa.Schema, name: str) -> pa.DataType | None:
     return found
 
 
-def _paths(fields: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the names of all leaf columns; fields of structs as dotted paths."""
+def _leaf_columns(fields: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the names of all columns that are not structs; fields of structs have dotted paths."""
     from pyarrow import types
 
     for field in fields:
         name = prefix + field.name
         if types.is_struct(field.type):
             inner = (field.type.field(i) for i in range(field.type.num_fields))
-            yield from _paths(inner, f"{name}.")
+            yield from _leaf_columns(inner, f"{name}.")
         else:
             yield name
 
@@ -114,7 +114,9 @@ def _paths(fields: Any, prefix: str = "") -> Iterator[str]:
 def expect_columns(
     schema: pa.Schema, columns: InputColumns, serializer: str | None, where: str
 ) -> None:
-    """Check that each column exists, is not nested, and that the key's type can become bytes.
+    """Check that the input has the needed columns, and that their types can be used.
+
+    No column may be nested, and the key's type must be one that can be serialized.
 
     Raises:
         InvalidConfigError: a column is missing, ambiguous or nested, or the key needs a serializer.
@@ -128,12 +130,14 @@ def expect_columns(
             raise InvalidConfigError(columns.options[name], reason, name)
         found = column_type(schema, name)
         if found is None:
-            known = list(_paths(schema))
+            known = list(_leaf_columns(schema))
             more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
             reason = f"no such column in {where} (found: {', '.join(known[:_LISTED])}{more})"
             raise InvalidConfigError(columns.options[name], reason, name)
         if types.is_nested(found):
-            reason = f"column of {where} is nested ({str(found)[:100]}); {_advice(schema, name)}"
+            reason = (
+                f"column of {where} is nested ({str(found)[:100]}); {_column_hint(schema, name)}"
+            )
             raise InvalidConfigError(columns.options[name], reason, name)
     key: Any = column_type(schema, columns.key)
     if types.is_dictionary(key):
@@ -141,16 +145,16 @@ def expect_columns(
     serialize(pa.array([], key), serializer, columns.key)
 
 
-def _advice(schema: pa.Schema, name: str) -> str:
-    """Return the end of the error message for a nested column: which columns to name instead."""
-    inner = [path for path in _paths(schema) if path.startswith(f"{name}.")]
+def _column_hint(schema: pa.Schema, name: str) -> str:
+    """Return the end of the error message for a nested column: the columns to name instead."""
+    inner = [path for path in _leaf_columns(schema) if path.startswith(f"{name}.")]
     if inner:
         return f"name a column in it: {', '.join(inner[:_LISTED])}"
     return "a key is text, bytes or a whole number"
 
 
 def select_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """Return the named columns in this order; a field of a struct becomes a column of its own.
+    """Return a batch with only the named columns, in this order; dotted paths name struct fields.
 
     >>> import pyarrow as pa
     >>> batch = pa.RecordBatch.from_pydict({"meta": [{"id": 7}, None]})
@@ -176,7 +180,7 @@ def select_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatc
 
 
 def serialize(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
-    r"""Serialize the keys to the bytes that a producer sends; nulls stay null.
+    r"""Serialize a column of keys to the bytes that a producer would send; nulls stay null.
 
     Args:
         keys: a column of text, bytes, numbers or UUIDs.
@@ -221,7 +225,7 @@ def serialize(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
 
 
 def _serialize_uuids(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
-    """Return UUIDs as the 36 letters that Kafka's `UUIDSerializer` writes, or as their 16 bytes."""
+    """Serialize UUIDs as the 36 characters that Kafka's `UUIDSerializer` writes, or as 16 bytes."""
     import pyarrow as pa
 
     if serializer == "string":
@@ -236,7 +240,7 @@ def _serialize_uuids(keys: pa.Array, serializer: str | None, name: str) -> pa.Ar
 
 
 def _serialize_numbers(keys: pa.Array, layout: str, serializer: str, name: str) -> pa.Array:
-    """Return numbers as big-endian bytes in a NumPy layout such as ``>i4``."""
+    """Serialize numbers as big-endian bytes of a given NumPy type (``layout``, e.g. ``>i4``)."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -258,7 +262,7 @@ def _serialize_numbers(keys: pa.Array, layout: str, serializer: str, name: str) 
 
 
 def as_hashed(keys: pa.Array, partitioner: str) -> pa.Array:
-    """Return the keys, null where the partitioner does not choose the partition by the key's hash.
+    """Replace keys by null if the partitioner does not choose the record's partition by their hash.
 
     librdkafka's default picks a random partition for empty keys too. Its ``consistent``,
     ``murmur2`` and ``fnv1a`` hash a null key as the empty one: such records share a partition.
@@ -292,7 +296,7 @@ def as_hashed(keys: pa.Array, partitioner: str) -> pa.Array:
 
 
 def value_sizes(values: pa.Array) -> _Longs:
-    """Return the number of bytes of each value, 0 for null (int64[n])."""
+    """Return the size of each record's value in bytes, 0 for a null value (int64[n])."""
     import pyarrow as pa
     from pyarrow import compute, types
 
@@ -306,7 +310,7 @@ def value_sizes(values: pa.Array) -> _Longs:
 
 
 def times_of(column: pa.Array, name: str) -> _Longs:
-    """Convert a column to milliseconds since 1970 (int64[n]), with `NO_TIME` for null.
+    """Convert a column of times to milliseconds since 1970 (int64[n]); a null becomes `NO_TIME`.
 
     Numbers are milliseconds. Text is ISO 8601 (UTC where it has no zone) or a whole number.
 
@@ -344,9 +348,10 @@ def times_of(column: pa.Array, name: str) -> _Longs:
 
 
 def _expect_milliseconds(times: _Longs, name: str, *, numbers: bool) -> None:
-    """Check that the times can be milliseconds: before the year 10000, and not all early in 1970.
+    """Check that times are probably milliseconds since 1970, and not another unit.
 
-    Times early in 1970 are probably seconds, later ones microseconds or nanoseconds.
+    If all are early in 1970 they are probably seconds. After the year 9999 they are probably
+    microseconds or nanoseconds.
     """
     given = times[times > NO_TIME]
     if not len(given):
@@ -363,7 +368,10 @@ def _expect_milliseconds(times: _Longs, name: str, *, numbers: bool) -> None:
 
 
 def _parse_times(column: pa.Array) -> pa.Array:
-    """Parse text as timestamps or whole numbers; rows with and without a time zone may be mixed."""
+    """Parse a column of text as timestamps or whole numbers.
+
+    Values with and without a time zone may be mixed.
+    """
     import pyarrow as pa
     from pyarrow import compute
 

@@ -1,8 +1,9 @@
-"""First stage of `partage keys`: reduce batches of records to distinct keys with counts.
+"""First stage of `partage keys`: count the records of each distinct key.
 
-Keys are counted in one hash table (`partage.keys.distinct`). A worker sends on its distinct keys
-as blocks, by buckets in which the keys of all workers meet, and its records by hour and partition.
-The second stage (`partage.jobs.keys.loads`) places each distinct key once.
+Each worker counts the keys of its input in one hash table (`partage.keys.distinct`). It sends the
+distinct keys in packed rows, by bucket: equal keys of all workers are in the same bucket. It also
+sends the number of records by hour and partition. The second stage (`partage.jobs.keys.loads`)
+computes the partition of each distinct key once.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ _HOUR_ROW = ("n", "hour", "partition", "records")
 def count_part(
     counter: KeyCounter, part: InputPart, stopped: Callable[[], bool] = bool
 ) -> Iterator[pa.RecordBatch]:
-    """Count the records of one part of the input in a worker's `KeyCounter`.
+    """Read one part of the input, and add its records to a worker's counts.
 
-    Yield blocks of keys whenever the counter exceeds its memory limit.
+    Yield packed keys whenever the counter reaches its memory limit.
 
     Args:
         counter: the worker's counts.
         part: the row group or file to read.
-        stopped: function that is called after each batch; True ends the count.
+        stopped: function that is called after each batch; it returns True to end the count.
     """
     counter.where = f" of {part.name}"
     for rows in read_part(part, counter.job.columns):
@@ -124,7 +125,7 @@ class KeyCounter:
         self, keys: pa.Array, *, times: _Longs | None = None, value: _Longs | None = None,
         size: _Longs | None = None,
     ) -> None:  # fmt: skip
-        """Count keys: each adds one record, or ``times`` records with ``size`` bytes."""
+        """Add keys to the counts; each is one record, or ``times`` records with ``size`` bytes."""
         import pyarrow as pa
 
         column = arrow_column(keys, pa)
@@ -145,7 +146,7 @@ class KeyCounter:
         self._table.count(column.data, starts, null=column.null, times=times, sizes=size)
 
     def _count_dictionary(self, keys: pa.DictionaryArray, value: _Longs | None) -> None:
-        """Count the records of a dictionary-encoded column, hashing each distinct key once."""
+        """Count the records of a dictionary-encoded key column, hashing each distinct key once."""
         codes = keys.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         distinct = keys.dictionary
         valid = codes >= 0
@@ -167,9 +168,9 @@ class KeyCounter:
         self._count(distinct, times=times.astype(np.int64), size=size)
 
     def _take_times(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-        """Update the first and last record time, and drop records outside of the job's hour.
+        """Record the first and last time of a batch, and return the records to count.
 
-        Without a job's hour all records are returned.
+        If the job counts only one hour, records of other times are removed.
         """
         import pyarrow as pa
 
@@ -185,7 +186,10 @@ class KeyCounter:
         return batch
 
     def _count_hours(self, batch: pa.RecordBatch, keys: pa.Array) -> None:
-        """Count records by hour and partition; only pairs that occur take memory."""
+        """Count the records of a batch by hour and partition, at each partition count.
+
+        Memory is used only for hours and partitions that have records.
+        """
         import pyarrow as pa
 
         name = str(self.job.columns.time)
@@ -201,9 +205,9 @@ class KeyCounter:
             self._hour_rows = [_sum_hours(self._hour_rows)]
 
     def overflow(self) -> Iterator[pa.RecordBatch]:
-        """Free memory if the table of keys has reached its limit.
+        """Free memory if the hash table of keys has reached its limit; yield keys that are removed.
 
-        An exact count yields all keys as blocks; an approximate one drops the rarest keys.
+        An exact count yields all keys as packed rows. An approximate count drops the rarest keys.
         """
         if self.job.approximate:
             if len(self._table) > 4 * _SKETCH:
@@ -213,9 +217,9 @@ class KeyCounter:
             self._table.clear()
 
     def _drop_rare(self) -> None:
-        """Keep the most frequent keys and drop the others.
+        """Remove the rarest keys from the hash table of an approximate count.
 
-        The records of dropped keys are first added to the loads of their partitions.
+        Their records are first added to the loads of their partitions.
         """
         import pyarrow as pa
 
@@ -236,7 +240,7 @@ class KeyCounter:
                     size=counted.bytes[often])  # fmt: skip
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the worker's remaining results: keys, records by hour and partition, and totals."""
+        """Yield the rest of the worker's result: keys, records by hour and partition, totals."""
         from pyarrow import compute
 
         if self.job.approximate:
@@ -259,7 +263,7 @@ class KeyCounter:
 
 
 def _serialized(column: pa.Array, job: KeyJob) -> pa.Array:
-    """Serialize the key column to bytes; a dictionary-encoded column stays one."""
+    """Serialize the key column to bytes; a dictionary-encoded column stays dictionary-encoded."""
     import pyarrow as pa
     from pyarrow import types
 
@@ -283,7 +287,7 @@ def _occurrences(values: _Longs, end: int) -> tuple[_Longs, _Longs]:
 
 
 def _sum_hours(tables: list[pa.Table]) -> pa.Table:
-    """Add up the records of equal (partition count, hour, partition) rows of several tables."""
+    """Add up the records of several tables by partition count, hour and partition."""
     import pyarrow as pa
 
     grouped = pa.concat_tables(tables).group_by(list(_HOUR_ROW[:3]), use_threads=False)

@@ -1,7 +1,7 @@
-"""Second stage of `partage keys`: compute loads, moves and hottest keys from distinct keys.
+"""Second stage of `partage keys`: compute partition loads, moved records and the hottest keys.
 
-`merge_bucket` adds up the counts of each key of a bucket; then each key is placed once, however
-many records and partition counts there are.
+`merge_bucket` adds up the counts of equal keys. The partition of each distinct key is then
+computed once, however many records the key has.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COMPILED_FROM = 32 << 20
 
 @dataclass(frozen=True)
 class KeyJob:
-    """The settings of one `partage keys` run that its workers need.
+    """The settings of one `partage keys` run that its workers need: columns, partitioner, counts.
 
     Attributes:
         counts: partition counts, ascending.
@@ -63,20 +63,19 @@ class KeyJob:
 
     @property
     def changes(self) -> list[tuple[int, int]]:
-        """Pairs of partition counts to compare: each count with every larger one."""
+        """The pairs of partition counts to compare: each requested count with every larger one."""
         return [(a, b) for i, a in enumerate(self.counts) for b in self.counts[i + 1 :]]
 
 
 def partitions_at(keys: pa.Array, counts: Sequence[int], partitioner: str) -> dict[int, Any]:
     """Compute the partition of each key at several partition counts.
 
-    Return an int32[keys] array for each count.
-
-    The result for a null key is arbitrary.
+    Return a dict from partition count to an array (int32[keys]). The result for a null key is
+    arbitrary.
 
     A client takes a hash modulo the partition count, so the partition at a multiple of n gives the
-    one at n. If the counts have a small common multiple, keys are hashed once. A custom partitioner
-    may work otherwise, and is called for each count.
+    one at n. If the counts have a small common multiple, keys are hashed once. A custom
+    partitioner may work otherwise, and is called for each count.
     """
     common = lcm(*counts)
     if common > _MOST_PARTITIONS or not _takes_remainder(partitioner):
@@ -87,7 +86,10 @@ def partitions_at(keys: pa.Array, counts: Sequence[int], partitioner: str) -> di
 
 
 def _takes_remainder(partitioner: str) -> bool:
-    """Return whether a partitioner takes a hash modulo the number of partitions."""
+    """Return whether a partitioner takes a hash of the key modulo the number of partitions.
+
+    Only custom partitioners may work otherwise.
+    """
     from partage.keys.contract import CustomRule
     from partage.keys.registry import find
 
@@ -103,9 +105,9 @@ def _place(keys: pa.Array, partitions: int, partitioner: str) -> NDArray[np.uint
 
 
 class PartitionLoads:
-    """Sums the records and bytes of each partition at several partition counts.
+    """Sums of the records and bytes of each partition, at several partition counts.
 
-    It also counts the records and keys that each change of the partition count moves.
+    It also counts the records and keys that each change of the partition count would move.
     """
 
     def __init__(self, job: KeyJob) -> None:
@@ -122,7 +124,7 @@ class PartitionLoads:
         )
 
     def add(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
-        """Add distinct keys with each key's number of records and bytes."""
+        """Add distinct keys, with the number of records and bytes of each key, to the sums."""
         # Batches are small: whether compiling pays is decided by all of them together.
         self._bytes += keys.nbytes
         self._keys += len(keys)
@@ -137,9 +139,9 @@ class PartitionLoads:
             self._add_move(move)
 
     def _add_compiled(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
-        """Add distinct keys in one compiled pass for all partition counts.
+        """Add distinct keys to the sums of all partition counts in one pass of a compiled kernel.
 
-        The result equals that of `add`.
+        The result equals that of the NumPy code in `add`.
         """
         hashed = _place(keys, self._common, self._partitioner)
         loads, moved = tallied(hashed, records, size, self._counts, work=self._keys)
@@ -168,7 +170,7 @@ class PartitionLoads:
         self._dense[n] = self._dense[n] + found if n in self._dense else found
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield result rows: the records per partition, and the records that count changes move.
+        """Yield the sums as result rows: records by partition, and records that count changes move.
 
         The rows are of `RowKind.PARTITION` and `RowKind.MOVED`.
         """
@@ -187,9 +189,9 @@ class PartitionLoads:
 def merge_bucket(
     job: KeyJob, top: int, batches: Iterable[pa.RecordBatch], *, keep: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Merge the counts of equal keys from all workers, and yield the resulting loads.
+    """Add up the counts of equal keys from all workers, and yield the loads of partitions.
 
-    A task gets some buckets; a bucket contains all counts of its keys.
+    A Spark task or thread calls it for its buckets; one bucket contains all counts of its keys.
 
     Args:
         job: the settings of the run.
@@ -223,27 +225,27 @@ def _buffers(keys: pa.LargeBinaryArray) -> tuple[NDArray[np.uint8], _Longs]:
     return raw, np.frombuffer(starts, np.int64)[: len(keys) + 1].copy()
 
 
-def _hottest(table: Distinct, places: _Longs, heads: _Longs, top: int) -> Iterator[pa.RecordBatch]:
+def _hottest(table: Distinct, slots: _Longs, heads: _Longs, top: int) -> Iterator[pa.RecordBatch]:
     """Yield result rows with the hottest keys: the ``top`` keys with the most records.
 
-    Ties for the last place go by the key's bytes.
+    Among keys with equal counts, those with the smallest bytes come first.
     """
     from pyarrow import compute
     from pyarrow import table as arrow_table
 
     lengths, _, records, size = heads
-    if not len(places):
+    if not len(slots):
         return
-    nth = max(0, len(places) - top)
+    nth = max(0, len(slots) - top)
     least = np.partition(records, nth)[nth]
     above = np.flatnonzero(records > least)
     tied = np.flatnonzero(records == least)
-    left = min(top, len(places)) - len(above)
+    left = min(top, len(slots)) - len(above)
     if left < len(tied):
-        keys = arrow_table({"key": key_array(*table.keys_at(places[tied], lengths[tied]))})
+        keys = arrow_table({"key": key_array(*table.keys_at(slots[tied], lengths[tied]))})
         tied = tied[compute.select_k_unstable(keys, left, [("key", "ascending")]).to_numpy()]
     hot = np.concatenate([above, tied])
-    data, starts = table.keys_at(places[hot], lengths[hot])
+    data, starts = table.keys_at(slots[hot], lengths[hot])
     raw = [data[a:b].tobytes() for a, b in pairwise(starts.tolist())]
     yield row_batch(RowKind.HOT, records[hot], size[hot], keys=raw)
 
@@ -251,7 +253,10 @@ def _hottest(table: Distinct, places: _Longs, heads: _Longs, top: int) -> Iterat
 def loads_at(
     job: KeyJob, counts: range, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield each partition's number of records at other partition counts, from the merged keys."""
+    """Count the records of each partition at other partition counts, from keys that were merged.
+
+    Yield one result row for each partition with its number of records.
+    """
     import pyarrow as pa
 
     loads = {n: np.zeros(n, np.int64) for n in counts}

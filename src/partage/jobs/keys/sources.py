@@ -1,9 +1,9 @@
-"""Input of `partage keys`: find and check files, tables and topics, and read them by pyarrow.
+"""Input of `partage keys`: find, check and read files, Delta tables and Kafka topics.
 
-Parquet, CSV and JSON files are read with pyarrow, in this process or in Spark's workers (which
-read Parquet only: CSV and JSON go through Spark's own readers there). Delta tables and topics are
-Spark's. CSV and JSON give what Spark's readers give: CSV is text throughout, an empty field is null
-and an empty pair of quotes is not; JSON is an object a line, or one array of objects.
+pyarrow reads Parquet, CSV and JSON files in this process, and Parquet files in Spark's workers.
+Spark itself reads Delta tables and topics, and CSV and JSON files if it runs the job. Both ways
+give the same values. All CSV columns are text; an empty field is null, an empty pair of quotes is
+an empty text. JSON is one object per line, or one array of objects.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LENIENT = "; --master 'local[*]' has Spark read it, which overlooks more"
 
 @dataclass(frozen=True, slots=True)
 class InputPart:
-    """A piece of the input that one worker reads: a Parquet row group, or a CSV or JSON file.
+    """A part of the input that one worker reads: a Parquet row group, or a CSV or JSON file.
 
     Attributes:
         rows: number of records; 0 if unknown.
@@ -66,13 +66,13 @@ class InputPart:
 
     @property
     def name(self) -> str:
-        """The part's path, with the row group of a Parquet file, for error messages."""
+        """The part's path and, for a Parquet file, its row group, for error messages."""
         return f"{self.path}, row group {self.row_group}" if self.format == "parquet" else self.path
 
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """The input of `partage keys` after its checks: it exists and has the named columns.
+    """The checked input of `partage keys`: its format and address, its columns and its parts.
 
     Attributes:
         format: ``parquet``, ``csv``, ``json``, ``delta`` or ``kafka``.
@@ -163,11 +163,11 @@ def parse_address(where: str) -> tuple[str, str]:
 
 
 def _find_files(path: Path) -> list[tuple[Path, str]]:
-    """Return the data files below a path with their formats.
+    """Return the data files at a path, each with its format.
 
-    Hidden files and marker files are left out.
+    Hidden files, marker files such as ``_SUCCESS`` and unknown file types are left out.
     """
-    found = sorted(_walk(path, set())) if path.is_dir() else [path]
+    found = sorted(_files_below(path, set())) if path.is_dir() else [path]
     out = []
     for file in found:
         if path.is_dir() and any(part[0] in "._" for part in file.relative_to(path).parts):
@@ -181,15 +181,15 @@ def _find_files(path: Path) -> list[tuple[Path, str]]:
     return out
 
 
-def _walk(folder: Path, seen: set[Path]) -> Iterator[Path]:
-    """Yield every file below a folder once; links to folders are followed."""
+def _files_below(folder: Path, seen: set[Path]) -> Iterator[Path]:
+    """Yield every file below a folder once, following links to folders."""
     real = folder.resolve()
     if real in seen:
         return
     seen.add(real)
     for path in folder.iterdir():
         if path.is_dir():
-            yield from _walk(path, seen)
+            yield from _files_below(path, seen)
         elif path.is_file():
             yield path
 
@@ -200,7 +200,7 @@ def _is_parquet(file: Path) -> bool:
 
 
 def _row_groups(file: Path, columns: InputColumns, serializer: str | None) -> Iterator[InputPart]:
-    """Check a Parquet file's schema and yield a part for each of its row groups."""
+    """Check that a Parquet file has the needed columns, and yield a part for each row group."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -230,9 +230,9 @@ def _row_groups(file: Path, columns: InputColumns, serializer: str | None) -> It
 def _text_part(
     file: Path, text: str, columns: InputColumns, serializer: str | None, *, lenient: bool
 ) -> InputPart:
-    """Check that a CSV or JSON file has the columns, and return it as one piece of the input.
+    """Check that a CSV or JSON file has the needed columns, and return it as one part of the input.
 
-    With ``lenient``, a file that pyarrow cannot parse is accepted; Spark may be able to read it.
+    ``lenient`` accepts a file that pyarrow cannot parse, since Spark may be able to read it.
     """
     size = file.stat().st_size
     schema = None
@@ -245,7 +245,7 @@ def _text_part(
 
 
 def read_part(part: InputPart, columns: InputColumns) -> Iterator[pa.RecordBatch]:
-    """Read one piece of the input (a row group or a file) and yield batches with the named columns.
+    """Read one part of the input (a row group or a file), and yield batches with the named columns.
 
     The key is an Arrow dictionary where the file has it dictionary-encoded.
 
@@ -278,9 +278,8 @@ def _read_row_group(part: InputPart, columns: InputColumns) -> Iterator[pa.Recor
 
 @contextmanager
 def _parse_errors(path: str, text: str) -> Iterator[None]:
-    """Translate parse errors of pyarrow and json into `InvalidConfigError`.
-
-    Its message is one line.
+    """Turn errors of pyarrow's and Python's parsers into `InvalidConfigError`
+    with a short message.
     """
     import pyarrow as pa
 
@@ -293,10 +292,9 @@ def _parse_errors(path: str, text: str) -> Iterator[None]:
 
 
 def _text_schema(path: str, text: str, names: Sequence[str]) -> pa.Schema:
-    """Return the schema of a CSV or JSON file; columns of CSV are text.
+    """Return the columns and types of a CSV or JSON file; all columns of a CSV file are text.
 
-    JSON is read until all of ``names`` have appeared, because a field may be absent from early
-    rows.
+    JSON is read until all of ``names`` have appeared, because early rows may lack a field.
     """
     import pyarrow as pa
 
@@ -306,11 +304,13 @@ def _text_schema(path: str, text: str, names: Sequence[str]) -> pa.Schema:
                 return pa.schema([(name, pa.string()) for name in reader.schema.names])
         if _is_array(path):
             return _read_array(path).schema
-        return _infer_schema(path, names)
+        return _read_schema(path, names)
 
 
 def _read_text(path: str, text: str, columns: InputColumns) -> Iterator[pa.RecordBatch]:
-    """Yield batches with the columns of a CSV or JSON file; fields of structs in their struct.
+    """Read a CSV or JSON file, and yield batches with the needed columns.
+
+    A field of a struct stays in its struct.
 
     Raises:
         InvalidConfigError: a row has other columns, a value has another type, or the file is
@@ -352,7 +352,7 @@ def _is_array(path: str) -> bool:
 
 
 def _read_array(path: str) -> pa.Table:
-    """Return a JSON file that is one array of objects as a table with all fields that occur."""
+    """Read a JSON file that is one array of objects; return a table with all fields that occur."""
     import pyarrow as pa
 
     with _open_stream(path) as file:
@@ -367,21 +367,26 @@ def _read_array(path: str) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=pa.schema(fields))
 
 
-def _infer_schema(path: str, names: Sequence[str]) -> pa.Schema:
-    """Return the schema of a JSON-lines file, read block by block until all names have appeared."""
+def _read_schema(path: str, names: Sequence[str]) -> pa.Schema:
+    """Return the fields and types of a JSON file with one object per line.
+
+    The file is read in blocks until all of ``names`` have appeared.
+    """
     import pyarrow as pa
 
     found = pa.schema([])
-    for lines in _blocks(path):
-        fields = [(column.name, _as_written(column.type)) for column in _parse_json(lines).schema]
+    for lines in _line_blocks(path):
+        fields = [
+            (column.name, _without_timestamps(column.type)) for column in _parse_json(lines).schema
+        ]
         found = pa.unify_schemas([found, pa.schema(fields)], promote_options="permissive")
         if all(column_type(found, name) is not None for name in names):
             break
     return found
 
 
-def _blocks(path: str) -> Iterator[bytes]:
-    """Yield a file's text in blocks of some megabytes, each of complete lines."""
+def _line_blocks(path: str) -> Iterator[bytes]:
+    """Yield the text of a file in blocks of some megabytes; each ends at the end of a line."""
     rest = b""
     with _open_stream(path) as file:
         while block := file.read(_BLOCK):
@@ -403,10 +408,11 @@ def _parse_json(lines: bytes, options: Any = None) -> pa.Table:
     return arrow_json.read_json(pa.BufferReader(lines), read_options=read, parse_options=options)
 
 
-def _as_written(inferred: pa.DataType) -> pa.DataType:
-    """Return an inferred type with timestamps and nulls replaced by text.
+def _without_timestamps(inferred: pa.DataType) -> pa.DataType:
+    """Return a type that pyarrow inferred from JSON, with timestamps and nulls replaced by text.
 
-    It also replaces them inside structs and lists. Times are parsed later, from the file's text.
+    Types inside of structs and lists are replaced too. Times are parsed later, from the file's
+    text.
     """
     import pyarrow as pa
     from pyarrow import types
@@ -415,9 +421,9 @@ def _as_written(inferred: pa.DataType) -> pa.DataType:
         return pa.string()
     if types.is_struct(inferred):
         fields = (inferred.field(i) for i in range(inferred.num_fields))
-        return pa.struct([(column.name, _as_written(column.type)) for column in fields])
+        return pa.struct([(column.name, _without_timestamps(column.type)) for column in fields])
     if types.is_list(inferred):
-        return pa.list_(_as_written(inferred.value_type))
+        return pa.list_(_without_timestamps(inferred.value_type))
     return inferred
 
 
@@ -425,9 +431,9 @@ def _read_lines(path: str, columns: InputColumns) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
     from pyarrow import json as arrow_json
 
-    found = _infer_schema(path, columns.names)
+    found = _read_schema(path, columns.names)
     wanted = {n if n in found.names else n.split(".")[0] for n in columns.names}
     schema = pa.schema([column for column in found if column.name in wanted])
     parse = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    for lines in _blocks(path):
+    for lines in _line_blocks(path):
         yield from _parse_json(lines, parse).to_batches()

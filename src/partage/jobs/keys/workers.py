@@ -1,12 +1,13 @@
 """Workers of `partage keys`: threads of this process, or one Spark job of two stages.
 
-In the first stage workers read and count keys where the data is. Distinct keys are repartitioned
-by bucket, and in the second stage each is placed once.
+In the first stage, workers read their parts of the input and count the keys. Distinct keys are
+then distributed by bucket, so that equal keys meet. In the second stage, the partition of each
+distinct key is computed once.
 
-Threads serve inputs that one machine holds, without Spark. They run the functions of Spark's
-workers over the same rows. pyarrow and compiled kernels release the global interpreter lock.
-Buckets are merged one after the other in each thread, and the memory of a bucket is freed before
-the next one.
+Inputs that one machine can hold are counted in threads, without starting Spark. The threads run
+the same functions as Spark's workers. pyarrow and compiled kernels release the global interpreter
+lock. Each thread merges one bucket after the other, and frees a bucket's memory before the next
+one.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _T = TypeVar("_T")
 
 
 class LocalJob:
-    """Runs both stages of `partage keys` (count, merge) in threads of this process.
+    """Runner of `partage keys` without Spark: both stages (count, merge) run in threads.
 
     Attributes:
         spark: always None; for `SparkJob` it is the session.
@@ -65,7 +66,7 @@ class LocalJob:
         self._kept: list[pa.RecordBatch] = []
 
     def summaries(self, job: KeyJob, top: int, *, keep: bool) -> pa.Table:
-        """Count and merge all keys; return the result rows.
+        """Count and merge the keys of the whole input; return the result rows as a table.
 
         With ``keep`` the merged keys stay in memory for `loads`.
         """
@@ -87,7 +88,7 @@ class LocalJob:
         found = [row for row in rows if not is_block(row)]
         del rows
         merge = [
-            partial(_merge, job, top, blocks, bucket, stop, keep=keep)
+            partial(_merge_one_bucket, job, top, blocks, bucket, stop, keep=keep)
             for bucket in range(self.buckets)
         ]
         merged = [row for some in self._in_threads(merge, stop) for row in some]
@@ -95,7 +96,7 @@ class LocalJob:
         return pa.Table.from_batches(found + [row for row in merged if not is_block(row)])
 
     def loads(self) -> Callable[[KeyJob, range], pa.Table]:
-        """Return a function that computes loads at other partition counts (`loads_at`).
+        """Return a function that computes the loads of partitions at other partition counts.
 
         It uses the keys that the last call of `summaries` kept.
         """
@@ -113,9 +114,9 @@ class LocalJob:
         )
 
     def _in_threads(self, work: Iterable[Callable[[], _T]], stop: Event) -> list[_T]:
-        """Run functions in threads and return their results in order.
+        """Run functions in threads, and return their results in the order of the functions.
 
-        An error in one thread stops the others.
+        An error in one thread stops the others and is raised.
         """
         with ThreadPoolExecutor(self.tasks, "partage-keys") as pool:
             # A context variable decides which form of a kernel runs.
@@ -134,18 +135,17 @@ class LocalJob:
 
 
 class _PartQueue:
-    """A thread-safe queue of input parts (row groups or files)."""
+    """A thread-safe queue of the input parts (row groups or files) that are still to be read."""
 
     def __init__(self, parts: tuple[InputPart, ...], progress: Callable[[int, int], None]) -> None:
         self._parts, self._progress = parts, progress
         self._lock, self._next, self._done = Lock(), 0, 0
 
     def take(self, share: tuple[int, int] | None) -> Iterator[InputPart]:
-        """Yield the input parts of a fixed share.
+        """Yield input parts to one thread.
 
-        Without a share, those that no other thread has taken.
-
-        A share is (its number, number of shares).
+        With ``share`` (number, count), yield every ``count``-th part from ``number`` on. Without
+        it, yield parts that no other thread has taken.
         """
         if share is not None:
             for part in self._parts[share[0] :: share[1]]:
@@ -178,13 +178,13 @@ def _count_parts(
     return [*out, *counter.rows()]
 
 
-def _merge(
+def _merge_one_bucket(
     job: KeyJob, top: int, blocks: list[list[pa.RecordBatch]], bucket: int, stop: Event, *,
     keep: bool,
 ) -> list[pa.RecordBatch]:  # fmt: skip
-    """Merge the counts of the keys in one bucket, and return the resulting loads.
+    """Add up the counts of equal keys in one bucket, and return the result rows.
 
-    Each block of keys is freed as soon as it is added.
+    The memory of each packed row of keys is freed as soon as the row is added.
     """
     if stop.is_set():
         return []
@@ -211,7 +211,7 @@ _CONNECTORS = {
 
 
 class SparkJob:
-    """Runs both stages of `partage keys` (count, merge) in the workers of a Spark session.
+    """Runner of `partage keys` in Spark: both stages (count, merge) run in the session's workers.
 
     Attributes:
         spark: the session.
@@ -230,7 +230,7 @@ class SparkJob:
         self._rows: DataFrame | None = None
 
     def summaries(self, job: KeyJob, top: int, *, keep: bool) -> pa.Table:
-        """Count and merge all keys in Spark; return the result rows.
+        """Count and merge the keys of the whole input in Spark; return the result rows as a table.
 
         With ``keep`` Spark caches the merged keys for `loads`.
         """
@@ -242,7 +242,7 @@ class SparkJob:
         return rows.where(f"kind <> {int(RowKind.KEYS)}").toArrow()
 
     def loads(self) -> Callable[[KeyJob, range], pa.Table]:
-        """Return a function that computes loads at other partition counts (`loads_at`).
+        """Return a function that computes the loads of partitions at other partition counts.
 
         It uses the keys that the last call of `summaries` kept.
         """
@@ -259,14 +259,14 @@ class SparkJob:
 
 
 def read_and_count(
-    job: KeyJob, parts: Sequence[InputPart], tasks: int, numbers: Iterable[pa.RecordBatch]
+    job: KeyJob, parts: Sequence[InputPart], tasks: int, task_numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Read pieces of the input in a Spark worker, and count their records by key.
+    """Read this Spark task's parts of the input, and count their records by key.
 
-    Task n reads parts n, n + ``tasks``, n + 2 ``tasks`` and so on.
+    Task n of ``tasks`` reads the parts n, n + ``tasks``, n + 2 ``tasks`` and so on.
     """
     counter = KeyCounter(job)
-    for batch in numbers:
+    for batch in task_numbers:
         for number in batch.column(0).to_pylist():
             for part in parts[number::tasks]:
                 yield from count_part(counter, part)
@@ -275,9 +275,9 @@ def read_and_count(
 
 
 def _count_batches(job: KeyJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Count, in a Spark worker, the keys of batches that Spark has read.
+    """Count the records of batches that Spark has read, by key.
 
-    The columns are in the order of ``job.columns.names``.
+    The columns of a batch are in the order of ``job.columns.names``.
     """
     counter = KeyCounter(job)
     for batch in batches:
@@ -299,7 +299,7 @@ def _loads(keys: DataFrame, job: KeyJob, counts: range) -> pa.Table:
 
 
 def _key_frame(spark: SparkSession, source: KeySource) -> DataFrame:
-    """Return a Spark data frame of the input's key, value and time columns, named by their number.
+    """Return a Spark data frame with the input's key, value and time; column names are numbers.
 
     Raises:
         InvalidConfigError: Spark cannot read the input, or a column is missing or nested.

@@ -1,17 +1,17 @@
 """`partage replay --append`: continue the last published run of an output folder.
 
-The driver's part of an appending run. Its steps, each called once by `replay`:
+Only new records are read. `replay` calls the following steps, each once:
 
 1. `Appender.of` reads the last run's state and compares its settings and files with this run's.
 2. `Appender.source` is the capture without the files that were read before.
 3. `Appender.check_input` compares old records in new or changed files with their digests.
 4. `Appender.group_rows` returns the rows of all **dirty** groups: those with new records, and
-   those whose metadata, coordinator moves or clocks are no longer what they were (`_Context`).
-   Stored rows are read instead of records.
-5. `Appender.keep_groups` takes over the rows of all other groups, without reading their history.
-6. `Appender.state` is what the next run takes up from.
+   those for which metadata, coordinator moves or clocks have changed (`_Context`). Rows that an
+   earlier run has stored are used instead of reading records again.
+5. `Appender.keep_groups` copies the output rows of all other groups, without reading their history.
+6. `Appender.state` is stored for the next run.
 
-A run that cannot be continued is replaced by a full one, and the summary has the reason.
+A run that cannot be continued is replaced by a full run, and the summary has the reason.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ _OF_GROUPS = frozenset(
 
 
 class Appender:
-    """The driver's part of a run that continues the last published run of its folder.
+    """The driver's part of `partage replay --append`,
+    which continues the folder's last published run.
 
     Attributes:
         source: the capture, restricted to files that may have unread records.
@@ -116,13 +117,15 @@ class Appender:
         return cls(run, source, past, "")
 
     def full(self, reason: str) -> Appender:
-        """Return the appender of a full run, because the last one cannot be continued."""
+        """Return an appender that reads all records,
+        with the reason why the last run is not continued.
+        """
         return Appender(self._run, self._whole, None, reason)
 
     # -- input -----------------------------------------------------------------------------------
 
     def _unread_slices(self) -> tuple[Any, ...]:
-        """Return the slices of files that are new, or that differ from what was read before."""
+        """Return the row ranges of input files that are new or have changed since the last run."""
         if self.past is None:
             return self._whole.slices
         return tuple(
@@ -137,11 +140,13 @@ class Appender:
         return before is not None and all(before[n] == self._files[name][n] for n in names)
 
     def tally(self) -> Tally:
-        """Return the counts of all records that were read before, as a new object."""
+        """Return the record counts of all earlier runs, as a new object."""
         return Tally() if self.past is None else Tally.of_json(self.past.tally)
 
     def with_retried(self, engine: Engine, decoded: Rows, raw: CommitsTable | None) -> Rows:
-        """Add offset commits of formerly open transactions to the rows of the decode job."""
+        """Add offset commits whose transactions were still open in the last run
+        to the decoded rows.
+        """
         if self.past is None or self.past.open_commits is None:
             return decoded
         commits = open_commits(self._run.out, self.past.open_commits)
@@ -149,7 +154,7 @@ class Appender:
         return decoded.union(retried)
 
     def check_input(self, decoded: Rows) -> None:
-        """Compare the records that were read again with those that were read before.
+        """Check that the records which an earlier run has read are still there and unchanged.
 
         Raises:
             StaleStateError: records have vanished or differ.
@@ -179,16 +184,19 @@ class Appender:
     # -- rows of groups ----------------------------------------------------------------------------
 
     def metadata_rows(self, engine: Engine, decoded: Rows) -> Rows:
-        """Return new and stored rows of all groups, from which missing metadata is inferred."""
+        """Return the decoded rows of all groups, new and stored,
+        to infer cluster metadata from them.
+        """
         self._fresh = decoded
         if self.past is None or not self.past.decoded:
             return decoded
         return decoded.union(read_decoded(engine, self._run.out, self.past.decoded))
 
     def group_rows(self, engine: Engine, done: JobResults, around: LogContext) -> Rows:
-        """Choose the dirty groups; return the new and the stored rows of their histories.
+        """Return the decoded rows, new and stored, of all groups whose history must be rebuilt.
 
-        The new rows are stored for the next run.
+        These are the dirty groups, see the module's docstring. The new rows are stored for the
+        next run.
         """
         fresh = self._fresh
         if fresh is None:
@@ -213,7 +221,9 @@ class Appender:
         return group_rows_of(fresh).union(read_decoded(engine, out, stored, self._dirty))
 
     def with_memo(self, histories: list[SpilledHistory]) -> list[SpilledHistory]:
-        """Add to each group's history the places of results that the last run has stored."""
+        """Add to each group's history the positions in files of the results
+        that the last run has stored.
+        """
         known = {} if self.past is None else self.past.groups
         return [
             _with_stored(one, known[one.group]) if one.group in known else one for one in histories
@@ -224,10 +234,10 @@ class Appender:
         return bool(group["failed"]) or self._context.digest(group["seen"]) != group["view"]
 
     def keep_groups(self, engine: Engine, done: JobResults) -> Rows | None:
-        """Take over the tables' rows and the totals of all groups that are not dirty.
+        """Take over the output rows and totals of all groups that the new records do not affect.
 
-        Return the result rows of a job that copies rows out of files with dirty groups; None if
-        none is needed.
+        Files of the last run that also contain rows of affected groups are copied without these
+        rows. Return the result rows of the copying job; None if nothing is to be copied.
         """
         past = self.past
         if past is None:
@@ -259,7 +269,7 @@ class Appender:
     # -- results -----------------------------------------------------------------------------------
 
     def counts(self, done: JobResults) -> dict[str, Any]:
-        """Return the fields of the summary that say what this run has read and replayed."""
+        """Return the summary's counts of new records, and of replayed and unchanged groups."""
         records = done.tally.rows - self.tally().rows
         return {
             "from": self.past_id or None, "new_records": records,
@@ -268,7 +278,9 @@ class Appender:
         }  # fmt: skip
 
     def note(self, done: JobResults) -> str:
-        """Return a sentence for the user on what was read."""
+        """Return a sentence for the user: what the run has read,
+        and whether it continued the last one.
+        """
         if self.past is None:
             if not self.reason:
                 return "The folder had no run to continue: all records were read."
@@ -280,7 +292,7 @@ class Appender:
         )
 
     def state(self, done: JobResults) -> ReplayState:
-        """Return what the next run takes up from."""
+        """Return the state of this run, from which the next appending run continues."""
         assert self._context is not None  # noqa: S101 - group_rows has set it
         past = self.past
         positions = {} if past is None else dict(past.positions)
@@ -313,7 +325,7 @@ class Appender:
         )  # fmt: skip
 
     def _file_states(self) -> dict[str, dict[str, Any]]:
-        """Return the input files with the digests of their records."""
+        """Return a dict from input file to its size, time and digests of its records."""
         found = {}
         read = {_name(self._whole, path): kinds for path, kinds in self._read.files.items()}
         for name, file in self._files.items():
@@ -327,7 +339,7 @@ class Appender:
 
 
 def _with_stored(history: SpilledHistory, group: Mapping[str, Any]) -> SpilledHistory:
-    """Add the places of results that the last run has stored of a group."""
+    """Add the positions of one group's results that the last run has stored to its history."""
     return replace(
         history,
         memo=tuple(map(MemoBlock.of, group["memo"])),
@@ -336,7 +348,10 @@ def _with_stored(history: SpilledHistory, group: Mapping[str, Any]) -> SpilledHi
 
 
 def _settings(run: ReplayRun) -> dict[str, Any]:
-    """Return the options that tables depend on, in words of the command line."""
+    """Return the options that decide the content of tables, by their command-line names.
+
+    Runs with different settings cannot continue each other.
+    """
     return {
         "--policy": [policy.name for policy in run.policies],
         "selection (--group, --from, --to)": run.selection.as_json(),
@@ -345,13 +360,15 @@ def _settings(run: ReplayRun) -> dict[str, Any]:
 
 
 def _name(source: Capture, path: str) -> str:
-    """Return the path of an input file, relative to the capture."""
+    """Return an input file's path relative to the capture,
+    by which later runs recognise the file.
+    """
     folder = Path(source.folder)
     return Path(os.path.relpath(path, folder if folder.is_dir() else folder.parent)).as_posix()
 
 
 def _input_files(source: Capture) -> dict[str, dict[str, Any]]:
-    """Return the rows, size, time and digest of the Parquet footer of each file of records."""
+    """Return a dict from input file to its rows, size, time and a digest of its Parquet footer."""
     found: dict[str, dict[str, Any]] = {}
     for one in source.slices:
         name = _name(source, one.path)
@@ -375,7 +392,10 @@ def _footer(path: Path) -> dict[str, Any]:
 
 
 def _batches_digest(source: Capture, positions: Mapping[int, int]) -> str | None:
-    """Return a digest of the transactional batches up to some offsets; None without the file."""
+    """Return a digest of the transactional batches up to an offset of each log partition.
+
+    It is None if the capture has no ``batches.parquet``.
+    """
     if source.batches is None:
         return None
     rows = sorted(
@@ -388,20 +408,27 @@ def _batches_digest(source: Capture, positions: Mapping[int, int]) -> str | None
 
 
 def _expect_batches(source: Capture, past: ReplayState) -> None:
-    """Raise a `StaleStateError` if transactions of records that were read before have changed."""
+    """Check that transactions of records which were read before are unchanged.
+
+    Raises:
+        StaleStateError: they differ.
+    """
     if _batches_digest(source, past.positions) != past.batches:
         raise StaleStateError("batches.parquet differs for records that were read before")
 
 
 def _compact(tally: Tally) -> Tally:
-    """Return an equal tally with one entry per log partition instead of one per batch."""
+    """Return a copy of record counts in which adjacent ranges of offsets are joined.
+
+    It then has one entry for each log partition, not one for each batch.
+    """
     made = Tally.of_json(tally.to_json())
     made.join()
     return made
 
 
 class _Context:
-    """Everything outside of a group's records that its rows depend on.
+    """The facts outside of a group's own records that its output rows depend on.
 
     Args:
         states: the cluster metadata over time.
@@ -419,7 +446,9 @@ class _Context:
         self._everywhere = repr((topics, sorted(clusters.racks().items())))
 
     def digest(self, seen: Mapping[str, Any]) -> str:
-        """Return a digest of what a group can see.
+        """Return a digest of the metadata, coordinator moves and clocks that affect a group.
+
+        If it differs from the last run's digest, the group must be replayed again.
 
         Args:
             seen: the group's log partitions, and first and last time of its records and commits.
@@ -444,7 +473,7 @@ class _Context:
 
 
 def _distinct_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the names of the groups that have rows, in a Spark worker."""
+    """Yield the distinct names of the groups in a Spark task's decoded rows, as one batch."""
     import pyarrow as pa
 
     names: set[str] = set()
@@ -459,7 +488,7 @@ def _copy_task(
     groups: tuple[str, ...],
     numbers: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Copy the rows of some groups from files of an earlier run, in a Spark worker."""
+    """Copy the output rows of some groups from files of an earlier run; runs in a Spark task."""
     import pyarrow as pa
     from pyarrow import compute as pc
     from pyarrow import parquet

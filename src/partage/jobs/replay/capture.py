@@ -1,17 +1,18 @@
-"""The input of a replay, checked by the driver: a capture's folder, Parquet files, or a table.
+"""The input of a replay: find and check a capture's folder, Parquet files, a table or a cluster.
 
 | file                        | needed | what                                            |
 |-----------------------------|--------|-------------------------------------------------|
 | ``consumer_offsets.parquet``| yes    | the records; may be a folder of Parquet files    |
 | ``cluster.jsonl``           | no     | the cluster's metadata over time; else inferred  |
-| ``batches.parquet``         | no     | without it, transactions count at their own place    |
+| ``batches.parquet``         | no     | transactions; else their commits count at once   |
 
-Where ``partage capture`` has recorded it, its manifest ``capture.json`` says which files count.
+If ``partage capture`` has recorded the folder, its manifest ``capture.json`` lists the complete
+files.
 
-Instead of the folder it may be a Parquet file, a folder of them (partitioned or not), or a table
-that only Spark reads (Delta, Iceberg, a name in its catalog, an address); the other two files are
-then looked for in it and beside it. At an address only the records stay where they are, and Spark
-reads them; Hadoop's file systems copy the small files to the driver (`with_remote_files`).
+The input may also be a Parquet file, a folder of such files (partitioned or not), or a table that
+only Spark reads (Delta, Iceberg, a name in its catalog, an address). The other two files are then
+looked for in that folder and beside it. Spark reads the records at an address; the small files are
+downloaded to the driver (`with_remote_files`).
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ _BATCH_COLUMNS = {
 
 @dataclass(frozen=True)
 class Capture:
-    """A checked capture: where its records are, and the content of its small files.
+    """A checked capture: the files with its records, and the contents of its small files.
 
     Attributes:
         folder: the source as given; a path is made absolute.
@@ -85,8 +86,9 @@ class Capture:
         notes: messages for the user about data that was left out.
         beside: the local folder with copies of the small files of a capture at an address; None
             for one in ``folder``.
-        known: log partition -> the highest offset that an earlier run has read; records up to there
-            are not decoded again. None if the run neither continues nor prepares another.
+        known: dict from log partition to the highest offset that an earlier run has read; records
+            up to there are not decoded again. None if the run neither continues nor prepares
+            another.
     """
 
     folder: Path | str
@@ -147,7 +149,7 @@ def open_capture(
 
 
 def open_records(source: str | Path, *, slice_rows: int | None = None) -> tuple[Slice, ...]:
-    """Cut the records of a capture, or of Parquet files with its columns, into slices for workers.
+    """Check the files with the records of a capture, and divide them into slices for workers.
 
     A slice is a range of rows of one file.
 
@@ -163,9 +165,10 @@ def open_records(source: str | Path, *, slice_rows: int | None = None) -> tuple[
 
 
 def _files_in(path: Path) -> list[Path]:
-    """Return the Parquet files of records below a path, sorted.
+    """Return the Parquet files below a path that contain records, sorted.
 
-    Files that a writer keeps for itself (``_delta_log``, ``.crc``) are left out.
+    Hidden files and folders of table formats (``_delta_log``) are left out, and so are a capture's
+    other tables.
     """
     if path.is_file():
         return [path] if path.suffix == ".parquet" else []
@@ -189,12 +192,10 @@ def _parquet_files(path: Path) -> list[Path]:
 
 
 def files_of(table: Path) -> list[Path]:
-    """Return the complete Parquet files of one table of a capture.
+    """Return the complete Parquet files of one table of a capture, which may be a file or a folder.
 
-    The table may be one file or a folder.
-
-    `partage capture` lists complete files in a manifest. A file that the manifest lacks is still
-    being written, or its writer was killed.
+    `partage capture` lists complete files in a manifest. A file that is not in it is still being
+    written, or its writer was killed.
 
     Raises:
         InvalidCaptureError: the manifest cannot be read.
@@ -210,7 +211,8 @@ def files_of(table: Path) -> list[Path]:
 def read_metadata(
     folder: Path,
 ) -> tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...] | None, tuple[str, ...]]:
-    """Read a capture's small files: cluster metadata, transactional batches and notes.
+    """Read a capture's cluster metadata and transactional batches,
+    and notes for the user about them.
 
     Raises:
         InvalidCaptureError: a file cannot be read.
@@ -219,7 +221,10 @@ def read_metadata(
 
 
 def _find_beside(folder: Path | None, name: str) -> Path | None:
-    """Return the path of a file such as ``cluster.jsonl`` in a folder or its parent, else None."""
+    """Return the path of a file such as ``cluster.jsonl``, in a folder or in its parent folder.
+
+    Return None if neither has the file.
+    """
     for at in [] if folder is None else [folder, folder.parent]:
         if (at / name).exists():
             return at / name
@@ -249,7 +254,7 @@ def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
 
 
 def _torn_line_notes(folder: Path | None) -> tuple[str, ...]:
-    """Return a note for the user if the last line of ``cluster.jsonl`` is incomplete."""
+    """Return a note for the user if ``cluster.jsonl`` ends within a line, else nothing."""
     path = _find_beside(folder, "cluster.jsonl")
     whole, _, last = (b"" if path is None else path.read_bytes()).rpartition(b"\n")
     try:
@@ -296,7 +301,8 @@ _TIMEOUT = "group.consumer.session.timeout.ms"
 
 @dataclass(frozen=True)
 class LogContext:
-    """Session timeouts and coordinator moves of a cluster, from files next to the records.
+    """Facts about a cluster's log that its records lack:
+    session timeout, coordinator moves, clocks.
 
     They are sent to every worker, and all of them are optional.
 
@@ -320,7 +326,8 @@ class LogContext:
 
 
 def read_context(folder: Path | str) -> LogContext:
-    """Read session timeouts and coordinator moves from the files next to a capture's records.
+    """Read the session timeout and the coordinator moves from the files next
+    to a capture's records.
 
     Args:
         folder: the folder of the capture, or a file in it; a table has no such files.
@@ -376,9 +383,9 @@ _OTHERS = {_BATCHES, "topics.parquet"}
 
 @contextmanager
 def with_remote_files(spark: SparkSession, capture: Capture) -> Iterator[Capture]:
-    """Download the small files of a capture in remote storage (``s3a://``), and yield the capture.
+    """Download the small files of a capture in remote storage (``s3a://``) for the ``with`` block.
 
-    The local copies exist until the ``with`` block ends.
+    Yield the capture with the contents of these files. The local copies are removed afterwards.
 
     Args:
         spark: the session whose Hadoop configuration opens the address.
@@ -419,7 +426,7 @@ def with_remote_files(spark: SparkSession, capture: Capture) -> Iterator[Capture
 
 
 class _Folder:
-    """A capture in remote storage, which Hadoop's file system opens: its folder, or a file in it.
+    """A capture in remote storage, read through Hadoop's file system.
 
     Args:
         spark: the session whose Hadoop configuration opens the address.
@@ -449,11 +456,9 @@ class _Folder:
         return bool(self._files.exists(self._path(address)))
 
     def copy_beside(self, local: Path) -> SparkTable:
-        """Download the small files into a local folder.
+        """Download the capture's small files into a local folder; return the table of its records.
 
-        Return the table from which Spark reads records.
-
-        As in a local capture each file may be beside the records or one folder above.
+        Each small file may be beside the records or one folder above, as in a local capture.
         """
         for name in _SMALL:
             self._copy(name, local / name)
@@ -475,7 +480,7 @@ class _Folder:
                 return
 
     def _records(self, manifest: Manifest | None) -> SparkTable:
-        """Return the table that Spark reads the records from.
+        """Return the table from which Spark reads the capture's records.
 
         If the capture has a manifest, only the complete files that it lists belong to the table.
         """

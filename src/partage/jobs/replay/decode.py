@@ -1,9 +1,11 @@
-"""First job of a replay: decode every record once, in the task that reads it.
+"""First job of a replay: decode every record of the log once, in the task that reads it.
 
-The driver lists slices of files, and workers read them with pyarrow: keys and values of offset
-commits, 97 % of the records, never cross between JVM and Python. Commits go from Arrow's buffers to
-columns and from there to runs; no commit is a Python object. Group records leave in blocks
-(`group_records`). A task has one output: one table with a `DecodedKind` in each row.
+The driver lists slices (row ranges of files), and workers read them with pyarrow. Keys and values
+of offset commits, 97 % of the records, never pass between the JVM and Python. Commits are decoded
+from Arrow's buffers to columns, without a Python object for each, and are then reduced to commit
+runs: the commits of one partition within a minute and between two records of its group. Records of
+groups are packed in blocks (`group_records`). All results of a task are in one table; the
+`DecodedKind` of a row says what it contains.
 """
 
 from __future__ import annotations
@@ -109,7 +111,7 @@ _COMPILED_FROM = 1_000_000
 
 
 def worth_compiling(records: int, parallelism: int) -> bool:
-    """Return whether each worker decodes enough records to make compiled kernels worthwhile.
+    """Return whether each worker decodes enough records to load the compiled kernels.
 
     Loading Numba and the kernels takes a second.
     """
@@ -118,7 +120,7 @@ def worth_compiling(records: int, parallelism: int) -> bool:
 
 @dataclass(frozen=True)
 class _DecodeTask:
-    """Settings of the decode job that are sent to every task.
+    """Settings of the decode job, which are sent to every task.
 
     Attributes:
         many: whether there are enough records to load the compiled kernels.
@@ -140,9 +142,10 @@ class _DecodeTask:
 def _task(
     slices: tuple[Slice, ...], job: _DecodeTask, numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Read and decode slices of a capture in a Spark worker; yield the result rows.
+    """Read some slices (row ranges) of a capture's files and decode their records;
+    yield result rows.
 
-    The batches contain the indices of the slices (row ranges of files).
+    It runs in a Spark task. The input batches contain the indices of the slices.
     """
     mine = (slices[n] for batch in numbers for n in batch.column(0).to_pylist())
     if job.known is None:
@@ -158,7 +161,7 @@ def _task(
 
 
 def _table_task(job: _DecodeTask, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Decode records that an earlier job has read, in a worker; yield the result rows."""
+    """Decode records that an earlier job has read; yield result rows."""
     import pyarrow as pa
 
     tables = (widen(pa.Table.from_batches([batch])) for batch in found if batch.num_rows)
@@ -196,7 +199,7 @@ def decode_table(
     keep_open: bool = False,
     gaps: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Decode a table of records and yield all result rows, in log order.
+    """Decode a table of log records, which may be in any order; yield result rows in log order.
 
     The records may be in any order.
 
@@ -240,7 +243,10 @@ def decode_table(
 def _open_commits(
     columns: LogColumns, found: OffsetCommits, effects: Effects
 ) -> list[dict[str, Any]]:
-    """Return the offset commits whose transaction is open, as undecoded result rows."""
+    """Return the offset commits whose transaction has not ended, as undecoded result rows.
+
+    A later run that continues this one decodes them when the transaction has ended.
+    """
     is_open = effects.outcome[found.row] == Outcome.OPEN
     return [
         {"kind": DecodedKind.OPEN_COMMIT, "log_partition": raw.partition, "log_offset": raw.offset,
@@ -257,7 +263,7 @@ def retry_open_commits(
     *,
     raw: CommitsTable | None = None,
 ) -> Rows:
-    """Decode offset commits whose transactions were open in an earlier run; return lazy rows.
+    """Decode offset commits whose transactions had not ended in an earlier run; return lazy rows.
 
     Their tally only counts what has changed since that run.
 
@@ -292,7 +298,9 @@ def _retry_task(
 
 
 def _topic_ids(found: OffsetCommits) -> dict[str, str]:
-    """Return a dict from topic id to name, from the first and the last offset commit of each topic.
+    """Return a dict from topic id to topic name, as offset commits show them.
+
+    The first and the last commit of each topic are examined.
 
     Without recorded metadata, only commits name the topics in the targets of consumer groups.
     """
@@ -311,7 +319,7 @@ def _topic_ids(found: OffsetCommits) -> dict[str, str]:
 
 
 def _highest(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
-    """Return a dict from topic to its highest partition with an offset commit.
+    """Return a dict from topic to the highest partition that a member has committed an offset for.
 
     Impossible partition numbers are ignored.
     """
@@ -326,17 +334,17 @@ def _highest(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
 
 
 def _edges(read: LogColumns) -> list[int]:
-    """Return the row index at which each partition of the log begins, then the number of rows."""
+    """Return the index of the first row of each log partition, followed by the number of rows."""
     count = len(read.partition)
     new = np.flatnonzero(read.partition[1:] != read.partition[:-1]) + 1
     return [0, *new.tolist(), count] if count else []
 
 
 def _effects(log_columns: LogColumns, transactions: Transactions, tally: Tally) -> Effects:
-    """Return each record's transaction outcome, and the log position and time when it takes effect.
+    """Return for each record whether and when it takes effect, according to its transaction.
 
-    A transactional commit takes effect at its commit marker. The tally gets offset ranges and
-    times.
+    A transactional commit takes effect at the position and time of its commit marker. The ranges
+    of offsets and times are added to ``tally``.
     """
     count = len(log_columns.partition)
     made = Effects(np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int64))
@@ -362,10 +370,10 @@ def _effective_commits(
     *,
     gaps: bool,
 ) -> tuple[Commits, NDArray[np.int64]]:
-    """Return the offset commits that took effect, and their indices in ``found``.
+    """Return the selected offset commits that took effect, and their indices in ``found``.
 
-    Each gets a stretch number, which changes at each record of its group, see
-    `history.commits.number_stretches`.
+    Commits of aborted or open transactions are left out. Each commit gets a stretch number, which
+    changes at each record of its group (`history.commits.number_stretches`).
     """
     at = _as_slice(found.row, len(log_columns.partition))
     outcome = effects.outcome[at]
@@ -393,8 +401,8 @@ def _effective_commits(
 def _cut_at_leaps(commits: Commits, tally: Tally) -> Commits:
     """Give commits before and after a leap of the log's timestamps different stretch numbers.
 
-    A commit run (commits with one stretch number and minute) then never mixes the times of a
-    broker's wrong clock with correct ones.
+    Commits with one stretch number and minute are later merged to a commit run. A run must not mix
+    times of a broker's wrong clock with correct ones.
     """
     starts = {p: [one.offset for one in found] for p, found in tally.strands.items()}
     number = np.zeros(len(commits.pair), np.int64)
@@ -409,9 +417,9 @@ def _cut_at_leaps(commits: Commits, tally: Tally) -> Commits:
 
 
 def _as_slice(rows: NDArray[np.int64], count: int) -> NDArray[np.int64] | slice:
-    """Return ascending row indices unchanged, or a Python slice if they select all ``count`` rows.
+    """Return ascending row indices as they are, or a slice if they select all ``count`` rows.
 
-    A slice gives a view without a copy.
+    Indexing with a slice makes a view instead of a copy.
     """
     return slice(None) if len(rows) == count else rows
 
@@ -424,11 +432,12 @@ def _stretches(
     *,
     gaps: bool,
 ) -> NDArray[np.int64] | None:
-    """Return a number for each commit, which changes at each record of its group.
+    """Number the commits of each group by the group's records before them;
+    None if all have one number.
 
-    Some commits take effect at a transaction marker after these rows. They may be between group
-    records that this
-    task has not read, so the commits of each such marker get their own stretch number.
+    A commit whose transaction marker is after these rows takes effect later. Records of the group
+    that another task reads may be before that marker, so the commits of each such marker get a
+    number of their own.
     """
     pair, partition, offset = commits
     if not len(pair):
@@ -477,18 +486,18 @@ def _marker_stretches(
 
 @dataclass(frozen=True)
 class CommitsTable:
-    """The optional table ``commits``, which has one row for each offset commit that took effect."""
+    """The optional output table ``commits``: one row for each offset commit that took effect."""
 
     out: str
     run_id: str
 
     def writer(self) -> CommitsWriter:
-        """Return a writer for the file of the current Spark task."""
+        """Return a writer for this Spark task's file of the table."""
         return CommitsWriter(TableWriters(self.out, self.run_id, task_name()))
 
 
 class CommitsWriter:
-    """Writes batches of offset commits into one task's file of table ``commits``."""
+    """Writer of one task's file of table ``commits``, which has a row for each effective commit."""
 
     def __init__(self, writers: TableWriters) -> None:
         self._writers = writers
@@ -506,7 +515,13 @@ class CommitsWriter:
         self._writers.__exit__(kind, value, trace)
 
     def add(self, found: OffsetCommits, number: NDArray[np.int64], commits: Commits) -> None:
-        """Write offset commits that took effect; ``number`` are their indices in ``found``."""
+        """Write offset commits that took effect to table ``commits``.
+
+        Args:
+            found: the decoded commits.
+            number: indices of the written commits in ``found``.
+            commits: log positions and times of the written commits.
+        """
         import pyarrow as pa
 
         if not len(number):
@@ -532,7 +547,7 @@ class CommitsWriter:
         self._writers.add_table("commits", table)
 
     def receipts(self) -> list[str]:
-        """Close the files and return their receipts as JSON texts."""
+        """Close the files and return a receipt (path, rows and size) of each, as JSON text."""
         return [json.dumps(asdict(r)) for r in self._writers.finish()]
 
 

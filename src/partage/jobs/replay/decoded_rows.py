@@ -1,4 +1,6 @@
-"""Rows that the decode job returns: one table in which a `DecodedKind` says what a row is."""
+"""Rows of the table that the decode job returns;
+the `DecodedKind` of a row says what it contains.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ __all__ = [
 class DecodedKind(IntEnum):
     """Kinds of rows that the decode job returns, such as group records, commit runs and errors.
 
-    The kind decides which columns are used.
+    The kind of a row decides which of its columns are used.
     """
 
     GROUP_RECORD = 0
@@ -74,9 +76,8 @@ def _types() -> dict[str, pa.DataType]:
 
 
 def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-    """Build an Arrow batch with all columns of the decode job.
-
-    Columns that are not given are null.
+    """Return an Arrow batch of the decode job with the given columns;
+    all other columns are null.
     """
     import pyarrow as pa
 
@@ -85,7 +86,9 @@ def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
 
 
 def batch_of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Convert dicts to a batch of the decode job, for damaged records and tallies."""
+    """Convert result rows of damaged records or record counts, given as dicts,
+    to an Arrow batch.
+    """
     import pyarrow as pa
 
     columns = {n: pa.array([row.get(n) for row in rows], kind) for n, kind in _types().items()}
@@ -93,9 +96,10 @@ def batch_of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 
 def batch_of_records(log_columns: LogColumns, found: BlockRows) -> pa.RecordBatch:
-    """Build the result rows of group records: log position, time, and index in the packed block.
+    """Return decoded records of groups as rows of the decode job.
 
-    The row of a block's first record also has the block with the decoded records.
+    A row has the log position and time of its record, and the record's index in a packed block.
+    The row of a block's first record also has the block.
     """
     import pyarrow as pa
 
@@ -113,10 +117,9 @@ def batch_of_records(log_columns: LogColumns, found: BlockRows) -> pa.RecordBatc
 
 
 def batch_of_runs(made: Runs, pairs: list[tuple[str, str]]) -> pa.RecordBatch:
-    """Return commit runs as rows of the decode job, many runs in a row.
+    """Return commit runs as rows of the decode job; one row has many runs.
 
     A commit run has the commits of one partition within a minute and between two group records.
-
     ``pairs[pair]`` are the group and the topic of a commit run.
     """
     import pyarrow as pa
@@ -134,15 +137,14 @@ _NUMBER = np.dtype("<i8")
 
 
 def pack_runs(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, pa.Array]:
-    """Pack commit runs into the columns `OUT_COLUMNS`, many runs in a row.
+    """Pack commit runs into columns of the decode job; one row has many runs.
 
-    A commit run has the commits of one partition within a minute and between two group records.
+    A commit run has the commits of one partition within a minute and between two group records. A
+    row has the runs of one group between two of its records, as far as one task has read them.
+    Commits that take effect at one transaction marker get a row of their own.
 
-    A row has the commit runs of one group between two of its records, as far as one task has read
-    them.
-    Commits that take effect at one transaction marker get a row of their own. ``value`` has the
-    fields
-    of each run as little-endian int64, run after run; ``topic`` is a JSON list of their topics.
+    Column ``value`` has the fields of the runs as little-endian int64, one run after the other.
+    Column ``topic`` is a JSON list of their topics.
 
     Args:
         made: the commit runs.
@@ -178,7 +180,7 @@ def pack_runs(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, pa.Array]:
 
 
 def _numbers(made: Runs, topic: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the fields of each commit run as one row of integers (int64[runs, _WIDTH]).
+    """Return the fields of commit runs as integers, one row per run (int64[runs, _WIDTH]).
 
     Fields without a meaning are 0; a missing gap between commits is -1.
     """
@@ -196,7 +198,7 @@ def _numbers(made: Runs, topic: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class _NameCodes:
-    """Integer codes for distinct names, numbered in order of appearance."""
+    """Integer codes for distinct names, from 0 on in order of first use."""
 
     def __init__(self) -> None:
         self._code: dict[str, int] = {}
@@ -210,7 +212,7 @@ class _NameCodes:
 
 
 def unpack_runs(rows: pa.RecordBatch) -> tuple[RunColumns, NDArray[np.int64]]:
-    """Unpack the commit runs from rows that `pack_runs` made.
+    """Unpack the commit runs from rows that `pack_runs` made, for all rows at once.
 
     Return all commit runs, with ``stretch`` 0, and the number of runs in each row.
 
@@ -230,7 +232,7 @@ def unpack_runs(rows: pa.RecordBatch) -> tuple[RunColumns, NDArray[np.int64]]:
 def _topics(
     cells: pa.Array, many: NDArray[np.int64], local: NDArray[np.int64]
 ) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the distinct topic names of all rows, and the index of each commit run's topic."""
+    """Return the distinct topic names of packed rows, and the index of each commit run's topic."""
     coded: Any = cells.dictionary_encode()
     codes = _NameCodes()
     lists = [[codes.code(t) for t in json.loads(text)] for text in coded.dictionary.to_pylist()]

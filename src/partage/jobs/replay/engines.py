@@ -61,14 +61,14 @@ class SharedValue(Protocol):
 
     @property
     def value(self) -> Any:
-        """The shared value itself."""
+        """The value itself, as given to `Engine.share`."""
 
     def destroy(self) -> None:
-        """Free the value; no job may read it afterwards."""
+        """Free the shared value; no job may read it afterwards."""
 
 
 class Rows(Protocol):
-    """Interface of a table of rows that one job returns and the next one reads.
+    """Interface of the rows that one job of a replay returns and the next one reads.
 
     It may be lazy: rows are computed when they are needed.
     """
@@ -77,20 +77,16 @@ class Rows(Protocol):
         """Filter the rows: return those with one of the given values in column ``kind``."""
 
     def sorted_by(self, key: str, order: Sequence[str]) -> Rows:
-        """Sort the rows by columns ``order`` within each task.
-
-        One task has all rows of equal ``key``.
-        """
+        """Sort the rows by columns ``order`` within each task; equal ``key`` are in one task."""
 
     def union(self, other: Rows) -> Rows:
         """Return these rows and those of another table with equal columns."""
 
     def run(self, job: Job, ddl: str) -> Rows:
-        """Apply a job to the rows, and return its result rows.
+        """Apply a job to the rows, and return its result.
 
-        A job is a function from Arrow batches to Arrow batches.
-
-        ``ddl`` are the result's columns for Spark.
+        A job is a function from Arrow batches to Arrow batches. ``ddl`` are names and types of the
+        result's columns, as Spark SQL.
         """
 
     def collect(self, *columns: str) -> list[tuple[Any, ...]]:
@@ -104,7 +100,7 @@ class Rows(Protocol):
 
 
 class Engine(Protocol):
-    """Interface of an object that runs the jobs of a replay.
+    """Interface of an engine, which runs the jobs of a replay in Spark or in this process.
 
     Attributes:
         name: ``spark`` or ``local``.
@@ -118,13 +114,19 @@ class Engine(Protocol):
     def cores(self) -> int: ...  # noqa: D102 - see the class
 
     def share(self, value: Any) -> SharedValue:
-        """Return a value in a form that all tasks of later jobs can read."""
+        """Make a read-only value available to all tasks of later jobs."""
 
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> Rows:
-        """Run a job on the items 0 to ``count`` - 1 in ``tasks`` tasks, and return its rows."""
+        """Run a job in ``tasks`` tasks and return its rows.
+
+        Together the tasks get the numbers 0 to ``count`` - 1, for example of pieces of the input.
+        """
 
     def table(self, table: SparkTable) -> Rows:
-        """Return the records of a table that only Spark can read, such as Delta or Iceberg."""
+        """Return the records of a table that only Spark can read, such as Delta or Iceberg.
+
+        An engine without Spark raises `InvalidConfigError`.
+        """
 
     def stage(self, stages: Stages, name: str) -> AbstractContextManager[None]:
         """Measure how long the ``with`` block takes, and report the progress of the jobs in it."""
@@ -136,7 +138,7 @@ _TASKS_A_CORE = 4
 
 @dataclass(frozen=True)
 class SparkRows:
-    """Rows as a lazy Spark data frame."""
+    """Rows of a replay as a lazy Spark data frame."""
 
     frame: DataFrame
 
@@ -146,10 +148,7 @@ class SparkRows:
         return SparkRows(self.frame.where(f"kind in ({wanted})"))
 
     def sorted_by(self, key: str, order: Sequence[str]) -> SparkRows:
-        """Sort the rows by columns ``order`` within each task.
-
-        One task has all rows of equal ``key``.
-        """
+        """Sort the rows by columns ``order`` within each task; equal ``key`` are in one task."""
         cores = self.frame.sparkSession.sparkContext.defaultParallelism
         shuffled = self.frame.repartition(max(4, _TASKS_A_CORE * cores), key)
         return SparkRows(shuffled.sortWithinPartitions(*order))
@@ -161,7 +160,7 @@ class SparkRows:
         return SparkRows(self.frame.union(other.frame))
 
     def run(self, job: Job, ddl: str) -> SparkRows:
-        """Return the result of a job on the rows, as a lazy data frame with columns ``ddl``."""
+        """Apply a job to the rows; return its result as a lazy data frame with columns ``ddl``."""
         return SparkRows(self.frame.mapInArrow(job, ddl))
 
     def collect(self, *columns: str) -> list[tuple[Any, ...]]:
@@ -179,7 +178,7 @@ class SparkRows:
 
 @dataclass(frozen=True)
 class SparkEngine:
-    """Runs the jobs of a replay in the Python workers of a Spark session."""
+    """Engine that runs the jobs of a replay in the Python workers of a Spark session."""
 
     spark: SparkSession
     name: str = "spark"
@@ -194,9 +193,9 @@ class SparkEngine:
         return self.spark.sparkContext.broadcast(value)
 
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> SparkRows:
-        """Run a job on the items 0 to ``count`` - 1 in ``tasks`` Spark tasks.
+        """Run a job in ``tasks`` Spark tasks and return its lazy rows.
 
-        Return its lazy rows.
+        Together the tasks get the numbers 0 to ``count`` - 1.
         """
         return SparkRows(self.spark.range(0, count, 1, max(1, tasks)).mapInArrow(job, ddl))
 
@@ -214,11 +213,11 @@ _BATCH_ROWS = 20_000
 
 
 def _silent(done: int, total: int) -> None:
-    """Ignore progress."""
+    """Accept a progress report and do nothing."""
 
 
 class LocalRows:
-    """Rows that this process computes when they are read.
+    """Rows of a replay that this process computes when they are read, without Spark.
 
     Args:
         batches: function that returns the rows' batches; called once for each job that reads them.
@@ -287,7 +286,7 @@ class LocalRows:
         return self._rows(lambda: chain(self, other))
 
     def run(self, job: Job, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark needs the columns
-        """Return the result of a job on the rows; it is computed when it is read."""
+        """Apply a job to the rows; its result is computed when it is read."""
         return self._rows(lambda: job(iter(self)))
 
     def collect(self, *columns: str) -> list[tuple[Any, ...]]:
@@ -317,7 +316,7 @@ def _sorted_batches(table: pa.Table, order: Sequence[str]) -> list[pa.RecordBatc
 
 
 class _PartedRows(LocalRows):
-    """Sorted rows in one part for each process; one part has all rows of equal key.
+    """Sorted rows, divided among worker processes; one process has all rows of equal key.
 
     Args:
         rows: the rows.
@@ -471,7 +470,7 @@ class LocalEngine:
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """The engine that was chosen for a run, and the reason.
+    """The engine (Spark or this process) that was chosen for a run, and the reason.
 
     Attributes:
         name: ``spark`` or ``local``.

@@ -1,7 +1,7 @@
-"""Failures of single groups: an unexpected exception in one group does not end the run.
+"""Groups whose replay failed: an unexpected exception in one group does not end the run.
 
-The group becomes `failed` in table ``groups``, with the reason and the traceback; its rows of other
-tables are those that were written before the exception. The other groups are published as usual.
+Table ``groups`` marks the group as `failed`, with the reason and the traceback. Other tables have
+the rows of the group that were written before the exception. All other groups are published.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LONGEST_TRACEBACK = 8_000
 
 @dataclass(frozen=True, slots=True)
 class GroupFailure:
-    """An unexpected exception in the rebuild or replay of one group, with its traceback."""
+    """The unexpected exception that ended the replay of one group, as text."""
 
     group: str
     why: str
@@ -38,18 +38,18 @@ class GroupFailure:
 
     @classmethod
     def of(cls, group: str, error: Exception) -> GroupFailure:
-        """Return the failure that describes a caught exception; call it in the ``except`` block."""
+        """Describe the exception that ended a group's replay; call it in the ``except`` block."""
         lines = "".join(traceback.format_exception(error))
         why = f"{type(error).__name__}: {error}"
         return cls(group, why[:_LONGEST_WHY], lines[-_LONGEST_TRACEBACK:])
 
     def cells(self) -> dict[str, str]:
-        """Return the failure as a dict from column names of table ``groups`` to values."""
+        """Return the group's failure as values of columns in table ``groups``."""
         return {"status": FAILED, "why": self.why, "traceback": self.traceback}
 
 
 def mark_failed(out: Path, done: JobResults) -> None:
-    """Mark groups whose simulation failed, in table ``groups`` and in the totals of the run.
+    """Mark groups whose simulation failed, in the written table ``groups`` and in the run's totals.
 
     The histories job wrote those rows before the replay began.
 
@@ -77,7 +77,9 @@ def _mark_totals(text: str, failed: Mapping[str, GroupFailure]) -> str:
 
 
 def _rewrite(path: Path, failed: Mapping[str, GroupFailure]) -> int:
-    """Rewrite a file of table ``groups`` with the failures; return its size in bytes."""
+    """Rewrite a Parquet file of table ``groups`` with failed groups marked;
+    return its size in bytes.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 

@@ -1,15 +1,17 @@
-"""Group records in blocks: decoded where they are read, packed, and sent to the histories job.
+"""Packed blocks of decoded group records, which the decode job sends to the histories job.
 
-Records of classic groups, most of them, are decoded by the column if that pays. The schema engine
-decodes the others, and every record that is not plain: errors are always the engine's.
+A group record is any record of ``__consumer_offsets`` that is not an offset commit. Most are of
+classic groups; they are decoded by the column if there are enough of them. The schema engine
+decodes all others, and records with damaged or unusual bytes.
 
-A block has records of one group and one log partition, in log order. Classic records are columns
-(`wire.columns.classic_groups`), cut down to the bytes that the columns point into; all other
-records are decoded values. The first row of a block carries it, and each row has the number of its
-record in the block, so that rows still sort among runs of commits.
+A block has the records of one group and one log partition, in log order. Classic records are
+columns (`wire.columns.classic_groups`) with only the bytes that the columns refer to. All other
+records are decoded values. Each record has a row of its own, with its index in the block, so that
+records and commit runs can be sorted by log position. The row of a block's first record has the
+block.
 
 A block is a list of byte strings, each after its length (8 bytes, little-endian): first the other
-records, then the columns of some classic records, then those of the next ones.
+records, then one entry for each batch of decoded classic records.
 """
 
 from __future__ import annotations
@@ -55,13 +57,13 @@ _Named = tuple[int, str] | WireFormatError
 class BlockRows(NamedTuple):
     """Decoded group records of one task, packed into blocks for the histories job.
 
-    A block has the decoded records of one group and log partition.
+    A block has the records of one group and one log partition.
 
     Attributes:
         rows: index of each record in the log columns (int64[n]).
         groups: the group of each record.
         numbers: index of each record in its block; 0 begins a block (int64[n]).
-        blocks: the packed block at its first record, else None.
+        blocks: the packed block for the first record of each block, None for the others.
         bad: result rows of damaged records.
     """
 
@@ -75,11 +77,10 @@ class BlockRows(NamedTuple):
 def group_records(
     log_columns: LogColumns, found: OffsetCommits, tally: Tally, selection: Selection
 ) -> BlockRows:
-    """Decode all group records (records other than offset commits), and pack them into blocks.
+    """Decode all records of groups, and pack them into blocks by group and log partition.
 
-    A block has the records of one group and log partition.
-
-    The tally counts them, and damaged commits as well.
+    Offset commits are not among them. The numbers of decoded and damaged records are added to
+    ``tally``.
     """
     decoder = _Decoder(log_columns, tally)
     damaged = dict(found.errors)
@@ -116,7 +117,7 @@ def bad_row(raw: RawRecord, part: str, why: str, group: str | None) -> dict[str,
 
 
 class _Decoder:
-    """Decodes and counts the group records of one task; each distinct key is decoded once."""
+    """Decoder of one task's group records, which also counts them. Equal keys are decoded once."""
 
     def __init__(self, log_columns: LogColumns, tally: Tally) -> None:
         self._columns, self._tally = log_columns, tally
@@ -124,9 +125,8 @@ class _Decoder:
         self._by_column = False
 
     def named(self, row: int) -> _Named:
-        """Decode the key of a record.
-
-        Return its type and group, or the error if the key is damaged.
+        """Decode a record's key to its record type and group;
+        return the error if the key is damaged.
         """
         key = self._columns.key[row]
         known = self._known.get(key)
@@ -146,11 +146,10 @@ class _Decoder:
     def cut(
         self, rows: _Longs, damaged: dict[int, WireFormatError]
     ) -> Iterator[tuple[str, _Longs]]:
-        """Divide group records into blocks; yield the group and the row indices of each block.
+        """Divide records by group and log partition;
+        yield the group and the row indices of each part.
 
-        Rows with damaged keys are added to ``damaged``.
-
-        A block has records of one group and log partition, in log order.
+        Rows whose keys are damaged are added to ``damaged``.
         """
         by_group: dict[str, list[int]] = {}
         classic = 0
@@ -174,9 +173,10 @@ class _Decoder:
     def decode(
         self, rows: _Longs, damaged: dict[int, WireFormatError]
     ) -> tuple[list[ClassicColumns], dict[int, DecodedRecord]]:
-        """Decode the records of a block and add errors to ``damaged``.
+        """Decode the records at some rows; return records of classic groups as columns,
+        others by row.
 
-        Return classic group records as columns, and all other records by row.
+        Errors are added to ``damaged``, by row.
         """
         columns: list[ClassicColumns] = []
         others = rows.tolist()
@@ -221,7 +221,7 @@ _ARRAYS = (
 def pack_block(
     rows: _Longs, columns: Sequence[ClassicColumns], others: Mapping[int, DecodedRecord]
 ) -> bytes:
-    """Pack the decoded records of a block into bytes.
+    """Pack the decoded records of one group and log partition into bytes.
 
     Args:
         rows: row of each record of the block, ascending (int64[n]); its index here is the record's
@@ -239,9 +239,10 @@ def pack_block(
 
 
 class BlockReader:
-    """Restores group records from rows of the decode job; it unpacks blocks of records when needed.
+    """Reader that restores group records from rows of the decode job.
 
-    The rows must be in the order in which the blocks were cut.
+    The packed blocks of records must come in their original order. A block is unpacked when its
+    first record is requested.
     """
 
     def __init__(self) -> None:
@@ -249,7 +250,7 @@ class BlockReader:
         self._block: _Block | None = None
 
     def records(self, rows: pa.RecordBatch) -> list[Callable[[], GroupRecord]]:
-        """Return one function for each group record, which builds the record when it is called.
+        """Return for each row a function that builds its group record when it is called.
 
         Call the functions in order; some may be left out. A block may continue in the next batch.
         """
@@ -268,7 +269,7 @@ class BlockReader:
 
 
 class _Block:
-    """A block of decoded group records, which is unpacked when its first record is requested.
+    """A packed block of group records, which is unpacked when its first record is requested.
 
     Args:
         raw: the bytes that `pack_block` returned.
@@ -289,7 +290,9 @@ class _Block:
             yield from states.of(_unpack(raw))
 
     def record(self, number: int, group: str, place: LogPosition, time_ms: int) -> GroupRecord:
-        """Build the group record at an index of the block; call it with ascending indices."""
+        """Build the group record with a given index in the block;
+        call it with ascending indices.
+        """
         if self._raw is not None:
             self._next = next(self._classic, None)
         while self._next is not None and self._next[0] < number:
@@ -302,7 +305,7 @@ class _Block:
 
 
 class _Regions(NamedTuple):
-    """The parts of raw record bytes that decoded columns refer to, and where packing moves them.
+    """The regions of record bytes that decoded columns refer to, and their positions after packing.
 
         bytes of the records    ....[member a]......[member b][leader]....
         after the move          [member a][member b][leader]
@@ -318,7 +321,8 @@ class _Regions(NamedTuple):
 
     @classmethod
     def of(cls, members: _Longs, others: Sequence[_Longs]) -> _Regions:
-        """Build the byte regions of all distinct group members, and of strings outside of them.
+        """Find the regions of bytes that decoded records need:
+        members, and strings outside of members.
 
         Args:
             members: first byte and size of each distinct member (int64[m, 2]).
@@ -337,7 +341,7 @@ class _Regions(NamedTuple):
         return cls(start, end, np.cumsum(end - start) - (end - start))
 
     def move(self, at: _Longs) -> _Longs:
-        """Convert positions in the original bytes to positions in the packed bytes.
+        """Convert positions in the original record bytes to positions in the packed bytes.
 
         For a byte outside of all regions the result is arbitrary.
         """
@@ -347,15 +351,16 @@ class _Regions(NamedTuple):
         return self.moved[region] + at - self.start[region]
 
     def cut(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Return the bytes of all regions, packed without gaps."""
+        """Return the bytes of all regions, one after the other without gaps."""
         pairs = zip(self.start.tolist(), self.end.tolist(), strict=True)
         return np.concatenate([data[:0], *(data[at:end] for at, end in pairs)])
 
 
 def _sorted(places: _Longs) -> tuple[_Longs, _Longs]:
-    """Return where the non-empty byte regions begin and end, in ascending order.
+    """Return the first byte of each non-empty region and the byte after its last,
+    in ascending order.
 
-    Each given region is (first byte, size).
+    ``places`` has a row (first byte, size) for each region.
     """
     places = places[places[:, 1] > 0]
     places = places[np.argsort(places[:, 0], kind="stable")]
@@ -363,7 +368,9 @@ def _sorted(places: _Longs) -> tuple[_Longs, _Longs]:
 
 
 def _pack(found: ClassicColumns, rows: _Longs) -> bytes:
-    """Serialize the decoded classic group records at some rows into bytes."""
+    """Serialize the decoded classic records at the given rows,
+    with the bytes that they refer to.
+    """
     number = np.minimum(np.searchsorted(rows, found.column("row")), len(rows) - 1)
     chosen = rows[number] == found.column("row")
     records = found.records[chosen]
@@ -391,9 +398,9 @@ def _pack(found: ClassicColumns, rows: _Longs) -> bytes:
 
 
 def _unpack(raw: bytes) -> ClassicColumns:
-    """Restore the decoded classic group records from the bytes that `_pack` returned.
+    """Restore decoded classic records from the bytes that `_pack` returned.
 
-    Each record's row is its index in the block.
+    Column ``row`` of the result is each record's index in its block.
     """
     records, listed, members, whole, texts, *rest, data = (
         np.frombuffer(part, dtype).reshape((-1, width) if width else -1)

@@ -1,7 +1,7 @@
-"""Converts one group's records and commits, in log order, to rows of the output tables.
+"""Convert one group's records and offset commits, in log order, to rows of the output tables.
 
-`GroupInput` has the group's share of a batch. Runs of commits stay columns; group records are made
-one by one, when they are requested, from the blocks of the decode job (`group_records`).
+A `GroupInput` has the part of a group that is in one Arrow batch. Its commits stay columns. Its
+group records are unpacked one by one from the decode job's blocks (`group_records`).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class GroupInput:
-    """Decoded group records and commit runs of one group in log order, from one Spark batch.
+    """Group records and commit runs of one group in log order, from one Arrow batch.
 
     A commit run has the commits of one partition within a minute and between two group records.
 
@@ -95,9 +95,10 @@ class GroupInput:
 def read_group_inputs(
     batches: Iterable[pa.RecordBatch], clocks: Clocks | None = None
 ) -> Iterator[GroupInput]:
-    """Yield the decoded records and commits of each group, with wrong timestamps corrected.
+    """Yield the decoded records and commits of each group from sorted rows of the decode job.
 
-    A group that spans several batches comes in pieces.
+    Timestamps of brokers with wrong clocks are corrected. A group in several batches comes in
+    parts.
     """
     reader = BlockReader()
     for batch in batches:
@@ -109,10 +110,7 @@ def read_group_inputs(
 
 
 def _correct_records(rows: pa.RecordBatch, clocks: Clocks) -> pa.RecordBatch:
-    """Replace timestamps from brokers with wrong clocks in rows of group records.
-
-    Return the rows.
-    """
+    """Return rows of group records with the timestamps of wrong broker clocks corrected."""
     import pyarrow as pa
 
     at = rows.schema.get_field_index("timestamp_ms")
@@ -126,11 +124,10 @@ def _correct_records(rows: pa.RecordBatch, clocks: Clocks) -> pa.RecordBatch:
 
 
 def _correct_runs(runs: RunColumns, clocks: Clocks) -> None:
-    """Replace timestamps from brokers with wrong clocks in commit runs, in place.
+    """Correct the timestamps of commit runs that are from a wrong broker clock, in place.
 
     A commit run has the commits of one partition within a minute and between two group records.
-
-    All commits of such a run get one time.
+    All commits of a corrected run get the same time.
     """
     names = ("first_ms", "last_ms", "minute_ms", "gap", "advanced_ms")
     first, last, minute, gap, advanced = (runs.table[RUN.index(name)] for name in names)
@@ -180,7 +177,7 @@ def _make(record: Callable[[], GroupRecord]) -> GroupRecord:
 
 
 def event_row(event: Event, position: int) -> dict[str, Any]:
-    """Return a membership event as a row of table ``events``.
+    """Return a membership event, such as a join or an eviction, as a row of table ``events``.
 
     ``position`` is its index among the events of the same record.
     """
@@ -194,7 +191,7 @@ def event_row(event: Event, position: int) -> dict[str, Any]:
 
 
 def interval_row(interval: Interval) -> dict[str, Any]:
-    """Return an ownership interval of a partition as a row of table ``ownership``."""
+    """Return the time in which a member owned a partition as a row of table ``ownership``."""
     names = (
         "incarnation", "topic_id", "topic", "partition", "member", "instance", "role", "from_ms",
         "to_ms", "from_generation", "to_generation",
@@ -203,12 +200,14 @@ def interval_row(interval: Interval) -> dict[str, Any]:
 
 
 def pause_row(pause: Pause) -> dict[str, Any]:
-    """Return a consumption pause of a partition as a row of table ``pauses``."""
+    """Return a pause in a partition's consumption, caused by a rebalance,
+    as a row of ``pauses``.
+    """
     return {**pause._asdict(), "pause_ms": pause.pause_ms}
 
 
 def rebalance_row(generation: Generation, reason: str | None) -> dict[str, Any]:
-    """Return a rebalance as a row of table ``rebalances``.
+    """Return a group's new generation as a row of table ``rebalances``.
 
     Its storm, the agreement with its strategy and its duration are added later.
 
@@ -317,7 +316,7 @@ class _PendingRow:
 
 
 class RebalanceRows:
-    """Completes rows of table ``rebalances`` with storm and duration, in log order.
+    """Rows of table ``rebalances`` that wait for facts from later in the log.
 
     A storm is a series of rebalances in quick succession. The duration follows from offset commits
     around the rebalance, some of which come later in the log.
@@ -337,9 +336,10 @@ class RebalanceRows:
         self._written: _Key = (-1, -1)
 
     def stored(self) -> str:
-        """Return the state as values for `history.state_store.pack_state`.
+        """Return the waiting rows as JSON text, for the stored state of a group.
 
-        Hundreds of rows may wait. They are plain values, so JSON packs them in one step.
+        There may be hundreds of them. JSON packs plain values faster than
+        `history.state_store.pack_state`.
         """
         storms, number = self._storms.stored()
         waiting = [(one.stored(self._clusters), *rest) for one, *rest in storms]
@@ -388,7 +388,7 @@ class RebalanceRows:
             self._pauses.setdefault(key, []).append(pause)
 
     def finish(self) -> Iterator[dict[str, Any]]:
-        """Yield all rows that still wait for commits, at the end of the log."""
+        """Yield all rows that are still waiting, at the end of the log."""
         self._pending.extend(self._storms.finish())
         while self._pending:
             yield self._complete()
@@ -428,7 +428,7 @@ STORED_CLASSES = (CommitRate,)
 
 
 class GroupRows:
-    """Converts one group's records and commit runs to rows of the output tables.
+    """Converter of one group's records and commit runs to rows of the output tables.
 
     Call `feed` with rows of the decode job in log order, then `finish`. In rows of ``rebalances``
     the columns about agreement stay empty: `jobs.replay.simulations` fills them in.
@@ -465,9 +465,9 @@ class GroupRows:
         self._positions: tuple[LogPosition, int] = (LogPosition(-1, -1), 0)
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the group's state as values for `history.state_store.pack_state`.
+        """Return the group's state as values, which the next appending run continues from.
 
-        They contain instances of `STORED_CLASSES`.
+        `history.state_store.pack_state` can pack them with the classes `STORED_CLASSES`.
         """
         return (
             self._history.to_bytes(), self._ownership.stored(), self._rebalances.stored(),
@@ -476,7 +476,7 @@ class GroupRows:
         )  # fmt: skip
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the state that `stored` returned.
+        """Restore the group's state from the values that `stored` returned.
 
         Raises:
             InvalidCaptureError: the state is of another version, or damaged.
@@ -501,16 +501,15 @@ class GroupRows:
         return {key: rate for key, rate in rates.items() if rate is not None}
 
     def feed(self, some: GroupInput) -> None:
-        """Process the next group records, and the offset commits between them."""
+        """Process the next part of the group's records and offset commits, in log order."""
         if len(some.runs):
             self._commits(some.runs, some.records)
         for record in some.records:
             self.record(record)
 
     def finish(self) -> dict[str, Any]:
-        """Write the rows that waited for later records.
-
-        Return the group's totals for the summary.
+        """Write the rows that waited for later records,
+        and return the group's totals for the summary.
         """
         self._all(self._history.finish())
         for interval in self._ownership.finish():
@@ -524,7 +523,9 @@ class GroupRows:
 
     @property
     def seen(self) -> dict[str, Any]:
-        """The group's log partitions, and first and last time of its records and commits."""
+        """The log partitions with the group's records,
+        and the first and last time of these records.
+        """
         totals = self._totals
         return {"ms": totals.seen_ms, "log_partitions": sorted(totals.log_partitions)}
 
@@ -538,9 +539,10 @@ class GroupRows:
         self._writers.add(table, {"group": self.name, **row})
 
     def _commits(self, runs: RunColumns, records: Iterator[GroupRecord]) -> None:
-        """Process offset commits, reduced to runs, together with the group records between them.
+        """Process the group's commit runs together with the group records between them.
 
-        A commit run has the commits of one partition within a minute and between two group records.
+        A commit run has the commits of one partition within a minute and between two group
+        records.
         """
         self._totals.commit_place(LogPosition(*runs.positions[:, 0].tolist()))
         for log_partition in np.unique(runs.positions[0]).tolist():
@@ -564,9 +566,10 @@ class GroupRows:
 
     @staticmethod
     def _ends(runs: RunColumns) -> dict[int, list[LogPosition]]:
-        """Return a dict from stretch number to its last log position in each log partition.
+        """Return the last log positions of the commits between consecutive group records.
 
-        A stretch has the commits between two consecutive records of the group.
+        The result is a dict from stretch number (the number of group records before the commits)
+        to one position in each log partition.
         """
         stretch, partition = runs.column("stretch"), runs.positions[0]
         last = np.append((stretch[1:] != stretch[:-1]) | (partition[1:] != partition[:-1]), True)
@@ -584,7 +587,7 @@ class GroupRows:
             self._writers.add_columns("commit_rates", columns, len(minutes))
 
     def record(self, record: GroupRecord) -> None:
-        """Process the next group record of the log."""
+        """Process the next record of the group in log order."""
         self._totals.record(record.kind, record.position, record.timestamp_ms)
         self._all(self._history.feed(record))
 
@@ -611,7 +614,7 @@ class GroupRows:
             self._generation(found)
 
     def _believed(self, found: Pause) -> Pause:
-        """Return a consumption pause without the begin or end time that is from a wrong clock.
+        """Return a consumption pause without begin or end times that are from a wrong clock.
 
         Such a time would make the pause last for years.
         """
@@ -625,7 +628,9 @@ class GroupRows:
         return found._replace(last_ms=before, first_ms=after)
 
     def _events(self, events: Iterable[Event]) -> None:
-        """Write rows of table ``events``; events of one record are numbered from 0."""
+        """Write membership events to table ``events``,
+        numbering the events of each record from 0.
+        """
         for event in events:
             place, position = self._positions
             position = position + 1 if event.position == place else 0
@@ -658,7 +663,7 @@ class GroupRows:
 
 
 def commit_columns(minutes: MinuteColumns, group: str) -> dict[str, pa.Array]:
-    """Convert the commits of complete minutes to Arrow columns of table ``commit_rates``.
+    """Convert a group's commits per minute to Arrow columns of table ``commit_rates``.
 
     The column with the run id is not included.
     """

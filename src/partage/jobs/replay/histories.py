@@ -1,9 +1,9 @@
-"""Second job of a replay: rebuild the history of each group in the task that has its rows.
+"""Second job of a replay: rebuild each group's history, in the task that has the group's rows.
 
-Blocks of group records and runs of commits are repartitioned by group and sorted by log position. A
-worker reads one group after the other, finds the boundaries itself, and keeps an open group over
-the borders of Arrow batches. It writes its tables itself and returns receipts; what is to be
-simulated goes to spill files (`spill_files`) for the third job.
+Rows of the decode job are distributed by group and sorted by log position. A worker reads one
+group after the other; a group may span several Arrow batches. The worker writes the group's tables
+itself and returns receipts of the files. Rebalances to simulate are written to spill files
+(`spill_files`) for the third job.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def histories_job(
     around: LogContext | None = None,
     many: bool = False,
 ) -> Rows:
-    """Rebuild the membership history of every group and write its tables; return lazy result rows.
+    """Rebuild the membership history of every group and write its output tables; return lazy rows.
 
     The rows are receipts of files with their groups, totals of groups, the times and log partitions
     that each group was seen in, and positions in spill files of rebalances.
@@ -66,15 +66,14 @@ def histories_job(
 
 
 def sorted_by_group(rows: Rows) -> Rows:
-    """Sort group records and runs of commits by group and log position.
-
-    One task has all rows of a group.
-    """
+    """Sort rows of the decode job by group and log position; one task has all rows of a group."""
     return rows.sorted_by("group", _ORDER)
 
 
 def bad_records_job(decoded: Rows, *, out: str, run_id: str) -> Rows:
-    """Write table ``bad_records``; return the receipts of its files as lazy rows."""
+    """Write the damaged records to table ``bad_records``;
+    return receipts of its files as lazy rows.
+    """
     bad = decoded.of_kind(DecodedKind.BAD_RECORD)
     ordered = bad.sorted_by("log_partition", ("log_partition", "log_offset"))
     return ordered.run(partial(_bad_task, out, run_id), RECEIPT_DDL)
@@ -90,7 +89,9 @@ def _task(
     out: str,
     run_id: str,
 ) -> Iterator[pa.RecordBatch]:
-    """Rebuild the histories of some groups in a Spark worker, from their sorted rows."""
+    """Rebuild the histories of the groups in one Spark task,
+    from rows sorted by group and position.
+    """
     if many:
         load_kernels()
     clusters = clusters_of(states.value)
@@ -117,7 +118,9 @@ def _task(
 
 
 class _Group:
-    """Writes the tables of one group, and spills its rebalances for the simulation job."""
+    """Writer of one group's output tables, which also spills its rebalances
+    for the simulation job.
+    """
 
     def __init__(
         self,
@@ -136,11 +139,11 @@ class _Group:
         self.rows = GroupRows(name, clusters, self, around, self._collector)
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
-        """Write a row of an output table; a row of ``rebalances`` goes to the spill file instead.
+        """Write a row of an output table, or hold it back.
 
-        The simulation job completes it: whether the strategy reproduces the recorded assignment.
-
-        The row of table ``groups`` waits until nothing of the group can fail any more.
+        A row of ``rebalances`` goes to the spill file: the simulation job adds whether the
+        strategy reproduces the recorded assignment. The row of ``groups`` is written when the
+        group is complete, since a failure would change it.
         """
         if table == "rebalances":
             self._collector.row(row)
@@ -150,7 +153,7 @@ class _Group:
             self._writers.add(table, row)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """Write the rows (minutes) of table ``commit_rates`` that overlap the selected times."""
+        """Write the minutes of table ``commit_rates`` that overlap the user's time selection."""
         import pyarrow as pa
 
         if self._selection.from_ms is not None:
@@ -161,7 +164,7 @@ class _Group:
         self._writers.add_columns(table, columns, count)
 
     def _wanted(self, table: str, row: Mapping[str, Any]) -> bool:
-        """Return whether a row of a table is within the selected times."""
+        """Return whether a row of an output table is within the user's time selection."""
         key = (row.get("incarnation", 0), row.get("generation", 0))
         if table == "events":
             self._times.setdefault(key, row["time_ms"])
@@ -173,7 +176,7 @@ class _Group:
         return time_ms is None or self._selection.started(time_ms)
 
     def feed(self, found: GroupInput) -> None:
-        """Process the group's next records and commits; ignore them once the group has failed."""
+        """Process the group's next records and commits; do nothing if the group has failed."""
         if self._failure is None:
             try:
                 self.rows.feed(found)
@@ -183,11 +186,10 @@ class _Group:
                 self._failure = GroupFailure.of(self.rows.name, e)
 
     def finish(self) -> list[tuple[str, str]]:
-        """Write the row of table ``groups``.
+        """Write the row of table ``groups``; return the group's totals,
+        and its position in the spill file.
 
-        Return the group's totals, and where its history is in the spill file. Each is a pair of a
-        kind
-        and a JSON text.
+        Each result is a pair of a kind and a JSON text.
         """
         lines: list[tuple[str, str]] = []
         if self._failure is None:
@@ -236,7 +238,7 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
 
 
 def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
-    """Convert a task's results, pairs of a kind and a JSON text, to an Arrow batch."""
+    """Convert a task's results, given as pairs of a kind and a JSON text, to an Arrow batch."""
     import pyarrow as pa
 
     columns = [pa.array([row[i] for row in rows], pa.string()) for i in (0, 1)]
@@ -244,7 +246,7 @@ def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
 
 
 def clusters_of(states: tuple[str, ...]) -> ClusterHistory:
-    """Return the cluster metadata over time; each worker process parses it once."""
+    """Parse cluster metadata over time from JSON texts; each worker process does it only once."""
     return _made_once(states)
 
 

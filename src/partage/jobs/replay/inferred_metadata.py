@@ -1,9 +1,9 @@
-"""Cluster metadata inferred from a log, for times without recorded metadata.
+"""Infer cluster metadata from the log, for times without recorded metadata.
 
 A topic has at least as many partitions as the highest number that was assigned or committed.
-Without `cluster.jsonl` there is one state for the whole log, without racks and replicas. Where
-the recorded metadata begins later than the log, the states before it have the counts that the
-records of that time show; brokers and replicas are those of the first recorded state.
+Without ``cluster.jsonl`` one state covers the whole log, without racks and replicas. If recorded
+metadata begins later than the log, the partition counts before it follow from the records of that
+time. Brokers and replicas are then those of the first recorded state.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ ShownPartition = tuple[str, int, int]
 
 
 def inferred_states(decoded: Rows, tally: Tally) -> tuple[Mapping[str, Any], ...]:
-    """Infer cluster metadata from assignments and offset commits, for a capture without metadata.
+    """Infer topics and partition counts from assignments and commits of a capture without metadata.
 
-    Return one state that is older than the first record.
+    Return one state of the cluster, dated before the first record.
     """
     counts = {topic: highest + 1 for topic, highest in tally.highest.items()}
     records = decoded.of_kind(DecodedKind.GROUP_RECORD)
@@ -57,7 +57,8 @@ def inferred_states(decoded: Rows, tally: Tally) -> tuple[Mapping[str, Any], ...
 def with_earlier_states(
     decoded: Rows, tally: Tally, states: tuple[Mapping[str, Any], ...]
 ) -> tuple[Mapping[str, Any], ...]:
-    """Return the recorded metadata, preceded by inferred states if the log begins earlier.
+    """Add inferred states of the cluster for the time between the first record
+    and recorded metadata.
 
     `partage capture` may date its first state back (``assumed``); inferred states replace it.
     """
@@ -95,7 +96,7 @@ def states_before(
     committed: Mapping[str, int],
     names: Mapping[str, str],
 ) -> list[Mapping[str, Any]]:
-    """Infer cluster metadata for the time from ``first_ms`` to the first recorded metadata.
+    """Infer cluster metadata for the time before the first recorded metadata.
 
     A topic did not exist yet if members subscribed to it and no record has a partition of it. A
     topic that no record mentions is as in the first recorded state.
@@ -142,9 +143,8 @@ def _count_of(topic: Mapping[str, Any]) -> int:
 def _assumed(
     recorded: Mapping[str, Any], counts: Mapping[str, int], ts_ms: int, names: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Return inferred cluster metadata with the given partition counts.
-
-    Replicas and racks are those of the recorded state.
+    """Return cluster metadata with inferred partition counts,
+    and the recorded replicas and racks.
     """
     ids = {name: topic_id for topic_id, name in sorted(names.items())}
     plain = state_of({name: n for name, n in counts.items() if n > 0}, ts_ms, ids)
@@ -162,9 +162,9 @@ def _assumed(
 def state_of(
     counts: Mapping[str, int], ts_ms: int, ids: Mapping[str, str] | None = None
 ) -> Mapping[str, Any]:
-    """Return cluster metadata with the given partition counts, as in a line of ``cluster.jsonl``.
+    """Return cluster metadata with the given partition counts, in the form of ``cluster.jsonl``.
 
-    Topic ids are set if they are given.
+    Topic ids are null unless ``ids`` has them.
 
     >>> state_of({"t": 2}, 5)["topics"]["t"]["partitions"][1]
     {'p': 1, 'leader': -1, 'replicas': []}
@@ -180,7 +180,9 @@ def state_of(
 
 
 def _highest_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Find the highest assigned partition of each topic, in a Spark worker; yield rows."""
+    """Find the highest partition of each topic that a member was assigned,
+    in a Spark task's records.
+    """
     import pyarrow as pa
 
     highest: dict[str, int] = {}
@@ -192,9 +194,10 @@ def _highest_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _seen_task(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Find, in a Spark worker, the partitions that members are assigned or claim before a time.
+    """Find the partitions that members were assigned or claimed before a time,
+    with their first time.
 
-    Each comes with the time of its first record.
+    It runs in a Spark task, on the group records of that task.
     """
     import pyarrow as pa
 
@@ -209,7 +212,7 @@ def _seen_task(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
 
 
 def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
-    """Yield the group records of batches of the decode job, in their order."""
+    """Unpack and yield the group records in rows of the decode job, in their order."""
     reader = BlockReader()
     for batch in batches:
         for make in reader.records(batch):
@@ -217,7 +220,7 @@ def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
 
 
 def shown_partitions(record: GroupRecord) -> Iterator[tuple[str, int]]:
-    """Yield each topic in a group record with its highest partition that a member owns or claims.
+    """Yield each topic of a group record, with the highest partition that a member has or claims.
 
     Negative numbers mean a topic without a partition, see `ShownPartition`.
     """
@@ -243,10 +246,10 @@ def shown_partitions(record: GroupRecord) -> Iterator[tuple[str, int]]:
 
 
 def assigned_counts(record: GroupRecord) -> Iterator[tuple[str, int]]:
-    """Yield each topic in a record's assignments, with the highest partition assigned.
+    """Yield each topic in a group record's assignments, with its highest assigned partition.
 
-    Classic groups' records name the topic; target assignments of consumer and share groups have its
-    id.
+    Records of classic groups name the topic; target assignments of consumer and share groups have
+    the topic's id.
     """
     if record.type in _TARGETS:
         for row in (record.value or {}).get("topicPartitions", ()):
@@ -259,7 +262,7 @@ def assigned_counts(record: GroupRecord) -> Iterator[tuple[str, int]]:
 
 
 def _members(record: GroupRecord) -> tuple[MemberState, ...]:
-    """Return the members in a classic group's record; none for a tombstone."""
+    """Return the members in a record of a classic group; none for a tombstone."""
     if record.state is not None:
         return record.state.members
     return () if record.value is None else parse_classic_state(record.value).members

@@ -1,8 +1,9 @@
-"""Digests of a capture's records, by which an appending run recognises what it has read before.
+"""Digests of a capture's records, by which an appending run recognises records of earlier runs.
 
-The digest of some records is the sum of a 64-bit hash of each, modulo 2**64. It depends on
-position, time, key and value of the records, and not on their order or on their files. So it can
-be compared after a capture has merged its files. The hash finds accidents, not forgeries.
+A digest is the sum of a 64-bit hash of each record, modulo 2**64. The hash covers position, time,
+key and value of the record. The digest does not depend on the order of the records or on their
+files, so it stays equal when a capture merges its files. The hash detects accidental changes; it
+is no protection against forgeries.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _mix(value: _Hashes) -> _Hashes:
-    """Return SplitMix64's mixing function of each number."""
+    """Mix the bits of each 64-bit number by the finalizer of the SplitMix64 generator."""
     value = (value ^ (value >> np.uint64(30))) * _FIRST
     value = (value ^ (value >> np.uint64(27))) * _SECOND
     mixed: _Hashes = value ^ (value >> np.uint64(31))
@@ -45,7 +46,7 @@ def _mix(value: _Hashes) -> _Hashes:
 
 
 def _hash_cells(column: BinaryColumn | CodedColumn) -> _Hashes:
-    """Return a 64-bit hash of each byte string; null and the empty string differ."""
+    """Return a 64-bit hash of each byte string in a column; null and the empty string differ."""
     if isinstance(column, CodedColumn):
         names = np.append(_hash_cells(column.names), np.uint64(0))  # the last one is of null
         return names[column.code]
@@ -75,7 +76,7 @@ def _hash_cells(column: BinaryColumn | CodedColumn) -> _Hashes:
 
 
 def digests_of(table: pa.Table) -> Digests:
-    """Return the digest of a table of records, by log partition.
+    """Return the number of records and their digest for each log partition of a table.
 
     >>> import pyarrow as pa
     >>> rows = {"partition": [0, 0], "offset": [1, 2], "timestamp_ms": [5, 6],
@@ -102,7 +103,7 @@ def digests_of(table: pa.Table) -> Digests:
 
 
 def add_digests(one: Digests, other: Mapping[int, Iterable[int]]) -> Digests:
-    """Return the digests of two disjoint sets of records together."""
+    """Add the digests of two disjoint sets of records, for each log partition."""
     found = {partition: list(digest) for partition, digest in one.items()}
     for partition, (records, total) in other.items():
         known = found.setdefault(partition, [0, 0])
@@ -112,19 +113,19 @@ def add_digests(one: Digests, other: Mapping[int, Iterable[int]]) -> Digests:
 
 
 def by_number(digests: Mapping[str, Iterable[int]]) -> Digests:
-    """Return digests that were read from JSON, in which log partitions are texts."""
+    """Convert the keys of digests that were read from JSON from text to partition numbers."""
     return {int(partition): list(digest) for partition, digest in digests.items()}
 
 
 class InputDigests:
-    """Separates a task's records into known and unread ones, and digests both by file.
+    """Digests of the records that one task has read, separately for known and new records.
 
     Args:
-        known: log partition -> the highest offset that an earlier run has read.
+        known: dict from log partition to the highest offset that an earlier run has read.
 
     Attributes:
-        files: path -> digests of its ``known`` and of its ``new`` records.
-        highest: log partition -> highest offset of any record.
+        files: dict from path to the digests of its ``known`` and of its ``new`` records.
+        highest: dict from log partition to the highest offset of any record.
     """
 
     def __init__(self, known: Mapping[int, int]) -> None:
@@ -133,7 +134,9 @@ class InputDigests:
         self.highest: dict[int, int] = {}
 
     def unread(self, path: str, table: pa.Table) -> pa.Table:
-        """Add the records of a table to the digests of its file; return the unread ones."""
+        """Add records of a file to its digests; return only the records
+        that no earlier run has read.
+        """
         import pyarrow as pa
 
         of_file = self.files.setdefault(path, {"known": {}, "new": {}})
@@ -152,11 +155,11 @@ class InputDigests:
         return fresh
 
     def to_json(self) -> str:
-        """Return the digests as JSON text."""
+        """Return the digests of this task's records as JSON text, which `merge` adds to others."""
         return json.dumps({"files": self.files, "highest": self.highest})
 
     def merge(self, text: str) -> None:
-        """Add the digests of another task, from the JSON text of `to_json`."""
+        """Add the digests of another task, given as the JSON text of `to_json`."""
         found = json.loads(text)
         for partition, highest in found["highest"].items():
             known = self.highest.get(int(partition), -1)

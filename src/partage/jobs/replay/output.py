@@ -66,7 +66,7 @@ def task_name() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Description of a file that a worker has written: its path, output table and size.
+    """Receipt of a file that a worker has written: its output table, path, rows and size in bytes.
 
     ``path`` is relative to the output folder.
     """
@@ -78,23 +78,28 @@ class Receipt:
 
 
 class RowWriter(Protocol):
-    """Interface of an object that writes rows of tables; columns that are not given are null."""
+    """Interface of an object that writes rows of output tables;
+    columns that are not given are null.
+    """
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
-        """Write one row of a table; the column with the run id is filled in."""
+        """Write one row of an output table; the writer fills in the column with the run id."""
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """Write ``count`` rows, given as Arrow arrays by column name; the run id is filled in."""
+        """Write ``count`` rows of an output table, given as a dict from column name to Arrow array.
+
+        The writer fills in the column with the run id.
+        """
 
 
 class TableWriters:
-    """Writes rows into Parquet files, one file per table, which is opened with the first row.
+    """Writer of output tables: one Parquet file per table, created when its first row is written.
 
     Args:
         out: the output folder.
         run_id: the id of the run; it fills the column of that name.
         task: file name part that is unique to the writing task, e.g. the Spark partition.
-        observers: table -> function that is called with the table's rows when they are written.
+        observers: dict from table to function that is called with the rows when they are written.
     """
 
     def __init__(
@@ -126,7 +131,10 @@ class TableWriters:
             writer.close()
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
-        """Write one row; the run id is filled in, and columns that are not given are null."""
+        """Write one row of an output table; columns that are not given are null.
+
+        The column with the run id is filled in.
+        """
         rows = self._rows.setdefault(table, [])
         rows.append(row)
         plan = row.get("plan")
@@ -139,7 +147,10 @@ class TableWriters:
         self._write(table, rows)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """Write ``count`` rows, given as Arrow arrays by column name; the run id is filled in."""
+        """Write ``count`` rows of an output table, given as a dict from column name to Arrow array.
+
+        The column with the run id is filled in.
+        """
         import pyarrow as pa
 
         wanted, given = schema(table), {"run_id": pa.repeat(pa.scalar(self.run_id), count)}
@@ -152,11 +163,11 @@ class TableWriters:
 
     @property
     def name(self) -> str:
-        """The file name of this writer's files, one in the folder of each table."""
+        """The name of this writer's files; the folder of each table has one of them."""
         return self._name
 
     def finish(self) -> list[Receipt]:
-        """Write buffered rows, close the files and return their receipts."""
+        """Write the buffered rows, close all files, and return a receipt of each file."""
         for table in list(self._rows):
             self._flush(table)
         for table in list(self._tables):
@@ -219,10 +230,10 @@ def publish(
     summary: Mapping[str, Any],
     state: Mapping[str, Any] | None = None,
 ) -> None:
-    """Make a run visible to readers by writing its manifest.
+    """Publish a run: write its manifest, after which readers see its tables.
 
-    Before that, add empty files for tables without rows, remove files without a receipt, and write
-    what a later run can continue (``state``), if that is wanted.
+    Before that, tables without rows get an empty file, and files without a receipt are removed.
+    With ``state``, the state that a later run continues from is written too.
     """
     files = list(receipts)
     with TableWriters(str(out), run_id, "driver") as writers:
@@ -277,7 +288,7 @@ _FOLDER = "running"
 
 @contextmanager
 def run_lock(out: Path, run_id: str) -> Iterator[None]:
-    """Hold the lock file of a run during the ``with`` block, which shows that the run is alive."""
+    """Hold a run's lock file during the ``with`` block, which shows that the run is alive."""
     path = out / _FOLDER / f"{run_id}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
@@ -293,10 +304,7 @@ def run_lock(out: Path, run_id: str) -> Iterator[None]:
 
 
 def remove_dead_locks(out: Path) -> list[str]:
-    """Remove the lock files of runs whose process no longer exists.
-
-    Return the ids of these runs.
-    """
+    """Remove the lock files of runs whose process has ended, and return the ids of these runs."""
     gone = []
     for path in sorted((out / _FOLDER).glob("*.json")):
         if _is_dead(path):
@@ -306,12 +314,12 @@ def remove_dead_locks(out: Path) -> list[str]:
 
 
 def is_published(out: Path, run_id: str) -> bool:
-    """Return whether a run is complete: it has a manifest, so that readers may use its tables."""
+    """Return whether a run is complete: it has a manifest, and readers may use its tables."""
     return (out / "runs" / run_id / "manifest.json").is_file()
 
 
 def _is_dead(path: Path) -> bool:
-    """Return whether the process that wrote a lock file certainly no longer runs."""
+    """Return whether the process that wrote a lock file has certainly ended."""
     try:
         with path.open("r+", encoding="utf-8") as file:
             text = file.read()
@@ -328,9 +336,8 @@ def _is_dead(path: Path) -> bool:
 
 
 def _lock(file: IO[Any]) -> bool:
-    """Try to lock a file.
-
-    Return False if another process holds the lock or locks are unsupported.
+    """Try to lock a file; return False if another process has locked it,
+    or locks are unsupported.
     """
     try:
         import fcntl
@@ -347,7 +354,7 @@ def _own_process() -> dict[str, Any]:
 
 
 def _start_time(pid: object) -> str | None:
-    """Return when a process of this host started; None if there is no such process."""
+    """Return the start time of a process of this host as text; None if there is no such process."""
     if not isinstance(pid, int):
         return None
     try:

@@ -1,13 +1,14 @@
-"""Stored results of rebalances that were simulated one by one, for the next appending run.
+"""Stored results of simulated rebalances, which the next appending run uses again.
 
 A run that continues another one rebuilds a group's history, and finds most of its rebalances
 unchanged. Their verdicts and plans need not be computed again. Three kinds of columns of table
-``replays`` still change with every new commit, because they depend on commit rates, commit
-intervals and the usual length of a rebalance: times without a consumer, records read twice, and
-the spread of loads. They are computed again, from what is stored for them (`LateInputs`).
+``replays`` still change with every new commit: times without a consumer, records read twice, and
+the spread of loads. They depend on commit rates, commit intervals and the usual length of a
+rebalance. They are computed again from stored inputs (`LateInputs`).
 
-A result is found by a digest of the rebalance, without its pauses, and of the cluster metadata
-that a verdict may look at. Results are in blocks of plain values (`history.state_store`).
+A result is found by a digest of the rebalance and of the cluster metadata that a verdict may use.
+Pauses are not part of the digest. Results are stored in blocks of plain values
+(`history.state_store`).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _BLOCK = 64
 
 
 class MetadataDigests:
-    """Digests of the cluster metadata up to some time.
+    """Digests of a cluster's metadata up to any point in time.
 
     Args:
         states: the JSON texts of the metadata states with their times, in order of time.
@@ -59,13 +60,15 @@ class MetadataDigests:
             self._prefixes.append(blake2b(joined, digest_size=16).digest())
 
     def until(self, time_ms: int, ahead: int = 0) -> bytes:
-        """Return a digest of the states up to a time, and of some later ones."""
+        """Return a digest of the cluster metadata up to a time,
+        and of the next ``ahead`` states.
+        """
         last = bisect_right(self._times, time_ms) + ahead
         return self._prefixes[min(last, len(self._prefixes) - 1)]
 
 
 class MemoBlock(NamedTuple):
-    """The place of some stored results: file, first byte, length, and the key of each result.
+    """Position of a block of stored results: file, first byte, length, and the key of each result.
 
     ``path`` is relative to the output folder.
     """
@@ -77,21 +80,21 @@ class MemoBlock(NamedTuple):
 
     @classmethod
     def of(cls, value: Sequence[Any]) -> MemoBlock:
-        """Build the entry from a list of its fields, as read from JSON."""
+        """Build a `MemoBlock` from a list of its fields, as read from JSON."""
         return cls(value[0], value[1], value[2], tuple(value[3]))
 
 
 @dataclass(frozen=True, slots=True)
 class _StoredRow:
-    """A row of table ``replays``, and what its late columns are computed from.
+    """A stored row of table ``replays``, and the inputs of those columns that may still change.
 
     Attributes:
         row: the row; late columns are empty if ``is_late``.
         is_late: whether it has columns that depend on the group's whole history.
-        stops: dense numbers of the partitions that stop.
+        stops: indices of the partitions that stop.
         extra: partition-seconds of dead members, in addition to the stop.
         member: owner of each assigned partition, as a position in the group.
-        partition: dense numbers of the assigned partitions.
+        partition: indices of the assigned partitions.
         takes_part: positions of the members whose loads count; None without a spread of loads.
         members: number of members of the group.
     """
@@ -113,7 +116,10 @@ _CLASSES = (
 
 
 def _stored_row(row: SimulatedRebalance, loads: PlanLoads) -> _StoredRow:
-    """Return a row without its late columns."""
+    """Prepare a row of table ``replays`` for storage.
+
+    Columns that depend on the group's whole history are replaced by their inputs.
+    """
     late = row.late
     row = replace(row, late=None)
     if late is None:
@@ -128,7 +134,10 @@ def _stored_row(row: SimulatedRebalance, loads: PlanLoads) -> _StoredRow:
 def _finished_row(
     stored: _StoredRow, rebalance: RecordedRebalance, context: SimulationContext
 ) -> SimulatedRebalance:
-    """Return a stored row with the columns that depend on the group's whole history."""
+    """Restore a row of table ``replays`` from storage.
+
+    Columns that depend on the group's whole history are computed again.
+    """
     row, stops = stored.row, stored.stops
     if not stored.is_late or stops is None:
         return row
@@ -144,7 +153,7 @@ def _finished_row(
 
 
 def _loads_of(stored: _StoredRow) -> Loads | None:
-    """Return what the spread of loads is computed from; None for a row without it."""
+    """Return the stored inputs of a row's load spread; None if the row has no load spread."""
     taking, member, partition = stored.takes_part, stored.member, stored.partition
     if taking is None or member is None or partition is None:
         return None
@@ -154,11 +163,11 @@ def _loads_of(stored: _StoredRow) -> Loads | None:
 def digests_of_rebalance(
     rebalance: RecordedRebalance, digests: MetadataDigests
 ) -> tuple[str, bytes]:
-    """Return two digests of a recorded rebalance: of everything that its stored result depends on,
-    and of what a cumulative simulation depends on.
+    """Return two digests of a recorded rebalance, by which stored results are found.
 
-    The second one leaves out later metadata, and whether departed members rejoin later. Pauses are
-    in neither.
+    The first covers everything that the result of a single rebalance depends on. The second covers
+    what a cumulative simulation depends on: it leaves out later metadata, and whether departed
+    members rejoin later. Pauses are in neither.
     """
     departures = tuple(
         replace(one, back=None, back_ms=None, as_member=None) for one in rebalance.departures
@@ -176,7 +185,8 @@ def digests_of_rebalance(
 
 
 class RebalanceMemo:
-    """Results of one group's rebalances: those of the last run, and those to store for the next.
+    """Stored results of one group's rebalances:
+    reads those of the last run, writes those for the next.
 
     Args:
         out: the output folder.
@@ -195,7 +205,9 @@ class RebalanceMemo:
     def find(
         self, key: str, rebalance: RecordedRebalance, context: SimulationContext
     ) -> tuple[Verdict, list[SimulatedRebalance]] | None:
-        """Return the verdict and the rows of a rebalance; None if they are not stored."""
+        """Return the stored verdict and ``replays`` rows of a rebalance;
+        None if they are not stored.
+        """
         at = self._block_of.get(key)
         if at is None:
             return None
@@ -207,16 +219,16 @@ class RebalanceMemo:
         return verdict, [_finished_row(row, rebalance, context) for row in rows]
 
     def add(self, key: str, verdict: Verdict, rows: Sequence[SimulatedRebalance]) -> None:
-        """Store the verdict and the rows of a rebalance for the next run."""
+        """Store the verdict and the ``replays`` rows of a rebalance for the next run."""
         if any(m.weight != 1 for one in rows if one.late is not None for m in one.late.group):
             return  # `load_spread` is for members of weight 1
         self._writer.add(key, (verdict, tuple(_stored_row(row, self._loads) for row in rows)))
 
     def finish(self) -> list[MemoBlock]:
-        """Return the places of all results for the next run, old and new ones.
+        """Return the positions of all results that the next run may need, old and new ones.
 
-        A block whose results were all found stays where it is. The found results of other blocks
-        are written again.
+        A block of which every result was used stays where it is. From other blocks the used
+        results are written again.
         """
         kept = []
         for i, block in enumerate(self._blocks):
@@ -242,7 +254,7 @@ class RebalanceMemo:
 
 
 class MemoWriter:
-    """Writes one task's results of rebalances into a file, group after group."""
+    """Writer of one task's file with results of rebalances, group after group."""
 
     def __init__(self, out: str, path: str, task: str) -> None:
         self._path = f"{path}/rebalances-{task}-{uuid4().hex[:8]}.memo"
@@ -252,13 +264,13 @@ class MemoWriter:
         self._size = 0
 
     def add(self, key: str, result: _Result) -> None:
-        """Add the result of a rebalance of the current group."""
+        """Write the result of a rebalance of the current group."""
         self._pending[key] = result
         if len(self._pending) >= _BLOCK:
             self._flush()
 
     def finish(self) -> list[MemoBlock]:
-        """End the current group; return the places of its results."""
+        """End the current group; return the file positions of its results."""
         if self._pending:
             self._flush()
         blocks, self._blocks = self._blocks, []
@@ -273,7 +285,7 @@ class MemoWriter:
         self._blocks.append(self.write(blob, tuple(pending)))
 
     def write(self, blob: bytes, keys: tuple[str, ...]) -> MemoBlock:
-        """Write a block that is not one of `finish`; return its place."""
+        """Append a block of bytes to the file and return its position."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.open("ab") as file:
             file.write(blob)
@@ -283,6 +295,6 @@ class MemoWriter:
 
 @lru_cache(maxsize=1)
 def metadata_digests(states: tuple[str, ...]) -> MetadataDigests:
-    """Return the digests of the cluster metadata; each worker process computes them once."""
+    """Return the digests of cluster metadata over time; each worker process computes them once."""
     timed = [(json.loads(text)["ts_ms"], text) for text in states]
     return MetadataDigests(sorted(timed, key=lambda one: one[0]))

@@ -1,4 +1,4 @@
-"""Records of a capture: slices for the workers, pyarrow's reading, and columns in log order."""
+"""Read the records of a capture: row ranges for workers, Parquet reading, columns in log order."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ RECORD_COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A range of rows in one row group of one Parquet file: the smallest piece that a worker reads.
+    """A range of rows in one row group of a Parquet file: the smallest unit that a worker reads.
 
     Attributes:
         partition: the log partition that the folder's name gives (``partition=3``), if the file has
@@ -87,7 +87,7 @@ class Slice:
 
 
 def count_tasks(slices: Sequence[Slice], parallelism: int) -> int:
-    """Return how many Spark tasks read the given slices (row ranges); one task reads several.
+    """Return the number of Spark tasks that read the given slices (row ranges) of files.
 
     A file with a thousand tiny row groups has a thousand slices. A task for each slice would spend
     most of its time on starting.
@@ -106,7 +106,8 @@ def count_tasks(slices: Sequence[Slice], parallelism: int) -> int:
 
 
 def cut_slices(files: list[Path], *, slice_rows: int | None = None) -> tuple[Slice, ...]:
-    """Check the columns of Parquet files and cut them into slices (row ranges); no record is read.
+    """Check the columns of Parquet files, and divide the files into slices (row ranges)
+    for workers.
 
     Raises:
         InvalidCaptureError: a file cannot be read, or a column is missing or of a wrong type.
@@ -138,9 +139,9 @@ def _row_groups(path: Path) -> Iterator[Slice]:
 
 
 def _partition_in(path: Path) -> int | None:
-    """Return the log partition in a folder name such as ``partition=3``, else None.
+    """Return the log partition that a folder name such as ``partition=3`` gives, else None.
 
-    Hive and Spark name folders so.
+    Hive and Spark use such names for partitioned tables.
     """
     for part in path.parent.parts[::-1]:
         name, equals, value = part.partition("=")
@@ -150,15 +151,15 @@ def _partition_in(path: Path) -> int | None:
 
 
 def current_path(path: Path) -> Path:
-    """Return the current path of a capture's file, which may have been moved since it was listed.
+    """Return the path at which a capture's file is now.
 
-    A capture that continues merges its files and moves the old ones aside.
+    A capture that continues merges its files and moves the old ones to another folder.
     """
     return aside(path) if not path.exists() and aside(path).exists() else path
 
 
 def open_parquet(path: Path, columns: Mapping[str, str]) -> Any:
-    """Open a Parquet file and check that it has the columns with these types."""
+    """Open a Parquet file, and check that it has the given columns with the given types."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -190,7 +191,7 @@ _WORDS = {"int": "an integer", "binary": "binary", "bool": "bool", "text": "a st
 def is_of_type(found: Any, kind: str) -> bool:
     """Return whether an Arrow type is of a kind: "int" (any width), "binary", "bool", else text.
 
-    A dictionary type counts as the type of its values.
+    A dictionary-encoded type counts as the type of its values.
     """
     from pyarrow import types
 
@@ -208,7 +209,7 @@ def is_of_type(found: Any, kind: str) -> bool:
 def read_slice(
     piece: Slice, *, batch_rows: int = BATCH_ROWS, coded: bool = False
 ) -> Iterator[pa.Table]:
-    """Read a slice (row range of a Parquet file) and yield tables of records.
+    """Read a slice (a row range of a Parquet file), and yield its records as tables.
 
     The numbers are int64; key and value are binary.
 
@@ -251,7 +252,7 @@ def read_slice(
 
 
 def widen(table: pa.Table) -> pa.Table:
-    """Cast partition, offset, time, key and value of records to int64 and binary.
+    """Cast the columns of records: partition, offset and time to int64, key and value to binary.
 
     Keys may stay an Arrow dictionary.
 
@@ -273,7 +274,10 @@ _DDL = "partition bigint, offset bigint, timestamp_ms bigint, key binary, value 
 
 
 def record_rows(engine: Engine, capture: Capture) -> Rows:
-    """Return the records of a capture (partition, offset, time, key, value) in any order."""
+    """Return all records of a capture as undecoded rows, in any order.
+
+    The columns are partition, offset, time, key and value.
+    """
     if capture.table is not None:
         return engine.table(capture.table)
     tasks = count_tasks(capture.slices, engine.cores)
@@ -282,10 +286,10 @@ def record_rows(engine: Engine, capture: Capture) -> Rows:
 
 
 def sorted_records(engine: Engine, capture: Capture) -> Rows:
-    """Return a capture's records, sorted by offset within each log partition.
+    """Return all records of a capture as undecoded rows, sorted by offset in each log partition.
 
-    One task has all records of a log partition. Sorting is needed if the files have the records in
-    another order, as after Spark's own `repartition`: the decode job expects the order of the log.
+    One task has all records of a log partition. The decode job expects the order of the log, so
+    sorting is needed if the files have another order, as after Spark's own `repartition`.
     """
     return record_rows(engine, capture).sorted_by("partition", ("partition", "offset"))
 
@@ -300,13 +304,13 @@ def _read(
 
 
 def is_known(table: pa.Table, known: Mapping[int, int]) -> NDArray[np.bool_]:
-    """Return which records an earlier run has read (bool[n]).
+    """Return a mask of the records that an earlier run has read (bool[n]).
 
     A record without a position is not known.
 
     Args:
         table: the records.
-        known: log partition -> the highest offset that was read.
+        known: dict from log partition to the highest offset that was read.
     """
     partition, offset = (table[name].fill_null(-1).to_numpy() for name in ("partition", "offset"))
     highest = np.full(len(partition), -1, np.int64)
@@ -316,16 +320,19 @@ def is_known(table: pa.Table, known: Mapping[int, int]) -> NDArray[np.bool_]:
 
 
 def unread_rows(table: pa.Table, known: Mapping[int, int]) -> pa.Table:
-    """Return the records that no earlier run has read; the arguments are as for `is_known`."""
+    """Return the records that no earlier run has read.
+
+    ``known`` is a dict from log partition to the highest offset that was read.
+    """
     import pyarrow as pa
 
     return table.filter(pa.array(~is_known(table, known))) if known else table
 
 
 def overlapping_partitions(tally: Tally) -> list[int]:
-    """Return the partitions of the log whose offset ranges overlap in two batches.
+    """Return the log partitions in which two batches of records have overlapping offset ranges.
 
-    Only there a record can occur twice.
+    Only there a record may have been read twice.
 
     >>> from partage.jobs.replay.tally import Tally
     >>> tally = Tally()
@@ -348,11 +355,11 @@ def overlapping_partitions(tally: Tally) -> list[int]:
 
 
 class RepeatedPlaces:
-    """Finds log positions that have more than one record, in records sorted by position.
+    """Detector of log positions that have more than one record, in records sorted by position.
 
     Attributes:
-        found: log partition -> [number of such positions, first such offset, 1 if its records
-            differ else 0].
+        found: dict from log partition to [number of such positions, first such offset, 1 if its
+            records differ else 0].
     """
 
     def __init__(self) -> None:
@@ -361,7 +368,9 @@ class RepeatedPlaces:
         self._counted = False
 
     def note(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Yield the tables unchanged, and count log positions that have more than one record."""
+        """Yield tables of records unchanged, counting the log positions
+        with more than one record.
+        """
         import pyarrow as pa
 
         for table in tables:
@@ -371,9 +380,9 @@ class RepeatedPlaces:
             yield table
 
     def _note(self, rows: pa.Table) -> None:
-        """Count the log positions that have more than one record.
+        """Count the log positions with more than one record in sorted rows.
 
-        The first row is the last one of the table before.
+        The first row repeats the last row of the table before.
         """
         names = ("partition", "offset")
         partition, offset = (rows[name].fill_null(-1).to_numpy() for name in names)
@@ -393,7 +402,7 @@ class RepeatedPlaces:
 
 
 def _differ(some: pa.Table, others: pa.Table) -> list[bool]:
-    """Return a mask of the rows in which the keys or the values of two tables differ."""
+    """Compare two tables of records row by row; return where their keys or values differ."""
     columns = [(some[name].to_pylist(), others[name].to_pylist()) for name in ("key", "value")]
     (keys, other_keys), (values, other_values) = columns
     pairs = zip(keys, other_keys, values, other_values, strict=True)
@@ -401,7 +410,7 @@ def _differ(some: pa.Table, others: pa.Table) -> list[bool]:
 
 
 def expect_no_duplicates(capture: Capture, tally: Tally) -> None:
-    """Check that no two records have the same log position.
+    """Check that no two records of a capture have the same log position.
 
     Args:
         capture: the input.
@@ -432,7 +441,7 @@ _LATEST_MS = 8_640_000_000_000_000
 
 
 class RawRecord(NamedTuple):
-    """One record of the log as it was read, before decoding."""
+    """One undecoded record of the log; fields that the file lacks are None."""
 
     partition: int | None
     offset: int | None
@@ -442,7 +451,7 @@ class RawRecord(NamedTuple):
 
 
 class LogColumns(NamedTuple):
-    """Records of the log as columns, sorted by (partition, offset).
+    """Undecoded records of the log as columns, sorted by (partition, offset).
 
     Each has a log position and a credible time.
 
@@ -457,15 +466,16 @@ class LogColumns(NamedTuple):
     cells: tuple[pa.ChunkedArray, pa.ChunkedArray]
 
     def raw(self, row: int) -> RawRecord:
-        """Return the undecoded record at a row."""
+        """Return the undecoded record at the given row."""
         place = int(self.partition[row]), int(self.offset[row]), int(self.timestamp_ms[row])
         return RawRecord(*place, self.key[row], self.value[row])
 
 
 def log_columns(table: pa.Table) -> tuple[LogColumns, list[tuple[RawRecord, str]]]:
-    """Return the records in log order, and those without a position or a credible time.
+    """Return a table's records as columns in log order, and the records that cannot be used.
 
-    The latter come with the reason.
+    A record cannot be used if it lacks a position or a credible time. Each such record comes with
+    the reason.
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -493,9 +503,9 @@ def log_columns(table: pa.Table) -> tuple[LogColumns, list[tuple[RawRecord, str]
 
 
 def _split_by_time(table: pa.Table) -> tuple[pa.Table, list[tuple[RawRecord, str]]]:
-    """Separate the records whose timestamps are impossible from the others.
+    """Separate records with impossible timestamps, which are returned with the reason, from others.
 
-    Differences of such times would overflow.
+    Differences of such timestamps would overflow an int64.
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -515,13 +525,19 @@ def _raw(row: dict[str, Any]) -> RawRecord:
 
 
 def in_order(first: NDArray[Any], second: NDArray[Any]) -> bool:
-    """Return whether rows are sorted by ``first``, then by ``second``; log records mostly are."""
+    """Return whether rows are sorted by ``first`` and then by ``second``.
+
+    Records of a log mostly are, which saves sorting them.
+    """
     up, same = first[1:] > first[:-1], first[1:] == first[:-1]
     return bool(np.all(up | (same & (second[1:] >= second[:-1]))))
 
 
 def key_column(cells: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
-    """Convert Arrow keys to a column for the decoder; a dictionary-encoded column stays encoded."""
+    """Convert a column of record keys from Arrow to the decoder's form.
+
+    A dictionary-encoded column stays dictionary-encoded.
+    """
     import pyarrow as pa
 
     if not pa.types.is_dictionary(cells.type) or not len(cells):
@@ -535,7 +551,9 @@ def key_column(cells: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
 
 
 def binary_column(cells: pa.ChunkedArray) -> BinaryColumn:
-    """Convert Arrow binary values to a column for the decoder, as a view of Arrow's buffers."""
+    """Convert a column of record values from Arrow to the decoder's form,
+    without copying the bytes.
+    """
     if not len(cells):
         return BinaryColumn.of([])
     whole = cells.combine_chunks()

@@ -1,9 +1,9 @@
-"""`partage replay`: from a capture to published tables. This is the entry point.
+"""`partage replay`: turn a capture into published tables. This is the entry point.
 
 1. `open_capture` checks the input (`capture`, `records`).
-2. `run_jobs` runs the jobs: `decode` decodes each record once, `histories` rebuilds each group's
-   history and writes tables, `simulations` simulates the rebalances under other policies. Spark
-   schedules them, or this process (`engines`).
+2. `run_jobs` runs three jobs: `decode` decodes each record once, `histories` rebuilds each group's
+   history and writes tables, `simulations` simulates the rebalances under other policies. Spark or
+   this process runs them (`engines`).
 3. `publish` makes the run visible (`output`), with its summary (`summary`).
 """
 
@@ -179,7 +179,7 @@ def _spark_engine(
     master: str | None,
     conf: Mapping[str, str] | None,
 ) -> Iterator[tuple[SparkEngine, Capture]]:
-    """Start or reuse a Spark session; yield its engine, and the capture with local small files.
+    """Start a Spark session, or use the given one; yield its engine and the capture.
 
     Small files of a capture in remote storage are downloaded first.
     """
@@ -198,12 +198,11 @@ def _spark_engine(
 
 
 def _lock_run(run: ReplayRun, opened: ExitStack) -> None:
-    """Lock the run's folder, and remove the files that dead runs left behind.
+    """Take this run's lock file, and remove what killed runs have left in the output folder.
 
-    The run's own temporary files are removed when it ends.
-
-    The lock is taken before the session starts, so that it is released after the session's end:
-    until then tasks may still write.
+    The run's own temporary files are removed when ``opened`` closes. The lock is taken before the
+    Spark session starts, so that it is released after the session's end: until then tasks may
+    still write.
     """
     opened.enter_context(run_lock(run.out, run.id))
     for dead in remove_dead_locks(run.out):
@@ -220,7 +219,7 @@ def _publish(
     stages: Stages,
     appender: Appender | None,
 ) -> Summary:
-    """Publish the tables and the summary of the run; return the summary."""
+    """Publish the run's tables and summary, and return the summary."""
     found, state = summarised(done), None
     if appender is not None:
         state = appender.state(done)
@@ -234,7 +233,7 @@ def _publish(
 
 
 def _clear_up(run: ReplayRun, kind: object, *_: object) -> None:
-    """Remove the spill files of a run, and everything that a failed run has written."""
+    """Remove the run's temporary files at its end, and all of its files if it has failed."""
     if kind is None:
         remove_spill_files(run.out, run.id)
     else:
@@ -251,9 +250,9 @@ def _parse_policies(
     policies: Sequence[str | Policy | Strategy] | None,
     strategies: Sequence[str | Strategy] | None,
 ) -> tuple[Policy, ...]:
-    """Return the requested policies, or the default ones; an unknown name raises an error here.
+    """Return the requested policies, or the default ones if none is requested.
 
-    That is before Spark starts.
+    An unknown name raises an error here, before Spark starts.
     """
     if policies is None and strategies is None:
         return default_policies()
@@ -309,7 +308,7 @@ def _run_header(
 
 
 def _run_row(run: ReplayRun, head: dict[str, Any], summary: Summary) -> Receipt:
-    """Write the run's row of table ``runs``; return the receipt of its file."""
+    """Write this run's row of table ``runs``; return the receipt of its file."""
     accounting = summary["accounting"]
     with TableWriters(str(run.out), run.id, "driver") as writers:
         writers.add("runs", {
@@ -329,7 +328,7 @@ _SIMULATION_TASKS_PER_CORE = {"spark": 16, "local": 4}
 
 @dataclass(frozen=True)
 class ReplayRun:
-    """Settings of one `partage replay` run: its id, output folder, start time and options."""
+    """Settings of one run of `partage replay`: its id, output folder, start time and options."""
 
     id: str
     out: Path
@@ -341,7 +340,7 @@ class ReplayRun:
 
 @dataclass
 class JobResults:
-    """The results of all jobs of one replay run, collected on the driver.
+    """The results of all jobs of one replay, collected in the driver for the summary.
 
     Attributes:
         capture: the input of the run.
@@ -352,10 +351,10 @@ class JobResults:
         groups: JSON text of each group's totals (`GroupTotals.summary`).
         simulated: totals of the simulations.
         failed: dict from group to the exception that ended its replay.
-        seen: group -> its log partitions, and first and last time of its records and commits.
-        parts: name of a worker's files -> groups with rows in them.
-        memo: group -> places of the stored results of its rebalances, for the next appending run.
-        simulations: group -> policy -> places of its stored simulation, for the next appending run.
+        seen: dict from group to its log partitions, and first and last time of its records.
+        parts: dict from name of a worker's files to groups with rows in them.
+        memo: dict from group to positions of its rebalances' stored results, for the next run.
+        simulations: dict from group to policy to its stored simulation, for the next run.
         session_timeout_ms: the broker's session timeout, for members that send none; None if not
             known.
     """
@@ -447,7 +446,7 @@ def _decode(
 ) -> Rows:
     """Run the decode job and return its rows, which stay cached until the stack ``held`` closes.
 
-    The tallies are added to ``done``. If files have the records in another order than the log, the
+    Counts of records are added to ``done``. If the files do not have the order of the log, the
     records are sorted and decoded once more.
     """
     raw = CommitsTable(str(run.out), run.id) if run.raw_commits else None
@@ -474,9 +473,10 @@ def _decode(
 
 
 def _expect_groups(done: JobResults, selection: Selection) -> None:
-    """Check that some group matches the selection's patterns.
+    """Check that the capture has a group which the user selected.
 
-    Otherwise one is probably misspelt.
+    Raises:
+        InvalidConfigError: no group matches; probably a name is misspelt.
     """
     if selection.groups and not done.groups:
         when = "" if selection.to_ms is None else " before --to"
@@ -485,7 +485,7 @@ def _expect_groups(done: JobResults, selection: Selection) -> None:
 
 
 def _add_tallies(decoded: Rows, done: JobResults) -> None:
-    """Add all tasks' record counts, and the files of table ``commits``, to the run's results."""
+    """Add the record counts of all tasks, and their files of table ``commits``, to the results."""
     counts = decoded.of_kind(DecodedKind.TALLY, DecodedKind.RECEIPT)
     # All at once: an iterator of Spark's computes one part after the other, on one core. A tally
     # of so many thousand records is a few kilobytes.
@@ -515,9 +515,9 @@ def _simulate(
 
 
 def _receive(found: Rows, done: JobResults) -> list[SpilledHistory]:
-    """Add a job's files and totals to the run's results.
+    """Add the files and totals that a job returned to the results.
 
-    Return the positions of spilled histories.
+    Return the positions of the groups' histories in spill files.
     """
     kept = []
     for what, text in found.collect("what", "text"):

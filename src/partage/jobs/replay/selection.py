@@ -21,7 +21,7 @@ _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 
 @dataclass(frozen=True)
 class Selection:
-    """The groups and the time span that the user selected for a replay's output tables.
+    """The groups and the time span that the user selected for the output tables of a replay.
 
     All records are decoded and counted, whatever the selection. The history of a selected group is
     rebuilt from its first record on, but tables have only rows from ``from_ms`` on.
@@ -51,11 +51,13 @@ class Selection:
 
     @property
     def everything(self) -> bool:
-        """True if all groups and all times are selected."""
+        """Whether all groups and all times are selected."""
         return not self.groups and self.from_ms is None and self.to_ms is None
 
     def group(self, name: str) -> bool:
-        """Return whether a group's id matches one of the patterns."""
+        """Return whether a group is selected: its id matches one of the patterns,
+        or there are none.
+        """
         return not self.groups or self._pattern.match(name) is not None
 
     def within(self, time_ms: int) -> bool:
@@ -73,8 +75,7 @@ class Selection:
     def commits(
         self, pairs: Sequence[tuple[str, str]], pair: NDArray[np.int32], time_ms: NDArray[np.int64]
     ) -> NDArray[np.bool_] | None:
-        """Return a mask of the offset commits of selected groups and times.
-
+        """Return a mask of the offset commits of selected groups and times;
         None if all are selected.
 
         ``pair`` is each commit's index into ``pairs`` of group and topic. Commits before
@@ -87,7 +88,7 @@ class Selection:
         return wanted[pair] & (time_ms < high)
 
     def as_json(self) -> dict[str, object]:
-        """Return the selection as a dict for the summary; empty if everything is selected."""
+        """Return the selected groups and times as a dict; empty if everything is selected."""
         found = {"groups": list(self.groups), "from_ms": self.from_ms, "to_ms": self.to_ms}
         return {name: value for name, value in found.items() if value not in (None, [])}
 
@@ -96,7 +97,7 @@ EVERYTHING = Selection()
 
 
 def parse_time(text: str, setting: str) -> int:
-    """Parse an ISO time (UTC if it has no offset) or epoch milliseconds; return milliseconds.
+    """Parse the user's time, ISO 8601 (UTC without offset) or epoch milliseconds, to milliseconds.
 
     Raises:
         InvalidConfigError: the text is neither.

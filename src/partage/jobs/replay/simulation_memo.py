@@ -1,11 +1,12 @@
-"""Stored simulations of whole histories, for the next appending run.
+"""Stored simulations of whole group histories, which the next appending run continues.
 
 A run that continues another one rebuilds a group's history, and finds most of it unchanged. The
-cumulative simulation of a policy then continues from a checkpoint (`simulation.checkpoints`), and
-the rows before it are read. A checkpoint counts if the history up to it is the same, by a digest.
+cumulative simulation of a policy then continues from a checkpoint (`simulation.checkpoints`); its
+earlier rows are read from storage. A checkpoint is valid if the history up to it has the same
+digest as before.
 
 The last rebalances of a history may still change with the next records, for example their causes
-and unread time. So a few checkpoints are stored, and the newest one that counts is used.
+and unread time. So a few checkpoints are stored, and the newest valid one is used.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ _BLOCK, _MOST_BLOCKS = 64, 32
 
 
 class StoredCheckpoint(NamedTuple):
-    """The place of a stored checkpoint.
+    """Description of a stored checkpoint of a simulation:
+    the rebalance it belongs to, and its bytes.
 
     Attributes:
         position: position of its recorded rebalance in the group's history.
@@ -55,7 +57,7 @@ class StoredCheckpoint(NamedTuple):
 
 
 class StoredSimulation(NamedTuple):
-    """The places of one policy's stored simulation of a group's history.
+    """File positions of one policy's stored simulation of a group: its rows and its checkpoints.
 
     Attributes:
         rows: blocks of rows, in the order in which they were made.
@@ -67,7 +69,7 @@ class StoredSimulation(NamedTuple):
 
     @classmethod
     def of(cls, value: Sequence[Any]) -> StoredSimulation:
-        """Build the entry from a list of its fields, as read from JSON."""
+        """Build a `StoredSimulation` from a list of its fields, as read from JSON."""
         rows, checkpoints = value
         return cls(
             tuple(map(MemoBlock.of, rows)),
@@ -78,13 +80,16 @@ class StoredSimulation(NamedTuple):
         )
 
     def paths(self) -> Iterator[str]:
-        """Yield the files with its blocks, relative to the output folder."""
+        """Yield the files that contain the stored simulation, relative to the output folder."""
         yield from (block.path for block in self.rows)
         yield from (one.place.path for one in self.checkpoints)
 
 
 class HistoryChain:
-    """Digests of a group's history up to each rebalance, and the members that it evicted."""
+    """Digests of a group's history up to each rebalance, and the members that it evicted.
+
+    Equal digests in two runs mean that the history up to the rebalance is unchanged.
+    """
 
     def __init__(self) -> None:
         self._digests: list[str] = []
@@ -95,7 +100,7 @@ class HistoryChain:
         return len(self._digests)
 
     def add(self, rebalance: RecordedRebalance, digest: bytes) -> None:
-        """Add the next rebalance with its digest (`digests_of_rebalance`)."""
+        """Append the group's next rebalance, with its digest of `digests_of_rebalance`."""
         before = self._digests[-1] if self._digests else ""
         for absence in rebalance.departures:
             if absence.expired:
@@ -104,13 +109,16 @@ class HistoryChain:
         self._digests.append(blake2b(before.encode() + digest, digest_size=16).hexdigest())
 
     def digest(self, position: int) -> str:
-        """Return the digest of the history up to a rebalance; empty if there is no such one."""
+        """Return the digest of the history up to the rebalance at a position;
+        "" beyond the history's end.
+        """
         return self._digests[position] if position < len(self._digests) else ""
 
     def first_early_ms(self, after: int, timeout_ms: int | None) -> int | None:
-        """Return when a policy evicts a member first, because of a rebalance after a position.
+        """Return when the policy first evicts a member earlier than recorded (ms); None if never.
 
-        Only evictions that come earlier than in the record count.
+        Only evictions after the rebalance at position ``after`` count. A checkpoint from that time
+        on is not valid.
 
         Args:
             after: position of the rebalance.
@@ -127,7 +135,7 @@ class HistoryChain:
 
 
 class SimulationMemo:
-    """Stores one policy's simulation of a group's history, and continues the stored one.
+    """Continues one policy's stored simulation of a group, and stores it for the next run.
 
     Args:
         out: the output folder.
@@ -153,7 +161,9 @@ class SimulationMemo:
         self._is_open = True
 
     def continuation(self) -> Continuation:
-        """Return what the simulation continues from: the newest checkpoint that counts."""
+        """Return the newest valid checkpoint with the rows before it,
+        from which the simulation continues.
+        """
         positions = {len(self._chain) - 1 - behind for behind in _BEHIND}
         for i in reversed(range(len(self._stored.checkpoints))):
             one = self._stored.checkpoints[i]
@@ -173,13 +183,16 @@ class SimulationMemo:
         return Continuation(self, frozenset(positions))
 
     def row(self, row: StoredRow) -> None:
-        """Store the next row."""
+        """Store the next row of the simulation."""
         self._pending.append(row)
         if len(self._pending) >= _BLOCK:
             self._flush()
 
     def checkpoint(self, found: Checkpoint) -> None:
-        """Store the state after all rows so far, unless a plug-in's values cannot be stored."""
+        """Store the state of the simulation after all rows so far.
+
+        Nothing is stored if a strategy plug-in has values that cannot be packed.
+        """
         self._flush()
         if not self._is_open:
             return
@@ -193,9 +206,10 @@ class SimulationMemo:
         self._checkpoints.append(one)
 
     def finish(self) -> StoredSimulation:
-        """Return the places of what the next run needs.
+        """Return the file positions of the rows and checkpoints that the next run needs.
 
-        Of old checkpoints those remain that are nearest to the wanted distances from the end.
+        Of old checkpoints those remain that are nearest to the wanted distances from the history's
+        end.
         """
         nearest = set()
         for behind in _BEHIND:
@@ -214,7 +228,9 @@ class SimulationMemo:
         return StoredSimulation(tuple(blocks), tuple(checkpoints))
 
     def _merged(self, blocks: Sequence[MemoBlock]) -> list[MemoBlock] | None:
-        """Return one block with the rows of some blocks; None if one of them cannot be read."""
+        """Write the rows of several stored blocks as one block;
+        return None if a block cannot be read.
+        """
         blobs = [self._read(block) for block in blocks]
         if None in blobs:
             return None
@@ -234,7 +250,9 @@ class SimulationMemo:
         return self._writer.write(blob, (_digest(blob),))
 
     def _read(self, block: MemoBlock) -> bytes | None:
-        """Return the bytes of a block; None if they are damaged."""
+        """Return the bytes of a stored block; None if the file is missing or the bytes are
+        damaged.
+        """
         try:
             with (self._out / block.path).open("rb") as file:
                 file.seek(block.first)
@@ -265,7 +283,7 @@ def _rows_of(blob: bytes) -> list[StoredRow]:
 
 
 class GroupMemo:
-    """Stored results of one group, and what this run stores of it for the next one.
+    """Stored results of one group's simulations, and the results that this run stores for the next.
 
     Args:
         out: the output folder.
@@ -291,15 +309,18 @@ class GroupMemo:
         self._simulations: dict[str, SimulationMemo] = {}
 
     def key(self, rebalance: RecordedRebalance) -> str:
-        """Return the key of a rebalance's stored result; call it for all of them, in order."""
+        """Return the key by which a rebalance's result is stored.
+
+        Call it for all rebalances of the group, in order.
+        """
         key, digest = digests_of_rebalance(rebalance, self._digests)
         self._chain.add(rebalance, digest)
         return key
 
     def continuations(self, policies: Iterable[Policy]) -> dict[str, Continuation]:
-        """Return what the simulation of each policy continues from, by the policy's name.
+        """Return a dict from policy name to the stored state from which its simulation continues.
 
-        `key` must have been called for the whole history.
+        Call `key` for the whole history first.
         """
         for policy in policies:
             stored = self._stored.get(policy.name, StoredSimulation())
@@ -309,5 +330,7 @@ class GroupMemo:
         return {name: one.continuation() for name, one in self._simulations.items()}
 
     def simulations(self) -> dict[str, StoredSimulation]:
-        """Return the places of the policies' simulations for the next run."""
+        """Return a dict from policy name to the file positions of its simulation,
+        for the next run.
+        """
         return {name: one.finish() for name, one in self._simulations.items()}

@@ -1,9 +1,9 @@
-"""Third job of a replay: simulate policies on the recorded rebalances, in independent units.
+"""Third job of a replay: simulate the policies on the recorded rebalances, in independent units.
 
-The histories are in spill files (`spill_files`). A task reads its units there, and nothing is
-shuffled. A group of ordinary size is one unit. A large one is cut, so that no group holds the job:
-simulations of single rebalances (``per_rebalance``) into stretches, simulations of the whole
-history (``cumulative``, sequential in each) by policy.
+Tasks read the histories from spill files (`spill_files`), so Spark shuffles no data. A group of
+ordinary size is one work unit. A large group is divided, so that it does not delay the job. Its
+simulations of single rebalances (``per_rebalance``) are divided into ranges of rebalances. Its
+simulations of the whole history (``cumulative``), which are sequential, are divided by policy.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def simulations_job(
     run_id: str,
     memo: str | None = None,
 ) -> Rows:
-    """Simulate the rebuilt histories under each policy and write tables; return lazy result rows.
+    """Simulate the groups' rebuilt histories under each policy, and write the results to tables.
 
     A policy is an assignment strategy with a protocol and member options. The rows are receipts of
     files, and totals of the simulations.
@@ -75,7 +75,7 @@ def _task(
     *,
     memo: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Simulate rebalances in a Spark worker: those of the work units of some tasks."""
+    """Simulate the work units of one Spark task; write tables and yield the result rows."""
     work, states = shared
     clusters = clusters_of(states.value)
     chosen = [Policy.of(one) for one in policies]
@@ -115,7 +115,7 @@ def _task(
 
 
 def _places(unit: WorkUnit, memo: GroupMemo) -> list[tuple[str, str]]:
-    """Return where the results of a work unit are stored, as result rows."""
+    """Return result rows with the file positions at which a work unit's results are stored."""
     group = unit.history.group
     found = [("simulations", json.dumps({"group": group, "policies": memo.simulations()}))]
     if unit.chunks:
@@ -130,9 +130,9 @@ def _simulate_unit(
     selection: Selection,
     out: tuple[TableWriters, SimulationTotals, GroupMemo | None],
 ) -> None:
-    """Simulate one work unit and write its rows of tables ``rebalances`` and ``replays``.
+    """Simulate one work unit, and write its rows of tables ``rebalances`` and ``replays``.
 
-    Its totals are added as well.
+    Its metrics are added to the totals of the task.
     """
     writers, totals, memo = out
     group = unit.history.group
@@ -179,11 +179,9 @@ def _simulate_unit(
 
 
 class _SpanFilter:
-    """Tells which rebalances are within the selected times, by ``key in filter``.
+    """Set of the rebalances within the selected times: ``(incarnation, generation) in filter``.
 
-    A key is (incarnation, generation).
-
-    Keys before the span are noted while the history passes through `those`.
+    It learns which rebalances come earlier while the history passes through `those`.
     """
 
     def __init__(self, selection: Selection) -> None:
@@ -191,9 +189,9 @@ class _SpanFilter:
         self._not: dict[tuple[int, int], None] = {}
 
     def those(self, rebalances: Iterable[RecordedRebalance]) -> Iterator[RecordedRebalance]:
-        """Yield all rebalances unchanged, and store the keys of those before the selected times.
+        """Yield all rebalances unchanged, remembering those before the selected times.
 
-        Only the newest keys are stored, which bounds memory.
+        Only the newest of them are remembered, which bounds memory.
         """
         for rebalance in rebalances:
             if not self._selection.started(rebalance.generation.timestamp_ms):
@@ -229,7 +227,7 @@ _SHARES = 4
 
 @dataclass(frozen=True, slots=True)
 class WorkUnit:
-    """An independent part of the simulation work: rebalances or policies of one group.
+    """Independent part of the simulation work: some rebalances, or some policies, of one group.
 
     Attributes:
         history: where the history of the group is.
@@ -246,12 +244,14 @@ class WorkUnit:
 
     @property
     def whole(self) -> bool:
-        """True if this work unit has all rebalances and all policies of its group."""
+        """Whether this work unit has all rebalances and all policies of its group."""
         return bool(self.policies) and len(self.chunks) == len(self.history.chunks)
 
 
 def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -> list[WorkUnit]:
-    """Divide the simulations of all groups into independent units, the most expensive first."""
+    """Divide the simulations of all groups into independent work units,
+    the most expensive first.
+    """
     total = sum(map(_cost, groups))
     share = max(_ORDINARY, total // (_SHARES * cores))
     made: list[WorkUnit] = []
@@ -268,12 +268,14 @@ def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -
 
 
 def _cost(one: SpilledHistory) -> int:
-    """Return the cost of one simulation of a group: its rebalances, large ones count more."""
+    """Return the cost of simulating a group's history once:
+    its rebalances, weighted by their size.
+    """
     return one.rebalances + one.size // _BYTES_OF_A_REBALANCE
 
 
 def _stretches(one: SpilledHistory, policies: int, share: int) -> list[WorkUnit]:
-    """Divide the rebalances of a large group into work units, each with consecutive rebalances."""
+    """Divide the rebalances of a large group into work units of consecutive rebalances."""
     made, chunks, count = [], [], 0
     for i, (_, size, rebalances) in enumerate(one.chunks):
         chunks.append(i)
@@ -285,7 +287,7 @@ def _stretches(one: SpilledHistory, policies: int, share: int) -> list[WorkUnit]
 
 
 def pack_tasks(work: Sequence[WorkUnit], *, tasks: int) -> list[list[WorkUnit]]:
-    """Distribute work units over Spark tasks by greedy scheduling: each to the task of lowest cost.
+    """Distribute work units over Spark tasks: each goes to the task with the lowest cost so far.
 
     Units are placed in descending order of cost (longest processing time first).
 

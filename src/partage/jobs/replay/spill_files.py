@@ -1,12 +1,12 @@
-"""Spill files: the rebalances of each group on disk, between the histories and simulation jobs.
+"""Spill files: each group's rebalances on disk, between the histories and the simulations job.
 
-The histories job writes a rebalance when its row of table ``rebalances`` is complete: some hundred
-rebalances after its record, when commits have shown how long it took, and members that left have
-rejoined. So some hundred rebalances are in memory, however long the history is.
+The histories job writes a rebalance when its row of table ``rebalances`` is complete. That is some
+hundred rebalances later, when commits have shown how long it took and which members rejoined. So
+only some hundred rebalances are in memory, however long the history is.
 
 The simulations job reads a chunk of a group's rebalances, or all chunks one after the other. Spill
-files are blobs of plain values (`history.state_store`) in a folder of the run that is removed at
-its end: nothing in that folder is executed, no matter what wrote to it.
+files contain packed plain values (`history.state_store`), from which no code is executed. Their
+folder is removed at the end of the run.
 
 ```
 OUT/running/<run_id>/part-*.spill    chunks of rebalances, and for each group what they share
@@ -67,14 +67,14 @@ def spill_folder(out: str | Path, run_id: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class SpilledHistory:
-    """The place of one group's history in a spill file, where the simulation job reads it.
+    """Position of one group's history in a spill file, from which the simulation job reads it.
 
     Attributes:
         path: path of the spill file.
         world: first byte and length of the data that all rebalances of the group share.
         chunks: first byte, length, and number of rebalances of each chunk.
         memo: results of its rebalances that an earlier run has stored.
-        simulations: policy -> its simulation of the history that an earlier run has stored.
+        simulations: dict from policy to the simulation that an earlier run has stored.
     """
 
     group: str
@@ -96,17 +96,21 @@ class SpilledHistory:
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> SpilledHistory:
-        """Build the entry from a dict of its fields, as read from JSON."""
+        """Build a `SpilledHistory` from a dict of its fields, as read from JSON."""
         chunks = tuple((c[0], c[1], c[2]) for c in value["chunks"])
         return cls(value["group"], value["path"], tuple(value["world"]), chunks)
 
     def rebalance_rows(self, chunks: Sequence[int] | None = None) -> Iterator[SpilledRebalance]:
-        """Yield the group's rebalances in order, or only those of some chunks of the spill file."""
+        """Read and yield the group's rebalances in order,
+        or only those of some chunks of the file.
+        """
         for i in range(len(self.chunks)) if chunks is None else chunks:
             yield from _read(self.path, self.chunks[i][0], self.chunks[i][1])
 
     def context(self, clusters: ClusterHistory) -> SimulationContext:
-        """Return the data that all simulations of the group share: metadata, rates and a judge."""
+        """Read the data that all simulations of the group share,
+        such as commit rates and metadata.
+        """
         evidence, usual_ms = _read(self.path, *self.world)
         weights = weights_of(evidence.rates, clusters.index)
         return SimulationContext(clusters, CachedJudge(), evidence, usual_ms, weights)
@@ -119,7 +123,7 @@ def _read(path: str, first: int, length: int) -> Any:
 
 
 class SpillWriter:
-    """Writes the histories of one task's groups into a spill file, one after the other."""
+    """Writer of one task's spill file, with the histories of its groups one after the other."""
 
     def __init__(self, out: str, run_id: str, task: str) -> None:
         folder = spill_folder(out, run_id)
@@ -142,7 +146,7 @@ class SpillWriter:
         self._file.close()
 
     def add(self, rebalance: SpilledRebalance) -> None:
-        """Add the next rebalance of the current group; complete chunks are written."""
+        """Add the next rebalance of the current group; complete chunks are written to the file."""
         self._pending.append(rebalance)
         members = rebalance[0].generation.first.members
         self._entries += sum(1 + sum(len(of) for _, of in member.assigned) for member in members)
@@ -150,7 +154,7 @@ class SpillWriter:
             self._chunk()
 
     def keep(self, group: str, evidence: CommitEvidence, usual_ms: Bounds | None) -> SpilledHistory:
-        """Finish the current group's history; return its place in the file.
+        """Write the rest of the current group's history, and return its position in the file.
 
         Args:
             group: the group id.
@@ -165,7 +169,10 @@ class SpillWriter:
         return SpilledHistory(group, str(self._path), world, chunks)
 
     def drop(self) -> None:
-        """Discard the current group's history; its bytes in the file are never read."""
+        """Discard the current group's history, for example because the group has failed.
+
+        Its bytes stay in the file, but are never read.
+        """
         self._pending, self._entries, self._chunks = [], 0, []
 
     def _chunk(self) -> None:
@@ -188,7 +195,7 @@ _Key = tuple[int, int]
 
 
 class RebalanceCollector:
-    """Collects a group's rebalances with their pauses and table rows, and spills complete ones.
+    """Collector of a group's rebalances with their pauses and table rows; it spills complete ones.
 
     Args:
         clusters: the cluster metadata over time.
@@ -210,12 +217,14 @@ class RebalanceCollector:
         self._low, self._high = array("d"), array("d")
 
     def generation(self, found: Generation) -> None:
-        """Add the next rebalance, in log order."""
+        """Add the group's next generation, in log order."""
         self._rebalances.extend(self._maker.feed(found))
         self._tell()
 
     def pause(self, found: Pause) -> None:
-        """Add a consumption pause; one whose rebalance is already spilled is ignored."""
+        """Add a consumption pause to its rebalance;
+        it is ignored if the rebalance is already spilled.
+        """
         if found.resolution_ms is not None:
             self._intervals[found.topic, found.partition] = found.resolution_ms
         key = (found.incarnation, found.generation)
@@ -228,7 +237,9 @@ class RebalanceCollector:
         self._tell()
 
     def finish(self, group: str, rates: Rates) -> SpilledHistory:
-        """Spill the remaining rebalances; return the place of the group's history."""
+        """Spill the remaining rebalances; return the position of the group's history
+        in the file.
+        """
         self._rebalances.extend(self._maker.finish())
         self._tell()
         lengths = (Bounds(*one) for one in zip(self._low, self._high, strict=True))

@@ -1,4 +1,4 @@
-"""State of an appending run on disk: what the next run of the output folder takes up from.
+"""The state that an appending run stores on disk, from which the next run continues.
 
 ```
 OUT/runs/<run_id>/state.json           settings, input files, tallies, groups; `ReplayState`
@@ -6,9 +6,9 @@ OUT/state/<run_id>/decoded-*.parquet   rows of the decode job (group records, ru
 OUT/state/<run_id>/open.parquet        undecoded offset commits of open transactions
 ```
 
-All are written before the run's manifest, so that a published run has a whole state. Decoded rows
-are sorted by group, and a reader skips row groups without a wanted group. A run that appends adds
-files and keeps those of the runs before it; every eighth run merges them.
+All files are written before the run's manifest, so that a published run has a complete state.
+Decoded rows are sorted by group, so a reader can skip row groups of other groups. An appending run
+adds files and keeps those of earlier runs; every eighth run merges them.
 """
 
 from __future__ import annotations
@@ -61,11 +61,14 @@ _ROW_GROUP = 20_000
 
 
 class StaleStateError(Exception):
-    """Raised inside a run if its folder's last run cannot be continued; the text is the reason."""
+    """Internal error: the folder's last run cannot be continued. Its text is the reason."""
 
 
 def _software() -> dict[str, str]:
-    """Return the versions that stored state depends on; blocks of group records are marshalled."""
+    """Return the versions of software and row layout that stored state depends on.
+
+    State of other versions is not read, since group records are stored in Python's marshal format.
+    """
     python = ".".join(platform.python_version_tuple()[:2])
     layout = blake2b(repr((OUT_COLUMNS, RUN)).encode(), digest_size=4).hexdigest()
     return {
@@ -76,20 +79,20 @@ def _software() -> dict[str, str]:
 
 @dataclass
 class ReplayState:
-    """Everything but rows that an appending run stores for the next one.
+    """The state of an appending run that the next run continues from, except for its stored rows.
 
     Attributes:
         settings: policies, selection and other options, by name.
-        files: path of an input file, relative to the capture -> its rows, size, time, digest of its
+        files: dict from input file (relative to the capture) to its rows, size, time, digest of its
             Parquet footer, and digests of its records by log partition.
-        positions: log partition -> the highest offset that was read.
+        positions: dict from log partition to the highest offset that was read.
         batches: digest of the transactional batches up to these positions; None without the file.
         tally: counts of the decoded records, as `Tally.to_json` writes them.
         decoded: files with decoded rows, relative to the output folder.
         open_commits: file with offset commits of open transactions; None without any.
         receipts: the files of the run's tables (`Receipt`).
-        parts: name of a worker's files -> groups with rows in them.
-        groups: group -> its totals and what its rows depend on (`append.GroupState`).
+        parts: dict from name of a worker's files to groups with rows in them.
+        groups: dict from group to its totals and what its rows depend on.
         software: versions of Partage and Python.
     """
 
@@ -106,12 +109,12 @@ class ReplayState:
     software: dict[str, str] = field(default_factory=_software)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the state as the content of ``state.json``."""
+        """Return the state of the run as a dict, the content of ``state.json``."""
         return {"version": VERSION, **asdict(self)}
 
     @classmethod
     def of_json(cls, found: Any, settings: Mapping[str, Any]) -> ReplayState:
-        """Restore a state for a run with these settings.
+        """Restore a stored state, and check that it fits this version and these settings.
 
         Raises:
             StaleStateError: the state is of another version, or the settings differ.
@@ -133,7 +136,7 @@ class ReplayState:
         return state
 
     def paths(self) -> Iterator[str]:
-        """Yield the files that the state needs, relative to the output folder."""
+        """Yield the files that the state refers to, relative to the output folder."""
         yield from self.decoded
         if self.open_commits is not None:
             yield self.open_commits
@@ -175,9 +178,9 @@ def state_folder(run_id: str) -> str:
 
 
 def remove_stale_state(out: Path, state: ReplayState | None) -> None:
-    """Remove the stored rows of earlier runs, except what the newest state needs.
+    """Remove the stored rows of earlier runs that the newest state does not refer to.
 
-    Nothing is removed while another run works in the folder, which may need the rows.
+    Nothing is removed while another run works in the folder, since it may need the rows.
     """
     if len([*(out / "running").glob("*.json")]) > 1:
         return
@@ -201,12 +204,17 @@ def discard_state(out: Path, run_id: str) -> None:
 
 
 def group_rows_of(rows: Rows) -> Rows:
-    """Return the rows of the decode job that histories are rebuilt from."""
+    """Return those rows of the decode job from which histories are rebuilt:
+    group records and commits.
+    """
     return rows.of_kind(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
 
 
 def write_decoded(rows: Rows, out: Path, run_id: str) -> list[str]:
-    """Store rows of the decode job, sorted by group; return the files' relative paths."""
+    """Store rows of the decode job, sorted by group, for the next run; return the files' paths.
+
+    The paths are relative to the output folder.
+    """
     job = partial(_write_task, str(out), run_id)
     found = sorted_by_group(group_rows_of(rows)).run(job, RECEIPT_DDL)
     return sorted(text for _, text in found.collect("what", "text"))
@@ -234,7 +242,7 @@ def _write_task(
 def read_decoded(
     engine: Engine, out: Path, paths: Sequence[str], groups: frozenset[str] | None = None
 ) -> Rows:
-    """Return stored rows of the decode job, lazily.
+    """Read the decoded rows that earlier runs have stored; they are computed when they are needed.
 
     Args:
         engine: schedules the job.
@@ -267,7 +275,7 @@ def _read_task(
 
 
 def _has_any(file: Any, row_group: int, groups: frozenset[str] | None) -> bool:
-    """Return whether a row group may have rows of one of the groups, by its statistics."""
+    """Return whether a Parquet row group may have rows of one of the groups, by its statistics."""
     column = file.schema_arrow.names.index("group")
     found = file.metadata.row_group(row_group).column(column).statistics
     if groups is None or found is None or not found.has_min_max:
@@ -282,9 +290,9 @@ _RECORD = ("partition", "offset", "timestamp_ms", "key", "value")
 
 
 def write_open_commits(rows: Rows, out: Path, run_id: str) -> str | None:
-    """Store the undecoded offset commits of open transactions; return the file's relative path.
+    """Store the undecoded offset commits of open transactions, for the next run.
 
-    None if there are none.
+    Return the file's path, relative to the output folder; None if there are no such commits.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -302,7 +310,10 @@ def write_open_commits(rows: Rows, out: Path, run_id: str) -> str | None:
 
 
 def open_commits(out: Path, path: str) -> pa.Table:
-    """Return the stored offset commits of open transactions as records."""
+    """Read the offset commits that an earlier run has stored because their transactions were open.
+
+    The columns are those of a capture's records.
+    """
     from pyarrow import parquet
 
     return parquet.ParquetFile(out / path).read()

@@ -1,4 +1,6 @@
-"""The content of ``summary.json``: coverage, accounting, agreement, policies, groups."""
+"""The content of a replay's ``summary.json``:
+coverage, record counts, agreement, policies, groups.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ Summary = dict[str, Any]
 
 
 def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> dict[str, Any]:
-    """Check that every record read was decoded or has a row in table ``bad_records``.
+    """Check that no record was lost: each one was decoded or has a row in table ``bad_records``.
 
     Return the counts.
 
@@ -66,7 +68,11 @@ def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> di
 
 
 def coverage(done: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return which share of the generations, and which time span, the log still contains."""
+    """Return the summary of what the log still contains:
+    its time span, and the share of generations.
+
+    Compaction removes records of earlier generations.
+    """
     tally = done.tally
     before = sum(g["missing_before"] for g in groups)
     within = sum(g["missing_within"] for g in groups)
@@ -95,7 +101,7 @@ def coverage(done: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, An
 
 
 def _recorded_from(done: JobResults) -> int | None:
-    """Return when the recorded metadata begins, if the log begins earlier; else None."""
+    """Return the time at which recorded metadata begins, if the log begins earlier; else None."""
     known = [s["ts_ms"] for s in done.states if not s.get("assumed")]
     assumed = not done.inferred and any(s.get("assumed") for s in done.states)
     return min(known) if assumed and known else None
@@ -117,7 +123,7 @@ INFERRED = "inferred: partition counts from assignments and commits, racks unkno
 def _log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
     """Return the first and last offset and the number of records of each log partition.
 
-    The entry also says whether slices overlap.
+    Field ``in_order`` says whether the ranges of offsets that were read do not overlap.
     """
     out: dict[str, dict[str, Any]] = {}
     for p, ranges in sorted(tally.ranges.items()):
@@ -133,10 +139,9 @@ def _log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
 
 
 def agreement(totals: SimulationTotals) -> dict[str, Any]:
-    """Return how many recorded assignments equal those of their strategy.
+    """Return how many recorded assignments equal the assignment that Partage's strategy computes.
 
     The counts are by strategy, by dialect (a client library's variant) and by protocol.
-
     ``counted`` and ``agreed`` include exact strategies in groups of Java clients, and assignments
     by the coordinator. Assignments by leaders with other client libraries are compared by dialect.
     """
@@ -165,7 +170,7 @@ def _add(totals: dict[str, dict[str, int]], name: str, counts: dict[str, int]) -
 def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
     """Return the metrics of each simulated policy and kind of simulation, summed over all groups.
 
-    The row of the recorded assignments comes first.
+    The entry of the recorded assignments comes first.
     """
     rows = []
     for key, of_key in totals.policies().items():
@@ -177,13 +182,19 @@ def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
 
 
 def strategies(totals: SimulationTotals) -> dict[str, Any]:
-    """Return each simulated policy's cumulative metrics, and the strategies that Partage lacks."""
+    """Return each policy's cumulative metrics, and the strategies of groups that Partage lacks.
+
+    The latter have the number of rebalances that chose them.
+    """
     run = {r["policy"]: r for r in policies(totals) if r["reading"] in (RECORDED, CUMULATIVE)}
     return {"run": run, "not_yet": dict(sorted(totals.not_yet.items()))}
 
 
 def causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """Return the number of recorded and inferred rebalances by cause, the most frequent first."""
+    """Return the number of rebalances by cause, the most frequent first.
+
+    Each cause has the number of recorded and of inferred cases.
+    """
     totals: dict[str, dict[str, int]] = {}
     for g in groups:
         for kind, sources in g["causes"].items():
@@ -192,7 +203,7 @@ def causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
 
 
 def summarised(done: JobResults) -> Summary:
-    """Return the summary of a run, except its times and versions."""
+    """Return the summary of a replay from the results of its jobs, without times and versions."""
     accounting = account(done.capture.records, done.tally, done.receipts)
     known = sorted((json.loads(g) for g in done.groups), key=lambda g: g["group"])
     rows = dict.fromkeys(TABLES, 0) | {"runs": 1}

@@ -1,11 +1,13 @@
 """Counts of decoded records, and the detection of brokers with wrong clocks.
 
-Workers send a `Tally` of each slice to the driver. Within a log partition offsets grow, and so do
-times, up to differences between brokers' clocks. Where times leap by more than an hour and back,
-one side of the leap is wrong: the one with fewer records. A long pause is no leap back. Workers
-find the `Strand` of records between two leaps. The driver joins strands over all slices of a log
-partition and decides, so that the result does not depend on the files. Where histories are
-rebuilt, the times of wrong strands are replaced.
+Workers send a `Tally` of each slice (row range of a file) to the driver. Within a log partition
+both offsets and times grow, up to differences between brokers' clocks. If times leap by more than
+an hour and back, one side of the leap is wrong: the one with fewer records. A long pause is no
+leap back.
+
+Workers find each `Strand`, the records between two leaps. The driver joins the strands of all
+slices of a log partition and decides, so that the result does not depend on the files. When
+histories are rebuilt, the times of wrong strands are replaced.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ class Strand(NamedTuple):
 
 
 def find_strands(offset: _Ints, time_ms: _Ints) -> list[Strand]:
-    """Cut the records of one log partition wherever the timestamps leap.
+    """Divide the records of one log partition wherever their timestamps leap by more than an hour.
 
     Return the parts in log order.
 
@@ -85,8 +87,8 @@ class Clocks:
     It is small and is sent to every worker.
 
     Attributes:
-        wrong: log partition -> (first offset, offset after the last record, replacement time in ms)
-            of each wrong strand, in order.
+        wrong: dict from log partition to (first offset, offset after the last record, replacement
+            time in ms) of each wrong strand, in order.
         misdated: number of records in wrong strands.
         span: the lowest and the highest correct time; None without records.
     """
@@ -96,7 +98,8 @@ class Clocks:
     span: tuple[int, int] | None = None
 
     def correct(self, partition: _Ints, offset: _Ints, *times: _Ints) -> NDArray[np.bool_]:
-        """Replace timestamps from wrong clocks in place.
+        """Replace the timestamps of records from wrong clocks in place;
+        return a mask of changed records.
 
         Return a mask of the records that were changed.
 
@@ -122,7 +125,7 @@ class Clocks:
 
 
 def find_wrong_clocks(found: Mapping[int, Iterable[Strand]]) -> Clocks:
-    """Find the records whose timestamps are from a wrong clock, from the strands of all workers.
+    """Find the records whose timestamps are from a wrong clock.
 
     A strand has consecutive records without a leap of time between them. The strands may come in
     any order. A wrong time is replaced by that of the last correct record before it, or else the
@@ -146,9 +149,9 @@ def find_wrong_clocks(found: Mapping[int, Iterable[Strand]]) -> Clocks:
 
 
 def _join(ordered: list[Strand]) -> list[Strand]:
-    """Merge consecutive strands of records that have no leap of time between them.
+    """Merge consecutive strands between which there is no leap of time, only the end of a file.
 
-    A file's end had separated them.
+    A strand has consecutive records without a leap of their timestamps.
     """
     out: list[Strand] = []
     for one in ordered:
@@ -164,11 +167,11 @@ def _join(ordered: list[Strand]) -> list[Strand]:
 
 
 def _believed(some: list[Strand]) -> list[bool]:
-    """Return which strands of records have correct times.
+    """Return for each strand (consecutive records without a leap
+    of time) whether its times are correct.
 
-    These are the longest subsequence of strands with non-decreasing times.
-
-    Its length is the number of records. On ties, the subsequence that ends last is taken.
+    The correct ones are the subsequence of strands with non-decreasing times that has most
+    records. On ties it is the subsequence that ends last.
     """
     low, high, records = (
         np.array([getattr(one, name) for one in some], np.int64)
@@ -194,7 +197,10 @@ _LATEST = (1 << 63) - 1 - _LEAP_MS
 
 
 def _ranges(some: list[Strand], kept: list[bool]) -> Iterable[tuple[int, int, int]]:
-    """Yield the first offset, end offset and replacement time of each strand with wrong times."""
+    """Yield the offset range and the replacement time of each strand with wrong times.
+
+    Each result is (first offset, offset after the last record, time in ms).
+    """
     instead = next(one.first_ms for one, good in zip(some, kept, strict=True) if good)
     for i, (one, good) in enumerate(zip(some, kept, strict=True)):
         if good:
@@ -214,7 +220,7 @@ MOST_PARTITIONS = 1_000_000
 
 
 class Tally:
-    """Counts of decoded and damaged records, with their types, offsets and times.
+    """Counts of decoded and damaged records of the log, with their types, offsets and times.
 
     A tally covers one slice, or all records after the slices are added up.
 
@@ -253,12 +259,12 @@ class Tally:
         return sum(self.types.values())
 
     def type(self, number: int, name: str, version: int | None, records: int = 1) -> None:
-        """Count decoded records by type and value version; version None counts as a tombstone."""
+        """Count decoded records by type and value version; None as version means tombstones."""
         what = "tombstone" if version is None else f"v{version}"
         self.types[f"{number} {name} {what}"] += records
 
     def commit_types(self, number: NDArray[np.int16], version: NDArray[np.int16]) -> None:
-        """Count offset commits by the versions of their key and value."""
+        """Count offset commits by the versions of their key and their value."""
         if not len(number):
             return
         width = int(version.max()) - TOMBSTONE + 1
@@ -269,14 +275,16 @@ class Tally:
             self.type(key, RECORD_TYPES[key], known, int(counted[place]))
 
     def outcomes(self, outcome: NDArray[np.int8]) -> None:
-        """Count offset commits by the outcome of their transaction."""
+        """Count offset commits by the outcome of their transaction,
+        such as committed or aborted.
+        """
         counted = np.bincount(outcome, minlength=len(Outcome))
         for one in Outcome:
             if counted[one]:
                 self.commits[one.name.lower()] += int(counted[one])
 
     def to_json(self) -> str:
-        """Return compact JSON."""
+        """Return the counts of records as JSON text, which `of_json` reads."""
         return json.dumps(vars(self))
 
     @classmethod
@@ -292,7 +300,7 @@ class Tally:
         return made
 
     def add(self, other: Tally) -> None:
-        """Add the counts of another tally to this one."""
+        """Add the counts of another tally, such as that of another slice, to this one."""
         self.rows += other.rows
         self.bad += other.bad
         self.types += other.types
@@ -309,9 +317,9 @@ class Tally:
         self.repeated |= other.repeated  # one task has all rows of a log partition
 
     def join(self) -> None:
-        """Replace the offset ranges and strands of each log partition by as few as possible.
+        """Merge the offset ranges and the strands of each log partition, so that few remain.
 
-        Strands are records between two leaps of time. Nothing that is computed from the tally
+        A strand has the records between two leaps of time. Nothing that is computed from the tally
         changes, as long as later records have higher offsets.
         """
         for p, ranges in self.ranges.items():
@@ -320,7 +328,7 @@ class Tally:
         self.strands = {p: _join(sorted(some)) for p, some in self.strands.items()}
 
     def times(self, time_ms: NDArray[np.int64]) -> None:
-        """Update the earliest and latest time, and the counts by day, with some timestamps."""
+        """Update the earliest and the latest time, and the counts by day, with more timestamps."""
         if not len(time_ms):
             return
         first, last = int(time_ms.min()), int(time_ms.max())
@@ -342,7 +350,7 @@ class Tally:
             del self.days[min(self.days, key=lambda one: self.days[one][0])]
 
     def span(self) -> tuple[int | None, int | None, int]:
-        """Return the first and last credible time, and the number of records with other times.
+        """Return the first and last credible time of the records, and the number of other records.
 
         One wrong clock must not stretch an hour of records to fifty years. So times more than a
         year away from the day with most records are ignored, and times that neighbouring records
@@ -371,5 +379,5 @@ class Tally:
         return *(inner if inner[0] <= inner[1] else (first, last)), max(outside, clocks.misdated)
 
     def clocks(self) -> Clocks:
-        """Return the log positions whose timestamps are from a wrong clock."""
+        """Find the log positions whose timestamps are from a broker with a wrong clock."""
         return find_wrong_clocks(self.strands)

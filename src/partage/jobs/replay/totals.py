@@ -1,4 +1,4 @@
-"""Totals that workers send to the driver: counts of each group, and sums of the simulations."""
+"""Totals that workers send to the driver: counts of each group, and sums of simulation metrics."""
 
 from __future__ import annotations
 
@@ -32,11 +32,9 @@ _COUNTS = {"counted": 0, "agreed": 0}
 
 
 class GroupTotals:
-    """Counts of one group's records, commits and rebalances for table ``groups`` and the summary.
+    """Counts of one group's records, commits and rebalances, for table ``groups`` and the summary.
 
-    They are updated while the group's rows are written.
-
-    Their size is bounded.
+    They are updated while the group's rows are written, and take bounded memory.
     """
 
     def __init__(self, name: str) -> None:
@@ -61,16 +59,16 @@ class GroupTotals:
         self.log_partitions: set[int] = set()
 
     def stored(self) -> dict[str, Any]:
-        """Return the counts as values for `history.state_store.pack_state`."""
+        """Return the group's counts as plain values, which a later run restores."""
         return {n: frozenset(v) if isinstance(v, set) else v for n, v in vars(self).items()}
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Restore the counts that `stored` returned."""
+        """Restore the group's counts from the values that `stored` returned."""
         for name, value in state.items():
             setattr(self, name, set(value) if isinstance(value, frozenset) else value)
 
     def record(self, kind: str, place: LogPosition, time_ms: int) -> None:
-        """Count a record other than an offset commit."""
+        """Count a record of the group that is not an offset commit."""
         if kind not in self._kinds:
             self._kinds.append(kind)
         self._place = self._place or place
@@ -79,21 +77,24 @@ class GroupTotals:
         self.saw(place.partition, time_ms, time_ms)
 
     def saw(self, log_partition: int, first_ms: int, last_ms: int) -> None:
-        """Store the log partition and the times of some records or offset commits."""
+        """Extend the group's log partitions and its time span by some records or offset commits."""
         self.log_partitions.add(log_partition)
         first, last = self.seen_ms or (first_ms, last_ms)
         self.seen_ms = (min(first, first_ms), max(last, last_ms))
 
     def commit_place(self, place: LogPosition) -> None:
-        """Store the log position of an offset commit, for groups without other records."""
+        """Set the group's log position from an offset commit, if no record has set it before.
+
+        A group that only commits offsets has no other records.
+        """
         self._place = self._place or place
 
     def missing(self, before: int, within: int) -> None:
-        """Set the number of generations missing before the first record and between records."""
+        """Set how many generations the log lacks, before the first record and between records."""
         self._missing = (before, within)
 
     def rebalance(self, row: dict[str, Any]) -> None:
-        """Count a rebalance, given as its row of table ``rebalances``."""
+        """Count a rebalance, given as a row of table ``rebalances``."""
         self._rebalances += 1
         self._members_max = max(self._members_max, row["members"])
         self._partitions_max = max(self._partitions_max, row["partitions"])
@@ -107,7 +108,7 @@ class GroupTotals:
         cause[row["cause_source"]] += 1
 
     def row(self) -> dict[str, Any]:
-        """Return the group's row of table ``groups``, without its name."""
+        """Return the counts as the group's row of table ``groups``, without the group's name."""
         status, why = self._status()
         return {
             "kind": "+".join(self._kinds) or OFFSETS_ONLY,
@@ -130,15 +131,14 @@ class GroupTotals:
         }
 
     def _coverage(self) -> float | None:
-        """Return the share of the group's generations that the log contains.
-
-        None if none is known.
+        """Return the share of the group's generations that the log contains;
+        None if it has none.
         """
         known = self._rebalances + sum(self._missing)
         return self._rebalances / known if known else None
 
     def _status(self) -> tuple[str, str | None]:
-        """Return the group's status and, if no rebalance was replayed, the reason."""
+        """Return the group's status, and the reason if none of its rebalances was simulated."""
         if not self._kinds:
             return OFFSETS_ONLY, None
         if self._replayed:
@@ -161,18 +161,18 @@ class GroupTotals:
 
 
 class SimulationTotals:
-    """Sums of simulation metrics by group and policy; the driver merges those of all tasks.
+    """Sums of simulation metrics by group and policy, which the driver merges from all tasks.
 
     Attributes:
         groups: dict from group to a dict from "policy|reading" to sums of its rows, see
-            `partage.tables.sums`. The
-            reading is the kind of simulation.
-        verdicts_of: group -> "protocol|kind of verdict" -> strategy -> number of assignments
-            compared and equal.
-        disagreements: group -> the first recorded assignments that differ from the strategy's.
+            `partage.tables.sums`. The reading is the kind of simulation.
+        verdicts_of: dict from group to "protocol|kind of verdict" to strategy to numbers of
+            assignments compared and equal.
+        disagreements: dict from group to the first recorded assignments that differ from the
+            strategy's.
         failures: dict from group to the first exceptions that strategies raised.
-        strategies_of: group -> "policy|reading" -> names of the strategies simulated.
-        not_yet_of: group -> strategy that Partage lacks -> number of rebalances that chose it.
+        strategies_of: dict from group to "policy|reading" to names of the simulated strategies.
+        not_yet_of: dict from group to strategy that Partage lacks to number of its rebalances.
     """
 
     def __init__(self) -> None:
@@ -185,7 +185,9 @@ class SimulationTotals:
 
     @property
     def verdicts(self) -> dict[str, dict[str, dict[str, int]]]:
-        """Counts of compared and equal assignments: "protocol|kind of verdict" -> strategy."""
+        """Numbers of recorded assignments that were compared and equal,
+        by kind of comparison and strategy.
+        """
         found: dict[str, dict[str, dict[str, int]]] = {}
         for group in sorted(self.verdicts_of):
             for kind, strategies in self.verdicts_of[group].items():
@@ -194,7 +196,10 @@ class SimulationTotals:
 
     @property
     def strategies(self) -> dict[str, list[str]]:
-        """Names of the strategies simulated in any group, by "policy|reading"."""
+        """Names of the strategies that each policy simulated in any group.
+
+        The keys are "policy|reading"; the reading is the kind of simulation.
+        """
         found: dict[str, list[str]] = {}
         for of_group in self.strategies_of.values():
             for key, names in of_group.items():
@@ -203,14 +208,14 @@ class SimulationTotals:
 
     @property
     def not_yet(self) -> dict[str, int]:
-        """Number of rebalances that chose a strategy that Partage lacks, by strategy."""
+        """Number of rebalances whose group chose a strategy that Partage lacks, by strategy."""
         found: dict[str, int] = {}
         for counts in self.not_yet_of.values():
             found = add_sums(found, counts)
         return found
 
     def add_rows(self, rows: pa.Table) -> None:
-        """Add the sums of some rows of table ``replays``; called when they are written."""
+        """Add rows of table ``replays`` to the sums; it is called when the rows are written."""
         from pyarrow import compute as pc
 
         for sums in sum_rows(rows, ["group", "policy", "reading"]):
@@ -233,7 +238,7 @@ class SimulationTotals:
                 counts[row["strategy"]] = counts.get(row["strategy"], 0) + 1
 
     def add_verdict(self, group: str, generation: Generation, verdict: Verdict) -> None:
-        """Count whether a recorded assignment equals what the group's own strategy returns."""
+        """Count a comparison of a recorded assignment with the one that Partage computes."""
         if verdict.agrees is None:
             return
         claimed = generation.first.strategy or generation.protocol
@@ -269,16 +274,16 @@ class SimulationTotals:
                          "why": why})  # fmt: skip
 
     def to_json(self) -> str:
-        """Return the totals as compact JSON."""
+        """Return the sums of this task's simulations as JSON text, which `merge` adds to others."""
         return json.dumps(vars(self))
 
     def of_group(self, group: str) -> str:
-        """Return one group's part of the totals as JSON, in the form of `to_json`."""
+        """Return one group's part of the totals as JSON text, in the form of `to_json`."""
         parts = vars(self).items()
         return json.dumps({n: {group: of[group]} if group in of else {} for n, of in parts})
 
     def merge(self, text: str) -> None:
-        """Add the totals of another task from the JSON text that `to_json` wrote."""
+        """Add the sums of another task's simulations, given as the JSON text of `to_json`."""
         other = json.loads(text)
         for group, policies in other["groups"].items():
             for key, sums in policies.items():
@@ -299,9 +304,9 @@ class SimulationTotals:
                 _add_names(self.strategies_of.setdefault(group, {}), key, names)
 
     def policies(self) -> dict[str, Sums]:
-        """Return the sums over all groups of each policy, with the number of groups.
+        """Return the sums of each policy over all groups, with the number of groups.
 
-        Keys are "policy|reading"; the reading is the kind of simulation.
+        The keys are "policy|reading"; the reading is the kind of simulation.
         """
         found: dict[str, Sums] = {}
         for group in sorted(self.groups):  # sums of floats depend on their order
@@ -311,12 +316,12 @@ class SimulationTotals:
 
 
 def _add_verdicts(totals: dict[str, dict[str, int]], more: Mapping[str, Mapping[str, int]]) -> None:
-    """Add counts of compared and equal assignments by strategy."""
+    """Add the numbers of compared and equal assignments of each strategy to the totals."""
     for name, counts in more.items():
         totals[name] = add_sums(totals.get(name, _COUNTS), counts)
 
 
 def _add_names(names: dict[str, list[str]], key: str, more: Iterable[str]) -> None:
-    """Add names to the list of a key that it lacks."""
+    """Append the names that the list of a key does not have yet."""
     known = names.setdefault(key, [])
     known += [name for name in more if name not in known]

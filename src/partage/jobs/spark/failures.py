@@ -1,4 +1,4 @@
-"""Translation of errors of Spark, Java and Python workers into Partage's errors."""
+"""Turn errors of Spark, Java and Python workers into Partage's own errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _AGAIN = "nothing was published; run again"
 
 @contextmanager
 def job_errors(out: Path) -> Iterator[None]:
-    """Translate Spark's errors from jobs that read the capture and write tables into Partage's.
+    """Turn Spark's errors of jobs that write tables into Partage's errors, during a ``with`` block.
 
     Raises:
         InvalidCaptureError: a worker could not read the capture.
@@ -48,7 +48,7 @@ def job_errors(out: Path) -> Iterator[None]:
 
 @contextmanager
 def write_errors(out: Path) -> Iterator[None]:
-    """Translate errors of the file system while tables are written into `InvalidConfigError`.
+    """Turn file system errors while tables are written into `InvalidConfigError`.
 
     Raises:
         InvalidConfigError: a table cannot be written.
@@ -63,7 +63,7 @@ def write_errors(out: Path) -> Iterator[None]:
 
 
 def _raise_known(trace: str, out: Path) -> None:
-    """Raise the Partage error that a worker's traceback contains, if it contains one."""
+    """Raise the Partage error that a worker's traceback contains; return if it contains none."""
     said = re.search(r"partage\.errors\.InvalidCaptureError: (.+)", trace)
     if said is not None:
         raise InvalidCaptureError(said[1].strip()) from None
@@ -74,7 +74,7 @@ def _raise_known(trace: str, out: Path) -> None:
 
 
 def java_message(error: Exception) -> str:
-    """Return the first line of the Java exception behind a Py4J error; "" without one."""
+    """Return the first line of the Java exception that a Py4J error carries; "" without one."""
     exception = getattr(error, "java_exception", None)
     if exception is None:
         return ""
@@ -94,7 +94,9 @@ def _text(error: Exception) -> str:
 
 @contextmanager
 def jvm_errors() -> Iterator[None]:
-    """Translate errors that follow when the session's JVM was killed, also while closing it.
+    """Turn the errors that follow when Spark's JVM was killed into one clear error.
+
+    They may also occur while the session is closed.
 
     Raises:
         SparkFailedError: the JVM no longer answers.
@@ -110,7 +112,7 @@ def jvm_errors() -> Iterator[None]:
 
 @contextmanager
 def worker_errors() -> Iterator[None]:
-    """Translate Spark's errors from jobs that return results to the driver into Partage's.
+    """Turn Spark's errors of jobs that return results to the driver into Partage's errors.
 
     Raises:
         PartageError: the error that a worker raised, with its message.
@@ -132,7 +134,7 @@ def worker_errors() -> Iterator[None]:
 
 
 def _partage_error(trace: str) -> PartageError | None:
-    """Return the Partage error at the end of a worker's traceback, or None."""
+    """Return the Partage error that a worker's traceback ends with, or None."""
     said = re.findall(r"^partage\.errors\.(\w+): (.+)$", trace, re.MULTILINE)
     if not said:
         said = re.findall(r"partage\.errors\.(\w+): (.+)", trace)

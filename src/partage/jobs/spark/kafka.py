@@ -45,7 +45,7 @@ _CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 
 @dataclass(frozen=True)
 class KafkaTable(SparkTable):
-    """The topic ``__consumer_offsets`` of a running cluster, from a start to an end offset.
+    """The topic ``__consumer_offsets`` of a running cluster, between start and end offsets.
 
     Attributes:
         bootstrap: ``host:port,...``.
@@ -61,7 +61,7 @@ class KafkaTable(SparkTable):
     states: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """Return the records as a Spark data frame with the five columns of a capture.
+        """Read the records with Spark; return a data frame with the five columns of a capture.
 
         Raises:
             InvalidCaptureError: this Spark has no Kafka connector, or the connector fails.
@@ -69,7 +69,7 @@ class KafkaTable(SparkTable):
         return self._load(spark.read, endingOffsets=_offsets(self.ends))
 
     def stream(self, spark: SparkSession, most_records: int) -> DataFrame:
-        """Return the records from the start on as a streaming data frame with the same columns.
+        """Return a streaming data frame of the records from the start offsets on.
 
         Args:
             spark: the session.
@@ -83,7 +83,9 @@ class KafkaTable(SparkTable):
         return self._load(spark.readStream, **more)
 
     def connect(self) -> ClusterConnection:
-        """Return a connection to the cluster, for a ``with`` block."""
+        """Return a connection to the cluster that does not go through Spark,
+        for a ``with`` block.
+        """
         return ClusterConnection(self.bootstrap, connection_settings(Properties(self.properties)))
 
     def _load(self, reader: Any, **more: str) -> DataFrame:
@@ -111,7 +113,7 @@ class KafkaTable(SparkTable):
         )
 
     def expect_all(self, tally: Tally) -> None:
-        """Check that Spark has read all records between the start and end offsets.
+        """Check that Spark has read all records between the start and the end offsets.
 
         A partition may have fewer records than offsets (compaction, markers, aborted records). If
         Spark read no record of a partition, its first batches are fetched without Spark to confirm.
@@ -134,7 +136,9 @@ class KafkaTable(SparkTable):
             )
 
     def _has_records(self, partition: int) -> bool:
-        """Return whether a partition's first batches contain a record that was not aborted."""
+        """Fetch a partition's first batches; return whether one has a record
+        that was not aborted.
+        """
         with self.connect() as connection:
             described = connection.metadata([TOPIC]).topics[0]
             leader = {p.partition_index: p.leader_id for p in described.partitions}[partition]
@@ -186,7 +190,9 @@ def open_kafka(where: str, properties: Mapping[str, str] | None = None) -> Kafka
 def partition_counts(
     servers: str, topics: Sequence[str], kafka: Mapping[str, str]
 ) -> dict[str, tuple[int, ...]] | None:
-    """Fetch the current partition count of each topic; None if kafka-python is not installed.
+    """Fetch the current partition count of each topic from the cluster.
+
+    Return None if kafka-python is not installed.
 
     Called before Spark starts, so that missing permissions are an error at once.
 
@@ -221,12 +227,11 @@ def partition_counts(
 def topic_records(
     spark: SparkSession, servers: str, topics: str, properties: Mapping[str, str]
 ) -> DataFrame:
-    """Return all records of data topics as a Spark data frame.
+    """Read all records of topics with Spark; return them as a data frame.
 
-    ``topics`` are separated by commas, as Spark's option ``subscribe`` takes them.
-
-    Spark fetches their end offsets with an admin client, its default. A consumer, which internal
-    topics need, would also have to be allowed to read Spark's group.
+    ``topics`` are separated by commas, as in Spark's option ``subscribe``. Spark fetches the end
+    offsets with an admin client, its default. The consumer that internal topics need would require
+    a permission for Spark's consumer group.
     """
     spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "false")
     options = {f"kafka.{name}": value for name, value in properties.items()}

@@ -1,4 +1,4 @@
-"""Progress of a run's stages, measured by Spark's counts of finished tasks."""
+"""Progress of a run's stages, by Spark's number of finished tasks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _JOB_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interrupt
 
 
 class Stages:
-    """Measures the stages of a run and reports their progress.
+    """Measures how long each stage of a run takes, and reports its progress.
 
     Attributes:
         seconds: dict from stage to its duration in seconds, in the order in which stages ran.
@@ -38,19 +38,19 @@ class Stages:
         self.counts: dict[str, int] = {}
 
     def counted(self, what: str, number: int) -> None:
-        """Report a count that is now known, such as the number of records, as a finished stage."""
+        """Report a total that is now known, such as the number of records, as a finished stage."""
         self.counts[what] = number
         self._progress(what, number, number)
 
     def reached(self, name: str, done: int, total: int) -> None:
-        """Report the progress of a stage whose parts are not Spark tasks."""
+        """Report the progress of a stage that does not run as Spark tasks."""
         self._progress(name, done, total)
 
     @contextmanager
     def stage(self, name: str, spark: SparkSession | None = None) -> Iterator[None]:
-        """Measure how long the ``with`` block takes.
+        """Measure how long the ``with`` block takes, and report the start of the stage.
 
-        With ``spark``, report its finished Spark tasks.
+        With ``spark``, the numbers of finished and of all Spark tasks are reported too.
         """
         began = monotonic()
         self._progress(name, 0, 0)
@@ -104,4 +104,4 @@ def _tasks(spark: SparkSession, group: str) -> tuple[int, int]:
 
 
 def _silent(stage: str, done: int, total: int) -> None:
-    """Ignore progress."""
+    """Accept a progress report and do nothing."""

@@ -1,4 +1,4 @@
-"""The Spark session of a run: the user's own, the active one, or one that is started here."""
+"""The Spark session of a run: the user's own, the active one, or a new one."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def session(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """Yield a Spark session with Partage's settings; stop it at the end if it was started here.
+    """Yield a Spark session with Partage's settings, and stop it afterwards if it was started here.
 
     Args:
         given: the user's own session; without it the active one is used, or one is started.
@@ -137,7 +137,7 @@ def _settings(spark: SparkSession, asked: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _start(*, brief: bool, master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Start a Spark session, yield it and stop it at the end."""
+    """Start a Spark session, yield it, and stop it at the end of the ``with`` block."""
     from pyspark.sql import SparkSession
 
     expect_reachable(master)
@@ -174,9 +174,9 @@ def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
 
 
 def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkContext:
-    """Start a Spark context whose JVM writes its messages to a file.
+    """Start a Spark context whose JVM writes its messages to a file instead of the terminal.
 
-    What Spark and its workers print (greetings, broken pipes when a session ends) matters only if
+    Messages of Spark and its workers (greetings, broken pipes when a session ends) matter only if
     Spark does not start.
     """
     from py4j.protocol import Py4JError
@@ -217,7 +217,8 @@ def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkCont
 
 
 def _start_error(reason: str, master: str, asked: Mapping[str, str]) -> PartageError:
-    """Return the error for a Spark session that did not start, without secrets in its message.
+    """Return the error for a Spark session that did not start,
+    with secrets removed from its message.
 
     Java repeats settings in its messages.
 
@@ -258,7 +259,11 @@ def _kill_launching_jvm(error: BaseException) -> None:
 
 
 def _expect_java() -> None:
-    """Check that there is a usable Java; the error message is one sentence, not a stack trace."""
+    """Check that a Java that Spark can use is installed.
+
+    Raises:
+        MissingJavaError: there is none, or it is too old; the message is one sentence.
+    """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     install = f"install Java {JAVA_NEEDED} (a JRE is enough) and put it on the PATH or in JAVA_HOME"
@@ -282,7 +287,7 @@ _SECONDS = 5.0
 
 
 def expect_reachable(master: str) -> None:
-    """Check that a host of a standalone Spark master accepts connections; other masters pass.
+    """Check that a standalone Spark master accepts connections; other kinds of masters pass.
 
     Args:
         master: as Spark takes it; ``spark://HOST:PORT[,HOST:PORT...]`` is checked.

@@ -1,4 +1,4 @@
-"""Partage on the nodes of a Spark cluster: send the package, compile kernels once per node."""
+"""Partage on the nodes of a Spark cluster: send the package, and compile kernels once per node."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LEFT_OUT = ("sample", "report", "results", "cli")
 
 
 def ship_package(context: SparkContext) -> bool:
-    """Send the Partage package to executors in other processes; return whether there are any.
+    """Send the Partage package to the executors of a Spark cluster; return whether there are any.
 
     Nodes need Python with numpy, pyarrow and numba (the extra ``spark``), and both the capture and
     the output folder under the same path. Partage itself is sent, so that all nodes run one
@@ -44,7 +44,7 @@ def ship_package(context: SparkContext) -> bool:
 def _archive() -> Path:
     """Write the package to a zip file that exists until this process ends, and return its path.
 
-    Executors fetch it late.
+    Executors that start later fetch the file too.
     """
     folder = Path(tempfile.mkdtemp(prefix="partage-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -52,7 +52,7 @@ def _archive() -> Path:
 
 
 def is_local(master: str) -> bool:
-    """Return whether a Spark master URL is local, so that executors are threads of this process.
+    """Return whether a Spark master URL means this process: ``local``, ``local[4]`` and so on.
 
     >>> is_local("local[*]"), is_local("local-cluster[2,1,2048]")
     (True, False)
@@ -78,9 +78,9 @@ def current_task() -> TaskContext | None:
 
 
 def load_kernels() -> None:
-    """Load the compiled kernels of the decode and histories jobs.
+    """Load the compiled kernels of the decode and histories jobs in this worker.
 
-    The first worker of a node compiles them, the others wait for it.
+    The first worker of a node compiles them, and the others wait for it.
     """
     from partage.history.commit_kernels import (
         close_minutes,
@@ -105,11 +105,10 @@ def load_kernels() -> None:
 
 
 def freeze_imports() -> None:
-    """Exempt all loaded modules from garbage collection (`gc.freeze`).
+    """Exempt all loaded modules from garbage collection (`gc.freeze`), to save time in workers.
 
-    Call it again after Numba loads.
-
-    PySpark's workers collect garbage after each task, which takes 0.1 s once Numba is loaded.
+    PySpark's workers collect garbage after each task, which takes 0.1 s once Numba is loaded. Call
+    it again after Numba is loaded.
     """
     _freeze("numba" in sys.modules)
 
@@ -122,7 +121,10 @@ def _freeze(_numba: bool) -> None:  # noqa: FBT001 - the argument is the cache's
 
 @contextmanager
 def _node_lock() -> Iterator[None]:
-    """Hold this user's lock file on this node during the ``with`` block, if file locks work."""
+    """Hold a lock file of this user on this node during the ``with`` block.
+
+    Where file locks do not work, nothing is locked.
+    """
     path = Path(tempfile.gettempdir()) / f"partage-kernels-{os.getuid()}.lock"
     with contextlib.ExitStack() as held:
         with contextlib.suppress(ImportError, OSError):

@@ -1,4 +1,4 @@
-"""Tables that only Spark reads: Delta, Iceberg, addresses, names in its catalog."""
+"""Tables that only Spark can read: Delta, Iceberg, addresses, names in its catalog."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SparkTable:
     paths: tuple[str, ...] = ()
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """Return the records as a Spark data frame with the five columns of a capture.
+        """Read the table with Spark; return a data frame with the five columns of a capture.
 
         Raises:
             InvalidCaptureError: Spark cannot read it, or a column is missing or of a wrong type.
@@ -69,7 +69,10 @@ class SparkTable:
         return found.selectExpr(*(f"cast({n} as {_TYPES[n]}) as {n}" for n in _COLUMNS))
 
     def expect_all(self, tally: Tally) -> None:
-        """Do nothing: a table has exactly the rows that Spark returns."""
+        """Do nothing; `KafkaTable` checks here that Spark has read all records.
+
+        A table has exactly the rows that Spark returns.
+        """
 
 
 def first_line(error: Exception) -> str:
@@ -90,12 +93,12 @@ def _expect(table: str, name: str, kinds: dict[str, str], wanted: str) -> None:
 
 
 def is_address(text: str) -> bool:
-    """Return whether a source is an address, such as ``s3a://lake/offsets``."""
+    """Return whether an input is an address in remote storage, such as ``s3a://lake/offsets``."""
     return _ADDRESS.fullmatch(text) is not None
 
 
 def spark_table(source: str | Path) -> SparkTable | None:
-    """Return the table if only Spark can read the source.
+    """Return the input as a Spark table if only Spark can read it.
 
     Return None for local Parquet files, and for a missing path.
 

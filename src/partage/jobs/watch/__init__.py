@@ -1,4 +1,4 @@
-"""The history of a cluster's groups as a stream: `partage watch` on Spark Structured Streaming.
+"""`partage watch`: a cluster's group histories as a stream, on Spark Structured Streaming.
 
 `watch` is the entry and the table of contents. `capture_log` reads a growing capture or the topic
 and decodes it. `group_tables` has the state of one group, and its rows of the output tables.

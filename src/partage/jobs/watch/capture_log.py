@@ -1,11 +1,11 @@
-"""The group log of a growing capture: positions, and the records between two positions, decoded.
+"""Read the group log of a growing capture: decode the records between two positions.
 
 A position is the next offset of each log partition and the size of ``cluster.jsonl``. Positions do
 not depend on files, because `partage capture` merges small files. Reading from one position to
 another always gives the same rows, so that a stream can repeat a micro-batch after a crash:
 
-* Records count at their own offset. A transactional commit counts at its marker, so that it is read
-  again when the marker is there.
+* A record takes effect at its own offset. A transactional commit takes effect at its marker, and is
+  read again when the marker is there.
 * Metadata is read up to the size in the position. The causes of a rebalance need metadata of
   `SETTLE_MS` after it, so a file is used when it has that age.
 """
@@ -58,7 +58,7 @@ _Ints = NDArray[np.int64]
 
 
 class Position(NamedTuple):
-    """A position in a growing capture.
+    """A position up to which a growing capture has been read.
 
     Attributes:
         offsets: dict from log partition to the next offset; 0 for other partitions.
@@ -69,7 +69,7 @@ class Position(NamedTuple):
     metadata_bytes: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return the position as a dict of plain values for JSON."""
+        """Return the position in the log as a dict that JSON can represent."""
         offsets = {str(p): at for p, at in sorted(self.offsets.items())}
         return {"offsets": offsets, "metadata_bytes": self.metadata_bytes}
 
@@ -86,7 +86,7 @@ class Position(NamedTuple):
 
 
 class LogPiece(NamedTuple):
-    """A part of the records between two positions, for one task.
+    """A part of the log records between two positions, for one Spark task.
 
     Attributes:
         slice: row range of a file.
@@ -108,7 +108,7 @@ class LogPiece(NamedTuple):
 
 
 def read_piece(piece: LogPiece) -> Iterator[pa.RecordBatch]:
-    """Read and decode a piece of the log; yield rows with the columns `STREAM_COLUMNS`.
+    """Read and decode a part of the log; yield result rows with the columns `STREAM_COLUMNS`.
 
     Raises:
         InvalidCaptureError: the file cannot be read.
@@ -134,7 +134,7 @@ def decoded_rows(
     metadata_bytes: int,
     moves: Mapping[int, str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Decode records of the log and yield the rows about groups, with `STREAM_COLUMNS`.
+    """Decode log records, and yield the result rows about groups with the columns `STREAM_COLUMNS`.
 
     Args:
         records: partition, offset, timestamp_ms, key and value, in any order.
@@ -158,7 +158,9 @@ def decoded_rows(
 
 
 def _at(offsets: Mapping[int, int], partition: _Ints) -> _Ints:
-    """Return the offset of each record's log partition; 0 for partitions without one."""
+    """Return the given offset of each record's log partition;
+    0 for partitions that are not given.
+    """
     highest = max([*offsets, int(partition.max(initial=0))], default=0)
     by_number = np.zeros(highest + 2, np.int64)  # the last one is for partition -1: no partition
     for number, at in offsets.items():
@@ -174,9 +176,9 @@ def _is_in(ranges: Sequence[tuple[int, int, int]], partition: _Ints, offset: _In
 
 
 def _filtered(table: pa.Table, wanted: NDArray[np.bool_], *, only_commits: bool) -> pa.Table:
-    """Return the wanted records; with ``only_commits`` without group records.
+    """Return the wanted records of a table, or only the offset commits among them.
 
-    Those have taken effect at their own offset.
+    ``only_commits`` leaves out group records, which took effect at their own offset.
     """
     import pyarrow as pa
 
@@ -188,7 +190,7 @@ def _filtered(table: pa.Table, wanted: NDArray[np.bool_], *, only_commits: bool)
 
 
 class _File(NamedTuple):
-    """One file of records: which offsets it has of each log partition."""
+    """A file of records, with the first and last offset that it has of each log partition."""
 
     path: Path
     rows: int
@@ -197,7 +199,7 @@ class _File(NamedTuple):
 
 @dataclass
 class CaptureLog:
-    """The log of a capture that grows, as far as its files have it.
+    """The log of a growing capture, as far as its files contain it; the driver has one.
 
     The driver has one. It reads each new file's positions once, and no keys or values.
 
@@ -215,7 +217,7 @@ class CaptureLog:
 
     @property
     def is_listed(self) -> bool:
-        """True if `refresh` has found files."""
+        """Whether `refresh` has found files."""
         return bool(self._listed)
 
     def refresh(self) -> None:
@@ -240,7 +242,7 @@ class CaptureLog:
                     self._add_batches(path)
 
     def latest(self, start: Position, most_rows: int | None = None) -> Position:
-        """Return the newest position; with ``most_rows`` one after about as many records.
+        """Return the position of the newest records, or one after about ``most_rows`` records.
 
         Each log partition then advances by the same share of its waiting records. The result is
         ``start`` if there are no new records.
@@ -271,7 +273,7 @@ class CaptureLog:
         return Position(offsets, whole_lines(self.folder / METADATA))
 
     def pieces(self, start: Position, end: Position) -> list[LogPiece]:
-        """Return the pieces of the log from one position to another."""
+        """Divide the log between two positions into parts, one for each Spark task."""
         late, batches = self._batches_between(start, end)
         moves = {p: moves_text([m for m in some if m.position.offset < end.offsets.get(p, 0)])
                  for p, some in self._moves.items()}  # fmt: skip
@@ -292,7 +294,9 @@ class CaptureLog:
         return cut(new, None) + (cut(old, late) if late else [])
 
     def forget(self, before: Position) -> None:
-        """Forget transactions that ended before a position, which is never read again."""
+        """Free the transactions that ended before a position,
+        since nothing before it is read again.
+        """
         for p, rows in self._transactional.items():
             at = before.offsets.get(p, 0)
             pending = {row["producer_id"]: 0 for row in rows.values()}
@@ -317,9 +321,10 @@ class CaptureLog:
     def _batches_between(
         self, start: Position, end: Position
     ) -> tuple[tuple[tuple[int, int, int], ...], tuple[Mapping[str, Any], ...]]:
-        """Return the batches before ``start`` that commit until ``end``, and all that matter.
+        """Return the transactional batches before ``start`` whose marker is between two positions.
 
-        Markers from ``end`` on are left out: their transactions are still open.
+        The second result are all batches that decide about commits between the positions. Markers
+        from ``end`` on are left out: their transactions are still open.
         """
         late: list[tuple[int, int, int]] = []
         found: list[Mapping[str, Any]] = []
@@ -343,7 +348,7 @@ class CaptureLog:
         return tuple(sorted(late)), tuple(found)
 
     def _add_batches(self, path: Path) -> None:
-        """Read the transactional batches and the leader epochs of a new file."""
+        """Read the transactional batches and the leader epochs from a new file."""
         from pyarrow import compute, parquet
 
         table = parquet.read_table(path)
@@ -367,7 +372,7 @@ class CaptureLog:
 
 
 def _key(path: Path) -> str:
-    """Return a text that changes when a file is replaced by another one of the same name."""
+    """Return a key of a file that changes when another file of the same name replaces it."""
     status = path.stat()
     return f"{path.name}:{status.st_size}:{status.st_mtime_ns}"
 
@@ -377,7 +382,7 @@ def _is_settled(path: Path) -> bool:
 
 
 def whole_lines(path: Path) -> int:
-    """Return the number of bytes of a text file up to the end of its last complete line."""
+    """Return the size in bytes of a text file's complete lines; the last line may be incomplete."""
     return path.read_bytes().rfind(b"\n") + 1
 
 
@@ -388,7 +393,7 @@ def _file(path: Path) -> _File:
 
 
 def _offsets(path: Path) -> dict[int, _Ints]:
-    """Return the offsets that a file of records has, by log partition.
+    """Return a dict from log partition to the offsets that a file of records has.
 
     Raises:
         InvalidCaptureError: the file cannot be read.

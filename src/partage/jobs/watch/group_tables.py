@@ -1,12 +1,12 @@
 """The state of one group in a stream, and the rows that a micro-batch adds to its tables.
 
 After each micro-batch the tables of a group are those that a replay of the records so far would
-write. A replay writes some rows only at the end of the log: the newest generation, ownership that
-lasts, the minute that is not complete. A stream writes these rows after each micro-batch, as
-**open** rows. Open rows are replaced as a whole, by group and table. All other rows are **final**.
+write. A replay writes some rows only at the end of the log: the newest generation, current
+ownership, the incomplete minute. A stream writes such rows after each micro-batch as **open**
+rows. The next open rows of the same group and table replace them. All other rows are **final**.
 
 `update_group` is a pure function of the stored state, the decoded records and the cluster's
-metadata, so that any store can keep the state.
+metadata, so any store can hold the state.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ _ORDER = ("log_partition", "log_offset", "kind", "topic", "topic_partition", "mi
 
 @lru_cache
 def stream_schema(table: str) -> pa.Schema:
-    """Return the pyarrow schema of a table of a stream, without the columns of the micro-batch.
+    """Return the pyarrow schema of an output table of a stream.
+
+    The columns about the micro-batch are not included.
 
     Columns that only a replay fills in have ``filled_by: partage replay`` as metadata.
 
@@ -98,7 +100,7 @@ def stream_schema(table: str) -> pa.Schema:
 
 
 class TableRows(NamedTuple):
-    """Rows of one output table that a micro-batch adds for one group.
+    """Rows that a micro-batch adds to one output table for one group.
 
     Attributes:
         final: whether the rows stay. Open rows replace the open rows of the group in this table.
@@ -113,7 +115,7 @@ class TableRows(NamedTuple):
 
 
 class StoredGroup(NamedTuple):
-    """The state of one group between two micro-batches.
+    """The state of one group that is stored between two micro-batches.
 
     Attributes:
         history: packed state of the group's history; None if an error ended it.
@@ -125,7 +127,7 @@ class StoredGroup(NamedTuple):
 
 
 class GroupUpdate(NamedTuple):
-    """The result of a micro-batch for one group: its new state, and rows of the output tables.
+    """The result of a micro-batch for one group: its new state, and new rows of the output tables.
 
     Attributes:
         deleted_ms: time of the group's deletion; None if the group exists.
@@ -143,7 +145,7 @@ def update_group(
     clusters: ClusterHistory,
     context: LogContext | None = None,
 ) -> GroupUpdate:
-    """Process a micro-batch's decoded records of one group; return its state and its table rows.
+    """Process one group's decoded records of a micro-batch; return its new state and table rows.
 
     Args:
         name: the group id.
@@ -181,7 +183,7 @@ def update_group(
 def close_group(
     name: str, stored: StoredGroup, clusters: ClusterHistory, context: LogContext | None = None
 ) -> list[TableRows]:
-    """Return the open rows of a group as final rows, because its state is dropped.
+    """Return a deleted group's open rows as final rows, before its state is dropped.
 
     Raises:
         InvalidCaptureError: the state is of another version of Partage, or damaged.
@@ -195,7 +197,9 @@ def close_group(
 
 
 def _sorted(decoded: Sequence[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], pa.Table]:
-    """Return a group's records and commits in log order, and the rows of its damaged records."""
+    """Sort a group's records and commits by log position;
+    return them and the damaged records' rows.
+    """
     import pyarrow as pa
     from pyarrow import compute as pc
 
@@ -220,7 +224,10 @@ def _table_rows(table: str, rows: pa.Table, *, final: bool) -> TableRows:
 def _changed(
     still_open: list[TableRows], digests: Mapping[str, str]
 ) -> tuple[list[TableRows], dict[str, str]]:
-    """Return the open rows of the tables in which they changed, and the digests of all of them."""
+    """Return the open rows of those tables in which they differ from the last micro-batch.
+
+    The second result are the digests of all open rows, by table.
+    """
     new = {one.table: blake2b(one.data, digest_size=8).hexdigest() for one in still_open}
     changed = [one for one in still_open if digests.get(one.table) != new[one.table]]
     changed += [TableRows(table, False, 0, b"") for table in digests if table not in new]
@@ -228,7 +235,7 @@ def _changed(
 
 
 class _CollectedRows:
-    """Collects rows of output tables in memory (`RowWriter`)."""
+    """Collector of rows of output tables in memory, in place of files (`RowWriter`)."""
 
     def __init__(self) -> None:
         self._rows: dict[str, list[Mapping[str, Any]]] = {}
@@ -238,7 +245,7 @@ class _CollectedRows:
         self._rows.setdefault(table, []).append(row)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """Add ``count`` rows, given as Arrow arrays by column name."""
+        """Add ``count`` rows to a table, given as a dict from column name to Arrow array."""
         import pyarrow as pa
 
         if count:
@@ -247,7 +254,7 @@ class _CollectedRows:
             self._columns.setdefault(table, []).append(made)
 
     def take(self) -> Iterator[tuple[str, pa.Table]]:
-        """Yield each table with its collected rows, and forget them."""
+        """Yield each table with the rows collected since the last call."""
         import pyarrow as pa
 
         rows, self._rows = self._rows, {}
@@ -261,7 +268,7 @@ class _CollectedRows:
 
 
 class _StreamedRows(GroupRows):
-    """Rows of one group's tables, which also announces each generation when it opens."""
+    """Converter of one group's records to table rows, which also reports each new generation."""
 
     def __init__(self, name: str, clusters: ClusterHistory, context: LogContext | None) -> None:
         self._collected = _CollectedRows()
@@ -276,7 +283,7 @@ class _StreamedRows(GroupRows):
         self.resume(state)
 
     def record(self, record: GroupRecord) -> None:
-        """Process the next group record of the log, and announce the generation that it opens."""
+        """Process the next record of the group; a new generation adds a row to table ``opened``."""
         super().record(record)
         found = self._history.opened
         if found is not None and found.position != self._announced:
@@ -285,21 +292,23 @@ class _StreamedRows(GroupRows):
 
     @property
     def deleted_ms(self) -> int | None:
-        """Time of the group's deletion; None if it exists."""
+        """Time at which the group was deleted (ms); None if it exists."""
         deletion = self._history.deletion()
         return None if deletion is None else deletion.timestamp_ms
 
     def take(self, *, final: bool) -> list[TableRows]:
-        """Return the rows since the last call."""
+        """Return the table rows since the last call, marked as final or open."""
         return [_table_rows(table, rows, final=final) for table, rows in self._collected.take()]
 
     def finished(self) -> list[TableRows]:
-        """End the history here and return the open rows; the object cannot be used afterwards."""
+        """End the group's history here and return its open rows;
+        the object cannot be used afterwards.
+        """
         self.finish()
         return self.take(final=False)
 
     def failed(self, failure: GroupFailure) -> list[TableRows]:
-        """Return the row of table ``groups`` of a group whose history an error has ended."""
+        """Return the row of table ``groups`` that marks a group as failed, with the error."""
         for _ in self._collected.take():
             pass
         self._collected.add("groups", self.totals()[0] | failure.cells())
@@ -307,7 +316,9 @@ class _StreamedRows(GroupRows):
 
 
 def _opened_row(found: Generation, before: Generation | None) -> dict[str, Any]:
-    """Return the row of table ``opened`` of a generation, without the group."""
+    """Return the row of table ``opened`` for a new generation;
+    the column with the group is missing.
+    """
     if before is not None and before.incarnation != found.incarnation:
         before = None
     row = rebalance_row(replace(found, previous=before), None)
@@ -325,13 +336,13 @@ def _owners(state: ClassicState) -> dict[tuple[str, int], str]:
 
 
 def moves_text(moves: Sequence[CoordinatorMove]) -> str:
-    """Return the coordinator moves of one log partition as JSON; "" without any."""
+    """Return the coordinator moves of one log partition as JSON text; "" without moves."""
     rows = [[one.position.offset, one.time_ms, one.before, one.epoch] for one in moves]
     return json.dumps(rows) if rows else ""
 
 
 def moves_of(log_partition: int, text: str) -> dict[int, tuple[CoordinatorMove, ...]]:
-    """Return a dict from log partition to its coordinator moves, from the text of `moves_text`.
+    """Restore a log partition's coordinator moves from the JSON text of `moves_text`.
 
     >>> move = CoordinatorMove(LogPosition(3, 7), 50, 1, 2)
     >>> moves_of(3, moves_text([move])) == {3: (move,)}

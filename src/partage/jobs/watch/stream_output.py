@@ -59,7 +59,7 @@ class StreamFolder:
         self._manifests = self.path / "batches"
 
     def prepare(self) -> None:
-        """Create the folders.
+        """Create the stream's folders.
 
         Raises:
             InvalidConfigError: a folder cannot be created.
@@ -74,7 +74,10 @@ class StreamFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder's lock during the ``with`` block; a killed process loses it.
+        """Lock the output folder during the ``with`` block,
+        so that no other process writes into it.
+
+        The operating system releases the lock of a killed process.
 
         Raises:
             InvalidConfigError: another process writes into the folder.
@@ -90,7 +93,7 @@ class StreamFolder:
             yield
 
     def publish(self, batch: int, files: Iterable[tuple[str, str]]) -> None:
-        """Make the files of a micro-batch count, and remove those of an earlier attempt.
+        """Publish the files of a micro-batch, and remove those of an earlier attempt at it.
 
         Args:
             batch: number of the micro-batch.
@@ -107,9 +110,9 @@ class StreamFolder:
                     path.unlink(missing_ok=True)
 
     def merge(self, batch: int) -> None:
-        """Merge the files of the micro-batches before one, if it begins a new span of them.
+        """Merge the files of earlier micro-batches at every 64th one.
 
-        Spark has committed those micro-batches, so that none of them is repeated.
+        Spark has committed those micro-batches, so none of them is repeated.
         """
         for span in _SPANS:
             if batch > 0 and batch % span == 0:
@@ -140,9 +143,10 @@ class StreamFolder:
                     (self.path / "tables" / table / name).unlink(missing_ok=True)
 
     def _current(self) -> list[_Manifest]:
-        """Return the manifests that count: where some overlap, the one with most micro-batches.
+        """Return the manifests of all valid micro-batches.
 
-        A crash while micro-batches are merged leaves both.
+        A crash while micro-batches are merged leaves manifests that overlap; the one with most
+        micro-batches is then valid.
         """
         found = [_Manifest.of(path) for path in self._manifests.glob("[0-9]*.json")]
         out: list[_Manifest] = []
@@ -152,7 +156,7 @@ class StreamFolder:
         return out
 
     def table(self, name: str) -> pa.Table:
-        """Return the rows of a table that count now.
+        """Return the current rows of an output table, without open rows that were replaced.
 
         Raises:
             InvalidCaptureError: a file cannot be read.
@@ -178,7 +182,7 @@ class StreamFolder:
 
 
 class _Manifest(NamedTuple):
-    """The files of some consecutive micro-batches, by table."""
+    """The list of files that one micro-batch, or several merged ones, added to each table."""
 
     path: Path
     first: int
@@ -187,13 +191,15 @@ class _Manifest(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> _Manifest:
-        """Read a manifest."""
+        """Read a manifest from its JSON file; the file's name has the numbers
+        of its micro-batches.
+        """
         first, _, last = path.stem.partition("-")
         return cls(path, int(first), int(last or first), json.loads(path.read_bytes())["files"])
 
 
 def _newest(opened: pa.Table) -> dict[tuple[str, str], int]:
-    """Return a dict from (group, table) to the micro-batch whose open rows count."""
+    """Return a dict from (group, table) to the micro-batch with the group's current open rows."""
     newest: dict[tuple[str, str], int] = {}
     for row in opened.to_pylist():
         key = row["group"], row["table"]
@@ -202,7 +208,9 @@ def _newest(opened: pa.Table) -> dict[tuple[str, str], int]:
 
 
 def _counts(rows: pa.Table, table: str, newest: Mapping[tuple[str, str], int]) -> Any:
-    """Return a mask of the rows that are final, or the newest open rows of their group."""
+    """Return a mask of a table's current rows:
+    the final ones, and each group's newest open rows.
+    """
     import pyarrow as pa
 
     if not rows.num_rows:
@@ -233,9 +241,9 @@ def expect_stream_folder(out: Path, source: str) -> None:
 def write_changes(
     folder: str, batch: int, changes: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write a micro-batch's rows of some tables in a Spark worker.
+    """Write a micro-batch's new rows of some tables to files, in a Spark worker.
 
-    Yield the written files as rows (what, text), and the rows of table ``opened``.
+    Yield the names of the written files as rows (what, text), and the rows of table ``opened``.
 
     Args:
         folder: the folder of `StreamFolder`.
@@ -270,7 +278,10 @@ def write_changes(
 
 
 def _write(folder: str, batch: int, table: str, rows: pa.Table, *, merged: bool = False) -> str:
-    """Write a file of a table and return its name; merged files begin with another word."""
+    """Write rows to a new Parquet file of a table and return the file's name.
+
+    Names of merged files begin with ``merged-``.
+    """
     from pyarrow import parquet
 
     name = f"{'merged-' if merged else ''}{_prefix(batch)}{uuid4().hex[:8]}.parquet"
@@ -283,7 +294,7 @@ def _prefix(batch: int) -> str:
 
 
 def _stored_schema(table: str) -> pa.Schema:
-    """Return the schema of a table's files: its columns, and those of the micro-batch."""
+    """Return the schema of a table's files: the table's columns, ``batch`` and ``final``."""
     import pyarrow as pa
 
     nullable = [field.with_nullable(True) for field in stream_schema(table)]

@@ -1,13 +1,13 @@
-"""`partage watch`: the history of groups as a stream. This is the entry point.
+"""`partage watch`: follow a cluster's groups as a stream. This is the entry point.
 
-1. A source reads the log and decodes it: a growing capture (`CaptureSource`, positions in
+1. A source reads and decodes the log: a growing capture (`CaptureSource`, positions in
    `capture_log`), or the topic itself through Spark's Kafka source (`_kafka_rows`). Workers decode
-   as in a replay, so that keys and values do not cross between JVM and Python twice.
+   as in a replay, so that keys and values do not pass between JVM and Python twice.
 2. `GroupProcessor` updates one group (`group_tables`). Spark keeps its state in RocksDB.
 3. `_Publisher` writes the tables of each micro-batch (`stream_output`).
 
-Spark repeats a micro-batch after a crash, from its checkpoint: with the same positions, the states
-before it, and files that replace those of the crashed attempt.
+After a crash Spark repeats the micro-batch from its checkpoint, with the same positions and the
+states before it. The new files replace those of the crashed attempt.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ _RECEIPTS_DDL = "what string, text string"
 
 @dataclass(frozen=True)
 class BatchReport:
-    """A published micro-batch.
+    """Report of a published micro-batch: the generations that opened, and its duration.
 
     Attributes:
         number: number of the micro-batch.
@@ -116,7 +116,7 @@ class BatchReport:
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """Settings of a stream.
+    """Settings of `partage watch`: its pace, and the properties of its Kafka client.
 
     Attributes:
         once: whether to end when everything that is there now is processed.
@@ -209,7 +209,7 @@ def _run(
     report: Callable[[BatchReport], None],
     stop: threading.Event,
 ) -> None:
-    """Start the query, and wait until it ends or ``stop`` is set."""
+    """Start the streaming query, and wait until it ends or the event ``stop`` is set."""
     changes = (
         rows.selectExpr("coalesce(`group`, '') as `group_key`", "*")
         .groupBy("group_key")
@@ -245,16 +245,17 @@ def _run(
 def _settings(
     conf: Mapping[str, str] | None, master: str | None, given: SparkSession | None
 ) -> dict[str, str]:
-    """Return Spark's settings for a stream; the user's settings win.
+    """Return the Spark settings of a stream; the user's settings override Partage's.
 
-    The number of shuffle partitions is fixed by the checkpoint, so it does not depend on the cores.
+    The number of shuffle partitions is fixed by the checkpoint, so it does not depend on the
+    cores.
     """
     del master, given
     return {"spark.sql.shuffle.partitions": "4", **_SETTINGS, **(conf or {})}
 
 
 def _expect_protobuf() -> None:
-    """Check that protobuf is installed, which PySpark's state client needs."""
+    """Check that protobuf is installed, which PySpark needs for the stored state of groups."""
     try:
         is_missing = find_spec("google.protobuf") is None
     except ModuleNotFoundError:
@@ -267,29 +268,29 @@ def _expect_protobuf() -> None:
 
 
 class _Piece(InputPartition):
-    """A piece of the log that one Spark task reads."""
+    """A part of the log that one Spark task reads."""
 
     def __init__(self, piece: LogPiece) -> None:
         self.piece = piece
 
 
 class CaptureSource(DataSource):
-    """Spark data source of a growing capture: decoded rows about groups.
+    """Spark data source of a growing capture: a stream of decoded rows about its groups.
 
     Options are ``path``, the capture's folder, and ``records``, the most records of a micro-batch.
     """
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for `DataStreamReader.format`."""
+        """Return the name of the source, for Spark's `DataStreamReader.format`."""
         return "partage_capture"
 
     def schema(self) -> str:
-        """Return the columns as Spark DDL."""
+        """Return names and types of the source's columns, as Spark SQL."""
         return _DDL
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        """Return the reader; Spark calls this on the driver."""
+        """Return the reader that lists and reads new records; Spark calls this on the driver."""
         del schema
         return _CaptureReader(self.options["path"], int(self.options["records"]))
 
@@ -301,15 +302,15 @@ class _CaptureReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_fixed = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's
-        """Return the position before the first record."""
+        """Return the position before the first record of the log, where a new stream begins."""
         return Position({}, 0).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's
-        """Return the most records of a micro-batch."""
+        """Return the largest number of records of a micro-batch."""
         return ReadMaxRows(self._records)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's
-        """Return the position at which the next micro-batch ends."""
+        """Return the position in the log at which the next micro-batch ends."""
         at = Position.of_json(start)
         if not self._is_fixed:
             self._log.refresh()
@@ -318,22 +319,22 @@ class _CaptureReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's
-        """List the files; later ones are not read."""
+        """List the capture's files once; files that are written later are not read."""
         self._log.refresh()
         self._is_fixed = True
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[_Piece]:
-        """Return the pieces of the log between two positions."""
+        """Return the parts of the log between two positions; a Spark task reads each of them."""
         if not self._log.is_listed:
             self._log.refresh()
         return [_Piece(p) for p in self._log.pieces(Position.of_json(start), Position.of_json(end))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read and decode a piece, in a worker."""
+        """Read and decode a part of the log; Spark calls this in a worker."""
         return read_piece(partition.piece)  # type: ignore[attr-defined]  # a `_Piece`
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Forget what is needed for earlier positions only."""
+        """Free data about the log before ``end``; Spark calls this after a micro-batch."""
         self._log.forget(Position.of_json(end))
 
 
@@ -346,14 +347,17 @@ def _capture_rows(spark: SparkSession, path: str, wanted: StreamSettings) -> Dat
 def _kafka_rows(
     spark: SparkSession, topic: KafkaTable, metadata: Path, wanted: StreamSettings
 ) -> DataFrame:
-    """Return the decoded rows of the topic as a streaming data frame."""
+    """Return the decoded rows of the cluster's group log as a streaming data frame."""
     records = topic.stream(spark, wanted.most_records)
     tasks = max(1, spark.sparkContext.defaultParallelism)
     return records.coalesce(tasks).mapInArrow(partial(_decode, str(metadata)), _DDL)
 
 
 def _decode(metadata: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Decode records of the topic in a worker, once the metadata after them is known."""
+    """Decode records of the topic in a Spark worker.
+
+    Before that, wait until the cluster's metadata of a moment later is recorded: causes need it.
+    """
     import pyarrow as pa
     from pyarrow import compute as pc
 
@@ -368,7 +372,7 @@ def _decode(metadata: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
 
 
 class _MetadataRecorder:
-    """Records the metadata of a running cluster into a file, once a second, in a thread.
+    """Thread that appends the metadata of a running cluster to a file once a second.
 
     Attributes:
         session_timeout_ms: the broker's session timeout for members that send none.
@@ -401,7 +405,7 @@ class _MetadataRecorder:
         self._thread.join(timeout=10)
 
     def _follow(self) -> None:
-        """Record states until stopped; connect again if the cluster does not answer."""
+        """Record the cluster's metadata until stopped; reconnect if the cluster does not answer."""
         while not self._stop.is_set():
             with suppress(PartageError, client_errors(), OSError), self._topic.connect() as asked:
                 while not self._stop.wait(self._SECONDS):
@@ -443,12 +447,12 @@ class _StoredState(NamedTuple):
 
     @property
     def group(self) -> StoredGroup:
-        """The state for `update_group`."""
+        """The stored state of the group, in the form that `update_group` takes."""
         return StoredGroup(None if self.history is None else bytes(self.history), self.digests)
 
 
 class GroupProcessor(StatefulProcessor):
-    """Spark's stateful processor of one group: stores its state and returns its table rows.
+    """Spark's stateful processor of groups: updates a group's state and returns its new table rows.
 
     Args:
         metadata: path of ``cluster.jsonl``; all nodes see it there.
@@ -460,7 +464,7 @@ class GroupProcessor(StatefulProcessor):
         self._timeout_ms = session_timeout_ms
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state of the groups of a task."""
+        """Open the state store of a Spark task's groups."""
         self._handle = handle
         self._state = handle.getValueState("group", _STATE_DDL)
 
@@ -470,7 +474,7 @@ class GroupProcessor(StatefulProcessor):
         rows: Any,
         timerValues: Any,  # noqa: N803 - Spark's name
     ) -> Iterator[Row]:
-        """Update a group with its rows of a micro-batch."""
+        """Update a group's state with its records of a micro-batch; yield its new table rows."""
         (name,) = key
         batch = _arrow_batch(rows)
         before = self._load()
@@ -496,7 +500,9 @@ class GroupProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: N803 - Spark's name
         expiredTimerInfo: Any,  # noqa: N803 - Spark's name
     ) -> Iterator[Row]:
-        """Drop the state of a group that was deleted long ago; its open rows become final."""
+        """Drop the state of a group that was deleted long ago;
+        yield its open rows as final ones.
+        """
         del timerValues, expiredTimerInfo
         (name,) = key
         before = self._load()
@@ -511,12 +517,15 @@ class GroupProcessor(StatefulProcessor):
         return None if row is None else _StoredState(*row)
 
     def _known(self, size: int, partition: int, moves: str) -> tuple[ClusterHistory, LogContext]:
-        """Return the metadata and the context that count for a group now."""
+        """Return the cluster's metadata and coordinator moves up to a group's micro-batch."""
         context = LogContext(self._timeout_ms, moves_of(partition, moves))
         return _clusters_until(self._metadata, size), context
 
     def _schedule(self, before_ms: int | None, deleted_ms: int | None, now_ms: int) -> int | None:
-        """Set the timer of a deleted group, or remove it; return when it expires."""
+        """Set the timer that drops a deleted group's state; remove it if the group exists again.
+
+        Return the time at which the timer expires (ms); None without a timer.
+        """
         if before_ms is not None and deleted_ms is None:
             self._handle.deleteTimer(before_ms)
         if deleted_ms is None or before_ms is not None:
@@ -546,7 +555,10 @@ _KNOWN: dict[str, tuple[int, ClusterHistory]] = {}
 
 
 def _clusters_until(path: str, size: int) -> ClusterHistory:
-    """Return the metadata in the first bytes of a file; what this process has read is kept."""
+    """Parse the cluster metadata in the first ``size`` bytes of a file.
+
+    The process caches what it has parsed, and reads only later bytes.
+    """
     begin, clusters = _KNOWN.get(path, (0, ClusterHistory([])))
     if begin > size:
         begin, clusters = 0, ClusterHistory([])
@@ -565,13 +577,13 @@ def _clusters_until(path: str, size: int) -> ClusterHistory:
 
 @dataclass
 class _Publisher:
-    """Writes and publishes the tables of each micro-batch, and reports it."""
+    """Writer of each micro-batch: publishes its tables in the output folder, and reports it."""
 
     folder: StreamFolder
     report: Callable[[BatchReport], None]
 
     def publish(self, changes: DataFrame, batch: int) -> None:
-        """Write one micro-batch; Spark calls this with its data frame."""
+        """Write and publish the tables of one micro-batch, which Spark passes as a data frame."""
         began = time.monotonic()
         self.folder.merge(batch)
         job = partial(write_changes, str(self.folder.path), batch)
