@@ -89,7 +89,7 @@ clean: ## remove what the verbs made, the environment too
 java:
 	@tools/check-java.sh
 
-# The demo replays a small recording in one process: it needs neither Java nor Spark.
+# The demo replays a small recording with the local engine: it needs neither Java nor Spark.
 demo-env:
 	@tools/setup.sh demo
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.captured import lines
 
 import partage as pg
+from partage.cli.replay import DEMO_POLICIES
 from partage.report.advice import advice_for, merged, savable
 from partage.report.client_settings import base_policy
 from partage.report.data import read_run
 from partage.report.gains import error_of, gain_of
 from partage.runs.published_run import read_table
+from partage.tables.statuses import RECORDED
 
 if TYPE_CHECKING:
     from partage.tables.sums import Estimate
@@ -47,6 +49,20 @@ def test_advice_can_be_followed_and_is_larger_than_the_error(replayed) -> None:
     assert groups
     for one in merged(run.groups):
         assert one.saves is None or one.saves.high <= whole.high
+
+
+def test_the_policies_of_the_demo_give_all_recommendations(replayed) -> None:
+    """Each group gets the recommendations, with settings and gains, that all policies give.
+
+    Only their texts differ, which have the number of simulated policies.
+    """
+    for group in read_run(replayed.out).groups:
+        few = {n: f for n, f in group.figures.items() if n in (*DEMO_POLICIES, RECORDED)}
+        found, every = (
+            [replace(advice, why="") for advice in advice_for(one)]
+            for one in (replace(group, figures=few), group)
+        )
+        assert found == every, group.name
 
 
 def is_equal(one: Estimate | None, other: Estimate | None) -> bool:

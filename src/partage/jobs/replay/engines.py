@@ -48,7 +48,7 @@ ENGINES = ("auto", "local", "spark")
 #: Records up to which engine ``auto`` replays in this process; their rows fit into memory.
 LOCAL_RECORDS = 2_000_000
 #: Records times policies that make another process worthwhile: it needs a second of CPU to start.
-_WORK_OF_A_PROCESS = 300_000
+_WORK_OF_A_PROCESS = 200_000
 #: Processes that are started unless the user wants more: each takes memory.
 _MOST_PROCESSES = 8
 
