@@ -199,10 +199,10 @@ def _assign_topic(
 def _assign_co_partitioned(
     quotas: _Quotas, racks: list[int], common: list[list[int]], count: int
 ) -> list[int]:
-    """Assign equal partition numbers of several topics to one member on a rack common to all of
-    them.
+    """Assign the partitions of one number of several topics to one member, on a rack that all of
+    them share.
 
-    It is the first such member below its quota. All these topics are always in the same state, so
+    It is the first such member below its quota. The topics have equal quotas and progress, so only
     one of them is counted.
     """
     owner = [-1] * count

@@ -153,8 +153,7 @@ class TransportArcs:
         weight: int,
         move: int = 1,
     ) -> TransportArcs:
-        """Build the arcs of the transportation problem from partition classes, claims and
-        subscriptions.
+        """Build the arcs of the transportation problem that assigns partitions to members.
 
         The cost of an arc is the rack cost times ``weight``, minus ``move`` for partitions that
         stay.
@@ -235,9 +234,10 @@ def _eligible_pairs(
 
 
 def keep_partitions(owner: Int32Array, arcs: TransportArcs, stay_counts: Int64Array) -> None:
-    """Leave partitions with their previous owners, as many for each owner as the flow decides.
+    """Leave partitions with their previous owners, as many for each owner as the minimum-cost flow
+    decides.
 
-    ``owner`` is changed in place. The first partitions of an owner stay.
+    ``owner`` is changed in place. An owner keeps its first partitions.
     """
     cells = len(stay_counts) if not len(arcs.cell) else int(arcs.cell.max()) + 1
     whole = np.zeros(len(stay_counts) + 1, bool)

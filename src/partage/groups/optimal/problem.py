@@ -363,7 +363,7 @@ def _distinct_rows(table: Int64Array, used: Int64Array) -> tuple[Int64Array, Int
 def compact(values: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Renumber values from 0, in ascending order of the distinct values.
 
-    Return the new numbers, and the distinct values.
+    Return the new number of each value, and the distinct values.
     """
     if not len(values):
         return values, values

@@ -371,10 +371,10 @@ def _cancel_cycles(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Items:
-    """Sets of interchangeable partitions (items): those of one topic with equal rack costs and
-    claimants.
+    """Sets of interchangeable partitions: those of one topic with equal rack costs and claimants.
 
-    A row is a partition in canonical order; I counts items.
+    Such a set is an item, and I counts items. A row is a partition in canonical order, which does
+    not depend on the join order.
 
     Attributes:
         of_row: int64[n], the item of each row; -1 for rows that keep their owner.

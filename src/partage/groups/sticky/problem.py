@@ -226,7 +226,8 @@ class StickyProblem:
         return self.problem.group.members_in_refilled_map_order
 
     def locate(self, topic: Int32Array, number: Int32Array) -> tuple[Int32Array, Slots]:
-        """Convert (topic, partition number) pairs to slots (indices in this problem).
+        """Convert (topic, partition number) pairs to slots, which are partition indices in this
+        problem.
 
         The second result is the numbering, in which partitions that do not exist get slots of their
         own.

@@ -215,9 +215,9 @@ class _Dual:
         return out
 
     def allowed(self, prices: Floats) -> Floats:
-        """Clip dual prices in place to their feasible range, and return them.
+        """Limit dual prices to their feasible range, in place, and return them.
 
-        None may be above 0 where a broker or rack has no upper balance limit.
+        A broker or rack without an upper balance limit may have no price above 0.
         """
         prices[self.unbounded & (prices > 0)] = 0.0
         prices[~self.has_price] = 0.0

@@ -84,7 +84,7 @@ class LocalSearch:
         place_initially(self.state)
 
     def load(self, plan: NDArray[np.int32]) -> None:
-        """Use the brokers of a given plan (int32[S]) as the initial placement."""
+        """Start the search from a given placement: the broker of each replica (int32[S])."""
         task, state, brokers = self.task, self.state, len(self.task.alive)
         state.broker[:] = plan
         old = task.old_owner * brokers + task.cluster.replica
