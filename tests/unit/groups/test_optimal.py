@@ -208,6 +208,22 @@ def test_a_limit_of_moves_is_spent_on_the_largest_loads() -> None:
     assert plan.certificate.optimal
 
 
+def test_a_limit_of_moves_by_weight_is_spent_on_chains() -> None:
+    """Three moves lower the largest load from 74 to 44, as HiGHS proves best; a descent ends at 55."""
+    cluster = pg.Cluster.from_topics({"t": 9, "u": 9})
+    group = pg.Group([
+        pg.Member("a", ["t", "u"], owned={"t": [6, 7, 8], "u": [1, 4, 5, 8]}),
+        pg.Member("b", ["t"], owned={"t": [0, 1, 5]}),
+        pg.Member("c", ["u"], owned={"u": [0, 6, 7]}),
+        pg.Member("d", ["t", "u"], owned={"t": [2, 3, 4], "u": [2, 3]}),
+    ])  # fmt: skip
+    weights = {"t": [8, 13, 21, 21, 13, 1, 21, 13, 2], "u": [3, 21, 5, 1, 2, 13, 5, 2, 2]}
+    config = {PREFIX + "max.moves": 3, PREFIX + "weights": weights}
+    plan = pg.assign("optimal", group, cluster, config=config)
+    proven = judge.verify_certificate(plan, group, cluster)
+    assert (proven["largest"], proven["moves"]) == (44, 3)
+
+
 def _claimed(chance: random.Random, *, alike: bool) -> tuple[pg.Group, pg.Cluster]:
     """A few members own most of 17 to 40 partitions; some claims contradict each other."""
     topics = {f"t{i}": chance.randint(4, 8) for i in range(5)}

@@ -1,8 +1,9 @@
 """A good plan by weights: unequal shares, capacities or a limit of moves, by local search.
 
 Items are partitions, or sets of partitions that must have one owner. The search starts from the
-claims, the partitions that members owned (`partage.solve.assignment.local_search`); small problems
-are solved exactly (`branch_and_bound`).
+claims, the partitions that members owned (`partage.solve.assignment.local_search`). Within a limit
+of moves a tabu search lowers the largest load further (`tabu_search`). Small problems are solved
+exactly (`branch_and_bound`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,15 @@ from partage.groups.optimal.topic_spread import spread_topics, topic_excess
 from partage.model import RackTable
 from partage.model.index import Int32Array
 from partage.solve import SubscriptionClasses
-from partage.solve.assignment.bounds import WeightedProblem, fractional_loads
-from partage.solve.assignment.branch_and_bound import solve_exactly
+from partage.solve.assignment.bounds import (
+    WeightedProblem,
+    fractional_loads,
+    largest_bound,
+    largest_bound_within_moves,
+)
+from partage.solve.assignment.branch_and_bound import MOST_ITEMS, solve_exactly
 from partage.solve.assignment.local_search import improve_plan
+from partage.solve.assignment.tabu_search import lower_largest_load
 from partage.solve.assignment.weighted_plan import Items, Members, WeightedPlan
 
 __all__ = ["Shares", "WeightPlan", "balance_weights", "member_shares", "scale_to_integers"]
@@ -157,9 +164,12 @@ def balance_weights(
         items, members_of_items,
         hints=by_item, most_moves=most_moves, tolerance=tolerance, share=share,
     )  # fmt: skip
-    best = found.plan.owner.tolist()
+    plan = found.plan
+    if np.isfinite(most_moves) and count > MOST_ITEMS and not hints and not _are_counts(weighted):
+        plan = lower_largest_load(plan, _largest_bound(plan, weighted, shares.draining))
+    best = plan.owner.tolist()
     if not tolerance:
-        best = solve_exactly(items, members_of_items, best, most_moves=found.plan.most_moves)
+        best = solve_exactly(items, members_of_items, best, most_moves=plan.most_moves)
     owner = np.array(best, np.int32)[item]
     if count == canonical.size and not hints:
         alike = subscription_classes.topic[canonical.topic] * len(cost) + profile
@@ -168,8 +178,34 @@ def balance_weights(
         classes = PartitionClasses.of(canonical, subscription_classes, racks) if unlimited else None
         owner = spread_topics(canonical, owner, weight, alike, classes)
         if not tolerance:
-            owner = _compare_small_plans(canonical, owner, found.plan)
+            owner = _compare_small_plans(canonical, owner, plan)
     return WeightPlan(owner, weighted, found.complete)
+
+
+def _are_counts(weighted: WeightedProblem) -> bool:
+    # Equal partitions on equal members, which `move_limit` balances exactly.
+    values = (weighted.weight, weighted.speed, weighted.capacity)
+    return all(bool((one == one[0]).all()) for one in values)
+
+
+def _largest_bound(
+    plan: WeightedPlan, weighted: WeightedProblem, draining: NDArray[np.bool_]
+) -> float:
+    """Return a lower bound of the largest relative load of any plan within the limit of moves.
+
+    Members of weight 0 do not count.
+    """
+    items = plan.items
+    unavoidable = int(items.owned.sum()) - sum(
+        max(homes.values()) for homes in items.homes.values()
+    )
+    sole = [(i, m) for i, homes in items.homes.items() if len(homes) == 1 for m in homes]
+    item, keeper = np.array(sole, np.int64).reshape(-1, 2).T
+    speed = np.where(draining, 0.0, weighted.speed)
+    within = largest_bound_within_moves(
+        weighted.weight[item], keeper, speed, int(plan.most_moves) - unavoidable
+    )
+    return max(within, largest_bound(weighted).value)
 
 
 def _compare_small_plans(

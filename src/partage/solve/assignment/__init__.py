@@ -18,5 +18,6 @@ Weighted partitions, an NP-hard problem:
 * `bounds`: lower bounds of the largest load, and the fractional relaxation;
 * `weighted_plan`: the state of a plan, and the gain of each candidate step;
 * `local_search`: first plans (Graham's LPT rule) and steps of one transfer or one swap;
+* `tabu_search`: the least largest load within a limit of moves (tabu search);
 * `branch_and_bound`: the optimum of problems of at most 16 items.
 """

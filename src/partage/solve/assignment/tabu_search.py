@@ -1,0 +1,267 @@
+"""Tabu search by weight for the least largest load within a limit of moves.
+
+A descent that spends each move on the largest load stops when the limit is used up, because every
+further step needs another partition to go back first. This search passes such local optima. For a
+target of the largest load, "reach it with the fewest moves" is a generalised assignment problem: a
+partition costs nothing at its previous owner and one move elsewhere, and a member's capacity is the
+target. J. A. Díaz and E. Fernández (2001), "A tabu search heuristic for the generalized assignment
+problem", give the method:
+
+* a step transfers one item, or swaps two; the best one is taken even if it is no improvement;
+* an item must not return to a member for some steps after it left (the tabu tenure);
+* load above the target and moves beyond the limit are allowed, but penalised. The penalty of load
+  falls after a step beyond the limit and rises after the others (strategic oscillation);
+* every 40 steps an arbitrary item leaves a member above the target (diversification). Where one
+  member must exchange several items, such a transfer is the first of a chain that no single step
+  improves.
+
+The target is bisected between a lower bound and the best plan. Work is counted, not timed, and the
+arbitrary items follow a fixed sequence, so that equal problems have equal plans.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.solve.assignment.local_search import descend
+from partage.solve.assignment.network import IntArray
+from partage.solve.assignment.weighted_plan import FloatArray, WeightedPlan
+
+__all__ = ["lower_largest_load"]
+
+#: Candidate steps that one search may evaluate: about 0.4 seconds on one core. Small problems have
+#: less, in proportion to their pairs of item and member.
+_MOST_WORK, _LEAST_WORK, _WORK_PER_CELL = 16_000_000, 1_600_000, 4_000
+#: Fixed cost of one step, in candidates.
+_STEP_OVERHEAD = 3_000
+#: Steps without success after which a target is given up.
+_PATIENCE = 200
+#: Largest number of pairs of item and member; larger problems keep the descent's plan.
+_MOST_CELLS = 4_000_000
+#: Pairs of items that one step compares; beyond it those on the members with most room.
+_MOST_PAIRS = 30_000
+#: Least tabu tenure in steps, and by how many steps it varies, so that cycles end.
+_TENURE, _VARIATION = 8, 7
+#: Factor by which the penalty of load changes after a step, and its range in moves per mean weight.
+_ADAPTATION, _LEAST_RATE, _MOST_RATE = 1.4, 1e-2, 1e4
+#: Steps between two arbitrary transfers. Of 10, 20, 40 and 70 it gave the lowest loads.
+_DIVERSIFICATION = 40
+#: The linear congruential generator of ANSI C's example `rand`: multiplier, increment, modulus - 1.
+_MULTIPLIER, _INCREMENT, _MASK = 1_103_515_245, 12_345, 0x7FFF_FFFF
+
+
+def lower_largest_load(plan: WeightedPlan, bound: float) -> WeightedPlan:
+    """Return a plan with a lower largest relative load within the limit of moves, found by tabu
+    search; ``plan`` itself if there is none.
+
+    The lower load differs by more than the plan's tolerance. A plan with load beyond capacities,
+    and one with more than 4 million pairs of item and member, is returned as given.
+
+    Args:
+        plan: a local optimum of `local_search`, in which every item has an owner.
+        bound: a lower bound of the largest relative load (load divided by share), which ends the
+            search if it is reached.
+    """
+    cells = len(plan.owner) * len(plan.load)
+    if not 0 < cells <= _MOST_CELLS or (plan.load > plan.members.capacity).any():
+        return plan
+    search = _TabuSearch(plan, min(_MOST_WORK, _LEAST_WORK + _WORK_PER_CELL * cells))
+    worth = max(plan.tolerance, 1e-4 * bound)
+    largest, low, found = float(plan.relative.max()), bound, plan.owner
+    while search.work > 0 and largest - bound > worth:
+        if largest - low <= worth:
+            # Other arbitrary transfers may reach targets that were given up.
+            low = bound
+        target = (low + largest) / 2
+        better = search.reach(target, found, largest)
+        if better is not None:
+            found, largest = better, float(search.relative(better).max())
+        if largest > target:
+            low = target
+    if float(plan.relative.max()) - largest <= plan.tolerance:
+        return plan
+    return _descended(plan, found)
+
+
+def _descended(plan: WeightedPlan, owner: IntArray) -> WeightedPlan:
+    # The other loads are evened out within the moves that are left.
+    out = WeightedPlan(plan.items, plan.members, plan.most_moves, plan.tolerance)
+    for i, m in enumerate(owner.tolist()):
+        out.put(i, m)
+    out.moves = int(out.stray(np.arange(len(owner)), owner).sum())
+    descend(out)
+    return out
+
+
+@dataclass(slots=True, eq=False)
+class _TabuSearch:
+    """State of the tabu search.
+
+    Attributes:
+        plan: the problem: items, members, limit of moves.
+        work: how many more candidate steps may be evaluated.
+        seed: state of the generator of arbitrary transfers.
+        owner: int64[n], member of each item; load: float64[M]; moves: owned partitions that are not
+            with a previous owner.
+        ceiling: float64[M], the load that each member may have under the current target.
+        rate: penalty of one unit of load above the ceiling, in moves.
+        stray: int64[n, M], moves that each pair of item and member costs.
+        price: float64[n, M], the same; infinite if the member may not own the item.
+        tabu_until: int64[n, M], the step until which an item must not go to a member.
+    """
+
+    plan: WeightedPlan
+    work: int
+    seed: int = 1
+    owner: IntArray = field(init=False)
+    load: FloatArray = field(init=False)
+    moves: int = field(init=False)
+    ceiling: FloatArray = field(init=False)
+    rate: float = field(init=False)
+    stray: IntArray = field(init=False)
+    price: FloatArray = field(init=False)
+    tabu_until: IntArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        plan = self.plan
+        item, member = np.arange(len(plan.owner)), np.arange(len(plan.load))
+        self.stray = np.array(plan.stray(item[:, None], member[None, :]), np.int64)
+        self.price = np.where(plan.open[plan.items.kind], self.stray.astype(float), np.inf)
+
+    def relative(self, owner: IntArray) -> FloatArray:
+        """Return each member's load divided by its share in an assignment (float64[M])."""
+        load = np.bincount(owner, self.plan.items.weight, len(self.plan.load))
+        out: FloatArray = load / self.plan.members.speed
+        return out
+
+    def reach(self, target: float, start: IntArray, below: float) -> IntArray | None:
+        """Return the owners in a plan whose largest relative load is at most the target.
+
+        If the search finds none, return the owners in the plan with the lowest largest load found,
+        or None if none is below ``below``.
+
+        Args:
+            target: the largest relative load (load divided by share) wanted.
+            start: int64[n], the owners to start from.
+            below: the largest relative load to improve on.
+        """
+        items, members = self.plan.items, self.plan.members
+        self.owner = start.copy()
+        self.load = np.bincount(start, items.weight, len(self.plan.load)).astype(float)
+        self.moves = int(self.stray[np.arange(len(start)), start].sum())
+        self.ceiling = np.floor(np.minimum(target * members.speed, members.capacity))
+        self.tabu_until = np.zeros_like(self.stray)
+        mean = max(float(items.weight.mean()), 1.0)
+        self.rate = 1.0 / mean
+        found: IntArray | None = None
+        for step in range(1, _PATIENCE + 1):
+            if self.work <= 0:
+                break
+            if step % _DIVERSIFICATION == 0 or not self._advance(step):
+                self._diversify(step)
+            crowded = bool((self.load > self.ceiling).any())
+            beyond = self.moves > self.plan.most_moves
+            if not beyond and bool((self.load <= members.capacity).all()):
+                largest = float((self.load / members.speed).max())
+                if largest < below:
+                    below, found = largest, self.owner.copy()
+            if not crowded and not beyond:
+                break
+            factor = 1 / _ADAPTATION if beyond else _ADAPTATION
+            self.rate = min(max(self.rate * factor, _LEAST_RATE / mean), _MOST_RATE / mean)
+        return found
+
+    def _diversify(self, step: int) -> None:
+        """Transfer an arbitrary item from a member above its ceiling to another member."""
+        item = np.flatnonzero((self.load > self.ceiling)[self.owner])
+        allowed = np.isfinite(self.price[item]) & (self.tabu_until[item] < step)
+        allowed[np.arange(len(item)), self.owner[item]] = False
+        pairs = np.argwhere(allowed)
+        if len(pairs):
+            self.seed = (self.seed * _MULTIPLIER + _INCREMENT) & _MASK
+            # The lowest bits of such a generator repeat soon.
+            i, to = pairs[(self.seed >> 8) % len(pairs)].tolist()
+            self._move(int(item[i]), to, step)
+
+    def _advance(self, step: int) -> bool:
+        """Take the best step that is not tabu, and return whether there is one."""
+        over = self.load - self.ceiling
+        everything = np.arange(len(self.owner))
+        crowded = over[self.owner] > 0
+        away = self.stray[everything, self.owner] > 0
+        price = np.where(self.tabu_until < step, self.price, np.inf)
+        price[everything, self.owner] = np.inf
+        gain, i, to = self._best_transfer(np.flatnonzero(crowded | away), crowded, price)
+        among = np.flatnonzero(crowded if crowded.any() else away)
+        swap_gain, k, j = self._best_swap(among, price)
+        if min(gain, swap_gain) == np.inf:
+            return False
+        if gain <= swap_gain:
+            self._move(i, to, step)
+        else:
+            a, b = int(self.owner[k]), int(self.owner[j])
+            self._move(k, b, step)
+            self._move(j, a, step)
+        return True
+
+    def _move(self, i: int, to: int, step: int) -> None:
+        weight, a = self.plan.items.weight[i], int(self.owner[i])
+        self.load[a] -= weight
+        self.load[to] += weight
+        self.moves += int(self.stray[i, to] - self.stray[i, a])
+        self.owner[i] = to
+        self.tabu_until[i, a] = step + _TENURE + step % _VARIATION
+
+    def _best_transfer(
+        self, rows: IntArray, crowded: NDArray[np.bool_], price: FloatArray
+    ) -> tuple[float, int, int]:
+        """Return the change of the penalty, the item and the receiver of the best transfer.
+
+        Items of members above the ceiling may go anywhere, others only to a previous owner.
+        """
+        if not len(rows):
+            return np.inf, -1, -1
+        self.work -= len(rows) * len(self.load) + _STEP_OVERHEAD
+        weight, a = self.plan.items.weight[rows], self.owner[rows]
+        over = self.load - self.ceiling
+        now = np.maximum(over, 0.0)
+        change = np.maximum(over + weight[:, None], 0.0) - now
+        change += (np.maximum(over[a] - weight, 0.0) - now[a])[:, None]
+        more = price[rows] - self.stray[rows, a][:, None]
+        more[~crowded[rows][:, None] & (more >= 0)] = np.inf
+        change = self.rate * change + self._penalty_of(more)
+        row, to = divmod(int(change.argmin()), len(over))
+        return float(change[row, to]), int(rows[row]), to
+
+    def _best_swap(self, rows: IntArray, price: FloatArray) -> tuple[float, int, int]:
+        """Return the change of the penalty and the two items of the best swap."""
+        if not len(rows):
+            return np.inf, -1, -1
+        over = self.load - self.ceiling
+        others = self._partners(len(rows), over)
+        self.work -= len(rows) * len(others)
+        weight, a, b = self.plan.items.weight, self.owner[rows], self.owner[others]
+        now = np.maximum(over, 0.0)
+        shift = weight[rows][:, None] - weight[others]
+        change = np.maximum(over[a][:, None] - shift, 0.0) - now[a][:, None]
+        change += np.maximum(over[b] + shift, 0.0) - now[b]
+        more = price[rows][:, b] - self.stray[rows, a][:, None]
+        more += price[others][:, a].T - self.stray[others, b]
+        change = self.rate * change + self._penalty_of(more)
+        row, column = divmod(int(change.argmin()), len(others))
+        return float(change[row, column]), int(rows[row]), int(others[column])
+
+    def _partners(self, rows: int, over: FloatArray) -> IntArray:
+        most = max(1, _MOST_PAIRS // rows)
+        if most >= len(self.owner):
+            return np.arange(len(self.owner))
+        return np.sort(np.argsort(over[self.owner], kind="stable")[:most])
+
+    def _penalty_of(self, more: FloatArray) -> FloatArray:
+        # Change of the number of moves beyond the limit.
+        spare = self.plan.most_moves - self.moves
+        out: FloatArray = np.maximum(more - spare, 0.0) - max(-spare, 0.0)
+        return out
