@@ -205,7 +205,8 @@ def move_rows(by: str, seed: int, seconds: float) -> None:
                 owner = plan.settled().owner
                 each = [1.0] * 200 if by == "counts" else np.concatenate([*weights.values()])
                 mine = float(np.bincount(owner, each, len(group)).max())
-                other, rival = plan.certificate.bounds["largest"], "bound"
+                proof = plan.certificate
+                other, rival = mine if proof.optimal else proof.bounds["largest"], "bound"
                 if mine > 1.01 * other:
                     loads = None if by == "counts" else weights
                     other, rival = highs_largest(group, cluster, loads, limit, seconds), "HiGHS"
