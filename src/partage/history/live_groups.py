@@ -553,7 +553,9 @@ class LiveGroups:
             del self.groups[held.group]
 
     def _noted(self, name: str, events: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
-        """Yield a group's events, and update the set of groups with an unfinished rebalance."""
+        """Yield a group's events; remember whether the group has a rebalance that is not
+        finished.
+        """
         found = list(events)
         if self.groups[name].is_open:
             self._open[name] = None

@@ -331,8 +331,9 @@ def _with_lags(assumption: Assumption, copies: Mapping[TaskId, int]) -> Iterator
 
 
 def _assignors(rebalance: StreamsRebalance) -> Sequence[TaskAssignor]:
-    """Return the task assignors that the members' Kafka release has,
-    as the user data's version shows.
+    """Return the task assignors of the Kafka release that the members run.
+
+    The version of their user data shows the release.
     """
     highest = max(member.version for member in rebalance.members)
     if highest <= _LAST_BEFORE_PROBING:

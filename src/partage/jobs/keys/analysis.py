@@ -347,7 +347,7 @@ def _fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tuple[int
 
 
 def _store_sums(spread: KeySpread, rows: pa.Table, job: KeyJob, top: int) -> None:
-    """Add up the result rows of all workers, and store the sums in the result ``spread``."""
+    """Add up the records and bytes that all workers have counted, and store them in ``spread``."""
     hot = rows.filter(np.asarray(rows["kind"]) == int(RowKind.HOT))
     grouped = rows.drop_columns("keys").group_by(["kind", "n", "hour", "partition"])
     sums = grouped.aggregate([("records", "sum"), ("bytes", "sum")])

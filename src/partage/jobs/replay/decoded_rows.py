@@ -76,8 +76,8 @@ def _types() -> dict[str, pa.DataType]:
 
 
 def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-    """Return an Arrow batch of the decode job with the given columns;
-    all other columns are null.
+    """Return an Arrow batch of result rows of the decode job; columns that are not given are
+    null.
     """
     import pyarrow as pa
 

@@ -380,9 +380,9 @@ class RepeatedPlaces:
             yield table
 
     def _note(self, rows: pa.Table) -> None:
-        """Count the log positions with more than one record in sorted rows.
+        """Count the log positions with more than one record, in a table that is sorted by position.
 
-        The first row repeats the last row of the table before.
+        The table's first row repeats the last row of the table before.
         """
         names = ("partition", "offset")
         partition, offset = (rows[name].fill_null(-1).to_numpy() for name in names)

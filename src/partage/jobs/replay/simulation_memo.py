@@ -330,7 +330,8 @@ class GroupMemo:
         return {name: one.continuation() for name, one in self._simulations.items()}
 
     def simulations(self) -> dict[str, StoredSimulation]:
-        """Return a dict from policy name to the file positions of its simulation,
-        for the next run.
+        """Return a dict from policy name to the file positions of the policy's stored simulation.
+
+        The next appending run continues from it.
         """
         return {name: one.finish() for name, one in self._simulations.items()}

@@ -182,9 +182,10 @@ def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
 
 
 def strategies(totals: SimulationTotals) -> dict[str, Any]:
-    """Return each policy's cumulative metrics, and the strategies of groups that Partage lacks.
+    """Return two parts of the summary: each policy's cumulative metrics, and missing strategies.
 
-    The latter have the number of rebalances that chose them.
+    A missing strategy is one that groups chose and Partage does not implement; it has the number
+    of rebalances that chose it.
     """
     run = {r["policy"]: r for r in policies(totals) if r["reading"] in (RECORDED, CUMULATIVE)}
     return {"run": run, "not_yet": dict(sorted(totals.not_yet.items()))}

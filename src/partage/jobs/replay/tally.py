@@ -84,7 +84,8 @@ def find_strands(offset: _Ints, time_ms: _Ints) -> list[Strand]:
 class Clocks:
     """The log positions whose timestamps are from a wrong clock, and the times to use instead.
 
-    It is small and is sent to every worker.
+    It is small and is sent to every worker. A strand has consecutive records without a leap of
+    time.
 
     Attributes:
         wrong: dict from log partition to (first offset, offset after the last record, replacement
