@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from tests.support.compared_runs import made_run
+from tests.support.published import published, summary
 from typer.testing import CliRunner
 
 from partage.cli.app import app
@@ -98,6 +99,38 @@ def test_a_run_without_groups_passes_no_check(tmp_path) -> None:
     (case,) = ET.parse(file).getroot().iter("testcase")  # noqa: S314 - our own file
     assert (case.get("name"), case[0].tag) == ("run", "error")
     assert run("check", empty, "--no-storms", "--unknown", "pass").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("first_ms", "x"), ("last_ms", []), ("rebalances", None), ("missing_within", "x")],
+)
+def test_a_damaged_summary_is_an_error_that_names_the_field(tmp_path, name, value) -> None:
+    """One line with the folder and the field, and no mistake of Partage."""
+    cover = summary()["coverage"] | {name: value}
+    folder = str(published(tmp_path / "run", coverage=cover))
+    for done in (run("check", folder, "--no-storms"), run("diff", folder, folder)):
+        assert done.exit_code == 1
+        assert f"has no number {name}; run partage replay again" in done.stderr
+
+
+def test_diff_prints_a_run_without_ownership(runs, tmp_path) -> None:
+    """Without assigned time there is no interval of the unread share."""
+    folder = made_run(tmp_path / "run", {"billing": BUSY, "audit": CALM})
+    manifest = folder / "manifest.json"
+    found = json.loads(manifest.read_text())
+    del found["tables"]["ownership"]
+    manifest.write_text(json.dumps(found))
+    done = run("diff", str(folder), runs["busy"])
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_a_run_of_one_instant_has_no_rates(tmp_path) -> None:
+    """The reason is the missing time, not a missing estimate."""
+    folder = made_run(tmp_path / "run", {"billing": [FIRST]}, hours=0)
+    done = run("check", str(folder), "--max-rebalances", "1/h")
+    assert done.exit_code == 5
+    assert "unknown: its records are all of one instant" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -110,10 +110,10 @@ def parse_share(text: str) -> float:
     Raises:
         BadParameter: the text is not a share from 0% to 100%.
 
-    >>> parse_share("1%"), parse_share("0.5 %")
-    (0.01, 0.005)
+    >>> parse_share("1%"), parse_share("0.5 %"), parse_share(".5%")
+    (0.01, 0.005, 0.005)
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text)
+    found = re.fullmatch(r"\s*(\d*\.?\d+)\s*%\s*", text)
     if found is None or float(found[1]) > 100:
         raise typer.BadParameter(
             f"must be a share from 0% to 100%, got {text!r}", param_hint="--max-unread"
@@ -130,7 +130,7 @@ def parse_rate(text: str) -> float:
     >>> parse_rate("10/h"), parse_rate("0.5/min"), parse_rate("48/d")
     (10.0, 30.0, 2.0)
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*/\s*(min|h|d)\s*", text)
+    found = re.fullmatch(r"\s*(\d*\.?\d+)\s*/\s*(min|h|d)\s*", text)
     if found is None:
         raise typer.BadParameter(
             f"must be a number by min, h or d, such as 10/h, got {text!r}",

@@ -41,6 +41,8 @@ __all__ = ["MAX_BAD", "assigned_time", "back_tests", "load_table", "read_run", "
 MAX_BAD = 200
 #: Objects of ``summary.json`` that every report shows.
 _NEEDED = ("coverage", "accounting", "agreement", "versions")
+#: Numbers of its ``coverage``, and times that may be null.
+_COUNTS, _TIMES = ("rebalances", "missing_before", "missing_within"), ("first_ms", "last_ms")
 _KEY = ["group", "policy", "reading"]
 _REBALANCE = ["group", "incarnation", "generation"]
 #: Columns that the report reads, by table.
@@ -142,6 +144,16 @@ def run_of(folder: PublishedRun) -> RunFigures:
     lacking = [name for name in _NEEDED if not isinstance(folder.summary.get(name), dict)]
     if lacking:
         what = f"the summary lacks {', '.join(lacking)}; run partage replay again"
+        raise InvalidCaptureError(f"{folder.out}: {what}")
+    wrong = [
+        name for name in _COUNTS if not isinstance(folder.summary["coverage"].get(name, 0), int)
+    ] + [
+        name
+        for name in _TIMES
+        if not isinstance(folder.summary["coverage"].get(name), int | float | None)
+    ]
+    if wrong:
+        what = f"the summary's coverage has no number {', '.join(wrong)}; run partage replay again"
         raise InvalidCaptureError(f"{folder.out}: {what}")
     table = load_table(folder, "groups")
     # A failed group has only the rows that were written before its error: its sums would be wrong.

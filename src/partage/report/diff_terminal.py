@@ -148,7 +148,7 @@ def _interval(rate: Rate | None) -> str:
     if rate is None:
         return UNKNOWN
     best = digits(rate.per_hour / 36)
-    if rate.interval is None or not rate.total:
+    if rate.interval is None or not rate.total or not rate.hours:
         return best
     ends = (digits(end / rate.hours / 36) for end in (rate.interval.low, rate.interval.high))
     return f"{best} ({'–'.join(ends)})"

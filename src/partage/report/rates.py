@@ -119,6 +119,8 @@ class GroupRates:
             return "its replay failed"
         if not self.covered:
             return f"the log has {self.coverage:.0%} of its generations"
+        if not self.rates and not self.group.span_ms:
+            return "its records are all of one instant"
         if UNREAD not in self.rates:
             return self.group.why or "the run has no estimate of its unread time"
         return ""
