@@ -226,6 +226,14 @@ def test_other_options_start_again(tmp_path: Path, started: Path, more: dict, re
     assert reason in run(folder, out, **more)["append"]["reason"]
 
 
+def test_worker_processes_continue_a_run(tmp_path: Path, started: Path, whole: Path) -> None:
+    """Two processes read the new records and continue stored simulations, with equal tables."""
+    folder, out = _copy(started, tmp_path)
+    found = run(grow(folder), out, processes=2)
+    assert "reason" not in found["append"]
+    assert difference(out, tables_of(whole)) == ""
+
+
 def test_a_state_of_an_older_version_is_rebuilt(
     tmp_path: Path, started: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
