@@ -17,6 +17,7 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,7 @@ def unpack_state(blob: bytes, more: tuple[type, ...] = ()) -> Any:
         raise InvalidCaptureError(f"{what}; rebuild it from the log") from None
 
 
+@lru_cache
 def _known_classes(
     more: tuple[type, ...],
 ) -> tuple[dict[type, list[str]], set[type]]:

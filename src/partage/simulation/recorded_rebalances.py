@@ -217,17 +217,27 @@ class OwnershipTracker:
         self._incarnation: int | None = None
         self._owned: dict[str, Int32Array] = {}
         self._last_owned: dict[str, Int32Array] = {}
+        self._newest: RecordedRebalance | None = None
 
     def feed(self, now: Generation) -> RecordedRebalance:
-        """Return a recorded rebalance with the ownership before it; track the ownership after it.
+        """Return a recorded rebalance with the ownership before it.
 
         Its departures, returns and pauses are left empty.
         """
+        self._finish_newest()
         if now.incarnation != self._incarnation:
             self._incarnation, self._owned, self._last_owned = now.incarnation, {}, {}
         replayable = unsupported_reason(now.first) is None
-        found = RecordedRebalance(now, replayable, self._owned, self._last_owned)
-        if replayable:
+        self._newest = RecordedRebalance(now, replayable, self._owned, self._last_owned)
+        return self._newest
+
+    def _finish_newest(self) -> None:
+        """Update the ownership by the newest rebalance, which waits until the result is needed."""
+        newest, self._newest = self._newest, None
+        if newest is None:
+            return
+        if newest.replayable:
+            now = newest.generation
             cluster = self._clusters.at(now.timestamp_ms)
             given = partitions_by_member(recorded_assignment(now.last, cluster))
             # Of two members with one instance id the later one owns the name, as in the broker.
@@ -235,13 +245,13 @@ class OwnershipTracker:
             self._last_owned = last_owned(self._last_owned, self._owned)
         else:
             self._owned, self._last_owned = {}, {}
-        return found
 
     def stored(self) -> tuple[Any, ...]:
         """Return the state as values for `history.state_store.pack_state`.
 
         Dense numbers stay valid as long as metadata is only appended (`ClusterHistory.append`).
         """
+        self._finish_newest()
         owned = self._owned
         more = {m: dense for m, dense in self._last_owned.items() if dense is not owned.get(m)}
         return self._incarnation, owned, more

@@ -99,6 +99,11 @@ def stream_schema(table: str) -> pa.Schema:
     return pa.schema([*(known.field(name) for name in _OPENED_COLUMNS), *counts])
 
 
+@lru_cache
+def _columns(table: str) -> tuple[tuple[str, pa.DataType], ...]:
+    return tuple((field.name, field.type) for field in stream_schema(table))
+
+
 class TableRows(NamedTuple):
     """Rows that a micro-batch adds to one output table for one group.
 
@@ -260,9 +265,10 @@ class _CollectedRows:
         rows, self._rows = self._rows, {}
         columns, self._columns = self._columns, {}
         for table, some in rows.items():
-            wanted = stream_schema(table)
-            cells = [pa.array([row.get(f.name) for row in some], f.type) for f in wanted]
-            yield table, pa.Table.from_arrays(cells, schema=wanted)
+            cells = [
+                pa.array([row.get(name) for row in some], kind) for name, kind in _columns(table)
+            ]
+            yield table, pa.Table.from_arrays(cells, schema=stream_schema(table))
         for table, tables in columns.items():
             yield table, pa.concat_tables(tables)
 
