@@ -21,11 +21,10 @@ from partage.jobs.replay.replay import replay
 from partage.jobs.watch.group_tables import OPENED, STREAM_TABLES, stream_schema
 from partage.jobs.watch.stream_output import StreamFolder
 from partage.runs.published_run import PublishedRun
+from partage.tables.schemas import SIMULATED_COLUMNS
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
-#: Columns of `rebalances` that the simulation job fills in.
-_SIMULATED = {"agrees", "judged_by", "disagreement", "assumed"}
 _SCRIPT = """
 import sys
 from partage.jobs.watch.watch import StreamSettings, watch
@@ -36,7 +35,7 @@ watch(sys.argv[1], sys.argv[2], StreamSettings(once=True, most_records=8_000), r
 
 
 def _comparable(rows: list[dict], names: list[str]) -> list[str]:
-    wanted = [name for name in names if name not in _SIMULATED]
+    wanted = [name for name in names if name not in SIMULATED_COLUMNS["rebalances"]]
     return sorted(json.dumps([row[name] for name in wanted], default=repr) for row in rows)
 
 
