@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from collections import defaultdict
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.support.processes import ROOT, client_python
 
 from partage.clients import plan_metrics
 from partage.clients.assignor_class_state import AssignorState, new_state
@@ -132,3 +135,26 @@ def test_prometheus_shows_the_metrics_of_a_plan(monkeypatch: pytest.MonkeyPatch)
     assert value("spread_partitions") == 0
     plan_metrics.record_failure(**LABELS)
     assert value("failures_total") >= 1
+
+
+@pytest.mark.soak
+def test_the_opentelemetry_sdk_collects_the_plans_of_kafka_python() -> None:
+    """Two plans of released libraries: three of six partitions move to the second member."""
+    script = ROOT / "tests" / "peers" / "opentelemetry_metrics.py"
+    done = subprocess.run(
+        [client_python("opentelemetry-sdk-1"), script],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = {
+        name.removeprefix("partage.assignor."): point
+        for name, point in json.loads(done.stdout).items()
+    }
+    assert all(point["meter"] == "partage" for point in found.values())
+    assert all(point["attributes"] == LABELS for point in found.values())
+    values = {name: point["value"] for name, point in found.items()}
+    assert values == {
+        "plan.duration": 2, "moved_partitions": 3, "spread_partitions": 0, "rack_mismatches": 0,
+    }  # fmt: skip
+    assert found["plan.duration"]["unit"] == "s"
+    assert found["plan.duration"]["sum"] > 0
