@@ -14,6 +14,7 @@ from tests.support.synthetic_runs import published_run, synthetic
 from typer.testing import CliRunner
 
 from partage.cli.app import app
+from partage.cli.command_errors import describe_error
 
 
 class Blocked(importlib.abc.MetaPathFinder):
@@ -44,3 +45,9 @@ def test_report_without_its_extra_names_it(tmp_path, monkeypatch, libraries, ext
     assert done.stderr == (
         f"partage: {libraries[0]} is not installed: pip install 'partage[{extra}]'\n"
     )
+
+
+def test_a_dependency_of_pyspark_is_named_pyspark() -> None:
+    """Users know Spark; py4j comes with it."""
+    error = ModuleNotFoundError("No module named 'py4j'", name="py4j.protocol")
+    assert describe_error(error) == "pyspark is not installed: pip install 'partage[spark]'"

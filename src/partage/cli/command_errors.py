@@ -109,6 +109,8 @@ def describe_error(error: Exception) -> str:
         return "not enough memory for this input"
     if isinstance(error, ImportError) and error.name:
         library = error.name.partition(".")[0]
+        if library == "py4j":  # a dependency of pyspark that replay imports first
+            library = "pyspark"
         if library in _EXTRAS:
             return f"{library} is not installed: pip install 'partage[{_EXTRAS[library]}]'"
     # Spark puts a worker's whole traceback into its message; the last line is what happened.
