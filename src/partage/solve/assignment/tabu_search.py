@@ -39,7 +39,7 @@ _MOST_WORK, _LEAST_WORK, _WORK_PER_CELL = 22_000_000, 1_600_000, 5_500
 #: Fixed cost of one step, in candidates.
 _STEP_OVERHEAD = 3_000
 #: Steps without success after which a target is given up.
-_PATIENCE = 200
+_PATIENCE = 120
 #: Largest number of pairs of item and member; larger problems keep the descent's plan.
 _MOST_CELLS = 4_000_000
 #: Pairs of items that one step compares; beyond it those on the members with most room.
