@@ -158,7 +158,7 @@ class Kernel:
 
     @property
     def ready(self) -> bool:
-        """Whether the kernel is already compiled."""
+        """Return whether the kernel is already compiled."""
         return self._compiled is not None
 
     def pays(self, *, work: int) -> bool:

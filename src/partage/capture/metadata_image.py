@@ -95,7 +95,7 @@ class MetadataImage:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether metadata records wait for the end of their metadata transaction (KIP-868)."""
+        """Return whether records wait for the end of their metadata transaction (KIP-868)."""
         return self._held is not None
 
     def apply(self, record: MetadataRecord) -> bool:

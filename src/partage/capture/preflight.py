@@ -154,7 +154,7 @@ class AccessReport:
 
     @property
     def can_capture(self) -> bool:
-        """Whether the account has every permission that `partage capture` requires."""
+        """Return whether the account has every permission that `partage capture` requires."""
         return not any(one.required and one.allowed is False for one in self.permissions)
 
     @property

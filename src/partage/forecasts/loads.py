@@ -194,8 +194,9 @@ class LearntCapacity(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether the learnt rate is near the consumer's capacity: it is from a catch-up phase of
-        this member.
+        """Return whether the learnt rate is near the consumer's capacity.
+
+        It is if it was learnt in a catch-up phase of this member.
         """
         return self.minutes > 0
 

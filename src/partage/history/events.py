@@ -254,7 +254,7 @@ class StateChange:
 
     @property
     def follow_up(self) -> bool:
-        """Whether no member joined, left, restarted or changed its subscription."""
+        """Return whether no member joined, left, restarted or changed its subscription."""
         return not (self.joined or self.left or self.restarted or self.resubscribed)
 
 

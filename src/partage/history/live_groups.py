@@ -264,7 +264,7 @@ class WatchedGroup:
 
     @property
     def is_open(self) -> bool:
-        """Whether `expire` must be called later: a rebalance has not ended,
+        """Return whether `expire` must be called later: a rebalance has not ended,
         or the group was deleted.
         """
         return self._open is not None or self._ended_ms is not None

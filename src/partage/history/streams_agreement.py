@@ -194,7 +194,7 @@ class Assumption:
 
     @property
     def heeds_racks(self) -> bool:
-        """Whether the assumed settings include a rack-aware assignment strategy."""
+        """Return whether the assumed settings include a rack-aware assignment strategy."""
         return self.settings.rack_aware_assignment_strategy != "none"
 
     def is_exact(self, rebalance: StreamsRebalance) -> bool:

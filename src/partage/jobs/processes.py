@@ -160,7 +160,7 @@ class _Queue(Generic[Item, Result]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no item waits for a process."""
+        """Return whether no item waits for a process."""
         return not self._waiting
 
     def give_back(self, position: int) -> None:

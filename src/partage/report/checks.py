@@ -211,7 +211,7 @@ class RunCheck:
 
     @property
     def passed(self) -> bool:
-        """Whether every group is within the limits."""
+        """Return whether every group is within the limits."""
         return self.status == PASSED
 
     def to_dict(self) -> dict[str, Any]:

@@ -100,7 +100,7 @@ class GroupRates:
 
     @property
     def covered(self) -> bool:
-        """Whether the log has enough of the group's generations
+        """Return whether the log has enough of the group's generations
         for a statement about the recording.
         """
         return self.coverage >= MIN_COVERAGE and self.group.status != FAILED

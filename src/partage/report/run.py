@@ -56,14 +56,14 @@ class Figures:
 
     @property
     def comparable(self) -> bool:
-        """Whether the policy has a valid assignment for each rebalance;
+        """Return whether the policy has a valid assignment for each rebalance;
         only then its sums can be compared.
         """
         return bool(self.done == self.rows > 0 and not self.incomplete)
 
     @property
     def exists(self) -> bool:
-        """Whether Partage implements the policy's assignment strategy."""
+        """Return whether Partage implements the policy's assignment strategy."""
         return bool(self.missing < self.rows)
 
     def __add__(self, other: Figures) -> Figures:
@@ -216,7 +216,7 @@ class GroupFigures:
 
     @property
     def replayed(self) -> bool:
-        """Whether any of the group's rebalances was simulated."""
+        """Return whether any of the group's rebalances was simulated."""
         return bool(self.figures)
 
     @property
@@ -226,7 +226,7 @@ class GroupFigures:
 
     @property
     def covered(self) -> bool:
-        """Whether the log has enough of the known rebalances for a statement about their cost."""
+        """Return whether the log has enough of the known rebalances to state their cost."""
         return self.coverage is None or self.coverage >= MIN_COVERAGE
 
     @property
@@ -309,7 +309,7 @@ class BackTest:
 
     @property
     def agrees(self) -> bool:
-        """Whether the simulation of the old settings agrees with the record:
+        """Return whether the simulation of the old settings agrees with the record:
         their 80 % intervals overlap.
         """
         return self.simulated.low <= self.before.high and self.before.low <= self.simulated.high
@@ -389,7 +389,7 @@ class RunFigures:
 
     @property
     def covered(self) -> bool:
-        """Whether the log has enough of the known rebalances for a statement about their cost."""
+        """Return whether the log has enough of the known rebalances to state their cost."""
         return self.in_log >= MIN_COVERAGE * self.known
 
     @property

@@ -81,7 +81,7 @@ class PolicyRow:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether this row shows the recorded assignments, not a simulated policy."""
+        """Return whether this row shows the recorded assignments, not a simulated policy."""
         return self.policy == RECORDED
 
 

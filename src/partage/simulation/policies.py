@@ -132,19 +132,19 @@ class Policy:
 
     @property
     def is_own(self) -> bool:
-        """Whether the policy is `own`: the group's recorded strategy and protocol, unchanged."""
+        """Return whether the policy is `own`, the group's recorded strategy and protocol."""
         return self.protocol == OWN and not self.static and self.timeout_ms is None
 
     @property
     def cooperative(self) -> bool:
-        """Whether the protocol is cooperative (KIP-429),
+        """Return whether the protocol is cooperative (KIP-429),
         so that rebalances may have a second phase.
         """
         return self.protocol == COOPERATIVE
 
     @property
     def eager(self) -> bool:
-        """Whether the protocol is eager: members revoke all partitions before a rebalance."""
+        """Return whether the protocol is eager: all partitions are revoked in a rebalance."""
         return self.protocol == EAGER
 
     def as_strategy(self, protocol: str, strategy: Strategy) -> Policy:

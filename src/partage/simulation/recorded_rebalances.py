@@ -189,12 +189,12 @@ class RecordedRebalance:
 
     @property
     def is_migration(self) -> bool:
-        """Whether the rebalance only rewrites the assignment for a protocol migration (KIP-848)."""
+        """Return whether the rebalance only rewrites the assignment to migrate the protocol."""
         return self.generation.taken_over
 
     @property
     def is_follow_up(self) -> bool:
-        """Whether the rebalance is the second phase of a cooperative rebalance."""
+        """Return whether the rebalance is the second phase of a cooperative rebalance."""
         return self.cause_kinds[:1] == (_FOLLOW_UP,)
 
     def owned_by_departed(self) -> list[Int32Array]:

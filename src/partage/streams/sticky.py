@@ -70,7 +70,7 @@ class TaskPairs:
 
     @property
     def full(self) -> bool:
-        """Whether every two tasks have been together on one client."""
+        """Return whether every two tasks have been together on one client."""
         return len(self._pairs) == self._most
 
     def _pair(self, one: int, other: int) -> int:

@@ -67,7 +67,7 @@ class Subtopology:
 
     @property
     def stateful(self) -> bool:
-        """Whether the sub-topology has a state store (``isStateful`` of KIP-924)."""
+        """Return whether the sub-topology has a state store (``isStateful`` of KIP-924)."""
         return bool(self.changelogs if self.stores is None else self.stores)
 
     @property

@@ -101,7 +101,7 @@ class Estimate:
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether zero is outside of the interval, so that the sign of the value is certain."""
+        """Return whether the interval excludes zero: the sign of the value is certain."""
         return self.low > 0 or self.high < 0
 
 

@@ -220,7 +220,7 @@ class TopicAudit:
 
     @property
     def broken(self) -> bool:
-        """Whether the topic needs attention: two partitioners wrote it, or many keys are split.
+        """Return whether the topic needs attention: two partitioners or many split keys.
 
         A split key has records in several partitions.
         """
@@ -228,7 +228,7 @@ class TopicAudit:
 
     @property
     def scattered(self) -> bool:
-        """Whether many keys have records in several partitions and no partitioner explains it.
+        """Return whether many keys are in several partitions and no partitioner explains it.
 
         Many means 5 % of the topic's keys, and at least ten keys.
         """
@@ -269,7 +269,7 @@ class Audit:
 
     @property
     def clean(self) -> bool:
-        """Whether the audit found no problem: no topic needs attention,
+        """Return whether the audit found no problem: no topic needs attention,
         all intended joins can work.
         """
         return not any(j.meant for j in self.joins) and not any(t.broken for t in self.topics)

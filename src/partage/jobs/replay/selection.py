@@ -51,7 +51,7 @@ class Selection:
 
     @property
     def everything(self) -> bool:
-        """Whether all groups and all times are selected."""
+        """Return whether all groups and all times are selected."""
         return not self.groups and self.from_ms is None and self.to_ms is None
 
     def group(self, name: str) -> bool:

@@ -244,7 +244,7 @@ class WorkUnit:
 
     @property
     def whole(self) -> bool:
-        """Whether this work unit has all rebalances and all policies of its group."""
+        """Return whether this work unit has all rebalances and all policies of its group."""
         return bool(self.policies) and len(self.chunks) == len(self.history.chunks)
 
 

@@ -217,7 +217,7 @@ class CaptureLog:
 
     @property
     def is_listed(self) -> bool:
-        """Whether `refresh` has found files."""
+        """Return whether `refresh` has found files."""
         return bool(self._listed)
 
     def refresh(self) -> None:

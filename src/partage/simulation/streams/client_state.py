@@ -54,7 +54,7 @@ class StateCopy:
 
     @property
     def behind(self) -> bool:
-        """Whether the copy lacks records of the task's changelog."""
+        """Return whether the copy lacks records of the task's changelog."""
         return self.lag > _ROUNDING
 
 

@@ -66,7 +66,7 @@ class GroupVersions:
 
     @property
     def probing(self) -> bool:
-        """Whether this rebalance is a version probe (KIP-268):
+        """Return whether this rebalance is a version probe (KIP-268):
         a member's version is too new for the leader.
         """
         return bool(self.future) and not self.error_code
