@@ -28,7 +28,9 @@ WORDS = frozenset(WORD_LINES.split())
 PHRASES = re.compile("|".join(PHRASE_LINES.splitlines()), re.IGNORECASE)
 PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 #: Openings of a docstring that is neither an imperative sentence nor a noun phrase.
-OPENINGS = re.compile(r"(?:Wh(?:om?|at|ere|en|ether|ich|y)|How|That|Of|As|If|It|So|For|Is|Does|Are)\b")
+OPENINGS = re.compile(
+    r"(?:Wh(?:om?|at|ere|en|ether|ich|y)|How|That|Of|As|If|It|So|For|Is|Does|Are)\b"
+)
 
 
 def unwanted(line: str) -> str | None:
