@@ -50,9 +50,10 @@ def executed(cluster, folder):
 
 
 def replicas(cluster):
-    """Topic -> partition -> replicas, as the brokers' metadata has them now."""
+    """Topic -> partition -> replicas, when all brokers have the same."""
     from partage.capture.replicas import read_replicas
 
+    cluster.wait_until_same_metadata("orders")
     given, _ = read_replicas(cluster.bootstrap, {})
     return {
         name: {row["p"]: row["replicas"] for row in topic["partitions"]}

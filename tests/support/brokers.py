@@ -27,6 +27,8 @@ import pytest
 from tests.support.jvm import JvmOracle, java
 from tests.support.processes import ROOT, built
 
+from partage.capture.connection import ClusterConnection
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -36,6 +38,7 @@ CONTROLLER = 1000
 CLUSTER_ID = "cGFydGFnZS10ZXN0cy0wMQ"
 _SECONDS_TO_START = 300.0
 _SECONDS_TO_STOP = 30.0
+_SECONDS_TO_APPLY = 60.0
 
 
 def broker_jars(version: str) -> str:
@@ -200,7 +203,41 @@ class Brokers:
             assignment=placed,
             configs=dict(configs or {}),
         )
+        if len(self.brokers) > 1:
+            self.wait_until_same_metadata(name)
         return str(said["id"])
+
+    def wait_until_same_metadata(self, topic: str) -> None:
+        """Return when all brokers that answer know the topic, with equal replicas.
+
+        The controller confirms a change before every broker has applied it, and a client may ask
+        any of them next.
+        """
+        from kafka.protocol.metadata import MetadataRequest
+
+        until = time.monotonic() + _SECONDS_TO_APPLY
+        with ClusterConnection(self.bootstrap, {}) as connection:
+            while time.monotonic() < until:
+                responses = connection.ask_each({
+                    broker.node_id: MetadataRequest(
+                        topics=[MetadataRequest.MetadataRequestTopic(name=topic)],
+                        allow_auto_topic_creation=False, min_version=4,
+                    )
+                    for broker in connection.metadata().brokers
+                })  # fmt: skip
+                known = [
+                    {
+                        partition.partition_index: list(partition.replica_nodes)
+                        for entry in response.topics
+                        for partition in entry.partitions
+                    }
+                    for response in responses.values()
+                    if not isinstance(response, Exception)
+                ]
+                if known and known[0] and all(replicas == known[0] for replicas in known):
+                    return
+                time.sleep(0.05)
+        pytest.fail(f"the brokers disagree about {topic}: {known}", pytrace=False)
 
     def produce(self, topic: str, records: Sequence[tuple[int | None, str | None, str]]) -> None:
         """Send (partition, key, value) records; returns when all are acknowledged."""
