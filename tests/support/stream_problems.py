@@ -17,7 +17,7 @@ from partage.streams import (
 from partage.streams.high_availability import HighAvailability
 from partage.streams.kip1071_sticky import ServerMember, ServerSticky, ServerSubtopology
 from partage.streams.member_assignments import assign_to_threads
-from partage.streams.plan import DraftAssignment, TaskPlan
+from partage.streams.problem import DraftAssignment, TaskPlan
 from partage.streams.sticky import FallbackPrior, LegacySticky, PublicSticky, PublicStickyPreserving
 from partage.streams.task_assignment_utils import (
     default_standby_task_assignment,

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from partage.errors import InvalidConfigError, InvalidProblemError
 from partage.streams.assignment_configs import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
-from partage.streams.plan import DraftAssignment, TaskPlan
-from partage.streams.problem import TaskProblem
+from partage.streams.problem import DraftAssignment, TaskPlan, TaskProblem
 
 __all__ = ["Kip441Document", "Movement"]
 

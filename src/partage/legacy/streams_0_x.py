@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 
 from partage.java.random import JavaRandom, shuffle
-from partage.streams.plan import DraftAssignment, TaskPlan
-from partage.streams.problem import TaskProblem
+from partage.streams.problem import DraftAssignment, TaskPlan, TaskProblem
 from partage.streams.sticky import StickyCore, TaskPairs
 from partage.streams.task_ids import TaskId, early_task_hash, process_hash, tasks_in_hash_order
 

@@ -8,7 +8,7 @@ a `TaskProblem` (tasks and clients only). By module:
   withheld tasks, hosts), `member_protocol` (user data, version probing);
 * task assignors: `high_availability` (the default), `sticky`, `kip1071_sticky` (of the group
   coordinator), `registry`; those of old releases are in `partage.legacy`;
-* their input and output: `problem`, `assignment_configs`, `plan`, `task_ids`;
+* their input and result: `problem`, `assignment_configs`, `task_ids`;
 * shared rules: `standbys`, `rack_aware`, `min_cost_flow`, `task_assignment_utils` (KIP-924).
 """
 
@@ -26,8 +26,7 @@ from partage.streams.leader import StreamsApplication, StreamsGroupAssignment, r
 from partage.streams.member_assignments import StreamsMemberAssignment
 from partage.streams.member_protocol import NextRebalance, on_assignment
 from partage.streams.members import StreamsMember
-from partage.streams.plan import TaskPlan
-from partage.streams.problem import ClientState, PartitionRacks, TaskProblem
+from partage.streams.problem import ClientState, PartitionRacks, TaskPlan, TaskProblem
 from partage.streams.registry import TaskAssignor, assignors, find_assignor
 from partage.streams.task_ids import ProcessId, TaskId
 from partage.streams.topology import Subtopology, Topology, TopologyLayout

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from partage.java.priority_queue import poll_order
 from partage.streams.assignment_configs import LATEST_OFFSET, LONG_MAX
-from partage.streams.plan import DraftAssignment, TaskPlan
-from partage.streams.problem import TaskProblem
+from partage.streams.problem import DraftAssignment, TaskPlan, TaskProblem
 from partage.streams.rack_aware import RackOptimizer
 from partage.streams.standbys import placement_for
 

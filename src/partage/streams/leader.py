@@ -24,8 +24,7 @@ from partage.streams.member_assignments import (
     member_assignments,
 )
 from partage.streams.members import LATEST_VERSION, ClientGroup, StreamsMember, group_by_client
-from partage.streams.plan import TaskPlan
-from partage.streams.problem import ClientState, PartitionRacks, TaskProblem
+from partage.streams.problem import ClientState, PartitionRacks, TaskPlan, TaskProblem
 from partage.streams.registry import EARLY_RELEASES, TaskAssignor
 from partage.streams.sticky import FallbackPrior, LegacySticky, PublicSticky
 from partage.streams.task_assignment_utils import AssignmentError, validate_task_assignment

@@ -11,7 +11,7 @@ from partage.java.priority_queue import PriorityQueue
 from partage.java.strings import string_hash, string_order_key
 from partage.streams.assignment_configs import LONG_MAX
 from partage.streams.members import LATEST_VERSION, ClientGroup
-from partage.streams.plan import TaskPlan
+from partage.streams.problem import TaskPlan
 from partage.streams.task_ids import TaskId, task_order_key
 from partage.streams.topology import TopicPartition, TopologyLayout, partition_order_key
 

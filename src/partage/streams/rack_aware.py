@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from partage.errors import UnsupportedProblemError
 from partage.streams.min_cost_flow import FlowGraph
-from partage.streams.plan import DraftAssignment
-from partage.streams.problem import PartitionRacks, TaskProblem
+from partage.streams.problem import DraftAssignment, PartitionRacks, TaskProblem
 
 __all__ = [
     "RackOptimizer",

@@ -12,8 +12,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from partage.errors import UnknownStrategyError
 from partage.streams.high_availability import HighAvailability
 from partage.streams.kip1071_sticky import ServerSticky
-from partage.streams.plan import TaskPlan
-from partage.streams.problem import TaskProblem
+from partage.streams.problem import TaskPlan, TaskProblem
 from partage.streams.sticky import FallbackPrior, LegacySticky, PublicSticky, PublicStickyPreserving
 
 __all__ = [

@@ -6,8 +6,7 @@ import heapq
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from partage.streams.plan import DraftAssignment
-from partage.streams.problem import TaskProblem
+from partage.streams.problem import DraftAssignment, TaskProblem
 
 __all__ = [
     "DefaultStandbys",

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from partage.errors import UnsupportedProblemError
-from partage.streams.plan import DraftAssignment, TaskPlan
-from partage.streams.problem import TaskProblem
+from partage.streams.problem import DraftAssignment, TaskPlan, TaskProblem
 from partage.streams.rack_aware import RackOptimizer
 from partage.streams.task_assignment_utils import (
     optimize_rack_aware_active_tasks,

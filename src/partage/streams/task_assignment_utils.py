@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from partage.streams.plan import DraftAssignment
-from partage.streams.problem import TaskProblem
+from partage.streams.problem import DraftAssignment, TaskProblem
 from partage.streams.rack_aware import RackOptimizer
 from partage.streams.standbys import TagAwareStandbys, assign_to_least_loaded
 from partage.streams.task_ids import ProcessId, TaskId, task_order_key
@@ -113,7 +112,7 @@ def default_standby_task_assignment(problem: TaskProblem, draft: DraftAssignment
 
     >>> from partage.streams import ClientState, ProcessId, TaskId, TaskProblem
     >>> from partage.streams import AssignmentConfigs
-    >>> from partage.streams.plan import DraftAssignment
+    >>> from partage.streams.problem import DraftAssignment
     >>> tasks = [TaskId(0, 0), TaskId(0, 1)]
     >>> clients = [ClientState(ProcessId(0, n)) for n in (1, 2)]
     >>> problem = TaskProblem(clients, tasks, tasks, AssignmentConfigs(num_standby_replicas=1))
@@ -172,7 +171,7 @@ def optimize_rack_aware_active_tasks(
 
     >>> from partage.streams import (AssignmentConfigs, ClientState, PartitionRacks, ProcessId,
     ...                              TaskId, TaskProblem)
-    >>> from partage.streams.plan import DraftAssignment
+    >>> from partage.streams.problem import DraftAssignment
     >>> tasks = [TaskId(0, 0), TaskId(0, 1)]
     >>> clients = [ClientState(ProcessId(0, n), rack=f"r{n}") for n in (1, 2)]
     >>> asked = AssignmentConfigs(rack_aware_assignment_strategy="min_traffic",
@@ -218,7 +217,7 @@ def optimize_rack_aware_standby_tasks(
 
     >>> from partage.streams import (AssignmentConfigs, ClientState, PartitionRacks, ProcessId,
     ...                              TaskId, TaskProblem)
-    >>> from partage.streams.plan import DraftAssignment
+    >>> from partage.streams.problem import DraftAssignment
     >>> tasks = [TaskId(0, 0), TaskId(0, 1)]
     >>> clients = [ClientState(ProcessId(0, n), rack=f"r{n}") for n in (1, 2)]
     >>> asked = AssignmentConfigs(rack_aware_assignment_strategy="min_traffic",

@@ -22,7 +22,7 @@ from partage.streams import (
 from partage.streams.assignment_configs import LONG_MAX
 from partage.streams.high_availability import HighAvailability
 from partage.streams.min_cost_flow import FlowGraph
-from partage.streams.plan import DraftAssignment
+from partage.streams.problem import DraftAssignment
 from partage.streams.registry import assignors, find_assignor
 from partage.streams.standbys import TagAwareStandbys
 from partage.streams.sticky import LegacySticky, TaskPairs
