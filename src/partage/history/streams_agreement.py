@@ -43,7 +43,7 @@ from partage.streams import (
 )
 from partage.streams.assignment_configs import LONG_MAX
 from partage.streams.high_availability import HighAvailability
-from partage.streams.member_protocol import assignment_info
+from partage.streams.member_assignments import assignment_info
 from partage.streams.registry import TaskAssignor, find_assignor
 from partage.streams.sticky import LegacySticky, PublicSticky, PublicStickyPreserving
 from partage.streams.topology import TopicPartition

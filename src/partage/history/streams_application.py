@@ -18,7 +18,7 @@ from partage.errors import WireFormatError
 from partage.history.records import ClassicState, MemberState, assigned_partitions
 from partage.model import Cluster
 from partage.streams.assignment_configs import RackAwareStrategy
-from partage.streams.member_protocol import member_of
+from partage.streams.member_assignments import member_of
 from partage.streams.members import StreamsMember
 from partage.streams.task_ids import ProcessId, TaskId
 from partage.streams.topology import Subtopology, TopicPartition, Topology

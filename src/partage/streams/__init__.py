@@ -5,7 +5,7 @@ a `TaskProblem` (tasks and clients only). By module:
 
 * topology: `topology` (sub-topologies, tasks, repartition and changelog topics);
 * one rebalance: `leader`, `members` (grouped by client), `member_assignments` (stream threads,
-  withheld tasks, hosts), `member_protocol` (user data, version probing);
+  withheld tasks, hosts, user data, version probing);
 * task assignors: `high_availability` (the default), `sticky`, `kip1071_sticky` (of the group
   coordinator), `registry`; those of old releases are in `partage.legacy`;
 * their input and result: `problem`, `assignment_configs`, `task_ids`;
@@ -23,8 +23,7 @@ from partage.streams.kip1071_sticky import (
     ServerSubtopology,
 )
 from partage.streams.leader import StreamsApplication, StreamsGroupAssignment, rebalance
-from partage.streams.member_assignments import StreamsMemberAssignment
-from partage.streams.member_protocol import NextRebalance, on_assignment
+from partage.streams.member_assignments import NextRebalance, StreamsMemberAssignment, on_assignment
 from partage.streams.members import StreamsMember
 from partage.streams.problem import ClientState, PartitionRacks, TaskPlan, TaskProblem
 from partage.streams.registry import TaskAssignor, assignors, find_assignor

@@ -24,7 +24,7 @@ from partage.streams import (
     Topology,
     rebalance,
 )
-from partage.streams.member_protocol import assignment_info, member_of
+from partage.streams.member_assignments import assignment_info, member_of
 from partage.streams.sticky import LegacySticky
 from partage.wire.streams.assignment_info import decode_assignment_info, encode_assignment_info
 from partage.wire.streams.subscription_info import (

@@ -13,7 +13,7 @@ from partage.history.events import Generation
 from partage.history.records import ClassicState, LogPosition, MemberState, Subscription
 from partage.history.streams_agreement import check_streams_agreement
 from partage.streams import AssignmentConfigs, StreamsApplication, Subtopology, Topology, rebalance
-from partage.streams.member_protocol import assignment_info, member_of
+from partage.streams.member_assignments import assignment_info, member_of
 from partage.wire.streams.assignment_info import encode_assignment_info
 from partage.wire.streams.subscription_info import (
     SubscriptionInfo,

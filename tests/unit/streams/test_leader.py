@@ -8,8 +8,7 @@ from partage.errors import InvalidProblemError, InvalidTopologyError
 from partage.streams import AssignmentConfigs, ProcessId, TaskId
 from partage.streams.assignment_configs import LONG_MAX
 from partage.streams.leader import StreamsApplication, rebalance
-from partage.streams.member_assignments import StreamsMemberAssignment
-from partage.streams.member_protocol import on_assignment
+from partage.streams.member_assignments import StreamsMemberAssignment, on_assignment
 from partage.streams.members import StreamsMember
 from partage.streams.registry import assignors, find_assignor
 from partage.streams.sticky import LegacySticky

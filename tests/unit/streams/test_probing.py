@@ -12,8 +12,13 @@ from partage.streams import (
     Topology,
     rebalance,
 )
-from partage.streams.member_assignments import StreamsMemberAssignment
-from partage.streams.member_protocol import NextRebalance, assignment_info, member_of, on_assignment
+from partage.streams.member_assignments import (
+    NextRebalance,
+    StreamsMemberAssignment,
+    assignment_info,
+    member_of,
+    on_assignment,
+)
 from partage.wire.streams.assignment_info import decode_assignment_info, encode_assignment_info
 from partage.wire.streams.subscription_info import (
     SubscriptionInfo,
