@@ -14,9 +14,8 @@ import partage as pg
 from partage.clients.shared import ClusterView, Joined
 from partage.groups.server.spec import derived_id
 from partage.model import Broker, Claims, Index
-from partage.wire.consumer_protocol import encode_subscription
+from partage.wire.consumer_protocol import encode_sticky_user_data, encode_subscription
 from partage.wire.member_extras import Extras, with_extras
-from partage.wire.sticky_userdata import encode_sticky_user_data
 
 Spec = dict[str, Any]
 GENERATION = 7

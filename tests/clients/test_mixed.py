@@ -9,7 +9,7 @@ from tests.clients.members import AIOKAFKA, KAFKA_PYTHON, every, settle
 from tests.clients.records import written
 from tests.support.jvm import JvmOracle
 
-from partage.wire.sticky_userdata import encode_sticky_user_data
+from partage.wire.consumer_protocol import encode_sticky_user_data
 
 pytestmark = pytest.mark.jvm
 

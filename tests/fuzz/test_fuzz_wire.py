@@ -10,9 +10,9 @@ from tests.support.wire_samples import is_canonical
 
 from partage.errors import WireFormatError
 from partage.wire import consumer_protocol
+from partage.wire.consumer_protocol import decode_sticky_user_data
 from partage.wire.group_log import KEYS, decode_record, record_type
 from partage.wire.record_json import to_json
-from partage.wire.sticky_userdata import decode_sticky_user_data
 
 KILO = 1024
 ALLOWED_TIMES = 100

@@ -6,7 +6,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from parity.problems import crowded, nasty_problem, tangled
-from partage.wire.sticky_userdata import encode_sticky_user_data
+from partage.wire.consumer_protocol import encode_sticky_user_data
 
 if TYPE_CHECKING:
     import random

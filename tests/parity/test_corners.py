@@ -23,7 +23,7 @@ from partage.groups.sticky.problem import StickyProblem
 from partage.java.hash_order import DEFAULT_TABLE
 from partage.java.tree_bins import HashTable
 from partage.model import Cluster, Group, Problem
-from partage.wire.sticky_userdata import encode_sticky_user_data
+from partage.wire.consumer_protocol import encode_sticky_user_data
 
 pytestmark = [pytest.mark.parity, pytest.mark.jvm]
 

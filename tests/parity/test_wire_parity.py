@@ -11,6 +11,7 @@ from tests.support.wire_damage import damaged, payloads_of, random_bytes
 
 from partage.errors import WireFormatError
 from partage.wire import consumer_protocol, group_log
+from partage.wire.consumer_protocol import decode_sticky_user_data, encode_sticky_user_data
 from partage.wire.errors import (
     EncodingError,
     LengthError,
@@ -21,7 +22,6 @@ from partage.wire.errors import (
 )
 from partage.wire.group_log import KEYS
 from partage.wire.record_json import plain_json
-from partage.wire.sticky_userdata import decode_sticky_user_data, encode_sticky_user_data
 
 pytestmark = [pytest.mark.jvm, pytest.mark.parity]
 

@@ -26,10 +26,10 @@ from partage.wire.consumer_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
+    encode_sticky_user_data,
     encode_subscription,
 )
 from partage.wire.member_extras import Extras, with_extras
-from partage.wire.sticky_userdata import encode_sticky_user_data
 
 NAMES = ["a", "orders", "o", "größe", "𝕏-topic", "x" * 300]
 STRATEGIES = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import partage as pg
-from partage.wire.sticky_userdata import encode_sticky_user_data
+from partage.wire.consumer_protocol import encode_sticky_user_data
 
 Topics = dict[str, int]
 Owned = list[list[tuple[str, int]]]

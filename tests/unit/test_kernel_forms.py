@@ -87,7 +87,7 @@ PLANS = """
                 mine = owned(before, m)
                 more = {"owned": mine, "generation": 3}
                 if chosen == "sticky":
-                    from partage.wire.sticky_userdata import encode_sticky_user_data as encode
+                    from partage.wire.consumer_protocol import encode_sticky_user_data as encode
                     pairs = [(t, p) for t, some in mine.items() for p in some]
                     more["user_data"] = encode(pairs, 3)
             out.append(pg.Member(f"member{m}", names[:5] if m == ODD else names, **more))

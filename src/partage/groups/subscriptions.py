@@ -16,8 +16,8 @@ from partage.groups import registry
 from partage.groups.api import PlainStrategy, RebalanceProtocol, Setting, Strategy
 from partage.groups.failover import read_priorities
 from partage.model import NO_GENERATION, Assignment, Cluster, Group, Member
+from partage.wire.consumer_protocol import decode_sticky_user_data, encode_sticky_user_data
 from partage.wire.faust import read_faust_subscription
-from partage.wire.sticky_userdata import decode_sticky_user_data, encode_sticky_user_data
 
 __all__ = [
     "Subscribed", "check_config", "configured", "ineffective_config", "led_by", "missing_topics",

@@ -6,7 +6,7 @@ From below:
   layouts as JSON documents), `codec` (the engine that reads and writes all of them), `errors`;
 * records: `batches` (record batches of log segments), `group_log` (``__consumer_offsets``),
   `metadata_log` (``__cluster_metadata``), `record_json` (records as JSON);
-* user data and payloads of group members: `consumer_protocol`, `sticky_userdata`, `faust`,
+* user data and payloads of group members: `consumer_protocol` (with `StickyAssignor`'s), `faust`,
   `member_extras` (Partage's own), `streams` (Kafka Streams);
 * `columns`: compiled readers of offset commits and of classic groups' records.
 

@@ -26,9 +26,9 @@ from partage.wire.consumer_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
+    encode_sticky_user_data,
     encode_subscription,
 )
-from partage.wire.sticky_userdata import encode_sticky_user_data
 
 
 class Metadata:

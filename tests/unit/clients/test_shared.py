@@ -15,10 +15,10 @@ from partage.groups.api import PlainStrategy
 from partage.wire.consumer_protocol import (
     ConsumerSubscription,
     decode_assignment,
+    encode_sticky_user_data,
     encode_subscription,
 )
 from partage.wire.member_extras import Extras, split, with_extras
-from partage.wire.sticky_userdata import encode_sticky_user_data
 from unit.clients.groups_of_ours import Live, sent, view
 
 # Faust's members send what only Faust's workers know; share groups are the broker's.

@@ -23,8 +23,7 @@ from partage.history.records import ClassicState, LogPosition, MemberState, Subs
 from partage.kernels import form
 from partage.model import Problem
 from partage.model.repeated_state import RepeatedState
-from partage.wire.consumer_protocol import encode_subscription
-from partage.wire.sticky_userdata import encode_sticky_user_data
+from partage.wire.consumer_protocol import encode_sticky_user_data, encode_subscription
 from unit.clients.groups_of_ours import view
 
 BOTH = ["sticky", "cooperative-sticky"]

@@ -12,12 +12,12 @@ from tests.support.wire_samples import unbase64, vectors
 
 from partage.errors import WireFormatError
 from partage.wire import consumer_protocol as protocol
-from partage.wire.errors import EncodingError, LengthError, TruncatedError, UnsupportedVersionError
-from partage.wire.sticky_userdata import (
+from partage.wire.consumer_protocol import (
     StickyClaims,
     decode_sticky_user_data,
     encode_sticky_user_data,
 )
+from partage.wire.errors import EncodingError, LengthError, TruncatedError, UnsupportedVersionError
 
 
 def _text(data):

@@ -10,9 +10,12 @@ import pytest
 from tests.support.wire_damage import payloads_of, peak_of
 
 from partage.errors import WireFormatError
-from partage.wire.consumer_protocol import decode_assignment, decode_subscription
+from partage.wire.consumer_protocol import (
+    decode_assignment,
+    decode_sticky_user_data,
+    decode_subscription,
+)
 from partage.wire.group_log import VALUES, decode_record, encode_record
-from partage.wire.sticky_userdata import decode_sticky_user_data
 
 #: Bytes of an error and its frames; Python 3.13 takes 1,036 for an empty payload.
 KILO, TIMES = 1280, 100

@@ -20,7 +20,7 @@ from partage.groups.api import Strategy
 from partage.groups.sticky import CooperativeSticky, Sticky
 from partage.model import NO_GENERATION, Claims, Index, Member, Plan
 from partage.model.index import Int32Array
-from partage.wire.sticky_userdata import decode_sticky_user_data, encode_sticky_user_data
+from partage.wire.consumer_protocol import decode_sticky_user_data, encode_sticky_user_data
 
 __all__ = ["OwnLastPlan", "believable", "located", "missing_claims", "undisputed"]
 

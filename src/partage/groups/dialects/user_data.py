@@ -20,7 +20,7 @@ from partage.groups.api import PlainStrategy
 from partage.groups.dialects.problem import PeerAssignorError
 from partage.model import NO_GENERATION, Assignment
 from partage.wire.codec import encode
-from partage.wire.sticky_userdata import STICKY_ASSIGNOR_USER_DATA
+from partage.wire.consumer_protocol import STICKY_ASSIGNOR_USER_DATA
 
 __all__ = [
     "Claims", "LastAssignment", "RemembersAssignment", "decode_claims", "encode_claims",

@@ -29,7 +29,7 @@ from partage.groups.sticky.general import assign_general
 from partage.groups.sticky.problem import Racks, StickyProblem
 from partage.model import NO_GENERATION, Assignment, Plan, Problem
 from partage.model.index import Int32Array
-from partage.wire.sticky_userdata import encode_sticky_user_data
+from partage.wire.consumer_protocol import encode_sticky_user_data
 
 __all__ = ["CooperativeSticky", "Sticky", "StickyMemory"]
 

@@ -24,7 +24,7 @@ from partage.groups.sticky.problem import SlotLayout, Slots, StickyProblem, keys
 from partage.model import NO_GENERATION, Claims, Member, Problem
 from partage.model.index import Int32Array
 from partage.wire.columns.subscriptions import decode_sticky_claims
-from partage.wire.sticky_userdata import decode_sticky_user_data
+from partage.wire.consumer_protocol import decode_sticky_user_data
 
 __all__ = [
     "NO_OWNER",
@@ -92,7 +92,7 @@ def decode_user_data(user_data: Sequence[bytes | None]) -> list[tuple[Claims, in
     """Decode the claimed partitions and the generation from each member's user data.
 
     The generation is None if the data has none. The values equal those of
-    `partage.wire.sticky_userdata.decode_sticky_user_data`.
+    `partage.wire.consumer_protocol.decode_sticky_user_data`.
     """
     if not any(user_data):
         return [(Claims.of(()), None)] * len(user_data)
@@ -294,7 +294,7 @@ def read_group_user_data(
     """Decode the claims in all members' user data with one compiled kernel.
 
     Return None if the kernel cannot decode them exactly. Otherwise the result equals
-    `partage.wire.sticky_userdata.decode_sticky_user_data` member by member. Its first part is
+    `partage.wire.consumer_protocol.decode_sticky_user_data` member by member. Its first part is
     (member, topic, partition number) of each claim, in the order of the leader's map. Its second
     part is, by member, the generation and whether the data has one. The result is None if the name
     of a known topic contains Java's replacement character, because malformed bytes could then

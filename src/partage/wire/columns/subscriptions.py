@@ -2,7 +2,7 @@
 
 `decode_subscriptions` equals `partage.wire.consumer_protocol.decode_subscription` member by member,
 `split_user_data` equals `partage.wire.member_extras.split`, and `decode_sticky_claims` equals
-`partage.wire.sticky_userdata.decode_sticky_user_data`. Each gives None for bytes that only the
+`partage.wire.consumer_protocol.decode_sticky_user_data`. Each gives None for bytes that only the
 engine reads: other versions, bytes after the body, loads in the trailer, damaged input.
 """
 

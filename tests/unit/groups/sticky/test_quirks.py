@@ -24,7 +24,7 @@ from partage.groups.sticky.quirks.member_lists import ListBalancer
 from partage.kernels import form
 from partage.model import Assignment, Claims, Problem
 from partage.testing import cluster, group
-from partage.wire.sticky_userdata import encode_sticky_user_data
+from partage.wire.consumer_protocol import encode_sticky_user_data
 
 
 def sticky(members, topics, memory=None):

@@ -11,7 +11,7 @@ from partage.groups.sticky.problem import StickyProblem
 from partage.groups.subscriptions import subscribed
 from partage.model import Problem
 from partage.testing import cluster, group
-from partage.wire.sticky_userdata import encode_sticky_user_data
+from partage.wire.consumer_protocol import encode_sticky_user_data
 
 T3, T33 = "topic×3", "topic×3 topic2×3"
 T12, T23 = "topic1×2 topic2×2", "topic1×2 topic2×3"

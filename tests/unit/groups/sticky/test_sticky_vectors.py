@@ -15,7 +15,7 @@ from partage.groups.sticky import StickyAssignorError
 from partage.groups.sticky.problem import StickyProblem
 from partage.kernels import form
 from partage.model import Cluster, Group, Problem
-from partage.wire.sticky_userdata import encode_sticky_user_data
+from partage.wire.consumer_protocol import encode_sticky_user_data
 
 VECTORS = Path(__file__).resolve().parents[3] / "data" / "vectors" / "consumer"
 BOTH = ["sticky", "cooperative-sticky"]
