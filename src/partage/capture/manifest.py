@@ -17,14 +17,33 @@ missing.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from partage.capture.durable import put_json
+from partage.capture.durable import published, put_json
 from partage.errors import InvalidCaptureError
+from partage.history.live_log import LogBatch
+from partage.wire.batches import Batch, LogRecord, marker_of, records_of
 
-__all__ = ["MANIFEST", "METADATA", "Manifest", "Part", "aside", "expect_growing_capture"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "MANIFEST",
+    "METADATA",
+    "TOGETHER",
+    "Manifest",
+    "Part",
+    "RecordBuffer",
+    "aside",
+    "drop_cut_rows",
+    "expect_growing_capture",
+    "merge",
+    "put_table",
+    "recorded_batches",
+]
 
 MANIFEST = "capture.json"
 #: The cluster's metadata over time, beside the manifest.
@@ -168,3 +187,265 @@ def _parts(found: dict[str, Any]) -> list[Part]:
     if found["format"] == 1:
         return [Part(number) for number in range(int(found["parts"]))]
     return [Part(int(number), int(level)) for number, level in found["parts"]]
+
+
+# --- parts ---------------------------------------------------------------------------------
+
+
+_RECORDS = ("partition", "offset", "timestamp_ms", "key", "value")
+_BATCHES = (
+    "partition", "base_offset", "last_offset", "records", "size", "leader_epoch", "magic",
+    "compression", "max_timestamp_ms", "producer_id", "producer_epoch", "base_sequence",
+    "transactional", "control", "control_type", "coordinator_epoch",
+)  # fmt: skip
+
+
+class RecordBuffer:
+    """Records and batches of a recording (capture) that are not yet written to a file.
+
+    Attributes:
+        bytes: estimated memory: keys and values, and an amount for each row.
+        first_ms: the smallest timestamp of a record; None before the first record.
+    """
+
+    def __init__(self) -> None:
+        self._records: dict[str, list[Any]] = {name: [] for name in _RECORDS}
+        self._batches: dict[str, list[Any]] = {name: [] for name in _BATCHES}
+        self.bytes = 0
+        self.first_ms: int | None = None
+
+    @property
+    def records(self) -> int:
+        """Number of records of the recording that are in memory, not yet on disk."""
+        return len(self._records["offset"])
+
+    @property
+    def batches(self) -> int:
+        """Number of record batches of the recording in memory, transaction markers included."""
+        return len(self._batches["base_offset"])
+
+    def add(self, partition: int, batch: Batch, payload: bytes) -> LogBatch:
+        """Decode the records of a batch, and keep both in memory; return the batch with its
+        records.
+
+        Raises:
+            WireFormatError: the payload, decompressed, is not what the header says.
+        """
+        kind, epoch = None, None
+        found: list[LogRecord] = []
+        if batch.control:
+            if batch.records:  # a compacted log keeps empty batches, markers among them
+                marker = marker_of(batch, payload)
+                kind, epoch = marker.type, marker.coordinator_epoch
+        else:
+            found = list(records_of(batch, payload))  # all of them, or an error and none
+            self._add_records(partition, found, len(payload))
+        row = (
+            partition, batch.base_offset, batch.last_offset, batch.records, batch.size,
+            batch.leader_epoch, batch.magic, batch.compression, batch.max_timestamp_ms,
+            batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.transactional,
+            batch.control, kind, epoch,
+        )  # fmt: skip
+        for name, value in zip(_BATCHES, row, strict=True):
+            self._batches[name].append(value)
+        self.bytes += 200
+        return LogBatch(
+            partition, batch.base_offset, batch.leader_epoch, batch.max_timestamp_ms,
+            batch.producer_id, batch.transactional, batch.control, kind, found,
+        )  # fmt: skip
+
+    def _add_records(self, partition: int, found: list[LogRecord], size: int) -> None:
+        if not found:
+            return
+        offsets, times, keys, values = zip(*found, strict=True)
+        self._records["partition"] += [partition] * len(found)
+        self._records["offset"] += offsets
+        self._records["timestamp_ms"] += times
+        self._records["key"] += keys
+        self._records["value"] += values
+        self.bytes += size + 64 * len(found)
+        first = min(times)
+        self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
+
+    def tables(self) -> tuple[pa.Table, pa.Table]:
+        """Return all records and all batches in memory as two Arrow tables, in the schema of a
+        capture.
+        """
+        import pyarrow as pa
+
+        records = pa.schema([
+            ("partition", pa.int32()), ("offset", pa.int64()), ("timestamp_ms", pa.int64()),
+            ("key", pa.binary()), ("value", pa.binary()),
+        ])  # fmt: skip
+        batches = pa.schema([
+            ("partition", pa.int32()), ("base_offset", pa.int64()), ("last_offset", pa.int64()),
+            ("records", pa.int32()), ("size", pa.int32()), ("leader_epoch", pa.int32()),
+            ("magic", pa.int8()), ("compression", pa.string()), ("max_timestamp_ms", pa.int64()),
+            ("producer_id", pa.int64()), ("producer_epoch", pa.int16()),
+            ("base_sequence", pa.int32()), ("transactional", pa.bool_()), ("control", pa.bool_()),
+            ("control_type", pa.string()), ("coordinator_epoch", pa.int32()),
+        ])  # fmt: skip
+        return pa.table(self._records, schema=records), pa.table(self._batches, schema=batches)
+
+
+def put_table(path: Path, table: pa.Table) -> None:
+    """Write an Arrow table to a Parquet file atomically and flush it to the disk."""
+    from pyarrow import parquet
+
+    def write(aside: Path) -> None:
+        parquet.write_table(table, aside, compression="zstd", write_page_checksum=True)
+
+    published(path, write)
+
+
+def drop_cut_rows(path: Path, column: str, cut: Mapping[int, int]) -> int:
+    """Remove the rows that the log has lost from a file of a recording; return the number of
+    remaining rows.
+
+    Args:
+        path: the file.
+        column: the column with the offset to compare.
+        cut: dict from log partition to the first offset that the log has lost.
+    """
+    from pyarrow import compute, parquet
+
+    table = parquet.ParquetFile(path).read()
+    stays = None
+    for partition, offset in cut.items():
+        other = compute.not_equal(table["partition"], partition)
+        one = compute.or_(other, compute.less(table[column], offset))
+        stays = one if stays is None else compute.and_(stays, one)
+    kept = table if stays is None else table.filter(stays)
+    if kept.num_rows < table.num_rows:
+        put_table(path, kept)
+    return int(kept.num_rows)
+
+
+_READ_ROWS = 20_000
+
+
+def recorded_batches(records: Path, batches: Path, after: Mapping[int, int]) -> Iterator[LogBatch]:
+    """Yield the record batches in a recording's pair of files, in the order in which they were
+    read.
+
+    Args:
+        records: the part's file of records.
+        batches: the part's file of batches.
+        after: dict from log partition to a base offset; a part with no batch after it is skipped.
+
+    Raises:
+        InvalidCaptureError: a file is missing or damaged.
+    """
+    rows = _rows(records, _RECORDS)
+    names = ("partition", "base_offset", "leader_epoch", "max_timestamp_ms", "producer_id",
+             "transactional", "control", "control_type", "last_offset")  # fmt: skip
+    if all(base <= after.get(p, -1) for p, base in _rows(batches, ("partition", "base_offset"))):
+        return
+    row = next(rows, None)
+    for partition, base, epoch, time_ms, *transaction, last in _rows(batches, names):
+        found: list[LogRecord] = []
+        while row is not None and row[0] == partition and base <= row[1] <= last:
+            found.append(LogRecord(*row[1:]))
+            row = next(rows, None)
+        producer, is_part, control, kind = transaction
+        yield LogBatch(partition, base, epoch, time_ms, producer, is_part, control, kind, found)
+
+
+def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            for some in file.iter_batches(_READ_ROWS, columns=list(names)):
+                columns = [some.column(name).to_pylist() for name in names]
+                yield from zip(*columns, strict=True)
+    except (pa.ArrowException, OSError) as e:
+        raise InvalidCaptureError(f"{path}: cannot be read ({e}); record it again") from None
+
+
+#: Number of parts of one level that are merged into a part of the next level.
+TOGETHER = 60
+
+
+def merge(
+    manifest: Manifest,
+    paths: Callable[[int], tuple[Path, Path]],
+    put: Callable[[Path, pa.Table], None],
+    *,
+    rows: int,
+    size: int,
+    together: int = TOGETHER,
+) -> bool:
+    """Merge the last small files of a recording (capture) into larger ones; return whether any were
+    merged.
+
+    Without merging, a capture of a month would have 43,000 parts. A part has a level: 0 when it is
+    written, one more than its sources when it is merged. A capture then has some dozens of parts,
+    and each row is written once more for each level. A merged part has a new number and replaces
+    its sources when the manifest is written; a kill before that leaves parts that the manifest does
+    not list. Replaced files stay on the disk, hidden, until the next merge, because another process
+    may be reading them.
+
+    The manifest is changed but not written; the numbers of merged parts are in ``replaced``.
+
+    Args:
+        manifest: manifest of the capture.
+        paths: function of a part's number that returns the paths of its two tables.
+        put: function that writes a table atomically.
+        rows: maximum rows of a merged part, in either table.
+        size: maximum bytes of a merged part, encoded, before compression.
+        together: number of parts of one level that are merged.
+    """
+    last = manifest.parts[-together:]
+    if len(last) < together or len({one.level for one in last}) > 1:
+        return False
+    from pyarrow import concat_tables
+
+    made: list[Part] = []
+    replaced: list[int] = []
+    for some in _chunks(last, paths, rows, size):
+        number = some[0].number
+        if len(some) > 1:
+            number, manifest.next_part = manifest.next_part, manifest.next_part + 1
+            for at, path in enumerate(paths(number)):
+                put(path, concat_tables([_table(paths(one.number)[at]) for one in some]))
+            replaced += [one.number for one in some]
+        made.append(Part(number, some[0].level + 1))
+    if not replaced:
+        return False  # every part already has the maximum size
+    manifest.parts[-together:] = made
+    manifest.replaced = replaced
+    return True
+
+
+def _chunks(
+    parts: Sequence[Part], paths: Callable[[int], tuple[Path, Path]], rows: int, size: int
+) -> Iterator[list[Part]]:
+    some: list[Part] = []
+    has, takes = 0, 0
+    for one in parts:
+        more, bytes_more = _size(paths(one.number))
+        if some and (has + more > rows or takes + bytes_more > size):
+            yield some
+            some, has, takes = [], 0, 0
+        some.append(one)
+        has, takes = has + more, takes + bytes_more
+    yield some
+
+
+def _size(tables: Sequence[Path]) -> tuple[int, int]:
+    # Rows of the longer table, and bytes before compression.
+    from pyarrow import parquet
+
+    metadata = [parquet.read_metadata(path) for path in tables]
+    size = sum(
+        one.row_group(n).total_byte_size for one in metadata for n in range(one.num_row_groups)
+    )
+    return max(one.num_rows for one in metadata), size
+
+
+def _table(path: Path) -> pa.Table:
+    from pyarrow import parquet
+
+    return parquet.ParquetFile(path).read()

@@ -30,10 +30,13 @@ from partage.capture.durable import (
     put_json,
     without_torn_line,
 )
-from partage.capture.manifest import MANIFEST, Manifest, Part, aside
-from partage.capture.parts import (
+from partage.capture.manifest import (
+    MANIFEST,
     TOGETHER,
+    Manifest,
+    Part,
     RecordBuffer,
+    aside,
     drop_cut_rows,
     merge,
     put_table,
