@@ -203,8 +203,7 @@ class Brokers:
             assignment=placed,
             configs=dict(configs or {}),
         )
-        if len(self.brokers) > 1:
-            self.wait_until_same_metadata(name)
+        self.wait_until_same_metadata(name)
         return str(said["id"])
 
     def wait_until_same_metadata(self, topic: str) -> None:
