@@ -15,6 +15,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from partage import errors as errors
+    from partage import judge as judge
+    from partage import kernels as kernels
     from partage import keys as keys
     from partage.api.decisions import assign as assign
     from partage.api.decisions import compare as compare
@@ -131,8 +134,8 @@ _HOME = {
     "AssignorFailedError": "partage.errors",
 }
 
-#: Packages whose own functions the documentation uses through `partage` (`pg.keys.start`).
-_PACKAGES = ("keys",)
+#: Modules whose names the documentation writes in full (`pg.keys.start`).
+_PACKAGES = ("errors", "judge", "kernels", "keys")
 
 __all__ = [  # noqa: PLE0604 - the names are the keys above, spelled out once
     *_HOME,

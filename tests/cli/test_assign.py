@@ -235,7 +235,7 @@ def test_a_share_group_may_have_several_owners(problem) -> None:
 def test_much_of_the_same_is_cut_short() -> None:
     """Two hundred equal warnings, a refusal that lists hundreds of topics: a few lines."""
     topics = [f"topic-{i}" for i in range(300)]
-    members = [{"id": f"m{i}", "topics": topics[i:]} for i in range(200)]
+    members = [{"id": f"m{i}", "topics": topics[i:], "userData": "AA=="} for i in range(200)]
     text = json.dumps({"topics": dict.fromkeys(topics, 1), "members": members})
     shown = run("compare", "-", "-s", "failover", "-s", "roundrobin:0.8", stdin=text)
     assert shown.exit_code == 0
@@ -423,7 +423,11 @@ def test_a_strategys_settings_are_shown() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-s", "optimal", "-c", "assignment.optimal.max.mvoes=1"], "has no such setting"),
+        (
+            ["-s", "optimal", "-c", "assignment.optimal.max.mvoes=1"],
+            "optimal has no such setting; did you mean assignment.optimal.max.moves? "
+            "see `partage strategies optimal`",
+        ),
         (["-s", "range", "-c", "a=1"], "range has no settings"),
         (["-s", "failover", "-c", "assignment.consumer.priority=99"], "is a member's own setting"),
         (["-s", "failover", "-c", "assignment.consumer.priority.orders=99"], "member's own"),
@@ -441,14 +445,14 @@ def test_a_setting_that_cannot_act_is_an_error(problem, arguments, said) -> None
 def test_what_goes_through_a_pipe_has_whole_lines_without_blanks_at_the_end(tmp_path) -> None:
     """Nothing is wrapped or cut at 80 columns, and no name is broken."""
     long = "consumer-of-the-payments-team-" + "x" * 60
-    members = [{"id": f"{long}{i}", "topics": ["t"][:i]} for i in range(2)]
+    members = [{"id": f"{long}{i}", "topics": ["t"][:i], "userData": "AA=="} for i in range(2)]
     path = tmp_path / "long.json"
     path.write_text(json.dumps({"topics": {"t": 3}, "members": members}))
     for command in (["compare", str(path)], ["strategies"], ["strategies", "optimal"]):
         shown = run(*command).stdout
         assert all(line == line.rstrip() for line in shown.splitlines()), command
     assert (
-        f"failover: {long}0 has no user data: it gets the lowest priority\n"
+        f"failover: {long}0 has 1 byte of user data where 4 are due: it gets the lowest priority\n"
         in run("compare", str(path)).stdout
     )
 
@@ -482,6 +486,11 @@ def test_standbys_of_faust_are_shown(tmp_path, monkeypatch) -> None:
     assert json.loads(done.stdout)["standbys"] == standbys
     rows = json.loads(run("compare", str(path), "-s", "faust", "-s", "range", "--json").stdout)
     assert [row.get("standbys") for row in rows] == [standbys, None]
+    owned = topics | {"members": [{"id": "a", "topics": ["t"], "owned": {"t": [0]}}]}
+    path.write_text(json.dumps(owned))
+    shown = run("compare", str(path), "-s", "faust").stdout
+    assert "faust: reads what members own from their userData" in shown
+    path.write_text(json.dumps(topics))
     table = run("compare", str(path), "-s", "faust", "-s", "range").stdout.splitlines()
     assert "standbys" in "".join(table[:2])
     assert [line.split()[-1] for line in table if line.startswith(("faust ", "range "))] == [

@@ -135,7 +135,7 @@ def decide(
     with registry.plug_in_errors(strategy):
         joined = subscribed(strategy, group, cluster, sender=sender, compared=compared)
     plan = registry.assign_with(leading, Problem(joined.group, cluster), memory)
-    idle = () if compared else ineffective_config(strategy, group)
+    idle = () if compared else ineffective_config([strategy], group)
     warnings = (*missing_topics(group, cluster), *idle, *joined.warnings)
     plan = plan.with_warnings(warnings)
     return Decided(plan, plan.warnings)
@@ -172,6 +172,18 @@ class Compared:
             return []
         end = self.plan.settled() if isinstance(self.plan, Plan) else self.plan
         return sorted((len(end.partitions_of(i)) for i in range(len(end.members))), reverse=True)
+
+    @property
+    def standbys(self) -> dict[str, dict[str, list[int]]] | None:
+        """Standbys by member and topic; None if the strategy places none (it is not Faust's)."""
+        return getattr(self.plan, "standbys", None)
+
+    def count_standbys(self) -> int | None:
+        """Return how many standbys the plan has; None if the strategy places none."""
+        held = self.standbys
+        if held is None:
+            return None
+        return sum(len(numbers) for topics in held.values() for numbers in topics.values())
 
     def figures(self) -> tuple[str, ...]:
         """Return the strategy's table row: values of `Comparison.COLUMNS`, a dash for missing."""
@@ -224,8 +236,9 @@ class Comparison(Sequence[Compared]):
         return next(iter(self.measures.values()), None)
 
     def __repr__(self) -> str:
-        head = ("strategy", *self.COLUMNS)
-        table = text_table([head, *((row.strategy, *row.figures()) for row in self.rows)], left=2)
+        head = ("strategy", *self._columns())
+        rows = [(row.strategy, *self._cells(row)) for row in self.rows]
+        table = text_table([head, *rows], left=2)
         return "\n".join([table, *self._refusals()])
 
     _repr_pretty_ = pretty_print
@@ -233,11 +246,22 @@ class Comparison(Sequence[Compared]):
     def _repr_html_(self) -> str:
         """Return an HTML table of all strategies' measures, with the load of each member."""
         rows: list[tuple[str | int | Picture, ...]] = [
-            (row.strategy, *row.figures(), histogram(row.loads())) for row in self.rows
+            (row.strategy, *self._cells(row), histogram(row.loads())) for row in self.rows
         ]
         title = f"Comparison: {len(self)} strategies"
-        columns = ("strategy", *self.COLUMNS, "partitions by member")
+        columns = ("strategy", *self._columns(), "partitions by member")
         return html_table(title, columns, rows, self._refusals())
+
+    def _columns(self) -> tuple[str, ...]:
+        # Only Faust's strategies place standbys.
+        shown = any(row.standbys is not None for row in self.rows)
+        return (*self.COLUMNS, "standbys") if shown else self.COLUMNS
+
+    def _cells(self, row: Compared) -> tuple[str, ...]:
+        if len(self._columns()) == len(self.COLUMNS):
+            return row.figures()
+        many = row.count_standbys()
+        return (*row.figures(), "-" if many is None else str(many))
 
     def _refusals(self) -> list[str]:
         return [
@@ -288,9 +312,11 @@ def compare(
     reject_text(strategies, "strategies")
     if strategies is not None and not isinstance(strategies, Iterable):
         raise InvalidConfigError("strategies", "must be a list of names or strategies", strategies)
+    Problem(group, cluster)  # the types of both
     candidates = _candidates(registry.contestants() if strategies is None else strategies)
+    working = [one for _, one in candidates if not isinstance(one, PartageError)]
+    idle = ineffective_config(working, group)
     if config:
-        working = [one for _, one in candidates if not isinstance(one, PartageError)]
         check_config(working, config)
         for strategy in working:
             if not registry.is_foreign(strategy):
@@ -319,7 +345,7 @@ def compare(
         else:
             figures = measure(end, group, cluster, previous=previous, optimum=False)
         breaches = tuple(judge.check(made.plan, group, cluster, several_owners=shared))
-        rows.append(Compared(name, made.plan, figures, breaches, warnings=made.warnings))
+        rows.append(Compared(name, made.plan, figures, breaches, warnings=(*idle, *made.warnings)))
     return Comparison(rows)
 
 

@@ -91,12 +91,8 @@ def _plain(row: Compared) -> dict[str, Any]:
         "warnings": list(row.warnings),
         "measures": row.measures.to_dict() if row.measures else None,
         "assignment": row.plan.to_json() if row.plan else None,
-        **({} if (standbys := _standbys(row)) is None else {"standbys": standbys}),
+        **({} if row.standbys is None else {"standbys": row.standbys}),
     }
-
-
-def _standbys(row: Compared) -> dict[str, dict[str, list[int]]] | None:
-    return getattr(row.plan, "standbys", None)
 
 
 def shown_comparison(comparison: Comparison, known_warnings: Sequence[str] = ()) -> None:
@@ -127,14 +123,20 @@ def shown_comparison(comparison: Comparison, known_warnings: Sequence[str] = ())
         show(name(f"optimum not computed: {best.refused}", "yellow"))
     for row in comparison:
         if row.refused:
-            # Some reasons already begin with the strategy's name.
-            why = (row.refused or "").removeprefix(row.strategy).removeprefix(":").strip()
-            text = shortened(f"{row.strategy} is not applicable: {why}")
-            show(name(text, "yellow"))
+            why = _without_name(row, row.refused)
+            show(name(shortened(f"{row.strategy} is not applicable: {why}"), "yellow"))
         for warning in first_of([one for one in row.warnings if one not in shown]):
-            show(name(f"{row.strategy}: {warning}", "yellow"))
+            show(name(f"{row.strategy}: {_without_name(row, warning)}", "yellow"))
         for breach in first_of([str(one) for one in row.breaches]):
             show(name(f"{row.strategy} breaks the rules: {breach}", "red"))
+
+
+def _without_name(row: Compared, message: str) -> str:
+    # Some messages begin with the strategy's name, which the line has already.
+    for end in (": ", " "):
+        if message.startswith(row.strategy + end):
+            return message.removeprefix(row.strategy + end)
+    return message
 
 
 def _table(found: Comparison) -> Table:
@@ -146,7 +148,7 @@ def _table(found: Comparison) -> Table:
     table.add_column("valid", no_wrap=True)
     for _, title, _ in _COLUMNS:
         table.add_column(title, justify="right", no_wrap=True)
-    with_standbys = any(_standbys(row) is not None for row in found)
+    with_standbys = any(row.standbys is not None for row in found)
     if with_standbys:
         table.add_column("standbys", justify="right", no_wrap=True)
     for row in found:
@@ -158,11 +160,8 @@ def _table(found: Comparison) -> Table:
         valid = Text("yes", "green") if row.valid else Text("no", "red")
         cells = [_cell(found, row, *column) for column in _COLUMNS]
         if with_standbys:
-            held = _standbys(row)
-            many = (
-                "-" if held is None else str(sum(len(n) for m in held.values() for n in m.values()))
-            )
-            cells.append(Text(f"{many} "))
+            many = row.count_standbys()
+            cells.append(Text(f"{'-' if many is None else many} "))
         table.add_row(name(row.strategy), valid, *cells)
     return table
 

@@ -60,6 +60,8 @@ _OPTIONS = (
 # --- user data ---
 
 _MARKER = 0x50464F31
+#: Members that a warning names.
+_MOST_NAMED = 3
 
 _USER_DATA = load_message("FailoverUserData")
 
@@ -315,15 +317,33 @@ def _priority_warnings(
     problem: Problem, decoded: list[tuple[Priorities, str | None]]
 ) -> tuple[str, ...]:
     warnings = []
+    unset = []
     for member, (priorities, defect) in zip(problem.group, decoded, strict=True):
         if defect is not None:
             warnings.append(f"{member.id} {defect}: it gets the lowest priority")
         elif priorities.general == DEFAULT_PRIORITY:
-            warnings.append(
-                f"{member.id} has priority {DEFAULT_PRIORITY}, the default of a member without "
-                f"{PRIORITY}: it outranks every member that has the setting"
-            )
+            unset.append(member.id)
+    if unset:
+        by_topic = any(priorities.by_topic for priorities, _ in decoded)
+        everyone = len(unset) == len(decoded) and not by_topic
+        warnings.append(_unset_warning(unset, everyone=everyone))
     return tuple(warnings)
+
+
+def _unset_warning(members: Sequence[str], *, everyone: bool) -> str:
+    if everyone and len(members) > 1:
+        return (
+            f"no member has {PRIORITY}: all have its default {DEFAULT_PRIORITY}, "
+            "and the lowest member id wins"
+        )
+    more = len(members) - _MOST_NAMED
+    named = ", ".join(members[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    if len(members) == 1:
+        what, rank = "has priority {}, the default of a member without {}", "it outranks"
+    else:
+        what, rank = "have priority {}, the default of members without {}", "they outrank"
+    stated = what.format(DEFAULT_PRIORITY, PRIORITY)
+    return f"{named} {stated}: {rank} every member that has the setting"
 
 
 def _parse_int32(setting: str, value: object) -> int:

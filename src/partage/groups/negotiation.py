@@ -45,7 +45,7 @@ class Negotiation:
     (('range',), 'range')
     >>> group.join("c", ["sticky"])
     Traceback (most recent call last):
-    partage.errors.InconsistentGroupProtocolError: c supports sticky; ...
+    partage.errors.InconsistentGroupProtocolError: c cannot join the group (inconsistent ...
     """
 
     protocol_type: str | None = None
@@ -81,8 +81,9 @@ class Negotiation:
             raise InconsistentGroupProtocolError(what)
         elif not set(names) & set(self.candidates()):
             what = (
-                f"{member_id} supports {', '.join(names) or 'nothing'}; "
-                f"all members of the group support {', '.join(self.candidates())}"
+                f"{member_id} cannot join the group (inconsistent group protocol): it supports "
+                f"{', '.join(names) or 'nothing'}, and the strategies that all other members "
+                f"support are {', '.join(self.candidates())}"
             )
             raise InconsistentGroupProtocolError(what)
         entry = (member_id, names)

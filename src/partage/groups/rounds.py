@@ -33,10 +33,12 @@ from partage.groups import registry
 from partage.groups.api import RebalanceProtocol, Strategy
 from partage.groups.subscriptions import (
     configured,
+    ineffective_config,
     led_by,
     missing_topics,
     owned_memory,
     subscribed,
+    without_foreign_data,
 )
 from partage.model import NO_GENERATION, Assignment, Claims, Cluster, Group, Member, Plan, Problem
 from partage.model.display import MOST_ROWS, html_table, pretty_print, strip, text_table
@@ -308,7 +310,7 @@ class _Life:
     consumers: dict[str, _Consumer] = field(default_factory=dict)
     rounds: list[Round] = field(default_factory=list)
     completed: list[str] = field(default_factory=list)
-    """Warnings of the next round, about user data that were made from ``owned``."""
+    """Warnings of the next round, about the user data and configuration of joining members."""
 
     def happens(self, change: Change) -> None:
         """Apply a change to the group and simulate the rebalances that it causes.
@@ -317,10 +319,12 @@ class _Life:
             InvalidProblemError: the value is not a change, or does not fit the group.
         """
         if isinstance(change, Join):
-            for member in change.members:
-                self._joins(member)
-            joining = subscribed(self.strategy, Group(change.members), self.cluster)
-            self.completed += joining.warnings
+            with registry.plug_in_errors(self.strategy):
+                joining = without_foreign_data(self.strategy, Group(change.members))
+                for member in joining:
+                    self._joins(member)
+                self.completed += ineffective_config([self.strategy], joining)
+                self.completed += subscribed(self.strategy, joining, self.cluster).warnings
         elif isinstance(change, Leave):
             for member_id in change.ids:
                 self._known(member_id)

@@ -8,6 +8,7 @@ command line.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,8 +22,11 @@ from partage.wire.faust import read_faust_subscription
 
 __all__ = [
     "Subscribed", "check_config", "configured", "ineffective_config", "led_by", "missing_topics",
-    "owned_memory", "subscribed",
+    "owned_memory", "subscribed", "without_foreign_data",
 ]  # fmt: skip
+
+#: Names that a message lists.
+_MOST_NAMED = 3
 
 #: Format of the user data that members of a strategy send; the others send none.
 _FORMATS = {
@@ -62,7 +66,8 @@ def subscribed(
 
     User data of another strategy's format are dropped. A member without user data sends what it
     would send as the owner of ``owned`` in ``generation``, configured by its ``config``. If a
-    strategy remembers nothing and no member is configured, nothing is constructed.
+    strategy remembers nothing, sends nothing by default and no member is configured, nothing is
+    constructed.
 
     Args:
         strategy: the strategy that is about to decide.
@@ -80,7 +85,11 @@ def subscribed(
     """
     foreign = _is_foreign(strategy, group, sender, compared=compared)
     own_strategies = [configured(strategy, member) for member in group]
-    described = foreign or any(one is not strategy for one in own_strategies)
+    described = (
+        foreign
+        or any(one is not strategy for one in own_strategies)
+        or (_remembers_nothing(strategy) and _sends_by_default(strategy))
+    )
     members, made, ignored = [], [], []
     for member, own in zip(group, own_strategies, strict=True):
         data = None if foreign else member.user_data
@@ -136,33 +145,57 @@ def _remembers_nothing(strategy: Strategy) -> bool:
     return getattr(type(strategy), "on_assignment", None) is PlainStrategy.on_assignment
 
 
+def _sends_by_default(strategy: Strategy) -> bool:
+    # Priorities of `failover`: a consumer without the setting sends the default.
+    return strategy.subscription_user_data((), None) is not None
+
+
+def without_foreign_data(strategy: Strategy, group: Group) -> Group:
+    r"""Return the group without its user data if they are in the format of another strategy.
+
+    >>> group = Group([Member("c1", ["t"], user_data=b"\0\0\0\x0a")])
+    >>> without_foreign_data(registry.find("sticky"), group)[0].user_data is None
+    True
+    """
+    if not _is_foreign(strategy, group, None, compared=False):
+        return group
+    return Group(member.replaced(user_data=None) for member in group)
+
+
 def led_by(strategy: Strategy, group: Group) -> Strategy:
     """Return the strategy with the settings of the group's leader, which is its first member."""
     return configured(strategy, group[0]) if len(group) else strategy
 
 
-def ineffective_config(strategy: Strategy, group: Group) -> tuple[str, ...]:
-    """Return a warning for each member's ``assignment.`` setting that has no effect on the
-    strategy.
+def ineffective_config(strategies: Sequence[Strategy], group: Group) -> tuple[str, ...]:
+    """Return a warning for each member's ``assignment.`` setting that has no effect on any of the
+    strategies.
 
     Other settings are those of a client's configuration. A plug-in need not list its settings.
 
     >>> group = Group([Member("c1", ["t"], config={"assignment.consumer.prio": 9})])
-    >>> ineffective_config(registry.find("failover"), group)
+    >>> ineffective_config([registry.find("failover")], group)
     ('assignment.consumer.prio of c1 has no effect: failover has no such setting',)
     """
-    plugin = type(strategy).__module__.partition(".")[0] != "partage"
-    if plugin or not any(member.config for member in group):
+    if not any(member.config for member in group) or any(map(registry.is_foreign, strategies)):
         return ()
     first: dict[str, str] = {}
     for member in group:
         for key in member.config:
-            if key.startswith("assignment.") and not _settings(strategy, key):
+            known = any(_settings(strategy, key) for strategy in strategies)
+            if key.startswith("assignment.") and not known:
                 first.setdefault(key, member.id)
+    names = _listed([one.name for one in strategies])
+    have = "has" if len(strategies) == 1 else "have"
     return tuple(
-        f"{key} of {member} has no effect: {strategy.name} has no such setting"
+        f"{key} of {member} has no effect: {names} {have} no such setting"
         for key, member in first.items()
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def missing_topics(group: Group, cluster: Cluster) -> tuple[str, ...]:
@@ -214,12 +247,20 @@ def check_config(strategies: Sequence[Strategy], config: Mapping[str, object]) -
         silent = [one for one in strategies if not registry.settings_of(one)]
         if any(one.configure({key: value}) is not one for one in silent):
             continue
-        names = ", ".join(one.name for one in strategies[:3])
-        more = f" and {len(strategies) - 3} more" if len(strategies) > 3 else ""
-        if not any(registry.settings_of(one) for one in strategies):
-            raise InvalidConfigError(key, f"has no effect: {names}{more} has no settings", value)
-        what = f"has no effect: {names}{more} has no such setting; see `partage strategies NAME`"
-        raise InvalidConfigError(key, what, value)
+        raise InvalidConfigError(key, _no_such_setting(strategies, key), value)
+
+
+def _no_such_setting(strategies: Sequence[Strategy], key: str) -> str:
+    """Return why a setting has no effect on the strategies, with a setting of a similar name."""
+    names = _listed([one.name for one in strategies])
+    have = "has" if len(strategies) == 1 else "have"
+    known = {one.key: of.name for of in strategies for one in registry.settings_of(of)}
+    if not known:
+        return f"has no effect: {names} {have} no settings"
+    close = difflib.get_close_matches(key, known, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    of = known[close[0]] if close else (strategies[0].name if len(strategies) == 1 else "NAME")
+    return f"has no effect: {names} {have} no such setting; {hint}see `partage strategies {of}`"
 
 
 def _settings(strategy: Strategy, key: str) -> list[Setting]:
@@ -242,9 +283,8 @@ def configured(strategy: Strategy, member: Member) -> Strategy:
 
 
 def _made(strategy: Strategy, members: Sequence[str]) -> str:
-    shown = ", ".join(members[:3]) + (f" and {len(members) - 3} more" * (len(members) > 3))
-    what = "reads what members own from their userData"
-    return f"{strategy.name} {what}; {shown} sent none: it was made from owned and generation"
+    what = f"{strategy.name} reads what members own from their userData"
+    return f"{what}; {_listed(members)} sent none: it was made from owned and generation"
 
 
 def _format_of(name: str) -> str | None:

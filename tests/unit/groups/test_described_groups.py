@@ -9,6 +9,7 @@ from partage.groups.api import PlainStrategy
 from partage.groups.failover import Priorities, write_priorities
 from partage.groups.negotiation import Negotiation
 from partage.groups.registry import find, load
+from partage.groups.subscriptions import owned_memory
 from partage.keys.agreement import who_agrees
 from partage.wire.faust import FaustMetadata, write_faust_subscription
 
@@ -74,6 +75,47 @@ def test_a_members_own_setting_given_to_the_leader_is_an_error() -> None:
             call()
     preemption = {"assignment.failover.preemption": "false"}
     assert pg.compare(group, ORDERS, strategies=["failover", "range"], config=preemption)[1].valid
+
+
+def test_a_priority_that_is_not_set_is_the_default_through_every_door() -> None:
+    """A consumer without the setting sends 2147483647: it outranks b, in `play` as in `assign`."""
+    members = [pg.Member("a", ["t"]), pg.Member("b", ["t"], user_data=bytes(4)), pg.Member("c")]
+    plan = pg.assign("failover", pg.Group(members), ORDERS)
+    assert plan.to_dict()["a"] == {"t": [0, 1, 2, 3]}
+    assert plan.warnings == (
+        "a, c have priority 2147483647, the default of members without "
+        "assignment.consumer.priority: they outrank every member that has the setting",
+    )
+    assert same_everywhere("failover", members, ORDERS)
+    (unset,) = pg.assign("failover", pg.Group(members[::2]), ORDERS).warnings
+    assert unset.startswith("no member has assignment.consumer.priority")
+
+
+def same_everywhere(name, members, cluster):
+    """Whether `assign`, `compare` and `play` return the same plan with the same warnings."""
+    plan = pg.assign(name, pg.Group(members), cluster)
+    row = pg.compare(pg.Group(members), cluster, strategies=[name], optimum=False)[0]
+    played = pg.play(name, cluster, [pg.Join(*members)])[0].plan
+    assert row.plan is not None
+    plans = [plan.to_dict(), row.plan.to_dict(), played.to_dict()]
+    warnings = [set(plan.warnings), set(row.warnings), set(played.warnings)]
+    return plans[1:] == plans[:1] * 2 and warnings[1:] == warnings[:1] * 2
+
+
+@pytest.mark.parametrize("sent", ["sticky", "failover", "faust", "kafka-python:sticky"])
+@pytest.mark.parametrize(
+    "name", ["sticky", "failover", "faust", "faust:copartitioned", "kafka-python:sticky"]
+)
+def test_user_data_of_another_strategy_are_dropped_through_every_door(sent, name) -> None:
+    """`play` read such bytes, and members seemed to own no partition."""
+    owned = {"a": [0, 3], "b": [1, 2], "c": []}
+    sender = find(sent)
+    members = []
+    for member_id, numbers in owned.items():
+        one = pg.Member(member_id, ["t"], owned={"t": numbers}, generation=4)
+        memory = owned_memory(sender, one, ORDERS)
+        members.append(one.replaced(user_data=sender.subscription_user_data(["t"], memory)))
+    assert same_everywhere(name, members, ORDERS)
 
 
 FAUST = write_faust_subscription(FaustMetadata({"t": [0, 1, 2]}, url="http://a:1"))
@@ -231,7 +273,9 @@ def test_negotiate_chooses_as_the_coordinator_and_says_why() -> None:
     )
     alone = pg.negotiate(pg.Group(group[:1]))
     assert (alone.strategy, alone.decided_by) == ("range", "librdkafka:range")
-    with pytest.raises(pg.InconsistentGroupProtocolError, match="d supports fair"):
+    with pytest.raises(
+        pg.InconsistentGroupProtocolError, match=r"^d cannot join .* it supports fair, and"
+    ):
         pg.negotiate(pg.Group([*group, pg.Member("d", strategies=["fair"])]))
     assert pg.negotiate(pg.Group([pg.Member("x")])).candidates == ("range", "cooperative-sticky")
     with pytest.raises(pg.InvalidProblemError):

@@ -13,6 +13,7 @@ from partage.groups.failover import (
     read_priorities,
     write_priorities,
 )
+from partage.model import Problem
 from partage.testing import cluster, written
 
 PRIORITY = "assignment.consumer.priority"
@@ -77,9 +78,13 @@ def test_equal_priorities_go_to_the_lowest_member_id() -> None:
     "data", [None, b"", b"\0", b"\0\0\7", b"\0\0\0\x63\0", bytes(8), b"\x7f" * 12]
 )
 def test_user_data_that_is_no_priority_means_the_lowest_and_a_warning(data) -> None:
-    """Null, short or long: below even the lowest priority that a member can state."""
+    """Null, short or long: below even the lowest priority that a member can state.
+
+    `pg.assign` adds what a member without user data would send; a live leader sees null.
+    """
     odd = pg.Member("a", ["t"], user_data=data)
-    found = plan(odd, member("b", -(2**31)))
+    group = pg.Group([odd, member("b", -(2**31))])
+    found = Failover().assign(Problem(group, cluster("t×3")))
     assert found.to_dict() == {"a": {}, "b": {"t": [0, 1, 2]}}
     assert len(found.warnings) == 1
     assert found.warnings[0].startswith("a has ")

@@ -135,6 +135,23 @@ def test_everybody_has_a_global_tables_changelog(name) -> None:
 
 
 @pytest.mark.parametrize("name", BOTH)
+def test_a_printed_plan_and_comparison_show_standbys(name) -> None:
+    """A line for each member, and a column beside the figures of the judge."""
+    plan = pg.assign(name, group("a", "b", topics=("t",)), CLUSTER)
+    shown = str(plan).splitlines()
+    assert [line.split(":")[0].strip() for line in shown[1:]] == [
+        "a", "b", "standbys of a", "standbys of b",
+    ]  # fmt: skip
+    found = pg.compare(group("a", "b", topics=("t",)), CLUSTER, strategies=[name, "range"])
+    head, faust, plain = repr(found).splitlines()
+    assert (head.split()[-1], plain.split()[-1]) == ("standbys", "-")
+    assert int(faust.split()[-1]) == len(plan.partition)
+    assert "standbys" in found._repr_html_()
+    without = pg.compare(group("a", "b"), CLUSTER, strategies=["range"])
+    assert "standbys" not in repr(without)
+
+
+@pytest.mark.parametrize("name", BOTH)
 def test_standbys_have_their_role(name) -> None:
     """As an Assignment: a partition with its one active member and its standbys."""
     plan = pg.assign(name, group("a", "b", "c"), CLUSTER, config={REPLICAS: 2})
@@ -256,6 +273,13 @@ def test_a_changelog_apart_from_its_source_is_a_warning(name) -> None:
     assert pg.assign(name, group("a", "b"), cluster, config={GLOBALS: "t"}).warnings == ()
     alone = group("a", "b", topics=("app-n-changelog",))
     assert pg.assign(name, alone, cluster).warnings == ()
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_a_changelog_that_no_member_reads_is_a_warning(name) -> None:
+    """A misspelt name in the settings was ignored silently."""
+    (warning,) = pg.assign(name, group("a", "b"), CLUSTER, config={CHANGELOGS: "t, tt"}).warnings
+    assert warning == f"{CHANGELOGS} names 'tt', to which no member subscribes: ignored"
 
 
 @pytest.mark.parametrize("name", BOTH)

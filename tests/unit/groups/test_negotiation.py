@@ -62,7 +62,7 @@ def test_a_member_that_does_not_fit_is_refused_and_the_group_stays(names, protoc
 
 def test_what_is_in_common_with_one_member_only_is_not_enough() -> None:
     """The newcomer must support something that all members support."""
-    with pytest.raises(REFUSED, match="all members of the group support range"):
+    with pytest.raises(REFUSED, match="all other members support are range"):
         joined("range sticky", "range").join("c3", ["sticky"])
 
 
@@ -88,7 +88,7 @@ def test_a_rolling_change_of_strategy_takes_two_rounds() -> None:
 def test_the_skipped_middle_step_fails() -> None:
     """From range straight to sticky: the first member that restarts is refused, the others go on."""
     group = joined("range", "range", "range").leave("c1")
-    with pytest.raises(REFUSED, match="c1 supports sticky"):
+    with pytest.raises(REFUSED, match=r"^c1 cannot join .* it supports sticky, and"):
         group.join("c1", ["sticky"])
     assert [name for name, _ in group.members] == ["c2", "c3"]
     assert group.selected == "range"

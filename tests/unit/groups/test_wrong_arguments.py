@@ -75,7 +75,13 @@ def test_a_misspelt_setting_of_a_member_is_a_warning() -> None:
     warnings = pg.assign("failover", group, CLUSTER).warnings
     what = "assignment.consumer.prio of a has no effect: failover has no such setting"
     assert [w for w in warnings if "has no effect" in w] == [what]
+    assert pg.play("failover", CLUSTER, [pg.Join(*group)])[0].plan.warnings == warnings
+    row = pg.compare(group, CLUSTER, strategies=["failover", "range"])[1]
+    assert row.warnings == (
+        "assignment.consumer.prio of a has no effect: failover, range have no such setting",
+    )
     right = pg.Member("a", ["t"], config={"assignment.consumer.priority.t": 9})
+    assert not pg.compare(pg.Group([right]), CLUSTER, strategies=["failover", "range"])[1].warnings
     warnings = pg.assign("failover", pg.Group([right]), CLUSTER).warnings
     assert not [w for w in warnings if "has no effect" in w]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from partage.errors import WireFormatError
-from partage.groups.faust.settings import FaustSettings
+from partage.groups.faust.settings import CHANGELOGS, FaustSettings
 from partage.groups.subscriptions import missing_topics
 from partage.model import Member, Problem
 from partage.wire.faust import ByTopic, FaustMetadata, read_faust_subscription
@@ -187,7 +187,7 @@ def collect_warnings(
     without_partitions: Sequence[str],
     settings: FaustSettings,
 ) -> tuple[str, ...]:
-    """Return warnings about missing topics, misplaced changelogs and too few members."""
+    """Return warnings about missing topics, misconfigured changelogs and too few members."""
     return (
         *missing_topics(problem.group, problem.cluster),
         *(
@@ -195,9 +195,21 @@ def collect_warnings(
             for name in without_partitions
             if problem.cluster.topic(name) >= 0
         ),
+        *_unsubscribed_changelogs(problem, settings),
         *_misplaced_changelogs(groups, settings),
         *_missing_standbys(groups, settings),
     )
+
+
+def _unsubscribed_changelogs(problem: Problem, settings: FaustSettings) -> list[str]:
+    if not settings.changelogs:
+        return []
+    subscribed = {topic for names in problem.group.subscriptions for topic in names}
+    return [
+        f"{CHANGELOGS} names {topic!r}, to which no member subscribes: ignored"
+        for topic in settings.changelogs
+        if topic not in subscribed
+    ]
 
 
 def _misplaced_changelogs(

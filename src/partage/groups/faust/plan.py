@@ -11,7 +11,8 @@ from partage.groups.dialects import PeerAssignorError
 from partage.groups.faust.inputs import CopartitionedTopics
 from partage.groups.faust.settings import FaustSettings
 from partage.model import Assignment, Plan, Problem
-from partage.model.assignment import Role
+from partage.model.assignment import Role, format_runs
+from partage.model.display import MOST_ROWS
 from partage.wire.faust import FaustMetadata, write_faust_assignment
 
 __all__ = ["CopartitionedAssignment", "FaustPlan", "build_plan"]
@@ -103,6 +104,16 @@ class FaustPlan(Plan):
             }
             for member, metadata in self.metadata.items()
         }
+
+    def _remarks(self) -> list[str]:
+        shown = list(self.standbys.items())[:MOST_ROWS]
+        standbys = [
+            f"  standbys of {member}: "
+            + "; ".join(f"{topic} {format_runs(of)}" for topic, of in topics.items())
+            for member, topics in shown
+            if topics
+        ]
+        return [*standbys, *super()._remarks()]
 
     def with_standbys(self) -> Assignment:
         """Return the active and the standby partitions of all members as one assignment with roles.
