@@ -311,6 +311,9 @@ def _check_arguments(name: object, rack: object) -> None:
     if isinstance(name, type) or not (isinstance(name, str) or is_strategy(name)):
         what = 'must be the name of a strategy, as in assignor("sticky")'
         raise InvalidConfigError("assignor(name)", what, name)
+    if isinstance(name, str) and "," in name:
+        listed = ", ".join(f'assignor("{one.strip()}")' for one in name.split(","))
+        raise InvalidConfigError("assignor(name)", f"must be one name: write [{listed}]", name)
     if rack is not None and not isinstance(rack, str):
         raise InvalidConfigError("rack", "must be text, as the brokers' broker.rack", rack)
 

@@ -108,6 +108,10 @@ class _Factory:
             raise self._uncalled()
         raise AttributeError(name)
 
+    def __iter__(self) -> Iterator[Any]:
+        # kafka-python iterates over what should be a list of assignor classes.
+        raise self._uncalled()
+
     def _uncalled(self) -> InvalidConfigError:
         what = 'needs what assignor returns: write [assignor("sticky")], not [assignor]'
         return self._error(SETTING, what, self._make)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from partage.capture.durable import expect_local
 from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class DescribedApplication(NamedTuple):
         Raises:
             InvalidConfigError: the file cannot be written.
         """
+        expect_local(path, "path")
         target = Path(path)
         try:
             target.write_text(json.dumps(self.description, indent=1) + "\n", encoding="utf-8")

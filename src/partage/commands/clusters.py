@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from partage.capture.durable import expect_local
 from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def capture_cluster(
     from partage.capture.unpacking import checksum
     from partage.capture.writing import CaptureWriter
 
+    expect_local(out, "out")
     folders = [log_dirs] if isinstance(log_dirs, str | Path) else list(log_dirs)
     if (bootstrap is None) == (not folders):
         raise InvalidConfigError("bootstrap", "must be host:port, or give log_dirs", bootstrap)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from partage.capture.durable import expect_local
 from partage.errors import InvalidCaptureError, InvalidConfigError, InvalidProblemError
 from partage.model import ReplicaCluster
 from partage.model.validation import reject_text
@@ -201,6 +202,7 @@ class PlannedReassignment:
         Raises:
             InvalidConfigError: the folder has files already, or cannot be written.
         """
+        expect_local(folder, "folder")
         to = Path(folder)
         try:
             self._write(to)

@@ -279,14 +279,19 @@ def _sessions(group: GroupFigures) -> Advice | None:
         "The log does not record whether they had paused or were restarted. A longer timeout keeps "
         "members that pause; it also delays the detection of dead members."
     )
-    if group.traits.protocol == "classic":
+    best = best_policy(group)
+    moves = best is not None and _rule_of(group, best.policy) == "consumer-protocol"
+    if group.traits.protocol == "classic" and not moves:
         both = (f"session.timeout.ms={longer}", f"heartbeat.interval.ms={min(longer // 3, 3_000)}")
         classic = spell(both, _family(group))
         return Advice(
             "session-timeout", "Make session timeouts longer than pauses", why, classic,
             affects="expiry", avoids=min(returned, expired),
         )  # fmt: skip
-    lines = (f"{group.traits.protocol}.session.timeout.ms={longer}",)
+    # Members of the consumer protocol have no session.timeout.ms: the client rejects it.
+    if group.traits.protocol == "classic":
+        why += " The consumer protocol is recommended too: there the broker has this setting."
+    lines = (f"consumer.session.timeout.ms={longer}",)
     return Advice(
         "session-timeout", "Make session timeouts longer than pauses", why, lines, "group",
         affects="expiry", avoids=min(returned, expired),

@@ -217,7 +217,7 @@ def _deployment(group: GroupFigures, advice: Advice) -> tuple[frozenset[str], st
         names, risk, rollout = _strategy_deployment(family, cooperative=_is_cooperative(advice))
     if advice.policy is not None and "static" in parse_policy(advice.policy)[2]:
         names = (*names, "group.instance.id")
-    if advice.rule == "session-timeout" and group.traits.protocol == "consumer":
+    if advice.rule == "session-timeout" and advice.where == "group":
         rollout = "No restart: the configuration belongs to the group, on the brokers."
     return frozenset(spell((f"{name}=",), family)[0][:-1] for name in names), risk, rollout
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from partage.capture.durable import expect_local
 from partage.errors import InvalidConfigError
 from partage.model.display import Picture, bar, histogram, html_table, pretty_print
 from partage.results.tables import (
@@ -230,6 +231,7 @@ class Run:
         """
         from partage.report.html import publish_page
 
+        expect_local(path, "path")
         page = Path(path)
         try:
             publish_page(self.folder, page, self.id)

@@ -368,6 +368,8 @@ def test_a_wrong_argument_of_assignor_is_named(ours) -> None:
     for wrong in (None, 3, Broken, ["sticky"]):
         with pytest.raises(InvalidConfigError, match="must be the name of a strategy"):
             ours.assignor(wrong)
+    with pytest.raises(InvalidConfigError, match=r'\[assignor\("sticky"\), assignor\("range"\)\]'):
+        ours.assignor("sticky, range")
     assert ours.assignor("optimal", weights='{"t": 2}').name == "optimal"
 
 
@@ -401,6 +403,7 @@ def test_consumers_refuse_assignors_in_a_wrong_form() -> None:
     for wrong, said in (
         (kafka_python.assignor("sticky"), "must be a list"),
         ([kafka_python.assignor], "not .assignor."),
+        (kafka_python.assignor, "not .assignor."),
         ([aiokafka.assignor("sticky")], "take assignor from partage.clients.kafka_python"),
     ):
         with pytest.raises(InvalidConfigError, match=said):

@@ -11,6 +11,7 @@ from tests.support.made_groups import figures, lost, made_group, made_run
 
 from partage.report.advice import RULES, advice_for, best_policy, coverage_advice, merged, savable
 from partage.report.client_settings import base_policy, lines_of, parse_policy
+from partage.report.recommendations import recommendations_for
 from partage.report.run import CauseShare, Estimate, Traits
 from partage.tables.statuses import RECORDED
 
@@ -199,6 +200,18 @@ def test_session_timeouts_of_the_consumer_protocol_are_the_groups() -> None:
     """With group.protocol=consumer members have no session.timeout.ms of their own."""
     said = RULES["session-timeout"](expired(protocol="consumer"))
     assert (said.where, said.lines) == ("group", ("consumer.session.timeout.ms=45000",))
+
+
+def test_advice_to_leave_the_classic_protocol_and_longer_timeouts_agree() -> None:
+    """`consumer-protocol` removes session.timeout.ms, so no other advice for the group sets it."""
+    group = replace(expired(), figures=CASES["consumer-protocol"].figures)
+    moved, timeout = advice_for(group)[:2]
+    assert (moved.rule, timeout.rule) == ("consumer-protocol", "session-timeout")
+    assert any("remove" in line and "session.timeout.ms" in line for line in moved.lines)
+    assert (timeout.where, timeout.lines) == ("group", ("consumer.session.timeout.ms=45000",))
+    assert "The consumer protocol is recommended too" in timeout.why
+    (found,) = (one for one in recommendations_for(group) if one.advice.rule == "session-timeout")
+    assert found.rollout.startswith("No restart")
 
 
 def test_what_would_have_been_saved_is_the_replays_own_range() -> None:

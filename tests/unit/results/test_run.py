@@ -118,6 +118,22 @@ def test_the_page_is_written(run: pg.Run, tmp_path: Path) -> None:
         run.report(tmp_path / "none" / "page.html")
 
 
+def test_an_address_is_no_local_folder(run: pg.Run, tmp_path: Path, monkeypatch) -> None:
+    """Every function that writes refuses s3a://, which became a local folder `s3a:`."""
+    monkeypatch.chdir(tmp_path)
+    root = Path(__file__).resolve().parents[3]
+    plan = pg.reassign(root / "examples/new_broker.json", "rebalance")
+    for call in (
+        lambda: run.report("s3a://bucket/page.html"),
+        lambda: plan.write("s3a://bucket/plan"),
+        lambda: pg.capture_cluster("s3a://bucket/capture", "localhost:1"),
+        lambda: pg.replay(run.folder, out="s3a://bucket/run"),
+    ):
+        with pytest.raises(pg.InvalidConfigError, match="cannot write to s3a addresses yet"):
+            call()
+    assert not list(tmp_path.iterdir())
+
+
 def test_text_in_a_terminal_is_short(run: pg.Run) -> None:
     """A run, a group and a table print a head and at most ten rows, each on one line."""
     assert repr(run).startswith(f"Run {run.id}: ")
