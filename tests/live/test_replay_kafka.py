@@ -12,7 +12,7 @@ import pytest
 
 from partage.errors import InvalidCaptureError
 from partage.jobs.replay.tally import Tally
-from partage.jobs.spark.kafka import KafkaTable, open_kafka
+from partage.jobs.spark.tables import KafkaTable, open_kafka
 
 JARS = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",

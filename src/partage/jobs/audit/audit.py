@@ -388,7 +388,7 @@ def _pairs(spark: SparkSession, source: TopicSource) -> DataFrame:
         return spark.range(0, count, 1, count).mapInArrow(work, PAIRS_DDL)
     from pyspark.sql import functions as f
 
-    from partage.jobs.spark.kafka import topic_records
+    from partage.jobs.spark.tables import topic_records
 
     servers, topics = source.kafka
     frame = topic_records(spark, servers, topics, source.properties)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidCaptureError, InvalidConfigError
-from partage.jobs.spark.kafka import partition_counts
+from partage.jobs.spark.tables import partition_counts
 from partage.keys.placing import MOST_PARTITIONS
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidConfigError
 from partage.jobs.keys.columns import InputColumns, column_type, expect_columns, select_columns
-from partage.jobs.spark.kafka import partition_counts
+from partage.jobs.spark.tables import partition_counts
 
 if TYPE_CHECKING:
     import pyarrow as pa

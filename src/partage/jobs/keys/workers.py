@@ -27,8 +27,8 @@ from partage.jobs.keys.columns import expect_columns
 from partage.jobs.keys.counting import KeyCounter, count_part
 from partage.jobs.keys.loads import LOADS_DDL, KeyJob, loads_at, merge_bucket
 from partage.jobs.keys.sources import InputPart, KeySource, parse_address
-from partage.jobs.spark.kafka import topic_records
 from partage.jobs.spark.shipping import freeze_imports
+from partage.jobs.spark.tables import topic_records
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -39,7 +39,13 @@ from partage.jobs.replay.records import (
 )
 from partage.jobs.replay.tally import Clocks
 from partage.jobs.spark.failures import java_message
-from partage.jobs.spark.tables import SparkTable, first_line, is_address, spark_table
+from partage.jobs.spark.tables import (
+    SparkTable,
+    first_line,
+    is_address,
+    open_kafka,
+    spark_table,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,8 +126,6 @@ def open_capture(
             message says what to do.
     """
     if str(source).startswith("kafka://"):
-        from partage.jobs.spark.kafka import open_kafka
-
         cluster = open_kafka(str(source), kafka)
         return Capture(cluster.name, (), None, cluster.states, None, cluster)
     table = spark_table(source)

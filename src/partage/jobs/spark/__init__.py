@@ -1,8 +1,8 @@
 """What all jobs share to run on Spark; each module has one concern.
 
 `session` (start and configure Spark), `shipping` (Partage and compiled kernels on the nodes),
-`progress` (stages and their tasks), `failures` (Spark's errors as ours), `tables` (tables that
-only Spark reads), `kafka` (topics through Spark's Kafka source).
+`progress` (stages and their tasks), `failures` (Spark's errors as ours), `tables` (tables and
+topics that only Spark reads).
 """
 
 from __future__ import annotations

@@ -1,21 +1,53 @@
-"""Tables that only Spark can read: Delta, Iceberg, addresses, names in its catalog."""
+"""Input that only Spark reads: Delta, Iceberg, addresses, catalog names, topics of a cluster.
+
+Three traps of the group log when Spark's Kafka source reads it (see `docs/spark.md`):
+
+* **Internal topics come back empty, without an error.** Spark 4 asks an admin client for offsets,
+  which leaves them out; ``useDeprecatedOffsetFetching`` (in `session.SQL_SETTINGS`) brings them
+  back. `KafkaTable.expect_all` compares what was read with the end offsets all the same.
+* **There are no transaction markers.** ``read_committed`` leaves out aborted records. The time at
+  which a transactional commit took effect is unknown; its own time is used.
+* **There is no metadata over time.** The cluster's present metadata is used for all times before.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from partage.capture.connection import ClusterConnection, PartitionRequest
+from partage.capture.metadata_image import state_of
 from partage.capture.secrets import hide, secrets_in
-from partage.errors import InvalidCaptureError
+from partage.capture.security import Properties, connection_settings
+from partage.capture.unpacking import checksum
+from partage.errors import (
+    InvalidCaptureError,
+    InvalidConfigError,
+    MissingExtraError,
+    NotAuthorizedError,
+)
+from partage.wire.batches import batches_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from partage.jobs.replay.tally import Tally
 
-__all__ = ["SparkTable", "first_line", "is_address", "spark_table"]
+__all__ = [
+    "PREFIX",
+    "KafkaTable",
+    "SparkTable",
+    "first_line",
+    "is_address",
+    "open_kafka",
+    "partition_counts",
+    "spark_table",
+    "topic_records",
+]
 
 #: A name in Spark's catalog: ``table``, ``schema.table`` or ``catalog.schema.table``.
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}")
@@ -116,3 +148,204 @@ def spark_table(source: str | Path) -> SparkTable | None:
     if not at.exists() and _NAME.fullmatch(text):
         return SparkTable(text, "")
     return None
+
+
+# -- topics of a running cluster -------------------------------------------------------------------
+
+PREFIX = "kafka://"
+TOPIC = "__consumer_offsets"
+_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+
+
+@dataclass(frozen=True)
+class KafkaTable(SparkTable):
+    """The topic ``__consumer_offsets`` of a running cluster, between start and end offsets.
+
+    Attributes:
+        bootstrap: ``host:port,...``.
+        properties: properties of the Kafka client, which may contain secrets; not in the ``repr``.
+        starts, ends: dict from log partition to first offset, and the offset after the last record.
+        states: the cluster's current metadata.
+    """
+
+    bootstrap: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    starts: Mapping[int, int] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
+    states: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """Read the records with Spark; return a data frame with the five columns of a capture.
+
+        Raises:
+            InvalidCaptureError: this Spark has no Kafka connector, or the connector fails.
+        """
+        return self._load(spark.read, endingOffsets=_offsets(self.ends))
+
+    def stream(self, spark: SparkSession, most_records: int) -> DataFrame:
+        """Return a streaming data frame of the records from the start offsets on.
+
+        Args:
+            spark: the session.
+            most_records: number of records of a micro-batch, roughly.
+
+        Raises:
+            InvalidCaptureError: this Spark has no Kafka connector, or the connector fails.
+        """
+        # The log cleaner may remove records that were not read yet; the history then has a gap.
+        more = {"maxOffsetsPerTrigger": str(most_records), "failOnDataLoss": "false"}
+        return self._load(spark.readStream, **more)
+
+    def connect(self) -> ClusterConnection:
+        """Return a connection to the cluster that does not go through Spark,
+        for a ``with`` block.
+        """
+        return ClusterConnection(self.bootstrap, connection_settings(Properties(self.properties)))
+
+    def _load(self, reader: Any, **more: str) -> DataFrame:
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        options = {
+            "kafka.bootstrap.servers": self.bootstrap,
+            "kafka.isolation.level": "read_committed",
+            "assign": json.dumps({TOPIC: sorted(self.ends)}),
+            "startingOffsets": _offsets(self.starts),
+            **more,
+        }
+        options |= {f"kafka.{name}": value for name, value in self.properties.items()}
+        try:
+            found: DataFrame = reader.format("kafka").options(**options).load()
+        except (PySparkException, Py4JJavaError) as e:
+            said = hide(first_line(e), secrets_in(self.properties))
+            raise InvalidCaptureError(
+                f"{self.name}: Spark cannot read it ({said[:200]}); does it have the connector? "
+                f"--conf spark.jars.packages={_CONNECTOR}, or its jars by --conf spark.jars=..."
+            ) from None
+        return found.selectExpr(
+            "partition", "offset", "unix_millis(timestamp) as timestamp_ms", "key", "value"
+        )
+
+    def expect_all(self, tally: Tally) -> None:
+        """Check that Spark has read all records between the start and the end offsets.
+
+        A partition may have fewer records than offsets (compaction, markers, aborted records). If
+        Spark read no record of a partition, its first batches are fetched without Spark to confirm.
+
+        Raises:
+            InvalidCaptureError: a partition came back empty, or has records beyond its end.
+        """
+        wrong = []
+        for p, end in sorted(self.ends.items()):
+            read = tally.ranges.get(p, [])
+            if any(first < self.starts[p] or last >= end for first, last, _ in read):
+                wrong.append(f"partition {p} has records outside of what was asked")
+            elif not read and end > self.starts[p] and self._has_records(p):
+                wrong.append(f"partition {p} came back empty, and it has offsets up to {end}")
+        if wrong:
+            more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+            raise InvalidCaptureError(
+                f"{self.name}: {wrong[0]}{more}; Spark leaves internal topics out unless "
+                "spark.sql.streaming.kafka.useDeprecatedOffsetFetching=true"
+            )
+
+    def _has_records(self, partition: int) -> bool:
+        """Fetch a partition's first batches; return whether one has a record
+        that was not aborted.
+        """
+        with self.connect() as connection:
+            described = connection.metadata([TOPIC]).topics[0]
+            leader = {p.partition_index: p.leader_id for p in described.partitions}[partition]
+            found, _ = connection.fetch(
+                {leader: [PartitionRequest(partition, self.starts[partition])]}, TOPIC,
+                wait_ms=1_000, partition_bytes=1 << 20, most_bytes=1 << 20,
+            )  # fmt: skip
+        batches = [b for one in found for b in batches_of(one.records, crc32c=checksum())]
+        return any(not b.control and not b.transactional and b.records for b in batches)
+
+
+def _offsets(by_partition: Mapping[int, int]) -> str:
+    return json.dumps({TOPIC: {str(p): at for p, at in sorted(by_partition.items())}})
+
+
+def open_kafka(where: str, properties: Mapping[str, str] | None = None) -> KafkaTable:
+    """Connect to a cluster and fetch offsets and metadata of its ``__consumer_offsets`` topic.
+
+    Args:
+        where: ``kafka://host:port[,host:port...]``.
+        properties: properties of the Kafka client.
+
+    Raises:
+        InvalidCaptureError: the address is malformed, or the topic is missing or empty.
+        ClusterUnreachableError: no broker answers.
+        NotAuthorizedError: the account may not read the topic.
+        MissingExtraError: the extra ``capture`` is not installed.
+    """
+    bootstrap = where.removeprefix(PREFIX).strip("/")
+    if not bootstrap or "/" in bootstrap or ":" not in bootstrap:
+        raise InvalidCaptureError(f"{where}: must be kafka://host:port, with commas for more")
+    given = dict(properties or {})
+    settings = connection_settings(Properties(given))
+    with ClusterConnection(bootstrap, settings) as connection:
+        described = connection.metadata()
+        state = {**state_of(described, ts_ms=0, controller=None), "assumed": True}
+        topic = connection.metadata([TOPIC]).topics[0]
+        if topic.error_code == 29:  # TOPIC_AUTHORIZATION_FAILED
+            raise NotAuthorizedError(f"topic {TOPIC}", "READ and DESCRIBE")
+        if topic.error_code:
+            raise InvalidCaptureError(f"{where}: the cluster has no topic {TOPIC}")
+        numbers = sorted(p.partition_index for p in topic.partitions)
+        starts, ends = connection.bounds(TOPIC, numbers)
+    if all(ends[p] <= starts[p] for p in numbers):
+        raise InvalidCaptureError(f"{where}: {TOPIC} is empty: no group has committed yet")
+    return KafkaTable(where, "kafka", (), bootstrap, given, starts, ends, (state,))
+
+
+def partition_counts(
+    servers: str, topics: Sequence[str], kafka: Mapping[str, str]
+) -> dict[str, tuple[int, ...]] | None:
+    """Fetch the current partition count of each topic from the cluster.
+
+    Return None if kafka-python is not installed.
+
+    Called before Spark starts, so that missing permissions are an error at once.
+
+    Args:
+        servers: ``host:port,...``.
+        topics: names of topics.
+        kafka: properties of the Kafka client.
+
+    Raises:
+        ClusterUnreachableError: no broker answers.
+        NotAuthorizedError: the account lacks permission.
+        InvalidConfigError: a property cannot be used, or there is no such topic.
+    """
+    try:
+        with ClusterConnection(servers, connection_settings(Properties(kafka))) as connection:
+            described = connection.metadata(list(topics)).topics
+    except MissingExtraError:
+        return None
+    found: dict[str, tuple[int, ...]] = {
+        topic.name: (len(topic.partitions),) for topic in described if not topic.error_code
+    }
+    for topic in topics:
+        if topic not in found:
+            reason = f"no such topic at {servers}, or this account may not DESCRIBE it"
+            raise InvalidConfigError("INPUT", reason, topic)
+    return found
+
+
+def topic_records(
+    spark: SparkSession, servers: str, topics: str, properties: Mapping[str, str]
+) -> DataFrame:
+    """Read all records of topics with Spark; return them as a data frame.
+
+    ``topics`` are separated by commas, as in Spark's option ``subscribe``. Spark fetches the end
+    offsets with an admin client, its default. The consumer that internal topics need would require
+    a permission for Spark's consumer group.
+    """
+    spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "false")
+    options = {f"kafka.{name}": value for name, value in properties.items()}
+    reader: Any = spark.read.format("kafka").options(**options)
+    reader = reader.option("kafka.bootstrap.servers", servers).option("subscribe", topics)
+    return reader.option("startingOffsets", "earliest").load()  # type: ignore[no-any-return]  # Spark's reader is typed as Any above

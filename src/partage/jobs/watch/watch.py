@@ -33,8 +33,8 @@ from partage.history.transactions import Transactions
 from partage.jobs.replay.capture import LogContext, read_context
 from partage.jobs.replay.records import widen
 from partage.jobs.spark.failures import jvm_errors, worker_errors
-from partage.jobs.spark.kafka import PREFIX, KafkaTable, open_kafka
 from partage.jobs.spark.session import session
+from partage.jobs.spark.tables import PREFIX, KafkaTable, open_kafka
 from partage.jobs.watch.capture_log import (
     SETTLE_MS,
     STREAM_COLUMNS,
