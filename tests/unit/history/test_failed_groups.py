@@ -21,8 +21,8 @@ from partage.jobs.replay import simulations as lives
 from partage.jobs.replay.decode import decode_table
 from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.engines import LocalRows
-from partage.jobs.replay.failed_groups import mark_failed
 from partage.jobs.replay.group_rows import GroupRows
+from partage.jobs.replay.histories import mark_failed
 from partage.jobs.replay.replay import JobResults, _receive
 from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.simulations import work_units

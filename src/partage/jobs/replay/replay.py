@@ -37,8 +37,7 @@ from partage.jobs.replay.engines import (
     choose_engine,
     local_processes,
 )
-from partage.jobs.replay.failed_groups import GroupFailure, mark_failed
-from partage.jobs.replay.histories import bad_records_job, histories_job
+from partage.jobs.replay.histories import GroupFailure, bad_records_job, histories_job, mark_failed
 from partage.jobs.replay.inferred_metadata import inferred_states, with_earlier_states
 from partage.jobs.replay.output import (
     Receipt,

@@ -15,8 +15,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from partage.history.agreement import Verdict, check_agreement
-from partage.jobs.replay.failed_groups import WHOLE_RUN, GroupFailure
-from partage.jobs.replay.histories import RECEIPT_DDL, clusters_of, receipts_batch
+from partage.jobs.replay.histories import (
+    RECEIPT_DDL,
+    WHOLE_RUN,
+    GroupFailure,
+    clusters_of,
+    receipts_batch,
+)
 from partage.jobs.replay.output import TableWriters, task_name
 from partage.jobs.replay.rebalance_memo import MemoWriter, metadata_digests
 from partage.jobs.replay.selection import Selection

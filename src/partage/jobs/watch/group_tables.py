@@ -30,13 +30,13 @@ from partage.history.records import (
 from partage.history.state_store import pack_state, unpack_state
 from partage.jobs.replay.capture import LogContext
 from partage.jobs.replay.decoded_rows import DecodedKind
-from partage.jobs.replay.failed_groups import WHOLE_RUN, GroupFailure
 from partage.jobs.replay.group_rows import (
     STORED_CLASSES,
     GroupRows,
     read_group_inputs,
     rebalance_row,
 )
+from partage.jobs.replay.histories import WHOLE_RUN, GroupFailure
 from partage.tables.schemas import SIMULATED_COLUMNS, schema
 
 if TYPE_CHECKING:
