@@ -13,7 +13,7 @@ from tests.support.published import replayed
 
 from partage.jobs.replay import summary
 from partage.jobs.replay.output import TableWriters
-from partage.jobs.replay.totals import SimulationTotals
+from partage.jobs.replay.summary import SimulationTotals
 from partage.tables.statuses import CUMULATIVE, FAILED, NOT_YET, PER_REBALANCE, RECORDED
 
 

@@ -46,8 +46,8 @@ from partage.history.storms import StormTracker
 from partage.jobs.replay.capture import LogContext
 from partage.jobs.replay.decoded_rows import DecodedKind, unpack_runs
 from partage.jobs.replay.group_records import BlockReader
+from partage.jobs.replay.summary import GroupTotals
 from partage.jobs.replay.tally import Clocks
-from partage.jobs.replay.totals import GroupTotals
 from partage.simulation.commit_evidence import CommitRate
 from partage.simulation.costs import RecordedStops, recorded_stops, stop_length
 from partage.simulation.metrics import Bounds

@@ -58,9 +58,8 @@ from partage.jobs.replay.state_files import (
     remove_stale_state,
     state_folder,
 )
-from partage.jobs.replay.summary import Summary, summarised
+from partage.jobs.replay.summary import SimulationTotals, Summary, summarised
 from partage.jobs.replay.tally import Tally
-from partage.jobs.replay.totals import SimulationTotals
 from partage.jobs.spark.failures import job_errors, jvm_errors, write_errors
 from partage.jobs.spark.progress import Progress, Stages
 from partage.simulation.policies import Policy, default_policies

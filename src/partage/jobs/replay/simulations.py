@@ -27,7 +27,7 @@ from partage.jobs.replay.rebalance_memo import MemoWriter, metadata_digests
 from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.simulation_memo import GroupMemo
 from partage.jobs.replay.spill_files import SpilledHistory
-from partage.jobs.replay.totals import SimulationTotals
+from partage.jobs.replay.summary import SimulationTotals
 from partage.simulation.cumulative import simulate_policies
 from partage.simulation.metrics import SimulatedRebalance
 from partage.simulation.per_rebalance import simulate_rebalance

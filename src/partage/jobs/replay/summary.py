@@ -1,32 +1,361 @@
-"""The content of a replay's ``summary.json``:
-coverage, record counts, agreement, policies, groups.
+"""Totals of a replay: workers count by group and policy, the driver writes ``summary.json``.
+
+`GroupTotals` and `SimulationTotals` are made in the tasks and merged in the driver. `summarised`
+makes the summary of them: coverage, record counts, agreement, policies, groups.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import AccountingError
-from partage.tables import sums
+from partage.groups import registry
+from partage.history.agreement import Verdict
+from partage.history.events import Generation
+from partage.history.records import LogPosition
+from partage.history.streams_application import STREAMS_PROTOCOL
 from partage.tables.schemas import TABLES
-from partage.tables.statuses import CUMULATIVE, READINGS, RECORDED
+from partage.tables.statuses import (
+    CUMULATIVE,
+    FAILED,
+    NOT_REPLAYED,
+    NOT_YET,
+    OFFSETS_ONLY,
+    PER_REBALANCE,
+    READINGS,
+    RECORDED,
+    REPLAYED,
+)
+from partage.tables.sums import Sums, add_sums, document, sum_rows
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from partage.jobs.replay.capture import Capture
     from partage.jobs.replay.output import Receipt
     from partage.jobs.replay.replay import JobResults
     from partage.jobs.replay.tally import Tally
-    from partage.jobs.replay.totals import SimulationTotals
 
-__all__ = ["Summary", "account", "summarised"]
+__all__ = [
+    "GroupTotals",
+    "SimulationTotals",
+    "Summary",
+    "account",
+    "summarised",
+]
+
+# -- totals of groups and simulations --------------------------------------------------------------
+
+#: Disagreements and failures that a task lists per group; the counts include all of them.
+_MOST_LISTED_OF_GROUP = 20
+_COUNTS = {"counted": 0, "agreed": 0}
+
+
+class GroupTotals:
+    """Counts of one group's records, commits and rebalances, for table ``groups`` and the summary.
+
+    They are updated while the group's rows are written, and take bounded memory.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.commits = 0
+        self.incarnations = 0
+        self._kinds: list[str] = []
+        self._place: LogPosition | None = None
+        self._records = 0
+        self._times: list[int] = []
+        self._rebalances = 0
+        self._members_max = 0
+        self._partitions_max = 0
+        self._replayed = 0
+        self._whys: dict[str, int] = {}
+        self._claimed: dict[str, int] = {}
+        self._clients: set[str] = set()
+        self._missing = (0, 0)
+        self._causes: dict[str, dict[str, int]] = {}
+        #: First and last time of all records, offset commits included; partitions of the group log.
+        self.seen_ms: tuple[int, int] | None = None
+        self.log_partitions: set[int] = set()
+
+    def stored(self) -> dict[str, Any]:
+        """Return the group's counts as plain values, which a later run restores."""
+        return {n: frozenset(v) if isinstance(v, set) else v for n, v in vars(self).items()}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Restore the group's counts from the values that `stored` returned."""
+        for name, value in state.items():
+            setattr(self, name, set(value) if isinstance(value, frozenset) else value)
+
+    def record(self, kind: str, place: LogPosition, time_ms: int) -> None:
+        """Count a record of the group that is not an offset commit."""
+        if kind not in self._kinds:
+            self._kinds.append(kind)
+        self._place = self._place or place
+        self._records += 1
+        self._times = [min([*self._times, time_ms]), max([*self._times, time_ms])]
+        self.saw(place.partition, time_ms, time_ms)
+
+    def saw(self, log_partition: int, first_ms: int, last_ms: int) -> None:
+        """Extend the group's log partitions and its time span by some records or offset commits."""
+        self.log_partitions.add(log_partition)
+        first, last = self.seen_ms or (first_ms, last_ms)
+        self.seen_ms = (min(first, first_ms), max(last, last_ms))
+
+    def commit_place(self, place: LogPosition) -> None:
+        """Set the group's log position from an offset commit, if no record has set it before.
+
+        A group that only commits offsets has no other records.
+        """
+        self._place = self._place or place
+
+    def missing(self, before: int, within: int) -> None:
+        """Set how many generations the log lacks, before the first record and between records."""
+        self._missing = (before, within)
+
+    def rebalance(self, row: dict[str, Any]) -> None:
+        """Count a rebalance, given as a row of table ``rebalances``."""
+        self._rebalances += 1
+        self._members_max = max(self._members_max, row["members"])
+        self._partitions_max = max(self._partitions_max, row["partitions"])
+        self._replayed += row["replayed"]
+        if row["why_not"] is not None:
+            self._whys[row["why_not"]] = self._whys.get(row["why_not"], 0) + 1
+        if row["strategy"] is not None:
+            self._claimed[row["strategy"]] = self._claimed.get(row["strategy"], 0) + 1
+        self._clients.update(row["clients"])
+        cause = self._causes.setdefault(row["cause_kind"], {"recorded": 0, "inferred": 0})
+        cause[row["cause_source"]] += 1
+
+    def row(self) -> dict[str, Any]:
+        """Return the counts as the group's row of table ``groups``, without the group's name."""
+        status, why = self._status()
+        return {
+            "kind": "+".join(self._kinds) or OFFSETS_ONLY,
+            "status": status,
+            "why": why,
+            "traceback": None,
+            "log_partition": self._place.partition if self._place else -1,
+            "records": self._records,
+            "commits": self.commits,
+            "rebalances": self._rebalances,
+            "incarnations": self.incarnations,
+            "missing_generations": sum(self._missing),
+            "first_ms": self._times[0] if self._times else None,
+            "last_ms": self._times[1] if self._times else None,
+            "claimed": list(self._claimed),
+            "clients": sorted(self._clients),
+            "coverage": self._coverage(),
+            "members_max": self._members_max if self._rebalances else None,
+            "partitions_max": self._partitions_max if self._rebalances else None,
+        }
+
+    def _coverage(self) -> float | None:
+        """Return the share of the group's generations that the log contains;
+        None if it has none.
+        """
+        known = self._rebalances + sum(self._missing)
+        return self._rebalances / known if known else None
+
+    def _status(self) -> tuple[str, str | None]:
+        """Return the group's status, and the reason if none of its rebalances was simulated."""
+        if not self._kinds:
+            return OFFSETS_ONLY, None
+        if self._replayed:
+            return REPLAYED, None
+        return NOT_REPLAYED, next(
+            (why for why in self._whys if why != "no members"), "no member ever joined"
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """Return the group's entry in ``summary.json``."""
+        return {
+            "group": self.name,
+            **self.row(),
+            "missing_before": self._missing[0],
+            "missing_within": self._missing[1],
+            "not_replayed": self._whys,
+            "claims": self._claimed,
+            "causes": self._causes,
+        }
+
+
+class SimulationTotals:
+    """Sums of simulation metrics by group and policy, which the driver merges from all tasks.
+
+    Attributes:
+        groups: dict from group to a dict from "policy|reading" to sums of its rows, see
+            `partage.tables.sums`. The reading is the kind of simulation.
+        verdicts_of: dict from group to "protocol|kind of verdict" to strategy to numbers of
+            assignments compared and equal.
+        disagreements: dict from group to the first recorded assignments that differ from the
+            strategy's.
+        failures: dict from group to the first exceptions that strategies raised.
+        strategies_of: dict from group to "policy|reading" to names of the simulated strategies.
+        not_yet_of: dict from group to strategy that Partage lacks to number of its rebalances.
+    """
+
+    def __init__(self) -> None:
+        self.groups: dict[str, dict[str, Sums]] = {}
+        self.verdicts_of: dict[str, dict[str, dict[str, dict[str, int]]]] = {}
+        self.disagreements: dict[str, list[dict[str, Any]]] = {}
+        self.failures: dict[str, list[dict[str, Any]]] = {}
+        self.strategies_of: dict[str, dict[str, list[str]]] = {}
+        self.not_yet_of: dict[str, dict[str, int]] = {}
+
+    @property
+    def verdicts(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Numbers of recorded assignments that were compared and equal,
+        by kind of comparison and strategy.
+        """
+        found: dict[str, dict[str, dict[str, int]]] = {}
+        for group in sorted(self.verdicts_of):
+            for kind, strategies in self.verdicts_of[group].items():
+                _add_verdicts(found.setdefault(kind, {}), strategies)
+        return found
+
+    @property
+    def strategies(self) -> dict[str, list[str]]:
+        """Names of the strategies that each policy simulated in any group.
+
+        The keys are "policy|reading"; the reading is the kind of simulation.
+        """
+        found: dict[str, list[str]] = {}
+        for of_group in self.strategies_of.values():
+            for key, names in of_group.items():
+                _add_names(found, key, names)
+        return found
+
+    @property
+    def not_yet(self) -> dict[str, int]:
+        """Number of rebalances whose group chose a strategy that Partage lacks, by strategy."""
+        found: dict[str, int] = {}
+        for counts in self.not_yet_of.values():
+            found = add_sums(found, counts)
+        return found
+
+    def add_rows(self, rows: pa.Table) -> None:
+        """Add rows of table ``replays`` to the sums; it is called when the rows are written."""
+        from pyarrow import compute as pc
+
+        for sums in sum_rows(rows, ["group", "policy", "reading"]):
+            group, key = sums.pop("group"), f"{sums.pop('policy')}|{sums.pop('reading')}"
+            self._add_sums(group, key, sums)
+        keys = ["group", "policy", "reading", "strategy"]
+        names = rows.group_by(keys, use_threads=False).aggregate([])
+        for row in names.to_pylist():
+            of_group = self.strategies_of.setdefault(row["group"], {})
+            _add_names(of_group, f"{row['policy']}|{row['reading']}", [row["strategy"]])
+        columns = ["group", "generation", "strategy", "reading", "status", "detail"]
+        status = rows["status"]
+        unusual = pc.or_(pc.equal(status, NOT_YET), pc.equal(status, FAILED))
+        for row in rows.filter(unusual).select(columns).to_pylist():
+            if row["status"] == FAILED:
+                self._list(self.failures, row["group"], row["generation"], row["strategy"],
+                           row["detail"])  # fmt: skip
+            elif row["reading"] == PER_REBALANCE:
+                counts = self.not_yet_of.setdefault(row["group"], {})
+                counts[row["strategy"]] = counts.get(row["strategy"], 0) + 1
+
+    def add_verdict(self, group: str, generation: Generation, verdict: Verdict) -> None:
+        """Count a comparison of a recorded assignment with the one that Partage computes."""
+        if verdict.agrees is None:
+            return
+        claimed = generation.first.strategy or generation.protocol
+        if claimed == STREAMS_PROTOCOL and verdict.judged_by is not None:
+            claimed = verdict.judged_by  # leaders of Kafka Streams claim "stream", no assignor
+        foreign = verdict.judged_by not in (None, claimed)
+        name = str(verdict.judged_by) if foreign else claimed
+        # An assignment carried over in a migration is judged by its origin, which is no dialect.
+        dialect = foreign and all(registry.is_dialect(one) for one in name.split(" or "))
+        counts = verdict.counts and not foreign
+        kind = "by_dialect" if dialect else "by_strategy" if counts else "others"
+        of_group = self.verdicts_of.setdefault(group, {})
+        found = {name: {"counted": 1, "agreed": int(verdict.agrees)}}
+        _add_verdicts(of_group.setdefault(f"{generation.protocol}|{kind}", {}), found)
+        if not verdict.agrees and verdict.counts:
+            self._list(self.disagreements, group, generation.number, claimed, verdict.why)
+
+    def _add_sums(self, group: str, key: str, sums: Sums) -> None:
+        policies = self.groups.setdefault(group, {})
+        policies[key] = add_sums(policies.get(key, {}), sums)
+
+    @staticmethod
+    def _list(
+        lists: dict[str, list[dict[str, Any]]],
+        group: str,
+        generation: int,
+        strategy: str,
+        why: str | None,
+    ) -> None:
+        rows = lists.setdefault(group, [])
+        if len(rows) < _MOST_LISTED_OF_GROUP:
+            rows.append({"group": group, "generation": generation, "strategy": strategy,
+                         "why": why})  # fmt: skip
+
+    def to_json(self) -> str:
+        """Return the sums of this task's simulations as JSON text, which `merge` adds to others."""
+        return json.dumps(vars(self))
+
+    def of_group(self, group: str) -> str:
+        """Return one group's part of the totals as JSON text, in the form of `to_json`."""
+        parts = vars(self).items()
+        return json.dumps({n: {group: of[group]} if group in of else {} for n, of in parts})
+
+    def merge(self, text: str) -> None:
+        """Add the sums of another task's simulations, given as the JSON text of `to_json`."""
+        other = json.loads(text)
+        for group, policies in other["groups"].items():
+            for key, sums in policies.items():
+                self._add_sums(group, key, sums)
+        for group, kinds in other["verdicts_of"].items():
+            of_group = self.verdicts_of.setdefault(group, {})
+            for kind, strategies in kinds.items():
+                _add_verdicts(of_group.setdefault(kind, {}), strategies)
+        for own, name in ((self.disagreements, "disagreements"), (self.failures, "failures")):
+            for group, more in other[name].items():
+                rows = [*own.get(group, []), *more]
+                rows.sort(key=lambda r: (r["generation"], r["strategy"], str(r["why"])))
+                own[group] = rows[:_MOST_LISTED_OF_GROUP]
+        for group, counts in other["not_yet_of"].items():
+            self.not_yet_of[group] = add_sums(self.not_yet_of.get(group, {}), counts)
+        for group, strategies in other["strategies_of"].items():
+            for key, names in strategies.items():
+                _add_names(self.strategies_of.setdefault(group, {}), key, names)
+
+    def policies(self) -> dict[str, Sums]:
+        """Return the sums of each policy over all groups, with the number of groups.
+
+        The keys are "policy|reading"; the reading is the kind of simulation.
+        """
+        found: dict[str, Sums] = {}
+        for group in sorted(self.groups):  # sums of floats depend on their order
+            for key, sums in self.groups[group].items():
+                found[key] = add_sums(found.get(key, {}), {"groups": 1, **sums})
+        return found
+
+
+def _add_verdicts(totals: dict[str, dict[str, int]], more: Mapping[str, Mapping[str, int]]) -> None:
+    """Add the numbers of compared and equal assignments of each strategy to the totals."""
+    for name, counts in more.items():
+        totals[name] = add_sums(totals.get(name, _COUNTS), counts)
+
+
+def _add_names(names: dict[str, list[str]], key: str, more: Iterable[str]) -> None:
+    """Append the names that the list of a key does not have yet."""
+    known = names.setdefault(key, [])
+    known += [name for name in more if name not in known]
+
+
+# -- content of summary.json ---------------------------------------------------------------------
 
 #: Groups listed in the summary; table ``groups`` has all.
-MOST_GROUPS = 2_000
+_MOST_GROUPS = 2_000
 #: Disagreements, and failures of strategies, listed in the summary; the tables have all.
-MOST_LISTED = 200
+_MOST_LISTED = 200
 
 #: The content of ``summary.json``.
 Summary = dict[str, Any]
@@ -46,15 +375,15 @@ def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> di
         AccountingError: the counts differ.
     """
     in_table = sum(r.rows for r in written if r.table == "bad_records")
-    sums = {
+    counts = {
         **({} if records is None else {"records in the files": records}),
         "records read": tally.rows,
         "decoded + bad": tally.decoded + tally.bad,
         "decoded + rows of bad_records": tally.decoded + in_table,
     }
-    if len(set(sums.values())) > 1:
-        counts = ", ".join(f"{name} {n}" for name, n in sums.items())
-        raise AccountingError(f"the run does not add up and is not published: {counts}")
+    if len(set(counts.values())) > 1:
+        found = ", ".join(f"{name} {n}" for name, n in counts.items())
+        raise AccountingError(f"the run does not add up and is not published: {found}")
     of_commits = sum(tally.commits.values())
     return {
         "records": tally.rows,
@@ -159,12 +488,12 @@ def agreement(totals: SimulationTotals) -> dict[str, Any]:
         "agreed": sum(s["agreed"] for s in by["by_strategy"].values()),
         **{where: dict(sorted(names.items())) for where, names in by.items()},
         "by_protocol": dict(sorted(protocols.items())),
-        "disagreements": listed[:MOST_LISTED],
+        "disagreements": listed[:_MOST_LISTED],
     }
 
 
 def _add(totals: dict[str, dict[str, int]], name: str, counts: dict[str, int]) -> None:
-    totals[name] = sums.add_sums(totals.get(name, {}), counts)
+    totals[name] = add_sums(totals.get(name, {}), counts)
 
 
 def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
@@ -177,7 +506,7 @@ def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
         policy, _, reading = key.rpartition("|")
         names = sorted(totals.strategies[key])
         row = {"policy": policy, "reading": reading, "strategies": names}
-        rows.append({**row, "groups": of_key["groups"], **sums.document(of_key)})
+        rows.append({**row, "groups": of_key["groups"], **document(of_key)})
     return sorted(rows, key=lambda r: (READINGS.index(r["reading"]), r["policy"]))
 
 
@@ -199,7 +528,7 @@ def causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
     totals: dict[str, dict[str, int]] = {}
     for g in groups:
         for kind, sources in g["causes"].items():
-            totals[kind] = sums.add_sums(totals.get(kind, {}), sources)
+            totals[kind] = add_sums(totals.get(kind, {}), sources)
     return dict(sorted(totals.items(), key=lambda kv: (-sum(kv[1].values()), kv[0])))
 
 
@@ -219,9 +548,9 @@ def summarised(done: JobResults) -> Summary:
         "causes": causes(known),
         "policies": policies(done.simulated),
         "strategies": strategies(done.simulated),
-        "failures": failures[:MOST_LISTED],
+        "failures": failures[:_MOST_LISTED],
         "tables": dict(sorted(rows.items())),
-        "groups": by_size[:MOST_GROUPS],
-        "groups_not_listed": max(0, len(by_size) - MOST_GROUPS),
+        "groups": by_size[:_MOST_GROUPS],
+        "groups_not_listed": max(0, len(by_size) - _MOST_GROUPS),
         "session_timeout_ms": done.session_timeout_ms,
     }
