@@ -2,9 +2,8 @@
 
 `replay` is the entry and the table of contents. Input: `capture`, `records`, `selection`. First
 job: `decode`, `group_records`, `decoded_rows`, `tally`, `inferred_metadata`. Second job:
-`histories`, `group_rows`, `spill_files`. Third job: `simulations`. Results:
-`output`, `summary`. Continued runs: `append`, `state_files`,
-`rebalance_memo`, `input_digests`.
+`histories`, `group_rows`, `spill_files`. Third job: `simulations`. Results: `output`, `summary`.
+Continued runs: `append`, `state_files`, `stored_results`, `input_digests`.
 """
 
 from __future__ import annotations

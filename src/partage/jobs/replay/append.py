@@ -32,8 +32,6 @@ from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.histories import RECEIPT_DDL, receipts_batch
 from partage.jobs.replay.input_digests import Digests, InputDigests, add_digests, by_number
 from partage.jobs.replay.output import Receipt, TableWriters, task_name
-from partage.jobs.replay.rebalance_memo import AHEAD_STATES, MemoBlock, MetadataDigests
-from partage.jobs.replay.simulation_memo import StoredSimulation
 from partage.jobs.replay.spill_files import SpilledHistory
 from partage.jobs.replay.state_files import (
     ReplayState,
@@ -44,6 +42,12 @@ from partage.jobs.replay.state_files import (
     read_decoded,
     write_decoded,
     write_open_commits,
+)
+from partage.jobs.replay.stored_results import (
+    AHEAD_STATES,
+    MetadataDigests,
+    StoredBlock,
+    StoredSimulation,
 )
 from partage.jobs.replay.tally import Tally
 from partage.tables.schemas import COLUMNS
@@ -220,7 +224,7 @@ class Appender:
             return fresh
         return group_rows_of(fresh).union(read_decoded(engine, out, stored, self._dirty))
 
-    def with_memo(self, histories: list[SpilledHistory]) -> list[SpilledHistory]:
+    def with_stored_results(self, histories: list[SpilledHistory]) -> list[SpilledHistory]:
         """Add to each group's history the positions in files of the results
         that the last run has stored.
         """
@@ -312,8 +316,8 @@ class Appender:
                 "totals": totals, "seen": seen,
                 "simulated": json.loads(done.simulated.of_group(name)),
                 "view": self._context.digest(seen), "failed": totals["status"] == FAILED,
-                "memo": done.memo.get(name, []),
-                "simulations": done.simulations.get(name, {}),
+                "memo": done.stored_rebalances.get(name, []),
+                "simulations": done.stored_simulations.get(name, {}),
             }  # fmt: skip
         return ReplayState(
             settings=_settings(self._run), files=self._file_states(), positions=positions,
@@ -342,8 +346,10 @@ def _with_stored(history: SpilledHistory, group: Mapping[str, Any]) -> SpilledHi
     """Add the positions of one group's results that the last run has stored to its history."""
     return replace(
         history,
-        memo=tuple(map(MemoBlock.of, group["memo"])),
-        simulations={name: StoredSimulation.of(one) for name, one in group["simulations"].items()},
+        stored_rebalances=tuple(map(StoredBlock.of, group["memo"])),
+        stored_simulations={
+            name: StoredSimulation.of(one) for name, one in group["simulations"].items()
+        },
     )
 
 

@@ -351,8 +351,9 @@ class JobResults:
         failed: dict from group to the exception that ended its replay.
         seen: dict from group to its log partitions, and first and last time of its records.
         parts: dict from name of a worker's files to groups with rows in them.
-        memo: dict from group to positions of its rebalances' stored results, for the next run.
-        simulations: dict from group to policy to its stored simulation, for the next run.
+        stored_rebalances: dict from group to positions of its rebalances' stored results, for the
+            next run.
+        stored_simulations: dict from group to policy to its stored simulation, for the next run.
         session_timeout_ms: the broker's session timeout, for members that send none; None if not
             known.
     """
@@ -367,8 +368,8 @@ class JobResults:
     failed: dict[str, GroupFailure] = field(default_factory=dict)
     seen: dict[str, dict[str, Any]] = field(default_factory=dict)
     parts: dict[str, list[str]] = field(default_factory=dict)
-    memo: dict[str, list[Any]] = field(default_factory=dict)
-    simulations: dict[str, dict[str, Any]] = field(default_factory=dict)
+    stored_rebalances: dict[str, list[Any]] = field(default_factory=dict)
+    stored_simulations: dict[str, dict[str, Any]] = field(default_factory=dict)
     session_timeout_ms: int | None = None
 
 
@@ -424,7 +425,7 @@ def run_jobs(
                 _receive(bad_records_job(decoded, out=out, run_id=run.id), done)
         with engine.stage(stages, "replay"):
             if appender is not None:
-                kept = appender.with_memo(kept)
+                kept = appender.with_stored_results(kept)
             _receive(_simulate(engine, kept, run, states, appender), done)
             mark_failed(run.out, done)
             copied = None if appender is None else appender.keep_groups(engine, done)
@@ -508,7 +509,7 @@ def _simulate(
     return simulations_job(
         engine, shared, states, run.policies,
         selection=run.selection, out=str(run.out), run_id=run.id,
-        memo=None if appender is None else state_folder(run.id),
+        store=None if appender is None else state_folder(run.id),
     )  # fmt: skip
 
 
@@ -534,12 +535,12 @@ def _receive(found: Rows, done: JobResults) -> list[SpilledHistory]:
         elif what == "part":
             part = json.loads(text)
             done.parts[part["name"]] = part["groups"]
-        elif what == "memo":
-            memo = json.loads(text)
-            done.memo.setdefault(memo["group"], []).extend(memo["blocks"])
-        elif what == "simulations":
+        elif what == "stored rebalances":
             one = json.loads(text)
-            done.simulations.setdefault(one["group"], {}).update(one["policies"])
+            done.stored_rebalances.setdefault(one["group"], []).extend(one["blocks"])
+        elif what == "stored simulations":
+            one = json.loads(text)
+            done.stored_simulations.setdefault(one["group"], {}).update(one["policies"])
         else:
             kept.append(SpilledHistory.of(json.loads(text)))
     return kept

@@ -23,10 +23,9 @@ from partage.jobs.replay.histories import (
     receipts_batch,
 )
 from partage.jobs.replay.output import TableWriters, task_name
-from partage.jobs.replay.rebalance_memo import MemoWriter, metadata_digests
 from partage.jobs.replay.selection import Selection
-from partage.jobs.replay.simulation_memo import GroupMemo
 from partage.jobs.replay.spill_files import SpilledHistory
+from partage.jobs.replay.stored_results import BlockWriter, GroupStore, metadata_digests
 from partage.jobs.replay.summary import SimulationTotals
 from partage.simulation.cumulative import simulate_policies
 from partage.simulation.metrics import SimulatedRebalance
@@ -56,18 +55,18 @@ def simulations_job(
     selection: Selection,
     out: str,
     run_id: str,
-    memo: str | None = None,
+    store: str | None = None,
 ) -> Rows:
     """Simulate the groups' rebuilt histories under each policy, and write the results to tables.
 
     A policy is an assignment strategy with a protocol and member options. The rows are receipts of
     files, and totals of the simulations.
 
-    With ``memo``, a folder relative to ``out``, results of single rebalances and states of whole
+    With ``store``, a folder relative to ``out``, results of single rebalances and states of whole
     simulations are stored there for the next appending run. The rows then have their places too.
     """
     count = len(work.value)
-    job = partial(_task, (work, states), tuple(policies), selection, (out, run_id), memo=memo)
+    job = partial(_task, (work, states), tuple(policies), selection, (out, run_id), store=store)
     return engine.run(job, count, count, RECEIPT_DDL)
 
 
@@ -78,7 +77,7 @@ def _task(
     where: tuple[str, str],
     numbers: Iterable[pa.RecordBatch],
     *,
-    memo: str | None = None,
+    store: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Simulate the work units of one Spark task; write tables and yield the result rows."""
     work, states = shared
@@ -87,7 +86,7 @@ def _task(
     totals = SimulationTotals()
     failed: dict[str, GroupFailure] = {}
     names: dict[str, None] = {}
-    memo_writer = None if memo is None else MemoWriter(where[0], memo, task_name())
+    block_writer = None if store is None else BlockWriter(where[0], store, task_name())
     places: list[tuple[str, str]] = []
     observers = {"replays": totals.add_rows}
     with TableWriters(*where, f"l{task_name()}", observers) as writers:
@@ -99,10 +98,10 @@ def _task(
                         continue
                     names[group] = None
                     known = None
-                    if memo_writer is not None:
+                    if block_writer is not None:
                         digests = metadata_digests(states.value)
-                        stored = unit.history.memo, unit.history.simulations
-                        known = GroupMemo(where[0], stored, digests, memo_writer)
+                        stored = unit.history.stored_rebalances, unit.history.stored_simulations
+                        known = GroupStore(where[0], stored, digests, block_writer)
                     try:
                         _simulate_unit(unit, chosen, clusters, selection, (writers, totals, known))
                         if known is not None:
@@ -111,20 +110,22 @@ def _task(
                         raise
                     except Exception as e:  # noqa: BLE001 - the other groups are published
                         failed[group] = GroupFailure.of(group, e)
-                        if memo_writer is not None:
-                            memo_writer.finish()
+                        if block_writer is not None:
+                            block_writer.finish()
         files = [("file", json.dumps(asdict(r))) for r in writers.finish()]
         part = ("part", json.dumps({"name": writers.name, "groups": [*names]}))
     failures = [("failed", json.dumps(asdict(one))) for one in failed.values()]
     yield receipts_batch([*files, *failures, *places, part, ("simulated", totals.to_json())])
 
 
-def _places(unit: WorkUnit, memo: GroupMemo) -> list[tuple[str, str]]:
+def _places(unit: WorkUnit, store: GroupStore) -> list[tuple[str, str]]:
     """Return result rows with the file positions at which a work unit's results are stored."""
     group = unit.history.group
-    found = [("simulations", json.dumps({"group": group, "policies": memo.simulations()}))]
+    found = [("stored simulations", json.dumps({"group": group, "policies": store.simulations()}))]
     if unit.chunks:
-        found.append(("memo", json.dumps({"group": group, "blocks": memo.rebalances.finish()})))
+        found.append(
+            ("stored rebalances", json.dumps({"group": group, "blocks": store.rebalances.finish()}))
+        )
     return found
 
 
@@ -133,13 +134,13 @@ def _simulate_unit(
     policies: Sequence[Policy],
     clusters: Any,
     selection: Selection,
-    out: tuple[TableWriters, SimulationTotals, GroupMemo | None],
+    out: tuple[TableWriters, SimulationTotals, GroupStore | None],
 ) -> None:
     """Simulate one work unit, and write its rows of tables ``rebalances`` and ``replays``.
 
     Its metrics are added to the totals of the task.
     """
-    writers, totals, memo = out
+    writers, totals, store = out
     group = unit.history.group
     context = unit.history.context(clusters)
 
@@ -155,15 +156,15 @@ def _simulate_unit(
     everything = tuple(unit.history.rebalance_rows()) if unit.policies and small else None
     read = unit.history.rebalance_rows(unit.chunks)
     for rebalance, row in everything if everything is not None and unit.whole else read:
-        key = "" if memo is None else memo.key(rebalance)
+        key = "" if store is None else store.key(rebalance)
         if not selection.started(rebalance.generation.timestamp_ms):
             continue
-        known = None if memo is None else memo.rebalances.find(key, rebalance, context)
+        known = None if store is None else store.rebalances.find(key, rebalance, context)
         if known is None:
             found = check_agreement(rebalance.generation, clusters)
             rows = list(simulate_rebalance(rebalance, policies, context, judged=found))
-            if memo is not None:
-                memo.rebalances.add(key, found, rows)
+            if store is not None:
+                store.rebalances.add(key, found, rows)
         else:
             found, rows = known
         writers.add("rebalances", row | _verdict_columns(found))
@@ -172,11 +173,11 @@ def _simulate_unit(
     if unit.policies:
         chosen = [policies[number] for number in unit.policies]
         continuations = None
-        if memo is not None:
+        if store is not None:
             if not unit.whole:
                 for rebalance, _ in unit.history.rebalance_rows():
-                    memo.key(rebalance)
-            continuations = memo.continuations(chosen)
+                    store.key(rebalance)
+            continuations = store.continuations(chosen)
         whole = unit.history.rebalance_rows() if everything is None else everything
         wanted = _SpanFilter(selection)
         recorded = wanted.those(rebalance for rebalance, _ in whole)

@@ -29,8 +29,7 @@ from partage.history.clusters import ClusterHistory
 from partage.history.events import Generation
 from partage.history.pauses import Pause
 from partage.history.state_store import pack_state, unpack_state
-from partage.jobs.replay.rebalance_memo import MemoBlock
-from partage.jobs.replay.simulation_memo import StoredSimulation
+from partage.jobs.replay.stored_results import StoredBlock, StoredSimulation
 from partage.simulation.commit_evidence import CommitEvidence, Rates, weights_of
 from partage.simulation.context import SimulationContext
 from partage.simulation.costs import usual_length
@@ -73,16 +72,16 @@ class SpilledHistory:
         path: path of the spill file.
         world: first byte and length of the data that all rebalances of the group share.
         chunks: first byte, length, and number of rebalances of each chunk.
-        memo: results of its rebalances that an earlier run has stored.
-        simulations: dict from policy to the simulation that an earlier run has stored.
+        stored_rebalances: results of its rebalances that an earlier run has stored.
+        stored_simulations: dict from policy to the simulation that an earlier run has stored.
     """
 
     group: str
     path: str
     world: tuple[int, int]
     chunks: tuple[tuple[int, int, int], ...]
-    memo: tuple[MemoBlock, ...] = ()
-    simulations: Mapping[str, StoredSimulation] = field(default_factory=dict)
+    stored_rebalances: tuple[StoredBlock, ...] = ()
+    stored_simulations: Mapping[str, StoredSimulation] = field(default_factory=dict)
 
     @property
     def size(self) -> int:

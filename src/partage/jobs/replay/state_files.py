@@ -31,7 +31,7 @@ from partage.history.commit_kernels import RUN
 from partage.jobs.replay.decoded_rows import OUT_COLUMNS, DecodedKind
 from partage.jobs.replay.histories import RECEIPT_DDL, receipts_batch, sorted_by_group
 from partage.jobs.replay.output import STATE, task_name
-from partage.jobs.replay.simulation_memo import StoredSimulation
+from partage.jobs.replay.stored_results import StoredSimulation
 from partage.runs.published_run import MANIFEST
 
 if TYPE_CHECKING:

@@ -1,0 +1,635 @@
+"""Stored results of simulations, which the next appending run uses again.
+
+A run that continues another one rebuilds a group's history, and finds most of its rebalances
+unchanged. `GroupStore` has what the last run has stored for a group, and stores this run's results.
+
+**Single rebalances** (`RebalanceStore`): verdicts and plans are not computed again. Three kinds of
+columns of table ``replays`` still change with every new commit: times without a consumer, records
+read twice, and the spread of loads. They depend on commit rates, commit intervals and the usual
+length of a rebalance. They are computed again from stored inputs (`LateInputs`).
+
+A result is found by a digest of the rebalance and of the cluster metadata that a verdict may use.
+Pauses are not part of the digest. Results are stored in blocks of plain values
+(`history.state_store`).
+
+**Whole histories** (`PolicyStore`): the cumulative simulation of a policy continues from a
+checkpoint (`simulation.checkpoints`); its earlier rows are read from storage. A checkpoint is valid
+if the history up to it has the same digest as before. The last rebalances of a history may still
+change with the next records, for example their causes and unread time. So a few checkpoints are
+stored, and the newest valid one is used.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from partage.errors import InvalidCaptureError
+from partage.history.agreement import Verdict
+from partage.history.state_store import pack_state, unpack_state
+from partage.model.index import Int32Array
+from partage.simulation.checkpoints import (
+    Checkpoint,
+    Continuation,
+    Loads,
+    PlanLoads,
+    StoredRow,
+    load_spread,
+)
+from partage.simulation.context import SimulationContext
+from partage.simulation.metrics import Bounds, PlanMetrics, SimulatedRebalance
+from partage.simulation.policies import Policy
+from partage.simulation.recorded_rebalances import Absence, RecordedRebalance
+from partage.tables.statuses import RECORDED
+
+__all__ = [
+    "AHEAD_STATES",
+    "BlockWriter",
+    "GroupStore",
+    "HistoryChain",
+    "MetadataDigests",
+    "PolicyStore",
+    "RebalanceStore",
+    "StoredBlock",
+    "StoredSimulation",
+    "digests_of_rebalance",
+    "metadata_digests",
+]
+
+#: Verdicts look at so many later metadata states (`history.clusters.alternative_clusters`).
+AHEAD_STATES = 3
+#: Rebalances of a block of stored results.
+_REBALANCES_OF_BLOCK = 64
+
+
+class MetadataDigests:
+    """Digests of a cluster's metadata up to any point in time.
+
+    Args:
+        states: the JSON texts of the metadata states with their times, in order of time.
+    """
+
+    def __init__(self, states: Iterable[tuple[int, str]]) -> None:
+        self._times: list[int] = []
+        self._prefixes = [b""]
+        for time_ms, text in states:
+            self._times.append(time_ms)
+            joined = self._prefixes[-1] + text.encode()
+            self._prefixes.append(blake2b(joined, digest_size=16).digest())
+
+    def until(self, time_ms: int, ahead: int = 0) -> bytes:
+        """Return a digest of the cluster metadata up to a time,
+        and of the next ``ahead`` states.
+        """
+        last = bisect_right(self._times, time_ms) + ahead
+        return self._prefixes[min(last, len(self._prefixes) - 1)]
+
+
+class StoredBlock(NamedTuple):
+    """Position of a block of stored results: file, first byte, length, and the key of each result.
+
+    ``path`` is relative to the output folder.
+    """
+
+    path: str
+    first: int
+    length: int
+    keys: tuple[str, ...]
+
+    @classmethod
+    def of(cls, value: Sequence[Any]) -> StoredBlock:
+        """Build a `StoredBlock` from a list of its fields, as read from JSON."""
+        return cls(value[0], value[1], value[2], tuple(value[3]))
+
+    def read(self, out: Path) -> bytes:
+        """Read the bytes of the block from its file in the output folder."""
+        with (out / self.path).open("rb") as file:
+            file.seek(self.first)
+            return file.read(self.length)
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredRow:
+    """A stored row of table ``replays``, and the inputs of those columns that may still change.
+
+    Attributes:
+        row: the row; late columns are empty if ``is_late``.
+        is_late: whether it has columns that depend on the group's whole history.
+        stops: indices of the partitions that stop.
+        extra: partition-seconds of dead members, in addition to the stop.
+        member: owner of each assigned partition, as a position in the group.
+        partition: indices of the assigned partitions.
+        takes_part: positions of the members whose loads count; None without a spread of loads.
+        members: number of members of the group.
+    """
+
+    row: SimulatedRebalance
+    is_late: bool
+    stops: Int32Array | None = None
+    extra: Bounds | None = None
+    member: Int32Array | None = None
+    partition: Int32Array | None = None
+    takes_part: Int32Array | None = None
+    members: int = 0
+
+
+_Result = tuple[Verdict, tuple[_StoredRow, ...]]
+_CLASSES = (
+    Absence, Bounds, PlanMetrics, RecordedRebalance, SimulatedRebalance, Verdict, _StoredRow,
+)  # fmt: skip
+
+
+def _stored_row(row: SimulatedRebalance, loads: PlanLoads) -> _StoredRow:
+    """Prepare a row of table ``replays`` for storage.
+
+    Columns that depend on the group's whole history are replaced by their inputs.
+    """
+    late = row.late
+    row = replace(row, late=None)
+    if late is None:
+        return _StoredRow(row, is_late=False)
+    blank = replace(row, stopped=None, reread=None)
+    if not late.has_loads:
+        return _StoredRow(blank, True, late.stops, late.extra)
+    blank = replace(blank, measured=replace(row.measured, load_spread=None))
+    return _StoredRow(blank, True, late.stops, late.extra, *loads.of(late))
+
+
+def _finished_row(
+    stored: _StoredRow, rebalance: RecordedRebalance, context: SimulationContext
+) -> SimulatedRebalance:
+    """Restore a row of table ``replays`` from storage.
+
+    Columns that depend on the group's whole history are computed again.
+    """
+    row, stops = stored.row, stored.stops
+    if not stored.is_late or stops is None:
+        return row
+    costs = context.costs(rebalance)
+    is_recorded = row.policy == RECORDED
+    stopped = costs.stopped_seconds(stops, context.usual_ms)
+    return replace(
+        row,
+        measured=replace(row.measured, load_spread=load_spread(_loads_of(stored), context.weights)),
+        stopped=None if stopped is None or stored.extra is None else stopped + stored.extra,
+        reread=costs.reread_as_recorded() if is_recorded else costs.reread(stops),
+    )
+
+
+def _loads_of(stored: _StoredRow) -> Loads | None:
+    """Return the stored inputs of a row's load spread; None if the row has no load spread."""
+    taking, member, partition = stored.takes_part, stored.member, stored.partition
+    if taking is None or member is None or partition is None:
+        return None
+    return member, partition, taking, stored.members
+
+
+def digests_of_rebalance(
+    rebalance: RecordedRebalance, digests: MetadataDigests
+) -> tuple[str, bytes]:
+    """Return two digests of a recorded rebalance, by which stored results are found.
+
+    The first covers everything that the result of a single rebalance depends on. The second covers
+    what a cumulative simulation depends on: it leaves out later metadata, and whether departed
+    members rejoin later. Pauses are in neither.
+    """
+    departures = tuple(
+        replace(one, back=None, back_ms=None, as_member=None) for one in rebalance.departures
+    )
+    text = pack_state(replace(rebalance, pauses=(), departures=departures), _CLASSES, level=0)
+    of_result, of_history = (blake2b(text, digest_size=12) for _ in range(2))
+    later = [(i, one.back, one.back_ms, one.as_member)
+             for i, one in enumerate(rebalance.departures) if one.back is not None]  # fmt: skip
+    if later:
+        of_result.update(pack_state(later, _CLASSES, level=0))
+    time_ms = rebalance.generation.timestamp_ms
+    of_result.update(digests.until(time_ms, AHEAD_STATES))
+    of_history.update(digests.until(time_ms))
+    return of_result.hexdigest(), of_history.digest()
+
+
+class RebalanceStore:
+    """Stored results of one group's rebalances:
+    reads those of the last run, writes those for the next.
+
+    Args:
+        out: the output folder.
+        blocks: where the results of the last run are.
+        writer: writes the results for the next run.
+    """
+
+    def __init__(self, out: str, blocks: Sequence[StoredBlock], writer: BlockWriter) -> None:
+        self._out, self._blocks, self._writer = Path(out), blocks, writer
+        self._loads = PlanLoads()
+        self._block_of = {key: i for i, block in enumerate(blocks) for key in block.keys}
+        self._found: set[str] = set()
+        #: The block that was read last: rebalances come in order.
+        self._loaded: tuple[int, Mapping[str, _Result]] = (-1, {})
+
+    def find(
+        self, key: str, rebalance: RecordedRebalance, context: SimulationContext
+    ) -> tuple[Verdict, list[SimulatedRebalance]] | None:
+        """Return the stored verdict and ``replays`` rows of a rebalance;
+        None if they are not stored.
+        """
+        at = self._block_of.get(key)
+        if at is None:
+            return None
+        result = self._read(at).get(key)
+        if result is None:
+            return None
+        verdict, rows = result
+        self._found.add(key)
+        return verdict, [_finished_row(row, rebalance, context) for row in rows]
+
+    def add(self, key: str, verdict: Verdict, rows: Sequence[SimulatedRebalance]) -> None:
+        """Store the verdict and the ``replays`` rows of a rebalance for the next run."""
+        if any(m.weight != 1 for one in rows if one.late is not None for m in one.late.group):
+            return  # `load_spread` is for members of weight 1
+        self._writer.add(key, (verdict, tuple(_stored_row(row, self._loads) for row in rows)))
+
+    def finish(self) -> list[StoredBlock]:
+        """Return the positions of all results that the next run may need, old and new ones.
+
+        A block of which every result was used stays where it is. From other blocks the used
+        results are written again.
+        """
+        kept = []
+        for i, block in enumerate(self._blocks):
+            if self._found.issuperset(block.keys):
+                kept.append(block)
+                continue
+            for key in self._found.intersection(block.keys):
+                self._writer.add(key, self._read(i)[key])
+        return kept + self._writer.finish()
+
+    def _read(self, number: int) -> Mapping[str, _Result]:
+        if self._loaded[0] != number:
+            block = self._blocks[number]
+            try:
+                results = unpack_state(block.read(self._out), _CLASSES)
+                found = dict(zip(block.keys, results, strict=True))
+            except (InvalidCaptureError, OSError, ValueError):
+                found = {}  # damaged: these rebalances are simulated again
+            self._loaded = number, found
+        return self._loaded[1]
+
+
+class BlockWriter:
+    """Writer of one task's file with results of rebalances, group after group."""
+
+    def __init__(self, out: str, path: str, task: str) -> None:
+        self._path = f"{path}/rebalances-{task}-{uuid4().hex[:8]}.memo"
+        self._file = Path(out) / self._path
+        self._pending: dict[str, _Result] = {}
+        self._blocks: list[StoredBlock] = []
+        self._size = 0
+
+    def add(self, key: str, result: _Result) -> None:
+        """Write the result of a rebalance of the current group."""
+        self._pending[key] = result
+        if len(self._pending) >= _REBALANCES_OF_BLOCK:
+            self._flush()
+
+    def finish(self) -> list[StoredBlock]:
+        """End the current group; return the file positions of its results."""
+        if self._pending:
+            self._flush()
+        blocks, self._blocks = self._blocks, []
+        return blocks
+
+    def _flush(self) -> None:
+        pending, self._pending = self._pending, {}
+        try:
+            blob = pack_state(list(pending.values()), _CLASSES, level=1)
+        except TypeError:
+            return  # a plug-in's row has a value that is no plain one: nothing is stored
+        self._blocks.append(self.write(blob, tuple(pending)))
+
+    def write(self, blob: bytes, keys: tuple[str, ...]) -> StoredBlock:
+        """Append a block of bytes to the file and return its position."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        with self._file.open("ab") as file:
+            file.write(blob)
+        self._size += len(blob)
+        return StoredBlock(self._path, self._size - len(blob), len(blob), keys)
+
+
+@lru_cache(maxsize=1)
+def metadata_digests(states: tuple[str, ...]) -> MetadataDigests:
+    """Return the digests of cluster metadata over time; each worker process computes them once."""
+    timed = [(json.loads(text)["ts_ms"], text) for text in states]
+    return MetadataDigests(sorted(timed, key=lambda one: one[0]))
+
+
+# -- stored simulations of whole histories ---------------------------------------------------------
+
+#: Checkpoints are stored so many rebalances before the newest one.
+_BEHIND = (1, 4, 16, 64)
+#: Rows of a block, and the number of blocks before the oldest checkpoint from which on they are
+#: merged: each run adds some.
+_BLOCK, _MOST_BLOCKS = 64, 32
+
+
+class StoredCheckpoint(NamedTuple):
+    """Description of a stored checkpoint of a simulation:
+    the rebalance it belongs to, and its bytes.
+
+    Attributes:
+        position: position of its recorded rebalance in the group's history.
+        chain: digest of the history up to that rebalance.
+        blocks: number of blocks with the rows before it.
+        place: where its bytes are.
+    """
+
+    position: int
+    chain: str
+    blocks: int
+    place: StoredBlock
+
+
+class StoredSimulation(NamedTuple):
+    """File positions of one policy's stored simulation of a group: its rows and its checkpoints.
+
+    Attributes:
+        rows: blocks of rows, in the order in which they were made.
+        checkpoints: checkpoints in ascending order.
+    """
+
+    rows: tuple[StoredBlock, ...] = ()
+    checkpoints: tuple[StoredCheckpoint, ...] = ()
+
+    @classmethod
+    def of(cls, value: Sequence[Any]) -> StoredSimulation:
+        """Build a `StoredSimulation` from a list of its fields, as read from JSON."""
+        rows, checkpoints = value
+        return cls(
+            tuple(map(StoredBlock.of, rows)),
+            tuple(
+                StoredCheckpoint(position, chain, blocks, StoredBlock.of(place))
+                for position, chain, blocks, place in checkpoints
+            ),
+        )
+
+    def paths(self) -> Iterator[str]:
+        """Yield the files that contain the stored simulation, relative to the output folder."""
+        yield from (block.path for block in self.rows)
+        yield from (one.place.path for one in self.checkpoints)
+
+
+class HistoryChain:
+    """Digests of a group's history up to each rebalance, and the members that it evicted.
+
+    Equal digests in two runs mean that the history up to the rebalance is unchanged.
+    """
+
+    def __init__(self) -> None:
+        self._digests: list[str] = []
+        #: Position and time of a rebalance, and when a member that it evicted stopped responding.
+        self._evictions: list[tuple[int, int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._digests)
+
+    def add(self, rebalance: RecordedRebalance, digest: bytes) -> None:
+        """Append the group's next rebalance, with its digest of `digests_of_rebalance`."""
+        before = self._digests[-1] if self._digests else ""
+        for absence in rebalance.departures:
+            if absence.expired:
+                at = (len(self._digests), rebalance.generation.timestamp_ms, absence.gone_ms)
+                self._evictions.append(at)
+        self._digests.append(blake2b(before.encode() + digest, digest_size=16).hexdigest())
+
+    def digest(self, position: int) -> str:
+        """Return the digest of the history up to the rebalance at a position;
+        "" beyond the history's end.
+        """
+        return self._digests[position] if position < len(self._digests) else ""
+
+    def first_early_ms(self, after: int, timeout_ms: int | None) -> int | None:
+        """Return when the policy first evicts a member earlier than recorded (ms); None if never.
+
+        Only evictions after the rebalance at position ``after`` count. A checkpoint from that time
+        on is not valid.
+
+        Args:
+            after: position of the rebalance.
+            timeout_ms: the policy's session timeout; None for the recorded ones.
+        """
+        if timeout_ms is None:
+            return None
+        early = (
+            gone_ms + timeout_ms
+            for position, time_ms, gone_ms in self._evictions
+            if position > after and gone_ms + timeout_ms < time_ms
+        )
+        return min(early, default=None)
+
+
+class PolicyStore:
+    """Continues one policy's stored simulation of a group, and stores it for the next run.
+
+    Args:
+        out: the output folder.
+        policy: the policy.
+        stored: what the last run has stored.
+        chain: digests of the group's history as it is now.
+        writer: writes blocks for the next run.
+    """
+
+    def __init__(
+        self,
+        out: str,
+        policy: Policy,
+        stored: StoredSimulation,
+        chain: HistoryChain,
+        writer: BlockWriter,
+    ) -> None:
+        self._out, self._policy, self._chain, self._writer = Path(out), policy, chain, writer
+        self._stored = stored
+        self._blocks: list[StoredBlock] = []
+        self._checkpoints: list[StoredCheckpoint] = []
+        self._pending: list[StoredRow] = []
+        self._is_open = True
+
+    def continuation(self) -> Continuation:
+        """Return the newest valid checkpoint with the rows before it,
+        from which the simulation continues.
+        """
+        positions = {len(self._chain) - 1 - behind for behind in _BEHIND}
+        for i in reversed(range(len(self._stored.checkpoints))):
+            one = self._stored.checkpoints[i]
+            if self._chain.digest(one.position) != one.chain:
+                continue
+            early_ms = self._chain.first_early_ms(one.position, self._policy.timeout_ms)
+            blobs = [self._read(block) for block in self._stored.rows[: one.blocks]]
+            found = self._checkpoint_at(one)
+            if found is None or (early_ms is not None and early_ms <= found.time_ms):
+                continue
+            whole = [blob for blob in blobs if blob is not None]
+            if len(whole) == len(blobs):
+                self._blocks = list(self._stored.rows[: one.blocks])
+                self._checkpoints = list(self._stored.checkpoints[: i + 1])
+                rows = (row for blob in whole for row in _rows_of(blob))
+                return Continuation(self, frozenset(positions), found, rows)
+        return Continuation(self, frozenset(positions))
+
+    def row(self, row: StoredRow) -> None:
+        """Store the next row of the simulation."""
+        self._pending.append(row)
+        if len(self._pending) >= _BLOCK:
+            self._flush()
+
+    def checkpoint(self, found: Checkpoint) -> None:
+        """Store the state of the simulation after all rows so far.
+
+        Nothing is stored if a strategy plug-in has values that cannot be packed.
+        """
+        self._flush()
+        if not self._is_open:
+            return
+        try:
+            place = self._write(found.to_bytes())
+        except TypeError:
+            self._is_open = False
+            return
+        digest = self._chain.digest(found.position)
+        one = StoredCheckpoint(found.position, digest, len(self._blocks), place)
+        self._checkpoints.append(one)
+
+    def finish(self) -> StoredSimulation:
+        """Return the file positions of the rows and checkpoints that the next run needs.
+
+        Of old checkpoints those remain that are nearest to the wanted distances from the history's
+        end.
+        """
+        nearest = set()
+        for behind in _BEHIND:
+            before = [one for one in self._checkpoints
+                      if one.position < len(self._chain) - behind]  # fmt: skip
+            nearest.update(before[-1:])
+        checkpoints = sorted(nearest)
+        if not checkpoints:
+            return StoredSimulation()
+        first, blocks = checkpoints[0].blocks, self._blocks[: checkpoints[-1].blocks]
+        merged = self._merged(blocks[:first]) if first > _MOST_BLOCKS else None
+        if merged is not None:
+            less = first - len(merged)
+            blocks = merged + blocks[first:]
+            checkpoints = [one._replace(blocks=one.blocks - less) for one in checkpoints]
+        return StoredSimulation(tuple(blocks), tuple(checkpoints))
+
+    def _merged(self, blocks: Sequence[StoredBlock]) -> list[StoredBlock] | None:
+        """Write the rows of several stored blocks as one block;
+        return None if a block cannot be read.
+        """
+        blobs = [self._read(block) for block in blocks]
+        if None in blobs:
+            return None
+        rows = [row for blob in blobs if blob is not None for row in _rows_of(blob)]
+        return [self._write(_blob_of(rows))]
+
+    def _flush(self) -> None:
+        rows, self._pending = self._pending, []
+        if not rows or not self._is_open:
+            return
+        try:
+            self._blocks.append(self._write(_blob_of(rows)))
+        except (TypeError, ValueError):  # a plug-in's row has a value that is no plain one
+            self._is_open = False
+
+    def _write(self, blob: bytes) -> StoredBlock:
+        return self._writer.write(blob, (_digest(blob),))
+
+    def _read(self, block: StoredBlock) -> bytes | None:
+        """Return the bytes of a stored block; None if the file is missing or the bytes are
+        damaged.
+        """
+        try:
+            blob = block.read(self._out)
+        except OSError:
+            return None
+        return blob if _digest(blob) in block.keys else None
+
+    def _checkpoint_at(self, one: StoredCheckpoint) -> Checkpoint | None:
+        blob = self._read(one.place)
+        try:
+            return None if blob is None else Checkpoint.from_bytes(blob)
+        except InvalidCaptureError:
+            return None
+
+
+def _digest(blob: bytes) -> str:
+    return blake2b(blob, digest_size=8).hexdigest()
+
+
+def _blob_of(rows: Sequence[StoredRow]) -> bytes:
+    text = json.dumps(rows, separators=(",", ":"))
+    return zlib.compress(text.encode("ascii"), 1)
+
+
+def _rows_of(blob: bytes) -> list[StoredRow]:
+    return [StoredRow(*cells) for cells in json.loads(zlib.decompress(blob))]
+
+
+class GroupStore:
+    """Stored results of one group's simulations, and the results that this run stores for the next.
+
+    Args:
+        out: the output folder.
+        stored: places of results of single rebalances, and of whole simulations by policy.
+        digests: digests of the cluster metadata.
+        writer: writes results for the next run.
+
+    Attributes:
+        rebalances: results of single rebalances.
+    """
+
+    def __init__(
+        self,
+        out: str,
+        stored: tuple[Sequence[StoredBlock], Mapping[str, StoredSimulation]],
+        digests: MetadataDigests,
+        writer: BlockWriter,
+    ) -> None:
+        self._out, self._digests, self._writer = out, digests, writer
+        self._stored = stored[1]
+        self.rebalances = RebalanceStore(out, stored[0], writer)
+        self._chain = HistoryChain()
+        self._simulations: dict[str, PolicyStore] = {}
+
+    def key(self, rebalance: RecordedRebalance) -> str:
+        """Return the key by which a rebalance's result is stored.
+
+        Call it for all rebalances of the group, in order.
+        """
+        key, digest = digests_of_rebalance(rebalance, self._digests)
+        self._chain.add(rebalance, digest)
+        return key
+
+    def continuations(self, policies: Iterable[Policy]) -> dict[str, Continuation]:
+        """Return a dict from policy name to the stored state from which its simulation continues.
+
+        Call `key` for the whole history first.
+        """
+        for policy in policies:
+            stored = self._stored.get(policy.name, StoredSimulation())
+            self._simulations[policy.name] = PolicyStore(
+                self._out, policy, stored, self._chain, self._writer
+            )
+        return {name: one.continuation() for name, one in self._simulations.items()}
+
+    def simulations(self) -> dict[str, StoredSimulation]:
+        """Return a dict from policy name to the file positions of the policy's stored simulation.
+
+        The next appending run continues from it.
+        """
+        return {name: one.finish() for name, one in self._simulations.items()}
