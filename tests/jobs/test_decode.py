@@ -12,7 +12,6 @@ from tests.support.captures import engine_records, expanded, records, sent_recor
 from partage import kernels
 from partage.errors import WireFormatError
 from partage.history.transactions import Transactions
-from partage.jobs.replay import group_records as other_records_module
 from partage.jobs.replay.decode import decode_table
 from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.tally import Tally
@@ -116,7 +115,7 @@ def test_no_commit_becomes_an_object(monkeypatch: pytest.MonkeyPatch, form: kern
         asked.append(key)
         return decode_record(key, value)
 
-    monkeypatch.setattr(other_records_module, "decode_record", seen)
+    monkeypatch.setattr("partage.jobs.replay.decode.decode_record", seen)
     monkeypatch.setattr("partage.wire.columns.commits.decode_record", seen)
     table = records().slice(0, 5_000)
     with kernels.form(form):

@@ -72,8 +72,7 @@ def engine_records(keys: dict[tuple[int, int], tuple[bytes, bytes | None]]) -> d
 def sent_records(batches: list[pa.RecordBatch]) -> dict:
     """Return the same of the group records that the decode job sent, in its order."""
     from partage.history.records import parse_classic_state
-    from partage.jobs.replay.decoded_rows import DecodedKind
-    from partage.jobs.replay.group_records import BlockReader
+    from partage.jobs.replay.decoded_rows import BlockReader, DecodedKind
 
     out, reader = {}, BlockReader()
     for batch in batches:

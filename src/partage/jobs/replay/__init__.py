@@ -1,7 +1,7 @@
 """The replay of a capture: decode, rebuild histories, simulate, write tables.
 
 `replay` is the entry and the table of contents. Input: `capture`, `records`, `selection`. First
-job: `decode`, `group_records`, `decoded_rows`, `tally`, `inferred_metadata`. Second job:
+job: `decode`, `decoded_rows`, `tally`, `inferred_metadata`. Second job:
 `histories`, `group_rows`, `spill_files`. Third job: `simulations`. Results: `output`, `summary`.
 Continued runs: `append`, `state_files`, `stored_results`, `input_digests`.
 """

@@ -4,7 +4,7 @@ The driver lists slices (row ranges of files), and workers read them with pyarro
 of offset commits, 97 % of the records, never pass between the JVM and Python. Commits are decoded
 from Arrow's buffers to columns, without a Python object for each, and are then reduced to commit
 runs: the commits of one partition within a minute and between two records of its group. Records of
-groups are packed in blocks (`group_records`). All results of a task are in one table; the
+groups are packed in blocks (`decoded_rows`). All results of a task are in one table; the
 `DecodedKind` of a row says what it contains.
 """
 
@@ -22,20 +22,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partage.errors import WireFormatError
 from partage.history.commits import Commits, RecordPositions, Runs, number_stretches, reduce_to_runs
 from partage.history.transactions import Effects, Outcome, Transactions
 from partage.jobs.replay.decoded_rows import (
     OUT_COLUMNS,
+    BlockRows,
     DecodedKind,
     batch_of_records,
     batch_of_rows,
     batch_of_runs,
+    pack_block,
 )
-from partage.jobs.replay.group_records import BlockRows, bad_row, group_records
 from partage.jobs.replay.input_digests import InputDigests
 from partage.jobs.replay.output import TableWriters, task_name
 from partage.jobs.replay.records import (
     LogColumns,
+    RawRecord,
     RepeatedPlaces,
     Slice,
     count_tasks,
@@ -50,7 +53,9 @@ from partage.jobs.replay.selection import EVERYTHING, Selection
 from partage.jobs.replay.tally import MOST_PARTITIONS, Tally, find_strands
 from partage.jobs.spark.shipping import load_kernels
 from partage.tables.schemas import schema
+from partage.wire.columns.classic_groups import ClassicColumns, classic_columns, pays
 from partage.wire.columns.commits import TOMBSTONE, OffsetCommits, decode_offset_commits
+from partage.wire.group_log import RECORD_TYPES, DecodedRecord, decode_key, decode_record
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,6 +76,12 @@ __all__ = [
 #: Value version from which on offset commits carry the topic's id; zero stands for none.
 _WITH_TOPIC_ID = 4
 _NO_TOPIC_ID = "A" * 22
+_Longs = NDArray[np.int64]
+_CLASSIC = 2
+#: Bytes of values in a block, unless it is of one record: what is decoded fits into a cache.
+_BLOCK_BYTES = 1 << 19
+#: A record type and the name of a group; or why a key says neither.
+_Named = tuple[int, str] | WireFormatError
 
 
 def decode_job(
@@ -200,8 +211,6 @@ def decode_table(
     gaps: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Decode a table of log records, which may be in any order; yield result rows in log order.
-
-    The records may be in any order.
 
     Args:
         table: the records: partition, offset, timestamp_ms, key and value.
@@ -482,6 +491,141 @@ def _marker_stretches(
     places = np.stack([partition[behind], offset[behind]])
     out[behind] = np.unique(places, axis=1, return_inverse=True)[1].ravel() + 1
     return out
+
+
+# -- records of groups -------------------------------------------------------------------------
+
+
+def group_records(
+    log_columns: LogColumns, found: OffsetCommits, tally: Tally, selection: Selection
+) -> BlockRows:
+    """Decode all records of groups, and pack them into blocks by group and log partition.
+
+    Offset commits are not among them. The numbers of decoded and damaged records are added to
+    ``tally``.
+    """
+    decoder = _Decoder(log_columns, tally)
+    damaged = dict(found.errors)
+    rows, groups, numbers, blocks = [], [], [], []
+    for group, block in decoder.cut(found.others, damaged):
+        decoded = decoder.decode(block, damaged)
+        if not selection.group(group):
+            continue
+        good = np.array([row for row in block.tolist() if row not in damaged], np.int64)
+        chosen = good[[not selection.over(t) for t in log_columns.timestamp_ms[good].tolist()]]
+        if len(chosen):
+            rows.append(chosen)
+            groups += [group] * len(chosen)
+            numbers.append(np.arange(len(chosen)))
+            blocks += [pack_block(chosen, *decoded), *[None] * (len(chosen) - 1)]
+    bad = []
+    for row, error in sorted(damaged.items()):
+        named = decoder.named(row)
+        part, name = ("key", None) if isinstance(named, WireFormatError) else ("value", named[1])
+        bad.append(bad_row(log_columns.raw(row), part, str(error), name))
+    tally.bad += len(damaged)
+    none = [np.zeros(0, np.int64)]
+    return BlockRows(np.concatenate(none + rows), groups, np.concatenate(none + numbers), blocks,
+                     bad)  # fmt: skip
+
+
+def bad_row(raw: RawRecord, part: str, why: str, group: str | None) -> dict[str, Any]:
+    """Return the result row of a damaged record, with the damaged part and the reason."""
+    return {
+        "kind": DecodedKind.BAD_RECORD, "group": group, "part": part, "text": why,
+        "log_partition": raw.partition, "log_offset": raw.offset,
+        "timestamp_ms": raw.timestamp_ms, "key": raw.key, "value": raw.value,
+    }  # fmt: skip
+
+
+class _Decoder:
+    """Decoder of one task's group records, which also counts them. Equal keys are decoded once."""
+
+    def __init__(self, log_columns: LogColumns, tally: Tally) -> None:
+        self._columns, self._tally = log_columns, tally
+        self._known: dict[bytes | None, _Named] = {}
+        self._by_column = False
+
+    def named(self, row: int) -> _Named:
+        """Decode a record's key to its record type and group;
+        return the error if the key is damaged.
+        """
+        key = self._columns.key[row]
+        known = self._known.get(key)
+        if known is None:
+            try:
+                number, names = decode_key(key)
+                known = number, str(names["groupId"] if "groupId" in names else names["group"])
+            except WireFormatError as error:
+                known = error.with_traceback(None)
+            self._known[key] = known
+        return known
+
+    def _is_classic(self, row: int) -> bool:
+        named = self.named(row)
+        return not isinstance(named, WireFormatError) and named[0] == _CLASSIC
+
+    def cut(
+        self, rows: _Longs, damaged: dict[int, WireFormatError]
+    ) -> Iterator[tuple[str, _Longs]]:
+        """Divide records by group and log partition;
+        yield the group and the row indices of each part.
+
+        Rows whose keys are damaged are added to ``damaged``.
+        """
+        by_group: dict[str, list[int]] = {}
+        classic = 0
+        for row in rows.tolist():
+            named = self.named(row)
+            if isinstance(named, WireFormatError):
+                damaged[row] = named
+            else:
+                by_group.setdefault(named[1], []).append(row)
+                classic += named[0] == _CLASSIC
+        self._by_column = classic > 0 and pays(rows=classic)
+        first, end = self._columns.value.bounds(np.arange(len(self._columns.value)))
+        for group, some in by_group.items():
+            chosen = np.array(some, np.int64)
+            partition = self._columns.partition[chosen]
+            size = np.cumsum((end - first)[chosen]) // _BLOCK_BYTES
+            new = (partition[1:] != partition[:-1]) | (size[1:] != size[:-1])
+            for block in np.split(chosen, np.flatnonzero(new) + 1):
+                yield group, block
+
+    def decode(
+        self, rows: _Longs, damaged: dict[int, WireFormatError]
+    ) -> tuple[list[ClassicColumns], dict[int, DecodedRecord]]:
+        """Decode the records at some rows; return records of classic groups as columns,
+        others by row.
+
+        Errors are added to ``damaged``, by row.
+        """
+        columns: list[ClassicColumns] = []
+        others = rows.tolist()
+        if self._by_column:
+            there = self._columns.value.is_valid()
+            classic = [r for r in others if there[r] and self._is_classic(r)]
+            columns = list(classic_columns(self._columns.value, np.array(classic, np.int64)))
+            plain: set[int] = set()
+            for found in columns:
+                plain.update(found.column("row").tolist())
+                versions, counts = np.unique(found.column("version"), return_counts=True)
+                for version, count in zip(versions.tolist(), counts.tolist(), strict=True):
+                    self._tally.type(_CLASSIC, RECORD_TYPES[_CLASSIC], version, count)
+            others = [row for row in others if row not in plain]
+        decoded: dict[int, DecodedRecord] = {}
+        for row in others:
+            try:
+                record = decode_record(self._columns.key[row], self._columns.value[row])
+            except WireFormatError as error:
+                damaged[row] = error
+            else:
+                decoded[row] = record
+                self._tally.type(record.key_version, record.type, record.value_version)
+        return columns, decoded
+
+
+# -- table ``commits`` -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,39 @@
-"""Rows of the table that the decode job returns;
-the `DecodedKind` of a row says what it contains.
+"""Rows of the table that the decode job returns; their `DecodedKind` says what they contain.
+
+A row of **commit runs** has the runs of one group between two of its records (`pack_runs`).
+
+A **block of group records** has the records of one group and one log partition, in log order
+(`pack_block`, `BlockReader`). Classic records are columns (`wire.columns.classic_groups`) with only
+the bytes that the columns refer to. All other records are decoded values. Each record has a row of
+its own, with its index in the block, so that records and commit runs can be sorted by log position.
+The row of a block's first record has the block.
+
+A block is a list of byte strings, each after its length (8 bytes, little-endian): first the other
+records, then one entry for each batch of decoded classic records.
 """
 
 from __future__ import annotations
 
 import json
+import marshal
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partage.history.commit_kernels import RUN
 from partage.history.commits import RunColumns, Runs
+from partage.history.records import ClassicState, ClassicStates, GroupRecord, LogPosition
 from partage.jobs.replay.records import LogColumns
+from partage.wire.columns.classic_groups import ClassicColumns, Payloads, Texts
+from partage.wire.columns.classic_kernels import MEMBER, PAYLOAD, RECORD
+from partage.wire.group_log import DecodedRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from partage.jobs.replay.group_records import BlockRows
 
 __all__ = [
     "OUT_COLUMNS",
@@ -95,6 +110,26 @@ def batch_of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
     return _batch(columns, len(rows))
 
 
+class BlockRows(NamedTuple):
+    """Decoded group records of one task, packed into blocks for the histories job.
+
+    A block has the records of one group and one log partition.
+
+    Attributes:
+        rows: index of each record in the log columns (int64[n]).
+        groups: the group of each record.
+        numbers: index of each record in its block; 0 begins a block (int64[n]).
+        blocks: the packed block for the first record of each block, None for the others.
+        bad: result rows of damaged records.
+    """
+
+    rows: _Longs
+    groups: list[str]
+    numbers: _Longs
+    blocks: list[bytes | None]
+    bad: list[dict[str, Any]]
+
+
 def batch_of_records(log_columns: LogColumns, found: BlockRows) -> pa.RecordBatch:
     """Return decoded records of groups as rows of the decode job.
 
@@ -134,6 +169,7 @@ def batch_of_runs(made: Runs, pairs: list[tuple[str, str]]) -> pa.RecordBatch:
 _PLACES = ("topic", "partition", "log_partition", "log_offset")
 _WIDTH = len(_PLACES) + len(RUN) - 2
 _NUMBER = np.dtype("<i8")
+_Longs = NDArray[np.int64]
 
 
 def pack_runs(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, pa.Array]:
@@ -240,3 +276,235 @@ def _topics(
     begins = np.append(0, np.cumsum([len(one) for one in lists]))[:-1].astype(np.int64)
     begin = begins[coded.indices.to_numpy()] if len(cells) else begins
     return codes.list, flat[np.repeat(begin, many) + local] if len(local) else local
+
+
+# -- packed blocks of group records ------------------------------------------------------------
+
+#: Columns of a payload's head that are places in the bytes.
+_PAYLOAD_PLACES = [PAYLOAD.index("user_at"), PAYLOAD.index("rack_at")]
+#: Layout of marshal, which every supported Python reads.
+_MARSHAL = 4
+#: What is packed of columns, in this order: dtype and width of each array.
+_PAYLOAD_ARRAYS = (
+    (np.int64, 2), (np.int64, 2), (np.int64, len(PAYLOAD)), (np.int32, 0), (np.int64, 3),
+    (np.int32, 0),
+)  # fmt: skip
+_ARRAYS = (
+    (np.int64, len(RECORD)), (np.int32, 0), (np.int64, len(MEMBER)), (np.int64, 2), (np.int64, 2),
+    *_PAYLOAD_ARRAYS, *_PAYLOAD_ARRAYS, (np.uint8, 0),
+)  # fmt: skip
+
+
+def pack_block(
+    rows: _Longs, columns: Sequence[ClassicColumns], others: Mapping[int, DecodedRecord]
+) -> bytes:
+    """Pack the decoded records of one group and log partition into bytes.
+
+    Args:
+        rows: row of each record of the block, ascending (int64[n]); its index here is the record's
+            index in the block.
+        columns: decoded classic group records; those of other rows are left out.
+        others: dict from row to record that the schema engine decoded.
+    """
+    # Plain values for a worker of the same job: marshal keeps tuples and bytes, and is quickest.
+    decoded = [
+        (number, others[row].type, dict(others[row].key), others[row].value)
+        for number, row in enumerate(rows.tolist())
+        if row in others
+    ]
+    return _join([marshal.dumps(decoded, _MARSHAL), *(_pack(one, rows) for one in columns)])
+
+
+class BlockReader:
+    """Reader that restores group records from rows of the decode job.
+
+    The packed blocks of records must come in their original order. A block is unpacked when its
+    first record is requested.
+    """
+
+    def __init__(self) -> None:
+        self._states = ClassicStates()
+        self._block: _Block | None = None
+
+    def records(self, rows: pa.RecordBatch) -> list[Callable[[], GroupRecord]]:
+        """Return for each row a function that builds its group record when it is called.
+
+        Call the functions in order; some may be left out. A block may continue in the next batch.
+        """
+        names = ("value", "record", "group", "log_partition", "log_offset", "timestamp_ms")
+        made: list[Callable[[], GroupRecord]] = []
+        for raw, number, group, partition, offset, time_ms in zip(
+            *(rows.column(name).to_pylist() for name in names), strict=True
+        ):
+            if raw is not None:
+                self._block = _Block(raw, self._states)
+            if self._block is None:
+                raise RuntimeError("a group record without its block")
+            place = LogPosition(partition, offset)
+            made.append(partial(self._block.record, number, group, place, time_ms))
+        return made
+
+
+class _Block:
+    """A packed block of group records, which is unpacked when its first record is requested.
+
+    Args:
+        raw: the bytes that `pack_block` returned.
+        states: maker of classic groups' states, which caches parts of states for later blocks.
+    """
+
+    def __init__(self, raw: bytes, states: ClassicStates) -> None:
+        self._raw: bytes | None = raw
+        self._others: dict[int, tuple[str, dict[str, Any], dict[str, Any] | None]] = {}
+        self._classic = self._states(states)
+        self._next: tuple[int, ClassicState] | None = None
+
+    def _states(self, states: ClassicStates) -> Iterator[tuple[int, ClassicState]]:
+        first, *columns = _split(self._raw or b"")
+        self._raw = None
+        self._others = {n: (kind, key, value) for n, kind, key, value in marshal.loads(first)}  # noqa: S302 - a worker of this job wrote it
+        for raw in columns:
+            yield from states.of(_unpack(raw))
+
+    def record(self, number: int, group: str, place: LogPosition, time_ms: int) -> GroupRecord:
+        """Build the group record with a given index in the block;
+        call it with ascending indices.
+        """
+        if self._raw is not None:
+            self._next = next(self._classic, None)
+        while self._next is not None and self._next[0] < number:
+            self._next = next(self._classic, None)
+        if self._next is not None and self._next[0] == number:
+            key = {"group": group}
+            return GroupRecord(place, time_ms, "GROUP_METADATA", key, None, self._next[1])
+        kind, key, value = self._others[number]
+        return GroupRecord(place, time_ms, kind, key, value)
+
+
+class _Regions(NamedTuple):
+    """The regions of record bytes that decoded columns refer to, and their positions after packing.
+
+        bytes of the records    ....[member a]......[member b][leader]....
+        after the move          [member a][member b][leader]
+
+    Attributes:
+        start, end: first byte of each region and the byte after it, ascending (int64[r]).
+        moved: first byte of each region after all regions are packed without gaps (int64[r]).
+    """
+
+    start: _Longs
+    end: _Longs
+    moved: _Longs
+
+    @classmethod
+    def of(cls, members: _Longs, others: Sequence[_Longs]) -> _Regions:
+        """Find the regions of bytes that decoded records need:
+        members, and strings outside of members.
+
+        Args:
+            members: first byte and size of each distinct member (int64[m, 2]).
+            others: first byte and size of strings and payloads.
+        """
+        start, end = _sorted(members)
+        places = np.concatenate(others)
+        if len(start):
+            at = np.maximum(np.searchsorted(start, places[:, 0], "right") - 1, 0)
+            inside = (start[at] <= places[:, 0]) & (places.sum(axis=1) <= end[at])
+            places = places[~inside]
+        outside = _sorted(np.unique(places, axis=0))
+        start, end = (np.concatenate(both) for both in zip((start, end), outside, strict=True))
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+        return cls(start, end, np.cumsum(end - start) - (end - start))
+
+    def move(self, at: _Longs) -> _Longs:
+        """Convert positions in the original record bytes to positions in the packed bytes.
+
+        For a byte outside of all regions the result is arbitrary.
+        """
+        if not len(self.start):
+            return np.zeros_like(at)
+        region = np.maximum(np.searchsorted(self.start, at, "right") - 1, 0)
+        return self.moved[region] + at - self.start[region]
+
+    def cut(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return the bytes of all regions, one after the other without gaps."""
+        pairs = zip(self.start.tolist(), self.end.tolist(), strict=True)
+        return np.concatenate([data[:0], *(data[at:end] for at, end in pairs)])
+
+
+def _sorted(places: _Longs) -> tuple[_Longs, _Longs]:
+    """Return the first byte of each non-empty region and the byte after its last,
+    in ascending order.
+
+    ``places`` has a row (first byte, size) for each region.
+    """
+    places = places[places[:, 1] > 0]
+    places = places[np.argsort(places[:, 0], kind="stable")]
+    return places[:, 0], places.sum(axis=1)
+
+
+def _pack(found: ClassicColumns, rows: _Longs) -> bytes:
+    """Serialize the decoded classic records at the given rows,
+    with the bytes that they refer to.
+    """
+    number = np.minimum(np.searchsorted(rows, found.column("row")), len(rows) - 1)
+    chosen = rows[number] == found.column("row")
+    records = found.records[chosen]
+    records[:, 0] = number[chosen]
+    payloads = found.subscriptions, found.assignments
+    texts = [
+        found.texts.positions,
+        *(t.positions for one in payloads for t in (one.sent, one.names)),
+    ]
+    regions = _Regions.of(found.whole.positions, texts)
+
+    def moved(places: _Longs) -> _Longs:
+        return np.stack([regions.move(places[:, 0]), places[:, 1]], axis=1)
+
+    arrays: list[NDArray[Any]] = [records, found.listed, found.members,
+    moved(found.whole.positions),
+                                  moved(found.texts.positions)]  # fmt: skip
+    for one in payloads:
+        heads = one.heads.copy()
+        heads[:, _PAYLOAD_PLACES] = regions.move(heads[:, _PAYLOAD_PLACES].ravel()).reshape(
+            -1, len(_PAYLOAD_PLACES)
+        )
+        arrays += [moved(one.sent.positions), moved(one.names.positions), heads, one.topics,
+        one.pairs,
+                   one.numbers]  # fmt: skip
+    return _join([one.tobytes() for one in (*arrays, regions.cut(found.whole.data))])
+
+
+def _unpack(raw: bytes) -> ClassicColumns:
+    """Restore decoded classic records from the bytes that `_pack` returned.
+
+    Column ``row`` of the result is each record's index in its block.
+    """
+    records, listed, members, whole, texts, *rest, data = (
+        np.frombuffer(part, dtype).reshape((-1, width) if width else -1)
+        for part, (dtype, width) in zip(_split(raw), _ARRAYS, strict=True)
+    )
+    half = len(_PAYLOAD_ARRAYS)
+    subscriptions, assignments = (
+        Payloads(Texts(data, sent), heads, Texts(data, names), topics, pairs, numbers)
+        for sent, names, heads, topics, pairs, numbers in (rest[:half], rest[half:])
+    )
+    return ClassicColumns(
+        records, listed, members, Texts(data, whole), Texts(data, texts), subscriptions,
+        assignments, np.zeros(0, np.int64),
+    )  # fmt: skip
+
+
+def _join(parts: Sequence[bytes]) -> bytes:
+    """Concatenate byte strings, each preceded by its length (8 bytes, little-endian)."""
+    return b"".join(piece for part in parts for piece in (len(part).to_bytes(8, "little"), part))
+
+
+def _split(raw: bytes) -> Iterator[bytes]:
+    """Yield the byte strings that `_join` concatenated."""
+    at = 0
+    while at < len(raw):
+        end = at + 8 + int.from_bytes(raw[at : at + 8], "little")
+        yield raw[at + 8 : end]
+        at = end

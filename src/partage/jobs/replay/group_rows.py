@@ -1,7 +1,7 @@
 """Convert one group's records and offset commits, in log order, to rows of the output tables.
 
 A `GroupInput` has the part of a group that is in one Arrow batch. Its commits stay columns. Its
-group records are unpacked one by one from the decode job's blocks (`group_records`).
+group records are unpacked one by one from the decode job's blocks (`decoded_rows`).
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ from partage.history.records import (
 )
 from partage.history.storms import StormTracker
 from partage.jobs.replay.capture import LogContext
-from partage.jobs.replay.decoded_rows import DecodedKind, unpack_runs
-from partage.jobs.replay.group_records import BlockReader
+from partage.jobs.replay.decoded_rows import BlockReader, DecodedKind, unpack_runs
 from partage.jobs.replay.summary import GroupTotals
 from partage.jobs.replay.tally import Clocks
 from partage.simulation.commit_evidence import CommitRate

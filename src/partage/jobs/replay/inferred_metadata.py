@@ -13,8 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from partage.history.records import GroupRecord, MemberState, parse_classic_state
-from partage.jobs.replay.decoded_rows import DecodedKind
-from partage.jobs.replay.group_records import BlockReader
+from partage.jobs.replay.decoded_rows import BlockReader, DecodedKind
 from partage.jobs.replay.tally import MOST_PARTITIONS
 
 if TYPE_CHECKING:
