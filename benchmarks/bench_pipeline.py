@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -99,7 +100,7 @@ def histories(found: pyarrow.Table, capture: Path) -> None:
     clusters = ClusterHistory([
         json.loads(line) for line in (capture / "cluster.jsonl").read_text().splitlines()
     ])  # fmt: skip
-    with tempfile.TemporaryDirectory() as out, TableWriters(out, "run", "0") as writers:
+    with tempfile.TemporaryDirectory() as out, closing(TableWriters(out, "run", "0")) as writers:
         rows: GroupRows | None = None
         for some in read_group_inputs(ordered.to_batches(max_chunksize=100_000)):
             if rows is None or rows.name != some.group:

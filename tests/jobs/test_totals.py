@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from partage.tables.statuses import CUMULATIVE, FAILED, NOT_YET, PER_REBALANCE, 
 def totals_of(folder: Path, *rows: dict) -> SimulationTotals:
     """Return the totals of a task that writes these rows."""
     totals = SimulationTotals()
-    with TableWriters(str(folder), "run", "0", {"replays": totals.add_rows}) as writers:
+    with closing(TableWriters(str(folder), "run", "0", {"replays": totals.add_rows})) as writers:
         for row in rows:
             writers.add("replays", row)
         writers.finish()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow.parquet
@@ -55,14 +56,14 @@ def test_a_spilled_chunk_is_limited_by_members_and_partitions(tmp_path: Path) ->
     """Ordinary rebalances share a chunk; large ones fill it one by one."""
     clusters = topics(t=20_000)
     chunks = {}
-    with SpillWriter(str(tmp_path), "run", "0") as writer:
+    with closing(SpillWriter(str(tmp_path), "run", "0")) as writer:
         for name, partitions in (("small", 10), ("large", 20_000)):
             generations = history(
                 *((1_000 * i, [member("a", range(partitions))]) for i in range(1, 6))
             )
             for rebalance in recorded_rebalances(generations, clusters):
                 writer.add((rebalance, {}))
-            found = writer.keep(name, CommitEvidence(), None)
+            found = writer.finish_group(name, CommitEvidence(), None)
             chunks[name] = [count for _, _, count in found.chunks]
             assert found.size == sum(size for _, size, _ in found.chunks) > 0
             assert len(list(found.rebalance_rows())) == 5
@@ -76,7 +77,7 @@ def test_rows_with_long_plans_are_written_early(
     monkeypatch.setattr(output, "_BUFFER_TEXT", 100)
     names = ("p", "s", "eager", "cumulative")
     row = SimulatedRebalance(0, 1, *names, 1_000, "done", plan="x" * 60)
-    with TableWriters(str(tmp_path), "run", "0") as writers:
+    with closing(TableWriters(str(tmp_path), "run", "0")) as writers:
         for _ in range(5):
             writers.add("replays", {"group": "g", **row.row()})
         (file,) = writers.finish()

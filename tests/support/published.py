@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from partage.tables.statuses import CUMULATIVE, DONE, RECORDED
@@ -93,7 +94,7 @@ def published(out: Path, rows: dict[str, list[dict]] | None = None, **more) -> P
     """An output folder with these rows, as `partage replay` leaves it behind."""
     from partage.jobs.replay.output import TableWriters, publish
 
-    with TableWriters(str(out), "run-1", "test") as writers:
+    with closing(TableWriters(str(out), "run-1", "test")) as writers:
         for table, of in (tables() if rows is None else rows).items():
             for row in of:
                 writers.add(table, row)

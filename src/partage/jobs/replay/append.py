@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
 from hashlib import blake2b
@@ -501,7 +502,7 @@ def _copy_task(
 
     wanted = pa.array(groups, pa.string())
     for _ in numbers:
-        with TableWriters(*where, f"k{task_name()}") as writers:
+        with closing(TableWriters(*where, f"k{task_name()}")) as writers:
             for table, path in files:
                 for batch in parquet.ParquetFile(path).iter_batches():
                     rows = batch.filter(pc.is_in(batch.column("group"), wanted))

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -190,7 +189,7 @@ def _decode_tables(tables: Iterable[pa.Table], job: _DecodeTask) -> Iterator[pa.
         load_kernels()
     transactions = Transactions(job.batches)
     with ExitStack() as opened:
-        writer = None if job.raw is None else opened.enter_context(job.raw.writer())
+        writer = None if job.raw is None else opened.enter_context(closing(job.raw.writer()))
         for table in tables:
             yield from decode_table(
                 table, transactions, job.selection, writer,
@@ -646,17 +645,9 @@ class CommitsWriter:
     def __init__(self, writers: TableWriters) -> None:
         self._writers = writers
 
-    def __enter__(self) -> CommitsWriter:  # noqa: PYI034 - typing.Self is of Python 3.11
-        self._writers.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._writers.__exit__(kind, value, trace)
+    def close(self) -> None:
+        """Close the files."""
+        self._writers.close()
 
     def add(self, found: OffsetCommits, number: NDArray[np.int64], commits: Commits) -> None:
         """Write offset commits that took effect to table ``commits``.

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -113,8 +114,8 @@ def _task(
     lines: list[tuple[str, str]] = []
     names: list[str] = []
     with (
-        TableWriters(out, run_id, task_name()) as writers,
-        SpillWriter(out, run_id, task_name()) as k,
+        closing(TableWriters(out, run_id, task_name())) as writers,
+        closing(SpillWriter(out, run_id, task_name())) as spill_file,
     ):
         group: _Group | None = None
         clocks_right = around.clocks if around is not None else None
@@ -122,7 +123,7 @@ def _task(
             if group is None or found.group != group.rows.name:
                 if group is not None:
                     lines += group.finish()
-                group = _Group(found.group, clusters, selection, (writers, k), around)
+                group = _Group(found.group, clusters, selection, (writers, spill_file), around)
                 names.append(found.group)
             group.feed(found)
         if group is not None:
@@ -145,9 +146,9 @@ class _Group:
         out: tuple[TableWriters, SpillWriter],
         around: LogContext | None,
     ) -> None:
-        self._selection, (self._writers, self._keeper) = selection, out
+        self._selection, (self._writers, self._spill_file) = selection, out
         timeout_ms = around.session_timeout_ms if around is not None else None
-        self._collector = RebalanceCollector(clusters, timeout_ms, self._keeper)
+        self._collector = RebalanceCollector(clusters, timeout_ms, self._spill_file)
         self._row: dict[str, Any] = {}
         self._failure: GroupFailure | None = None
         self._times: dict[tuple[int, int], int] = {}
@@ -217,7 +218,7 @@ class _Group:
             except Exception as e:  # noqa: BLE001 - the other groups are published
                 self._failure = GroupFailure.of(self.rows.name, e)
         if self._failure is not None:
-            self._keeper.drop()
+            self._spill_file.discard_group()
             row, totals = self.rows.totals()
             self._row = row | self._failure.cells()
             lines = [("group", json.dumps(totals | self._failure.cells()))]
@@ -227,7 +228,7 @@ class _Group:
 
 
 def _bad_task(out: str, run_id: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with TableWriters(out, run_id, task_name()) as writers:
+    with closing(TableWriters(out, run_id, task_name())) as writers:
         for row in _rows(batches):
             writers.add(
                 "bad_records",

@@ -25,10 +25,9 @@ import os
 import shutil
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
@@ -118,15 +117,8 @@ class TableWriters:
         self._open: dict[str, Any] = {}
         self._counts: dict[str, int] = {}
 
-    def __enter__(self) -> TableWriters:  # noqa: PYI034 - typing.Self is of Python 3.11
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close all files."""
         for writer in self._open.values():
             writer.close()
 
@@ -172,9 +164,9 @@ class TableWriters:
             self._flush(table)
         for table in list(self._tables):
             self._flush_tables(table)
+        self.close()
         receipts = []
-        for table, writer in self._open.items():
-            writer.close()
+        for table in self._open:
             path = self._path(table)
             size = (self._out / path).stat().st_size
             receipts.append(Receipt(table, path, self._counts[table], size))
@@ -196,19 +188,22 @@ class TableWriters:
         self._write(table, pa.concat_tables(self._tables.pop(table)).combine_chunks())
 
     def _write(self, table: str, rows: pa.Table) -> None:
-        if table not in self._open:
-            self._open[table] = _writer(self._out / self._path(table), table)
+        self.open(table)
         self._open[table].write_table(rows)
         if table in self._observers:
             self._observers[table](rows)
-        self._counts[table] = self._counts.get(table, 0) + rows.num_rows
+        self._counts[table] += rows.num_rows
 
+    def open(self, table: str) -> None:
+        """Create the file of an output table; do nothing if the table has one."""
+        from pyarrow import parquet
 
-def _writer(path: Path, table: str) -> Any:
-    from pyarrow import parquet
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return parquet.ParquetWriter(path, schema(table), compression="zstd")
+        if table in self._open:
+            return
+        path = self._out / self._path(table)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._open[table] = parquet.ParquetWriter(path, schema(table), compression="zstd")
+        self._counts[table] = 0
 
 
 def _table(table: str, rows: Iterable[Mapping[str, Any]], run_id: str) -> pa.Table:
@@ -236,10 +231,11 @@ def publish(
     With ``state``, the state that a later run continues from is written too.
     """
     files = list(receipts)
-    with TableWriters(str(out), run_id, "driver") as writers:
+    with closing(TableWriters(str(out), run_id, "driver")) as writers:
         for table in TABLES:
             if not any(r.table == table for r in files):
-                files.append(_empty(out, writers._path(table), table))  # noqa: SLF001 - our own
+                writers.open(table)
+        files += writers.finish()
     files.sort(key=lambda r: (r.table, r.path))
     wanted = {r.path for r in files}
     for table in TABLES:
@@ -259,12 +255,6 @@ def publish(
     for folder in (mine, out):
         _write_atomically(folder / SUMMARY, summary)
         _write_atomically(folder / MANIFEST, manifest)
-
-
-def _empty(out: Path, path: str, table: str) -> Receipt:
-    writer = _writer(out / path, table)
-    writer.close()
-    return Receipt(table, path, 0, (out / path).stat().st_size)
 
 
 def _write_atomically(path: Path, value: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ import json
 import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -308,7 +308,7 @@ def _run_header(
 def _run_row(run: ReplayRun, head: dict[str, Any], summary: Summary) -> Receipt:
     """Write this run's row of table ``runs``; return the receipt of its file."""
     accounting = summary["accounting"]
-    with TableWriters(str(run.out), run.id, "driver") as writers:
+    with closing(TableWriters(str(run.out), run.id, "driver")) as writers:
         writers.add("runs", {
             "capture": head["capture"], "started_ms": head["started_ms"], "ended_ms": _now_ms(),
             "partage": partage.__version__, "records": accounting["records"],

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -89,7 +90,7 @@ def _task(
     block_writer = None if store is None else BlockWriter(where[0], store, task_name())
     places: list[tuple[str, str]] = []
     observers = {"replays": totals.add_rows}
-    with TableWriters(*where, f"l{task_name()}", observers) as writers:
+    with closing(TableWriters(*where, f"l{task_name()}", observers)) as writers:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for unit in work.value[number]:
@@ -295,14 +296,15 @@ def _stretches(one: SpilledHistory, policies: int, share: int) -> list[WorkUnit]
 def pack_tasks(work: Sequence[WorkUnit], *, tasks: int) -> list[list[WorkUnit]]:
     """Distribute work units over Spark tasks: each goes to the task with the lowest cost so far.
 
-    Units are placed in descending order of cost (longest processing time first).
+        Units are placed in descending order of cost (longest processing time first).
 
-    >>> from dataclasses import replace
-    >>> history = SpilledHistory("g", "", (0, 0), ())
-    >>> costs = [[u.cost for u in one] for one in pack_tasks(
-    ...     [WorkUnit(history, (), (), cost) for cost in (9, 2, 2, 1)], tasks=3)]
-    >>> costs
-    [[9], [2, 1], [2]]
+        >>> from contextlib import closing
+    from dataclasses import replace
+        >>> history = SpilledHistory("g", "", (0, 0), ())
+        >>> costs = [[u.cost for u in one] for one in pack_tasks(
+        ...     [WorkUnit(history, (), (), cost) for cost in (9, 2, 2, 1)], tasks=3)]
+        >>> costs
+        [[9], [2, 1], [2]]
     """
     made: list[list[WorkUnit]] = [[] for _ in range(min(tasks, len(work)))]
     weight = [0] * len(made)

@@ -21,7 +21,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
@@ -70,7 +69,7 @@ class SpilledHistory:
 
     Attributes:
         path: path of the spill file.
-        world: first byte and length of the data that all rebalances of the group share.
+        shared: first byte and length of the data that all rebalances of the group share.
         chunks: first byte, length, and number of rebalances of each chunk.
         stored_rebalances: results of its rebalances that an earlier run has stored.
         stored_simulations: dict from policy to the simulation that an earlier run has stored.
@@ -78,7 +77,7 @@ class SpilledHistory:
 
     group: str
     path: str
-    world: tuple[int, int]
+    shared: tuple[int, int]
     chunks: tuple[tuple[int, int, int], ...]
     stored_rebalances: tuple[StoredBlock, ...] = ()
     stored_simulations: Mapping[str, StoredSimulation] = field(default_factory=dict)
@@ -97,7 +96,7 @@ class SpilledHistory:
     def of(cls, value: dict[str, Any]) -> SpilledHistory:
         """Build a `SpilledHistory` from a dict of its fields, as read from JSON."""
         chunks = tuple((c[0], c[1], c[2]) for c in value["chunks"])
-        return cls(value["group"], value["path"], tuple(value["world"]), chunks)
+        return cls(value["group"], value["path"], tuple(value["shared"]), chunks)
 
     def rebalance_rows(self, chunks: Sequence[int] | None = None) -> Iterator[SpilledRebalance]:
         """Read and yield the group's rebalances in order,
@@ -110,7 +109,7 @@ class SpilledHistory:
         """Read the data that all simulations of the group share,
         such as commit rates and metadata.
         """
-        evidence, usual_ms = _read(self.path, *self.world)
+        evidence, usual_ms = _read(self.path, *self.shared)
         weights = weights_of(evidence.rates, clusters.index)
         return SimulationContext(clusters, CachedJudge(), evidence, usual_ms, weights)
 
@@ -133,15 +132,8 @@ class SpillWriter:
         self._entries = 0
         self._chunks: list[tuple[int, int, int]] = []
 
-    def __enter__(self) -> SpillWriter:  # noqa: PYI034 - typing.Self is of Python 3.11
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the spill file."""
         self._file.close()
 
     def add(self, rebalance: SpilledRebalance) -> None:
@@ -152,7 +144,9 @@ class SpillWriter:
         if len(self._pending) >= _MOST_REBALANCES or self._entries >= _MOST_ENTRIES:
             self._chunk()
 
-    def keep(self, group: str, evidence: CommitEvidence, usual_ms: Bounds | None) -> SpilledHistory:
+    def finish_group(
+        self, group: str, evidence: CommitEvidence, usual_ms: Bounds | None
+    ) -> SpilledHistory:
         """Write the rest of the current group's history, and return its position in the file.
 
         Args:
@@ -163,11 +157,11 @@ class SpillWriter:
         if self._pending:
             self._chunk()
         chunks, self._chunks = tuple(self._chunks), []
-        world = self._write((evidence, usual_ms))
+        shared = self._write((evidence, usual_ms))
         self._file.flush()
-        return SpilledHistory(group, str(self._path), world, chunks)
+        return SpilledHistory(group, str(self._path), shared, chunks)
 
-    def drop(self) -> None:
+    def discard_group(self) -> None:
         """Discard the current group's history, for example because the group has failed.
 
         Its bytes stay in the file, but are never read.
@@ -199,15 +193,15 @@ class RebalanceCollector:
     Args:
         clusters: the cluster metadata over time.
         timeout_ms: the broker's session timeout, for members that send none; None if not known.
-        keeper: writer of the spill file.
+        writer: writer of the spill file.
     """
 
     def __init__(
-        self, clusters: ClusterHistory, timeout_ms: int | None, keeper: SpillWriter
+        self, clusters: ClusterHistory, timeout_ms: int | None, writer: SpillWriter
     ) -> None:
-        self._keeper = keeper
-        self._maker = RecordedRebalanceBuilder(clusters, timeout_ms, behind=_BEHIND)
-        self._bare = SimulationContext(clusters)
+        self._writer = writer
+        self._builder = RecordedRebalanceBuilder(clusters, timeout_ms, behind=_BEHIND)
+        self._context = SimulationContext(clusters)
         self._rebalances: deque[RecordedRebalance] = deque()
         self._rows: deque[dict[str, Any]] = deque()
         self._pauses: dict[_Key, list[Pause]] = {}
@@ -217,8 +211,8 @@ class RebalanceCollector:
 
     def generation(self, found: Generation) -> None:
         """Add the group's next generation, in log order."""
-        self._rebalances.extend(self._maker.feed(found))
-        self._tell()
+        self._rebalances.extend(self._builder.feed(found))
+        self._spill_complete()
 
     def pause(self, found: Pause) -> None:
         """Add a consumption pause to its rebalance;
@@ -233,34 +227,35 @@ class RebalanceCollector:
     def row(self, row: Mapping[str, Any]) -> None:
         """Add the next row of table ``rebalances``, in log order."""
         self._rows.append(dict(row))
-        self._tell()
+        self._spill_complete()
 
     def finish(self, group: str, rates: Rates) -> SpilledHistory:
         """Spill the remaining rebalances; return the position of the group's history
         in the file.
         """
-        self._rebalances.extend(self._maker.finish())
-        self._tell()
+        self._rebalances.extend(self._builder.finish())
+        self._spill_complete()
         lengths = (Bounds(*one) for one in zip(self._low, self._high, strict=True))
-        return self._keeper.keep(
+        return self._writer.finish_group(
             group, CommitEvidence({}, rates, self._intervals), usual_length(lengths)
         )
 
-    def _tell(self) -> None:
-        for rebalance, row in self._whole():
-            length = self._bare.length(rebalance) if rebalance.pauses else None
+    def _spill_complete(self) -> None:
+        """Write the complete rebalances to the spill file, and note how long they took."""
+        for rebalance, row in self._complete():
+            length = self._context.length(rebalance) if rebalance.pauses else None
             if length is not None:
                 self._low.append(length.low)
                 self._high.append(length.high)
-            self._keeper.add((rebalance, row))
+            self._writer.add((rebalance, row))
 
-    def _whole(self) -> Iterator[tuple[RecordedRebalance, dict[str, Any]]]:
+    def _complete(self) -> Iterator[SpilledRebalance]:
+        """Remove and yield the rebalances that have both their absences and their table row."""
         while self._rebalances and self._rows:
             rebalance, row = self._rebalances.popleft(), self._rows.popleft()
             key = (rebalance.generation.incarnation, rebalance.generation.number)
-            if (
-                key != self._written
-            ):  # a generation that was taken over has the number of its origin
+            # A generation that was taken over has the number of its origin, and so its pauses.
+            if key != self._written:
                 self._pauses.pop(self._written, None)
                 self._written = key
             yield replace(rebalance, pauses=tuple(self._pauses.get(key, ()))), row
