@@ -10,7 +10,7 @@ from tests.support.captured import SAMPLE, clusters, group_records
 from tests.support.commit_runs import CommitRun, fed
 from tests.support.recordings import SESSION_MS
 
-from partage.history.coordinator_moves import CoordinatorMove
+from partage.history.clusters import CoordinatorMove
 from partage.history.events import Generation
 from partage.history.group_history import GroupHistory, HistoryItem
 from partage.history.records import GroupRecord, LogPosition

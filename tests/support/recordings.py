@@ -19,7 +19,7 @@ from pyarrow import Table, parquet
 from tests.support.captured import DATA, SAMPLE
 from tests.support.commit_runs import CommitRun, fed
 
-from partage.history.clusters import ClusterHistory
+from partage.history.clusters import ClusterHistory, CoordinatorMove, find_moves
 from partage.history.commit_kernels import NEVER
 from partage.history.commits import (
     Commits,
@@ -27,7 +27,6 @@ from partage.history.commits import (
     number_stretches,
     reduce_to_runs,
 )
-from partage.history.coordinator_moves import CoordinatorMove, find_moves
 from partage.history.events import Generation
 from partage.history.group_history import GroupHistory, HistoryItem
 from partage.history.records import GroupRecord, LogPosition

@@ -6,7 +6,7 @@ lifecycle events, current assignments of members, and pauses.
 
 * **Input**: `records` (decoded records as values), `commits` (offset commits reduced to runs, with
   their kernels in `commit_kernels`), `transactions` (which commits took effect), `clusters` (the
-  cluster's metadata over time), `coordinator_moves`, `clients` (the library of a member).
+  cluster's metadata over time, moves of coordinators), `clients` (the library of a member).
 * **Groups**: `classic_groups` (generations), `consumer_groups` (epochs of consumer, share and
   streams groups). Both yield the types of `events`, the event model of all protocols.
 * **Interpretation**: `causes` (why a rebalance happened), `departures` (which joining member is a

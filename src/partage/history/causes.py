@@ -4,7 +4,7 @@ A classic group's record lists the members afterwards, never the cause: causes a
 from the record before. The new protocols record each join, departure and subscription. No record
 tells a leave from a session timeout. The member's offset commits do: they end a session timeout
 before an eviction, and just before a leave. `departures` matches members that rejoin, and
-`coordinator_moves` tells when a broker was at fault.
+`clusters.BrokerFaults` tells when a broker was at fault.
 
 If neither members nor topics changed, `cause_without_changes` looks at the assignment: other
 metadata, a follow-up of a cooperative rebalance (KIP-429), or a request by a client.
@@ -16,8 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from partage.history.clients import JAVA, identify_client
-from partage.history.clusters import ClusterHistory
-from partage.history.coordinator_moves import BrokerFaults, CoordinatorMove
+from partage.history.clusters import BrokerFaults, ClusterHistory, CoordinatorMove
 from partage.history.departures import DepartedMembers
 from partage.history.events import (
     INFERRED,

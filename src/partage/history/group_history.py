@@ -13,10 +13,9 @@ from dataclasses import replace
 from partage.errors import InvalidCaptureError
 from partage.history.causes import CauseFinder
 from partage.history.classic_groups import ClassicGroup, ClassicRecord
-from partage.history.clusters import ClusterHistory, TopicNames
+from partage.history.clusters import ClusterHistory, CoordinatorMove, CoordinatorMoves, TopicNames
 from partage.history.commits import Stretch
 from partage.history.consumer_groups import EpochGroup, EpochGroupState
-from partage.history.coordinator_moves import CoordinatorMove, CoordinatorMoves
 from partage.history.events import RECORDED, CurrentAssignment, Event, Generation, LifecycleEvent
 from partage.history.pauses import Pause, PauseTracker
 from partage.history.records import (
@@ -44,7 +43,7 @@ class GroupHistory:
         clusters: the cluster metadata over time.
         session_timeout_ms: the broker's setting for members that send none of their own
             (``group.consumer.session.timeout.ms``); None if unknown.
-        moves: coordinator moves by log partition (`partage.history.coordinator_moves.find_moves`).
+        moves: coordinator moves by log partition (`partage.history.clusters.find_moves`).
 
     Attributes:
         topics: lookup of topic names by topic id, including names from records.

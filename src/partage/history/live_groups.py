@@ -21,9 +21,8 @@ from math import inf
 from typing import Any, NamedTuple
 
 from partage.errors import InvalidCaptureError
-from partage.history.clusters import ClusterHistory
+from partage.history.clusters import ClusterHistory, CoordinatorMove
 from partage.history.commits import Stretch
-from partage.history.coordinator_moves import CoordinatorMove
 from partage.history.events import (
     Event,
     Generation,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from partage.errors import WireFormatError
-from partage.history.coordinator_moves import CoordinatorMove
+from partage.history.clusters import CoordinatorMove
 from partage.history.records import GroupRecord, LogPosition
 from partage.wire.batches import LogRecord
 from partage.wire.group_log import decode_record

@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING, Any
 from partage.capture.manifest import MANIFEST, Manifest
 from partage.capture.secrets import hide, secrets_in
 from partage.errors import InvalidCaptureError
-from partage.history.clusters import ClusterHistory
-from partage.history.coordinator_moves import CoordinatorMove, find_moves
+from partage.history.clusters import ClusterHistory, CoordinatorMove, find_moves
 from partage.jobs.replay.records import (
     CAPTURE_CONTENTS,
     Slice,

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from partage.capture.manifest import METADATA, Manifest
 from partage.errors import InvalidCaptureError
-from partage.history.coordinator_moves import CoordinatorMove, find_moves
+from partage.history.clusters import CoordinatorMove, find_moves
 from partage.history.transactions import Transactions
 from partage.jobs.replay.capture import files_of
 from partage.jobs.replay.decode import decode_table

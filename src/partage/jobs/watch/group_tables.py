@@ -18,8 +18,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from partage.history.clusters import ClusterHistory
-from partage.history.coordinator_moves import CoordinatorMove
+from partage.history.clusters import ClusterHistory, CoordinatorMove
 from partage.history.events import Generation
 from partage.history.records import (
     ClassicState,
