@@ -9,8 +9,8 @@ lifecycle events, current assignments of members, and pauses.
   cluster's metadata over time, moves of coordinators), `clients` (the library of a member).
 * **Groups**: `classic_groups` (generations), `consumer_groups` (epochs of consumer, share and
   streams groups). Both yield the types of `events`, the event model of all protocols.
-* **Interpretation**: `causes` (why a rebalance happened), `departures` (which joining member is a
-  former one), `ownership` (intervals), `pauses` (time without commits), `storms`.
+* **Interpretation**: `causes` (why a rebalance happened, which joining member is a former
+  one), `ownership` (intervals), `pauses` (time without commits), `storms`.
 * **Agreement**: `agreement` compares a recorded assignment with the strategy's own, from
   `problems`; `streams_agreement` does so for Kafka Streams applications of the classic protocol,
   whose topology `streams_application` reads from the record.

@@ -3,8 +3,8 @@
 A classic group's record lists the members afterwards, never the cause: causes are the differences
 from the record before. The new protocols record each join, departure and subscription. No record
 tells a leave from a session timeout. The member's offset commits do: they end a session timeout
-before an eviction, and just before a leave. `departures` matches members that rejoin, and
-`clusters.BrokerFaults` tells when a broker was at fault.
+before an eviction, and just before a leave. `DepartedMembers` matches members that
+rejoin, and `clusters.BrokerFaults` tells when a broker was at fault.
 
 If neither members nor topics changed, `cause_without_changes` looks at the assignment: other
 metadata, a follow-up of a cooperative rebalance (KIP-429), or a request by a client.
@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 
 from partage.history.clients import JAVA, identify_client
 from partage.history.clusters import BrokerFaults, ClusterHistory, CoordinatorMove
-from partage.history.departures import DepartedMembers
 from partage.history.events import (
     INFERRED,
     RECORDED,
@@ -35,6 +34,8 @@ __all__ = [
     "SESSION_TIMEOUT_MS",
     "CauseFinder",
     "CauseState",
+    "DepartedMember",
+    "DepartedMembers",
     "cause_without_changes",
     "is_follow_up",
 ]
@@ -61,6 +62,109 @@ _LOST_AT_ONCE = 2
 #: Assumed probabilities of a label that is not proven; they are constants, not a calibration.
 _LIKELY, _SAME_NAME, _EVEN = 0.9, 0.7, 0.5
 _PRECEDENCE = {kind: i for i, kind in enumerate(CAUSE_KINDS)}
+
+
+# -- departed members, and which of them rejoin ----------------------------------------------------
+
+#: Departed members that are remembered: no group loses more within one session timeout.
+_MOST_REMEMBERED = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class DepartedMember:
+    """A member that left its group, and until when its return counts as a bounce.
+
+    Attributes:
+        time_ms: when it stopped, as far as the log shows: its next commit was due, or the first
+            record without it.
+        until_ms: a rejoin up to this time is a bounce.
+        evicted: whether its session timeout expired; no rejoin is a bounce then.
+        lost: whether a broker was at fault.
+    """
+
+    member: str
+    instance: str | None
+    client_id: str
+    host: str
+    time_ms: int
+    until_ms: int
+    evicted: bool = False
+    lost: bool = False
+
+    def is_bounce(self, time_ms: int) -> bool:
+        """Return whether a rejoin at this time is a bounce: the client left and soon rejoined.
+
+        A member that was evicted cannot bounce.
+        """
+        return not self.evicted and time_ms <= self.until_ms
+
+
+@dataclass(slots=True)
+class DepartedMembers:
+    """The members of one group that left and have not rejoined, the newest last.
+
+    No record says that a new member is an old one. A joining member matches a departed one that has
+    its member id or its instance id; without an instance id, one that has its client id and host.
+    Among several matches, the rule takes
+
+    * the one that left first, among those whose session timeout has not expired: clients are
+      restarted in the order in which they were stopped;
+    * else the one that left last.
+
+    A rejoin is a **bounce** if the session timeout had not expired and the member had not been
+    evicted: with an instance id, its partitions would have waited for it. Any other rejoin is a
+    join.
+
+    >>> departed = DepartedMembers()
+    >>> for name, at in ("m", 1_000), ("n", 2_000), ("o", 90_000):
+    ...     left = MemberState(name, None, "app", "/h", 0, 6_000, None, (), -1, None, None)
+    ...     departed.add(left, at, 6_000)
+    >>> times = (5_000, 99_000, 99_000)
+    >>> [departed.match_rejoin("new", None, "app", "/h", at).member for at in times]
+    ['m', 'o', 'n']
+    """
+
+    members: list[DepartedMember] = field(default_factory=list)
+
+    def add(self, member: MemberState, time_ms: int, timeout_ms: int) -> None:
+        """Add a member that left at a time; a return within ``timeout_ms`` will count
+        as a bounce.
+        """
+        identity = (member.id, member.instance, member.client_id, member.client_host)
+        self.members.append(DepartedMember(*identity, time_ms, time_ms + timeout_ms))
+        del self.members[:-_MOST_REMEMBERED]
+
+    def mark_evicted(self, member: str, *, lost: bool = False) -> None:
+        """Mark a departed member as evicted by session timeout;
+        ``lost`` if a broker failure caused it.
+        """
+        for i, departed in enumerate(self.members):
+            if departed.member == member:
+                self.members[i] = replace(departed, evicted=True, lost=lost)
+
+    def match_rejoin(
+        self, member: str, instance: str | None, client_id: str, host: str, time_ms: int
+    ) -> DepartedMember | None:
+        """Find the departed member that a joining member is, and remove that entry.
+
+        Return None if no departed member matches.
+        """
+        match = None
+        for i, departed in enumerate(self.members):
+            same = (
+                departed.instance == instance
+                if instance is not None
+                else (departed.instance, departed.client_id, departed.host)
+                == (None, client_id, host)
+            )
+            if same or departed.member == member:
+                match = i
+                if time_ms <= departed.until_ms:
+                    break
+        return None if match is None else self.members.pop(match)
+
+
+# -- causes of rebalances ----------------------------------------------------------------------
 
 
 @dataclass(slots=True)

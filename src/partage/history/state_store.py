@@ -23,10 +23,9 @@ from typing import Any
 import numpy as np
 
 from partage.errors import InvalidCaptureError
-from partage.history.causes import CauseState
+from partage.history.causes import CauseState, DepartedMember, DepartedMembers
 from partage.history.classic_groups import ClassicGroup, ClassicRecord
 from partage.history.consumer_groups import EpochGroupState
-from partage.history.departures import DepartedMember, DepartedMembers
 from partage.history.events import Cause, Generation, StreamsInput, TargetInput
 from partage.history.ownership import Interval
 from partage.history.pauses import PartitionCommits, Pause

@@ -73,7 +73,7 @@ class _Departure:
 class _AbsenceTracker:
     """Finds the absences of one group's members: matches each departure with the member's return.
 
-    The history's causes decide which joining member is a departed one (`history.departures`),
+    The history's causes decide which joining member is a departed one (`history.causes`),
     so that a policy's members return exactly as the recorded ones did.
     """
 
