@@ -18,7 +18,7 @@ from partage.simulation.metrics import PlanMetrics
 from partage.simulation.per_rebalance import simulate_rebalance
 from partage.simulation.policies import DEFAULT_POLICIES, Policy
 from partage.simulation.recorded_rebalances import recorded_rebalances
-from partage.simulation.shared_problems import JoinedProblem, SharedProblems
+from partage.simulation.rounds import JoinedProblem, SharedProblems
 
 #: The default policies, and one that lets members go earlier and one that is not in the default.
 POLICIES = [

@@ -26,8 +26,7 @@ from partage.model import Cluster
 from partage.simulation.clock import Clock
 from partage.simulation.members import SimulatedMember
 from partage.simulation.policies import CONSUMER, Policy
-from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy
-from partage.simulation.shared_problems import SharedProblems
+from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy, SharedProblems
 from partage.tables.statuses import DONE
 
 __all__ = [

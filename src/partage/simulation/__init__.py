@@ -10,8 +10,8 @@ Pure: no files, no wall clock, no randomness. Equal input gives equal rows, in a
     checkpoints          stored states, from which a simulation continues when the history has grown
     clock                simulated time
     members              what members own, remember and send, and what each consumes at a moment
-    rounds               one rebalance: members join, the strategy assigns, members get their part
-    shared_problems      problems that policies have in common, and known plans
+    rounds               one rebalance: members join, the strategy assigns, members get their part;
+                         problems and plans that policies have in common
     commit_evidence      what offset commits say about rates and pauses
     stop_lengths         estimated unread time, with the stop lengths of the record
     costs                stopped partition-seconds and records read twice

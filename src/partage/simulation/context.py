@@ -14,7 +14,7 @@ from partage.simulation.commit_evidence import CommitEvidence, FloatArray, Weigh
 from partage.simulation.costs import RebalanceCosts, costs_of, most_reread, usual_length
 from partage.simulation.metrics import Bounds, CachedJudge, PlanJudge
 from partage.simulation.recorded_rebalances import RecordedRebalance
-from partage.simulation.shared_problems import SharedProblems
+from partage.simulation.rounds import SharedProblems
 
 __all__ = ["SimulationContext"]
 

@@ -14,7 +14,7 @@ from partage.judge import Measures, PreviousOwners, check
 from partage.model import Assignment, Cluster, Group
 from partage.model.index import Int32Array
 from partage.simulation.commit_evidence import Weights
-from partage.simulation.shared_problems import hash_arrays
+from partage.simulation.rounds import hash_arrays
 from partage.tables.statuses import RECORDED
 
 __all__ = [
