@@ -4,13 +4,13 @@ Pure: no files, no wall clock, no randomness.
 
     application          what is simulated: sub-topologies, clients, a trace of events, settings
     application_parser   reads it from JSON and names each malformed field by its path
-    sweep                entry points: `simulate` one application, `cells` and `simulate_cell` many
+    sweep                entry points: `simulate` one application, `cells` and `simulate_cell` many,
+                         `standby_gain` with and without one standby of each task
     base                 clock, and clients that start, stop and crash, whatever the protocol
     classic_group        a classic group: join phase, and the leader that assigns tasks
     streams_group        a streams group (KIP-1071): the coordinator assigns tasks
     client_state         running clients and their copies of state, which restore at a bounded rate
     result               intervals, rebalances and metrics of a finished simulation
-    standby_gain         gain and cost of one standby of each task
     decision             one rebalance of a leader alone, from given lags
 """
 
@@ -38,8 +38,14 @@ from partage.simulation.streams.result import (
     TaskInterval,
     measure,
 )
-from partage.simulation.streams.standby_gain import StandbyGain, standby_gain
-from partage.simulation.streams.sweep import SweepCell, cells, simulate, simulate_cell
+from partage.simulation.streams.sweep import (
+    StandbyGain,
+    SweepCell,
+    cells,
+    simulate,
+    simulate_cell,
+    standby_gain,
+)
 
 __all__ = [
     "GivenClientStates",
