@@ -22,14 +22,16 @@ import numpy as np
 from partage.errors import InvalidCaptureError
 from partage.history.state_store import pack_state, unpack_state
 from partage.history.stop_model import UnreadEstimate
-from partage.judge import Facts
-from partage.judge.measures import tally
-from partage.model import Problem
 from partage.model.index import Index, Int32Array
-from partage.simulation.commit_evidence import Weights
 from partage.simulation.context import SimulationContext
 from partage.simulation.members import SimulatedMember
-from partage.simulation.metrics import Bounds, LateInputs, PlanMetrics, SimulatedRebalance
+from partage.simulation.metrics import (
+    Bounds,
+    PlanLoads,
+    PlanMetrics,
+    SimulatedRebalance,
+    load_spread,
+)
 from partage.simulation.policy_state import Absences, DepartedOwner
 from partage.simulation.recorded_rebalances import RecordedRebalance
 from partage.simulation.stop_lengths import Stop, StopLengths
@@ -38,14 +40,11 @@ from partage.tables.statuses import CUMULATIVE
 __all__ = [
     "Checkpoint",
     "Continuation",
-    "Loads",
     "PendingAction",
-    "PlanLoads",
     "RecentRebalances",
     "SimulationStore",
     "StoredRow",
     "UnreadInputs",
-    "load_spread",
 ]
 
 
@@ -246,57 +245,6 @@ class UnreadInputs(NamedTuple):
             for topic, number, owner in zip(topics, numbers, owner_of, strict=True)
         )
         return cls(found, was_empty, away_s, restarts)
-
-
-#: Owner and index of each assigned partition, the members whose loads count (all int32),
-#: and the number of members.
-Loads = tuple[Int32Array, Int32Array, Int32Array, int]
-#: Plans and groups that `PlanLoads` remembers; a full cache is emptied.
-_MOST_CACHED = 512
-
-
-class PlanLoads:
-    """Loads of members in stored assignments: which partitions count for which member.
-
-    Equal assignments are analysed once.
-    """
-
-    def __init__(self) -> None:
-        self._loads: dict[tuple[int, int, int], tuple[LateInputs, Loads]] = {}
-        self._facts: dict[tuple[int, int], Facts] = {}
-
-    def of(self, late: LateInputs) -> Loads:
-        """Return the arrays from which `load_spread` computes the spread of loads of a row."""
-        key = (id(late.plan), id(late.group), id(late.cluster))
-        known = self._loads.get(key)
-        if known is None:
-            if len(self._loads) >= _MOST_CACHED:
-                self._loads.clear()
-                self._facts.clear()
-            facts = self._facts.get(key[1:])
-            if facts is None:
-                facts = self._facts[key[1:]] = Facts(Problem(late.group, late.cluster))
-            counted = tally(late.plan, facts)
-            loads = (
-                counted.member.astype(np.int32), counted.partition.astype(np.int32),
-                np.flatnonzero(facts.takes_part).astype(np.int32), facts.members,
-            )  # fmt: skip
-            # The entry holds the objects, so that no other one gets the ids of its key.
-            known = self._loads[key] = late, loads
-        return known[1]
-
-
-def load_spread(loads: Loads | None, weights: Weights) -> float | None:
-    """Return the difference between the highest and the lowest load
-    of a member (records per second).
-
-    It equals the judge's result for members of weight 1.
-    """
-    if loads is None or weights is None or not len(loads[2]):
-        return None
-    member, partition, takes_part, members = loads
-    load = np.bincount(member, weights[partition], minlength=members)[takes_part]
-    return float(load.max() - load.min())
 
 
 #: Columns of a row that no later record changes, besides its time and its metrics.

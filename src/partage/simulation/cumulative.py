@@ -25,7 +25,6 @@ from partage.simulation.checkpoints import (
     Checkpoint,
     Continuation,
     PendingAction,
-    PlanLoads,
     RecentRebalances,
     SimulationStore,
     StoredRow,
@@ -39,7 +38,7 @@ from partage.simulation.members import (
     ConsumptionTracker,
     SimulatedMember,
 )
-from partage.simulation.metrics import Bounds, SimulatedRebalance
+from partage.simulation.metrics import Bounds, PlanLoads, SimulatedRebalance
 from partage.simulation.policies import CONSUMER, Policy
 from partage.simulation.policy_state import (
     Absences,

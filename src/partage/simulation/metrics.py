@@ -10,8 +10,9 @@ import numpy as np
 
 from partage.api.measures import Shared
 from partage.history.stop_model import UnreadEstimate
-from partage.judge import Measures, PreviousOwners, check
-from partage.model import Assignment, Cluster, Group
+from partage.judge import Facts, Measures, PreviousOwners, check
+from partage.judge.measures import tally
+from partage.model import Assignment, Cluster, Group, Problem
 from partage.model.index import Int32Array
 from partage.simulation.commit_evidence import Weights
 from partage.simulation.rounds import hash_arrays
@@ -22,9 +23,12 @@ __all__ = [
     "Bounds",
     "CachedJudge",
     "LateInputs",
+    "Loads",
     "PlanJudge",
+    "PlanLoads",
     "PlanMetrics",
     "SimulatedRebalance",
+    "load_spread",
 ]
 
 
@@ -322,3 +326,56 @@ def _group_digest(group: Group) -> bytes:
         arrays += [member.owned.topic_ix, member.owned.partition]
     words_digest = blake2b(repr((words, group.subscriptions)).encode(), digest_size=16).digest()
     return words_digest + hash_arrays(*arrays)
+
+
+# -- loads, which later offset commits change --------------------------------------------------
+
+#: Owner and index of each assigned partition, the members whose loads count (all int32),
+#: and the number of members.
+Loads = tuple[Int32Array, Int32Array, Int32Array, int]
+#: Plans and groups that `PlanLoads` remembers; a full cache is emptied.
+_MOST_LOADS = 512
+
+
+class PlanLoads:
+    """Loads of members in stored assignments: which partitions count for which member.
+
+    Equal assignments are analysed once.
+    """
+
+    def __init__(self) -> None:
+        self._loads: dict[tuple[int, int, int], tuple[LateInputs, Loads]] = {}
+        self._facts: dict[tuple[int, int], Facts] = {}
+
+    def of(self, late: LateInputs) -> Loads:
+        """Return the arrays from which `load_spread` computes the spread of loads of a row."""
+        key = (id(late.plan), id(late.group), id(late.cluster))
+        known = self._loads.get(key)
+        if known is None:
+            if len(self._loads) >= _MOST_LOADS:
+                self._loads.clear()
+                self._facts.clear()
+            facts = self._facts.get(key[1:])
+            if facts is None:
+                facts = self._facts[key[1:]] = Facts(Problem(late.group, late.cluster))
+            counted = tally(late.plan, facts)
+            loads = (
+                counted.member.astype(np.int32), counted.partition.astype(np.int32),
+                np.flatnonzero(facts.takes_part).astype(np.int32), facts.members,
+            )  # fmt: skip
+            # The entry holds the objects, so that no other one gets the ids of its key.
+            known = self._loads[key] = late, loads
+        return known[1]
+
+
+def load_spread(loads: Loads | None, weights: Weights) -> float | None:
+    """Return the difference between the highest and the lowest load
+    of a member (records per second).
+
+    It equals the judge's result for members of weight 1.
+    """
+    if loads is None or weights is None or not len(loads[2]):
+        return None
+    member, partition, takes_part, members = loads
+    load = np.bincount(member, weights[partition], minlength=members)[takes_part]
+    return float(load.max() - load.min())

@@ -39,13 +39,17 @@ from partage.model.index import Int32Array
 from partage.simulation.checkpoints import (
     Checkpoint,
     Continuation,
-    Loads,
-    PlanLoads,
     StoredRow,
-    load_spread,
 )
 from partage.simulation.context import SimulationContext
-from partage.simulation.metrics import Bounds, PlanMetrics, SimulatedRebalance
+from partage.simulation.metrics import (
+    Bounds,
+    Loads,
+    PlanLoads,
+    PlanMetrics,
+    SimulatedRebalance,
+    load_spread,
+)
 from partage.simulation.policies import Policy
 from partage.simulation.recorded_rebalances import Absence, RecordedRebalance
 from partage.tables.statuses import RECORDED
