@@ -11,11 +11,11 @@ from tests.support.rebuilt import rebalances, rebuilt
 
 from partage.history.pauses import Pause
 from partage.simulation import cumulative
-from partage.simulation.checkpoints import Checkpoint, Continuation, StoredRow
 from partage.simulation.commit_evidence import CommitEvidence
 from partage.simulation.context import SimulationContext
 from partage.simulation.cumulative import simulate_cumulative, simulate_policies
 from partage.simulation.policies import Policy
+from partage.simulation.policy_state import Checkpoint, Continuation, StoredRow
 from partage.simulation.recorded_rebalances import RecordedRebalance, recorded_rebalances
 
 #: Bounces, kills and second phases; static members.

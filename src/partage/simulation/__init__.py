@@ -6,8 +6,8 @@ Pure: no files, no wall clock, no randomness. Equal input gives equal rows, in a
     recorded_rebalances  each recorded rebalance with the ownership and the absences around it
     per_rebalance        simulates each rebalance by itself, from the recorded previous owners
     cumulative           simulates all rebalances in sequence and carries the policy's state forward
-    policy_state         the state that it carries forward
-    checkpoints          stored states, from which a simulation continues when the history has grown
+    policy_state         the state that it carries forward, and its stored form, from which a
+                         simulation continues when the history has grown
     clock                simulated time
     members              what members own, remember and send, and what each consumes at a moment
     rounds               one rebalance: members join, the strategy assigns, members get their part;

@@ -5,7 +5,7 @@ joined and left, what they subscribed to, which topics existed. The policy makes
 its own follow-ups, and carries its state forward. A simulation is sequential, but those of
 different groups or policies are independent.
 
-A simulation can store its state, and continue from it when the history has grown (`checkpoints`).
+A simulation can store its state, and continue from it when the history has grown (`Continuation`).
 """
 
 from __future__ import annotations
@@ -21,15 +21,6 @@ from partage.history.events import subscribed_topics
 from partage.history.records import MemberState
 from partage.history.stop_model import HEARTBEAT_MS, UnreadEstimate
 from partage.model.index import Int32Array
-from partage.simulation.checkpoints import (
-    Checkpoint,
-    Continuation,
-    PendingAction,
-    RecentRebalances,
-    SimulationStore,
-    StoredRow,
-    UnreadInputs,
-)
 from partage.simulation.clock import Clock
 from partage.simulation.context import SimulationContext
 from partage.simulation.costs import detection_delay
@@ -43,9 +34,16 @@ from partage.simulation.policies import CONSUMER, Policy
 from partage.simulation.policy_state import (
     Absences,
     AbsentMember,
+    Checkpoint,
+    Continuation,
     DepartedOwner,
+    PendingAction,
     PendingRebalance,
     PolicyState,
+    RecentRebalances,
+    SimulationStore,
+    StoredRow,
+    UnreadInputs,
     has_other_cause,
     protocol_of,
     stops_of,

@@ -1,26 +1,58 @@
-"""The state that a simulated group carries from one rebalance to the next, under one policy."""
+"""The state that a simulated group carries from one rebalance to the next, under one policy.
+
+A **checkpoint** is this state after a recorded rebalance, stored. When the history has grown, the
+simulation continues from it. The rows that were made before it are stored as well. A resumed
+simulation does not plan their rebalances again. It only computes the columns that later records
+change: stopped time, unread time, records read twice, and the spread of loads.
+
+A checkpoint is valid for a history that equals the former one up to its rebalance. The caller that
+builds a `Continuation` checks this.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
+from partage.errors import InvalidCaptureError
 from partage.history.records import MemberState
+from partage.history.state_store import pack_state, unpack_state
+from partage.history.stop_model import UnreadEstimate
 from partage.model.index import Index, Int32Array
+from partage.simulation.context import SimulationContext
 from partage.simulation.members import DEPARTED, SimulatedMember
-from partage.simulation.metrics import NOTHING, Bounds
+from partage.simulation.metrics import (
+    NOTHING,
+    Bounds,
+    PlanLoads,
+    PlanMetrics,
+    SimulatedRebalance,
+    load_spread,
+)
 from partage.simulation.policies import CONSUMER, OWN, Policy, recorded_protocol
 from partage.simulation.recorded_rebalances import RecordedRebalance
 from partage.simulation.rounds import ResolvedPolicy
-from partage.simulation.stop_lengths import Stop
+from partage.simulation.stop_lengths import Stop, StopLengths
+from partage.tables.statuses import CUMULATIVE
 
 __all__ = [
     "Absences",
     "AbsentMember",
+    "Checkpoint",
+    "Continuation",
     "DepartedOwner",
+    "PendingAction",
     "PendingRebalance",
     "PolicyState",
+    "RecentRebalances",
+    "SimulationStore",
+    "StoredRow",
+    "UnreadInputs",
     "has_other_cause",
     "protocol_of",
     "stops_of",
@@ -209,3 +241,381 @@ def stops_of(
         else:
             found.append(Stop(name, number, ids[owner], later_ms=waited_ms))
     return tuple(found)
+
+
+# -- the stored state ---------------------------------------------------------------------------
+
+
+class PendingAction(NamedTuple):
+    """A scheduled action of a stored simulation:
+    the eviction of a member, or a follow-up rebalance.
+
+    Attributes:
+        time_ms: when it is due.
+        position: of the recorded rebalance that caused it.
+        generation: simulated generation that a follow-up completes; None for an eviction.
+        key: key of the absent member.
+        gone_ms: when that member stopped responding.
+        timeout_ms: its session timeout.
+        is_absent: whether it is still absent; otherwise the action does nothing.
+    """
+
+    time_ms: int
+    position: int
+    generation: int | None = None
+    key: str = ""
+    gone_ms: int = 0
+    timeout_ms: int = 0
+    is_absent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The stored state of one policy's simulation after a recorded rebalance, to continue it later.
+
+    Recorded rebalances are given by their position in the group's history.
+
+    Attributes:
+        position: of the rebalance.
+        time_ms: simulated time.
+        members: the simulated members in join order.
+        actions: scheduled actions, in the order in which they are due.
+        released, former, was_empty, key_of, evicted_early, generation: see `PolicyState`.
+        resolved_at: rebalance whose strategy the policy used last.
+        second_phase: rebalance and simulated generation that the next recorded follow-up completes.
+        pending: rebalance that waits for absent members, since when, and its absences.
+        steps: pairs of a rebalance that may still get rows, and the number of rows that it has.
+    """
+
+    position: int
+    time_ms: int
+    members: tuple[SimulatedMember, ...]
+    actions: tuple[PendingAction, ...]
+    released: tuple[DepartedOwner, ...]
+    former: Mapping[str, str]
+    was_empty: bool
+    key_of: Mapping[str, str]
+    evicted_early: tuple[str, ...]
+    generation: int
+    resolved_at: int | None
+    second_phase: tuple[int, int] | None
+    pending: tuple[int, int, Absences] | None
+    steps: tuple[tuple[int, int], ...]
+
+    @property
+    def rebalances(self) -> frozenset[int]:
+        """Positions of the recorded rebalances that the state refers to."""
+        found = {self.position, *(one.position for one in self.actions)}
+        found |= {position for position, _ in self.steps}
+        found |= {one[0] for one in (self.second_phase, self.pending) if one is not None}
+        return frozenset(found if self.resolved_at is None else found | {self.resolved_at})
+
+    def to_bytes(self) -> bytes:
+        """Serialize the checkpoint; `from_bytes` restores it.
+
+        Raises:
+            TypeError: a plug-in's strategy remembers values that cannot be stored.
+        """
+        return pack_state(self, _classes(), level=1)
+
+    @classmethod
+    def from_bytes(cls, blob: bytes) -> Checkpoint:
+        """Restore the checkpoint that `to_bytes` serialized.
+
+        Raises:
+            InvalidCaptureError: the bytes are of another version, or damaged.
+        """
+        found = unpack_state(blob, _classes())
+        if not isinstance(found, cls):
+            raise InvalidCaptureError("stored simulation: no checkpoint; replay without --append")
+        return found
+
+
+@lru_cache(maxsize=1)
+def _classes() -> tuple[type, ...]:
+    """Return the classes whose instances a checkpoint may contain.
+
+    Among them are the data that built-in strategies store for members.
+    """
+    from partage.groups.dialects.user_data import LastAssignment
+    from partage.groups.optimal.strategy import Promises
+    from partage.groups.sticky.api import StickyMemory
+
+    own = (Absences, Bounds, Checkpoint, DepartedOwner, PendingAction, SimulatedMember)
+    return (*own, LastAssignment, Promises, StickyMemory)
+
+
+class RecentRebalances:
+    """The newest recorded rebalances of a group, found by their position in the group's history.
+
+    Args:
+        needed: positions of older rebalances that are kept as well.
+    """
+
+    def __init__(self, needed: frozenset[int] = frozenset()) -> None:
+        self._needed = needed
+        self._old: dict[int, RecordedRebalance] = {}
+        self._recent: dict[int, RecordedRebalance] = {}
+        self._position_of: dict[int, int] = {}
+
+    def __getitem__(self, position: int) -> RecordedRebalance:
+        return self._recent[position] if position in self._recent else self._old[position]
+
+    def add(self, position: int, rebalance: RecordedRebalance) -> None:
+        """Add the next recorded rebalance, with its position in the group's history."""
+        self._recent[position] = rebalance
+        # The object is kept as long as the entry, so that no other one gets its id.
+        self._position_of[id(rebalance)] = position
+
+    def position(self, rebalance: RecordedRebalance) -> int:
+        """Return a recorded rebalance's position in the group's history.
+
+        Raises:
+            KeyError: the rebalance is too old and was removed.
+        """
+        return self._position_of[id(rebalance)]
+
+    def forget_before(self, position: int) -> None:
+        """Remove the rebalances before a position, except for those that checkpoints need."""
+        while self._recent and (first := next(iter(self._recent))) < position:
+            rebalance = self._recent.pop(first)
+            if first in self._needed:
+                self._old[first] = rebalance
+            else:
+                del self._position_of[id(rebalance)]
+
+
+# -- stored rows --------------------------------------------------------------------------------
+
+
+class UnreadInputs(NamedTuple):
+    """Inputs from which a simulated rebalance's unread time (time without a consumer) is estimated.
+
+    Attributes:
+        stops: partitions that stop.
+        was_empty: whether the group had no member before.
+        away_s: partition-seconds of static members that were away.
+        restarts: whether to add members that rejoined without a rebalance of their own.
+    """
+
+    stops: tuple[Stop, ...] = ()
+    was_empty: bool = False
+    away_s: float = 0.0
+    restarts: bool = True
+
+    def estimate(self, lengths: StopLengths, rebalance: RecordedRebalance) -> UnreadEstimate | None:
+        """Return the estimated unread time of the simulated rebalance.
+
+        The recorded intervals without a consumer that it uses are removed from ``lengths``.
+        """
+        return lengths.estimate(
+            rebalance, self.stops, was_empty=self.was_empty, away_s=self.away_s,
+            restarts=self.restarts,
+        )  # fmt: skip
+
+    def to_cells(self) -> list[Any]:
+        """Return the inputs of the unread time as values for JSON; `of_cells` restores them.
+
+        The names of the partitions that stop are left out, because their indices are stored
+        elsewhere.
+        """
+        owners: dict[tuple[Any, ...], int] = {}
+        owner_of = [owners.setdefault(tuple(stop[2:]), len(owners)) for stop in self.stops]
+        return [[*owners], owner_of, self.was_empty, self.away_s, self.restarts]
+
+    @classmethod
+    def of_cells(cls, cells: list[Any], stops: Int32Array, index: Index) -> UnreadInputs:
+        """Restore the inputs of an unread time from the values that `to_cells` returned.
+
+        Args:
+            cells: the values.
+            stops: indices of the partitions that stop (int32).
+            index: their numbering.
+        """
+        owners, owner_of, was_empty, away_s, restarts = cells
+        rest = [(tuple(ids), *more) for ids, *more in owners]
+        topics, numbers = index.topic_of[stops].tolist(), index.number_of[stops].tolist()
+        found = tuple(
+            Stop(index.topics[topic], number, *rest[owner])
+            for topic, number, owner in zip(topics, numbers, owner_of, strict=True)
+        )
+        return cls(found, was_empty, away_s, restarts)
+
+
+#: Columns of a row that no later record changes, besides its time and its metrics.
+_FIELDS = (
+    "incarnation", "generation", "strategy", "protocol", "status", "step", "caused", "claimed",
+    "detail", "partitions", "members", "changed", "unread_at_once", "plan",
+)  # fmt: skip
+_METRICS = (
+    "spread", "idle", "moved", "avoidable", "best_spread", "rack_mismatches", "colocation",
+    "breaches",
+)  # fmt: skip
+
+
+class StoredRow(NamedTuple):
+    """A stored row of table ``replays``, without the columns that later records change.
+
+    Its values are those of JSON, so that a list of rows can be written as JSON text.
+
+    Attributes:
+        position: position of the recorded rebalance in the group's history.
+        time_ms: simulated time.
+        cells: the columns `_FIELDS`.
+        metrics: the columns `_METRICS`.
+        fixed: bounds on stopped time and on records read twice; None if they are computed again.
+        late: partitions that stop, partition-seconds of dead members, how much longer the rebalance
+            took, and loads; None if nothing is computed from them.
+        unread: inputs of the unread time (`UnreadInputs`); None if there is no estimate.
+    """
+
+    position: int
+    time_ms: int
+    cells: list[Any]
+    metrics: list[Any]
+    fixed: list[Any] | None
+    late: list[Any] | None
+    unread: list[Any] | None
+
+    @classmethod
+    def of(
+        cls, position: int, row: SimulatedRebalance, unread: UnreadInputs | None, loads: PlanLoads
+    ) -> StoredRow:
+        """Convert a row of a simulation to its stored form, which JSON can represent.
+
+        Args:
+            position: position of the recorded rebalance in the group's history.
+            row: the row, with `LateInputs` if it has columns that are computed again.
+            unread: inputs of its unread time; None if it has no estimate.
+            loads: finds the loads of its plan.
+        """
+        late, cells, fixed = row.late, None, None
+        if late is None:
+            fixed = [row.stopped, row.reread]
+        else:
+            of_plan: list[Any] | None = None
+            if late.has_loads:
+                *arrays, members = loads.of(late)
+                of_plan = [*map(_text, arrays), members]
+            cells = [_text(late.stops), late.extra, late.longer_ms, of_plan]
+        return cls(
+            position, row.time_ms, [getattr(row, name) for name in _FIELDS],
+            [getattr(row.measured, name) for name in _METRICS], fixed, cells,
+            None if unread is None else unread.to_cells(),
+        )  # fmt: skip
+
+    def finish(
+        self,
+        policy: str,
+        rebalance: RecordedRebalance,
+        context: SimulationContext,
+        lengths: StopLengths,
+    ) -> SimulatedRebalance:
+        """Restore the row of table ``replays``: compute the columns that later records change.
+
+        Args:
+            policy: name of the policy.
+            rebalance: the recorded rebalance.
+            context: metadata and commit evidence of the group.
+            lengths: recorded intervals without a consumer. The rows of a policy must be finished in
+                the order in which they were made, because each estimate uses up intervals.
+        """
+        stops = _NO_PARTITIONS if self.late is None else _array(self.late[0])
+        stopped, reread = (None, None) if self.fixed is None else map(_bounds, self.fixed)
+        spread = None
+        if self.late is not None:
+            extra, longer_ms = _bounds(self.late[1]), _bounds(self.late[2])
+            costs = context.costs(rebalance)
+            stopped = costs.stopped_seconds(stops, context.usual_ms, longer_ms=longer_ms)
+            stopped = None if stopped is None or extra is None else stopped + extra
+            reread = costs.reread(stops)
+            if self.late[3] is not None:
+                member, partition, taking, members = self.late[3]
+                loads = (_array(member), _array(partition), _array(taking), members)
+                spread = load_spread(loads, context.weights)
+        unread = None
+        if self.unread is not None:
+            inputs = UnreadInputs.of_cells(self.unread, stops, context.clusters.index)
+            unread = inputs.estimate(lengths, rebalance)
+        return SimulatedRebalance(
+            policy=policy, reading=CUMULATIVE, time_ms=self.time_ms,
+            measured=PlanMetrics(
+                **dict(zip(_METRICS, self.metrics, strict=True)), load_spread=spread
+            ),
+            stopped=stopped, reread=reread, unread=unread,
+            **dict(zip(_FIELDS, self.cells, strict=True)),
+        )  # fmt: skip
+
+
+_NO_PARTITIONS: Int32Array = np.zeros(0, np.int32)
+
+
+def _text(array: Int32Array) -> str:
+    return b64encode(array.astype("<i4").tobytes()).decode("ascii")
+
+
+def _array(text: str) -> Int32Array:
+    return np.frombuffer(b64decode(text), "<i4").astype(np.int32)
+
+
+def _bounds(value: Any) -> Bounds | None:
+    return None if value is None else Bounds(*value)
+
+
+# -- continuing a stored simulation -------------------------------------------------------------
+
+
+class SimulationStore(Protocol):
+    """Interface of an object that stores one policy's simulation for the next run."""
+
+    def row(self, row: StoredRow) -> None:
+        """Store the next row of the simulation."""
+
+    def checkpoint(self, found: Checkpoint) -> None:
+        """Store the state of the simulation after all rows so far."""
+
+
+@dataclass
+class Continuation:
+    """The stored simulation from which one policy's simulation continues, and where it stores more.
+
+    Attributes:
+        store: receives new rows and checkpoints.
+        wanted: positions of the recorded rebalances after which a checkpoint is stored.
+        checkpoint: the state to continue from; None to simulate the whole history.
+        rows: the stored rows before it, in the order in which they were made.
+    """
+
+    store: SimulationStore
+    wanted: frozenset[int]
+    checkpoint: Checkpoint | None = None
+    rows: Iterator[StoredRow] = field(default_factory=lambda: iter(()))
+    _next: StoredRow | None = None
+    _number: int = 0
+
+    def covers(self, position: int) -> bool:
+        """Return whether a recorded rebalance is before the checkpoint,
+        so that it is not simulated again.
+        """
+        return self.checkpoint is not None and position <= self.checkpoint.position
+
+    def rows_until(
+        self, position: int, time_ms: int | None = None
+    ) -> Iterator[tuple[int, StoredRow]]:
+        """Yield the next stored rows, each with its number, up to a rebalance and a simulated time.
+
+        Args:
+            position: position of the newest recorded rebalance whose rows are wanted.
+            time_ms: the latest simulated time; None for all.
+        """
+        while True:
+            if self._next is None:
+                self._next = next(self.rows, None)
+            row = self._next
+            if row is None or row.position > position:
+                return
+            if time_ms is not None and row.time_ms > time_ms:
+                return
+            self._next = None
+            self._number += 1
+            yield self._number, row

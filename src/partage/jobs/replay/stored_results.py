@@ -13,10 +13,10 @@ Pauses are not part of the digest. Results are stored in blocks of plain values
 (`history.state_store`).
 
 **Whole histories** (`PolicyStore`): the cumulative simulation of a policy continues from a
-checkpoint (`simulation.checkpoints`); its earlier rows are read from storage. A checkpoint is valid
-if the history up to it has the same digest as before. The last rebalances of a history may still
-change with the next records, for example their causes and unread time. So a few checkpoints are
-stored, and the newest valid one is used.
+checkpoint (`simulation.policy_state`); its earlier rows are read from storage. A checkpoint is
+valid if the history up to it has the same digest as before. The last rebalances of a history may
+still change with the next records, for example their causes and unread time. So a few checkpoints
+are stored, and the newest valid one is used.
 """
 
 from __future__ import annotations
@@ -36,11 +36,6 @@ from partage.errors import InvalidCaptureError
 from partage.history.agreement import Verdict
 from partage.history.state_store import pack_state, unpack_state
 from partage.model.index import Int32Array
-from partage.simulation.checkpoints import (
-    Checkpoint,
-    Continuation,
-    StoredRow,
-)
 from partage.simulation.context import SimulationContext
 from partage.simulation.metrics import (
     Bounds,
@@ -51,6 +46,11 @@ from partage.simulation.metrics import (
     load_spread,
 )
 from partage.simulation.policies import Policy
+from partage.simulation.policy_state import (
+    Checkpoint,
+    Continuation,
+    StoredRow,
+)
 from partage.simulation.recorded_rebalances import Absence, RecordedRebalance
 from partage.tables.statuses import RECORDED
 
