@@ -16,7 +16,7 @@ from partage.jobs.replay.replay import replay
 from partage.jobs.replay.simulations import pack_tasks, work_units
 from partage.jobs.replay.spill_files import SpilledHistory, SpillWriter
 from partage.runs.published_run import read_table
-from partage.simulation.commit_evidence import CommitEvidence
+from partage.simulation.commit_statistics import CommitStatistics
 from partage.simulation.metrics import SimulatedRebalance
 from partage.simulation.recorded_rebalances import recorded_rebalances
 from partage.testing.histories import Size, write_capture
@@ -63,7 +63,7 @@ def test_a_spilled_chunk_is_limited_by_members_and_partitions(tmp_path: Path) ->
             )
             for rebalance in recorded_rebalances(generations, clusters):
                 writer.add((rebalance, {}))
-            found = writer.finish_group(name, CommitEvidence(), None)
+            found = writer.finish_group(name, CommitStatistics(), None)
             chunks[name] = [count for _, _, count in found.chunks]
             assert found.size == sum(size for _, size, _ in found.chunks) > 0
             assert len(list(found.rebalance_rows())) == 5

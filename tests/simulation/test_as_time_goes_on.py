@@ -9,7 +9,7 @@ from tests.support.rebuilt import rebalances, rebuilt
 from partage.history.pauses import Pause
 from partage.jobs.replay.spill_files import RebalanceCollector
 from partage.simulation import cumulative as module
-from partage.simulation.commit_evidence import CommitEvidence
+from partage.simulation.commit_statistics import CommitStatistics
 from partage.simulation.context import SimulationContext
 from partage.simulation.cumulative import simulate_cumulative
 from partage.simulation.policies import Policy
@@ -26,7 +26,7 @@ POLICIES = [
 
 def _world(group, found):
     pauses = [one for one in rebuilt(group)[1] if isinstance(one, Pause)]
-    return SimulationContext.of(clusters(), found, CommitEvidence.of(pauses))
+    return SimulationContext.of(clusters(), found, CommitStatistics.of(pauses))
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -58,7 +58,7 @@ def test_recorded_rebalances_follow_their_generations(group) -> None:
 
 
 class _Kept:
-    """In place of a keeper: what it was given."""
+    """In place of a spill file's writer: what it was given."""
 
     def __init__(self) -> None:
         self.rows, self.world = [], None
@@ -66,8 +66,8 @@ class _Kept:
     def add(self, row) -> None:
         self.rows.append(row)
 
-    def keep(self, group, evidence, usual_ms):
-        self.world = evidence, usual_ms
+    def finish_group(self, group, commits, usual_ms):
+        self.world = commits, usual_ms
         return self
 
 
@@ -87,10 +87,10 @@ def test_telling_holds_what_it_needs(group, monkeypatch) -> None:
         telling.row({"number": number})
     telling.finish(group, {})
     assert [row["number"] for _, row in kept.rows] == list(range(len(found)))
-    evidence = CommitEvidence.of(pauses)
+    commits = CommitStatistics.of(pauses)
     for (one_rebalance, _), wanted in zip(kept.rows, whole, strict=True):
         at = wanted.generation
         assert one_rebalance.generation == at
-        assert one_rebalance.pauses == evidence.of_rebalance(at.incarnation, at.number)
-    assert kept.world[1] == SimulationContext.of(clusters(), whole, evidence).usual_ms
-    assert dict(kept.world[0].intervals) == dict(evidence.intervals)
+        assert one_rebalance.pauses == commits.pauses_of(at.incarnation, at.number)
+    assert kept.world[1] == SimulationContext.of(clusters(), whole, commits).usual_ms
+    assert dict(kept.world[0].intervals) == dict(commits.intervals)

@@ -21,7 +21,7 @@ from tests.support.simulated_histories import (
 )
 
 from partage.history.clusters import ClusterHistory
-from partage.simulation.commit_evidence import CommitEvidence
+from partage.simulation.commit_statistics import CommitStatistics
 from partage.simulation.metrics import Bounds
 from partage.simulation.recorded_rebalances import recorded_rebalances
 from partage.tables.statuses import NOT_YET
@@ -48,7 +48,7 @@ def simulated():
     # Nothing is known of the third rebalance: it takes as long as is usual, 2 to 4 s.
     seen = pauses(2, 8_000, 12_000, {0: 0, 1: 0, 2: 0, 3: 5})
     rates = {("t", p): 10.0 for p in range(4)}
-    return SimulatedHistory(joined_and_left(), topics(t=4), CommitEvidence.of(seen, rates))
+    return SimulatedHistory(joined_and_left(), topics(t=4), CommitStatistics.of(seen, rates))
 
 
 def figures(rows):
@@ -163,7 +163,7 @@ def test_an_expiry_happens_a_session_timeout_after_its_cause(policy, times, dead
     """A shorter timeout misses b sooner, a longer one later; so long its 2 partitions stand."""
     # b's pause of 7 s is its death of 4 to 6 s, and the rebalance: 0 to 3 s. a's says 0 to 2 s.
     dying = pauses(2, 14_000, 21_000, {2: 0, 3: 0})
-    seen = CommitEvidence.of(pauses(2, 19_000, 21_000, {0: 0, 1: 0}) + dying)
+    seen = CommitStatistics.of(pauses(2, 19_000, 21_000, {0: 0, 1: 0}) + dying)
     rows = SimulatedHistory(expired(), topics(t=4), seen).cumulative(policy)
     assert [r.time_ms for r in rows] == times
     caused = [r for r in rows if r.caused]
@@ -175,7 +175,7 @@ def test_an_expiry_happens_a_session_timeout_after_its_cause(policy, times, dead
 
 def test_a_rebalance_waits_for_who_does_not_answer() -> None:
     """With 20 s b is missed at 34 s: the rebalance of c's joining at 30 s waits for that."""
-    seen = CommitEvidence.of(pauses(2, 19_000, 21_000, {0: 0, 1: 0}))
+    seen = CommitStatistics.of(pauses(2, 19_000, 21_000, {0: 0, 1: 0}))
     simulated = SimulatedHistory(expired(), topics(t=4), seen)
     rows = simulated.cumulative("eager/range+timeout=20s")
     # The expiry comes while the rebalance waits and is part of it.
@@ -226,7 +226,7 @@ def test_a_topic_that_grows_is_a_cause_for_all() -> None:
     clusters = ClusterHistory([metadata(0, t=4), metadata(9_000, t=6)])
     both = [member("a", (0, 1)), member("b", (2, 3))]
     grown = [member("a", (0, 1, 2)), member("b", (3, 4, 5))]
-    seen = CommitEvidence.of(pauses(2, 9_000, 11_000, {0: 0, 1: 0, 2: 0, 3: 0}))
+    seen = CommitStatistics.of(pauses(2, 9_000, 11_000, {0: 0, 1: 0, 2: 0, 3: 0}))
     simulated = SimulatedHistory(
         history((1_000, both, cause("first")), (10_000, grown, cause("topics"))), clusters, seen
     )

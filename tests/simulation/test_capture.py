@@ -13,7 +13,7 @@ from tests.support.rebuilt import commit_runs, rebalances, rebuilt
 from partage.history.clients import JAVA, identify_client
 from partage.history.pauses import Pause
 from partage.history.records import assigned_partitions
-from partage.simulation.commit_evidence import CommitEvidence
+from partage.simulation.commit_statistics import CommitStatistics
 from partage.simulation.context import SimulationContext
 from partage.simulation.per_rebalance import simulate_rebalance
 from partage.simulation.policies import Policy
@@ -24,8 +24,8 @@ from partage.simulation.recorded_rebalances import RecordedRebalance, recorded_r
 def lived(group: str) -> tuple[tuple[RecordedRebalance, ...], SimulationContext]:
     all_recorded = tuple(recorded_rebalances(rebalances(group), clusters()))
     pauses = [found for found in rebuilt(group)[1] if isinstance(found, Pause)]
-    evidence = CommitEvidence.of(pauses, commit_rates(commit_runs().get(group, [])))
-    return all_recorded, SimulationContext.of(clusters(), all_recorded, evidence)
+    commits = CommitStatistics.of(pauses, commit_rates(commit_runs().get(group, [])))
+    return all_recorded, SimulationContext.of(clusters(), all_recorded, commits)
 
 
 def groups() -> list[str]:

@@ -11,7 +11,7 @@ from tests.support.rebuilt import rebalances, rebuilt
 
 from partage.history.pauses import Pause
 from partage.simulation import cumulative
-from partage.simulation.commit_evidence import CommitEvidence
+from partage.simulation.commit_statistics import CommitStatistics
 from partage.simulation.context import SimulationContext
 from partage.simulation.cumulative import simulate_cumulative, simulate_policies
 from partage.simulation.policies import Policy
@@ -56,7 +56,7 @@ def _history(group: str) -> tuple[RecordedRebalance, ...]:
 
 def _context(group: str, found: tuple[RecordedRebalance, ...], **more) -> SimulationContext:
     pauses = [one for one in rebuilt(group)[1] if isinstance(one, Pause)]
-    return SimulationContext.of(clusters(), found, CommitEvidence.of(pauses, **more))
+    return SimulationContext.of(clusters(), found, CommitStatistics.of(pauses, **more))
 
 
 @pytest.mark.parametrize("group", GROUPS)

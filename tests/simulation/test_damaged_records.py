@@ -15,7 +15,7 @@ from partage.history.pauses import Pause
 from partage.history.records import ClassicState, LogPosition
 from partage.jobs.replay.capture import LogContext
 from partage.jobs.replay.group_rows import GroupRows
-from partage.simulation.commit_evidence import CommitEvidence
+from partage.simulation.commit_statistics import CommitStatistics
 from partage.simulation.context import SimulationContext
 from partage.simulation.cumulative import simulate_cumulative
 from partage.simulation.per_rebalance import simulate_rebalance
@@ -27,7 +27,7 @@ POLICIES = [Policy.parse(p) for p in ("eager/range", "cooperative/cooperative-st
 
 def _rows(found, clusters) -> list:
     recorded = list(recorded_rebalances(found, clusters))
-    world = SimulationContext.of(clusters, recorded, CommitEvidence())
+    world = SimulationContext.of(clusters, recorded, CommitStatistics())
     rows = [row for one in recorded for row in simulate_rebalance(one, POLICIES, world)]
     return rows + [
         row for policy in POLICIES for row in simulate_cumulative(recorded, policy, world)

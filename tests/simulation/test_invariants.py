@@ -17,7 +17,7 @@ from tests.support.simulated_histories import (
 )
 
 from partage.history.pauses import Pause
-from partage.simulation.commit_evidence import CommitEvidence
+from partage.simulation.commit_statistics import CommitStatistics
 from partage.simulation.cumulative import simulate_cumulative
 from partage.simulation.metrics import Bounds
 from partage.simulation.per_rebalance import simulate_rebalance
@@ -63,8 +63,8 @@ def lived(made, *, static: bool = False) -> SimulatedHistory:
             last = first - 2_000 - (6_000 if p in held else 0)
             seen.append(Pause(0, number, "t", p, last, first, p, 0))
         before = there
-    evidence = CommitEvidence.of(seen, {("t", p): 3.0 for p in range(PARTITIONS)})
-    return SimulatedHistory(history(*rows), topics(t=PARTITIONS), evidence)
+    commits = CommitStatistics.of(seen, {("t", p): 3.0 for p in range(PARTITIONS)})
+    return SimulatedHistory(history(*rows), topics(t=PARTITIONS), commits)
 
 
 def _of(who, gone, died):
@@ -169,13 +169,13 @@ def test_the_recorded_rows_are_the_record(made) -> None:
 @settings(max_examples=12, deadline=None)
 @given(steps, st.lists(policies, min_size=1, max_size=3, unique=True))
 def test_jobs_may_be_spread(made, names) -> None:
-    """Rebalances, policies and evidence travel as pickles; same rows, in any order, from any worker."""
+    """Rebalances, policies and commits travel as pickles; same rows, in any order, from any worker."""
     simulated = lived(made)
     chosen = [Policy.parse(name) for name in names]
     here = [
         r for s in simulated.rebalances for r in simulate_rebalance(s, chosen, simulated.context)
     ]
-    moved = pickled((simulated.rebalances, chosen, simulated.context.evidence))
+    moved = pickled((simulated.rebalances, chosen, simulated.context.commits))
     again = SimulatedHistory([], simulated.context.clusters)
     again.world = type(simulated.context).of(simulated.context.clusters, moved[0], moved[2])
     there = [r for s in reversed(moved[0]) for r in simulate_rebalance(s, moved[1], again.world)]

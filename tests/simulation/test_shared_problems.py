@@ -10,7 +10,7 @@ from tests.support.simulated_histories import cause, history, member, topics
 from partage.api.measures import measure
 from partage.judge import check
 from partage.model import Group, Problem
-from partage.simulation.commit_evidence import CommitEvidence
+from partage.simulation.commit_statistics import CommitStatistics
 from partage.simulation.context import SimulationContext
 from partage.simulation.cumulative import simulate_cumulative, simulate_policies
 from partage.simulation.members import joined_group
@@ -100,7 +100,7 @@ def test_sharing_changes_no_row(seed: int) -> None:
     """Both simulations of random histories, under all policies, equal those that share nothing."""
     generations, clusters = random_history(seed)
     rebalances = tuple(recorded_rebalances(generations, clusters))
-    shared = SimulationContext.of(clusters, rebalances, CommitEvidence())
+    shared = SimulationContext.of(clusters, rebalances, CommitStatistics())
     plain = SimulationContext(clusters, plain_judge, problems=PlainProblems())
 
     found = list(simulate_policies(rebalances, POLICIES, shared))
@@ -117,7 +117,7 @@ def test_a_plan_is_computed_once_for_policies_with_equal_problems() -> None:
     generations, clusters = random_history(1)
     generations = [one for one in generations if one.first.members]
     rebalances = tuple(recorded_rebalances(generations, clusters))
-    context = SimulationContext.of(clusters, rebalances, CommitEvidence())
+    context = SimulationContext.of(clusters, rebalances, CommitStatistics())
     chosen = Policy.parse("eager/range")
     asked = []
     assign = type(chosen.strategy).assign

@@ -10,7 +10,7 @@ import numpy as np
 from partage.history.commit_kernels import NEVER, RUN
 from partage.history.commits import MINUTE_MS, RunColumns, Stretch
 from partage.history.records import LogPosition
-from partage.simulation.commit_evidence import CommitRate
+from partage.simulation.commit_statistics import CommitRate
 
 #: Between two damaged times there may be more than a column of int64 holds.
 LONGEST_WAIT = (1 << 63) - 1

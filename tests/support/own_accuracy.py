@@ -18,7 +18,7 @@ from tests.support.recordings import SESSION_MS, Recording
 from partage.history.clients import JAVA, identify_client
 from partage.history.pauses import Pause
 from partage.history.records import assigned_partitions
-from partage.simulation.commit_evidence import CommitEvidence
+from partage.simulation.commit_statistics import CommitStatistics
 from partage.simulation.context import SimulationContext
 from partage.simulation.cumulative import simulate_cumulative
 from partage.simulation.metrics import SimulatedRebalance
@@ -89,11 +89,11 @@ def compare_own(recording: Recording) -> list[GroupComparison]:
         found = tuple(recorded_rebalances(generations, recording.clusters, SESSION_MS))
         if not any(one.replayable for one in found):
             continue
-        evidence = CommitEvidence.of(
+        commits = CommitStatistics.of(
             (one for one in items if isinstance(one, Pause)),
             commit_rates(recording.commit_runs.get(name, [])),
         )
-        context = SimulationContext.of(recording.clusters, found, evidence)
+        context = SimulationContext.of(recording.clusters, found, commits)
         out.append(compare_group(name, found, context))
     return out
 

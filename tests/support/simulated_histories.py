@@ -11,7 +11,7 @@ from partage.history.clusters import ClusterHistory
 from partage.history.events import Cause, Generation
 from partage.history.pauses import Pause
 from partage.history.records import ClassicState, LogPosition, MemberState, Subscription
-from partage.simulation.commit_evidence import CommitEvidence
+from partage.simulation.commit_statistics import CommitStatistics
 from partage.simulation.context import SimulationContext
 from partage.simulation.cumulative import simulate_cumulative
 from partage.simulation.metrics import SimulatedRebalance
@@ -127,11 +127,13 @@ def pickled(value):
 class SimulatedHistory:
     """One history under policies, simulated in both ways."""
 
-    def __init__(self, generations, clusters, evidence=None) -> None:
+    def __init__(self, generations, clusters, commits=None) -> None:
         self.rebalances: tuple[RecordedRebalance, ...] = tuple(
             recorded_rebalances(generations, clusters)
         )
-        self.context = SimulationContext.of(clusters, self.rebalances, evidence or CommitEvidence())
+        self.context = SimulationContext.of(
+            clusters, self.rebalances, commits or CommitStatistics()
+        )
 
     def recorded(self) -> list[SimulatedRebalance]:
         return [row for one in self.rebalances for row in simulate_rebalance(one, (), self.context)]

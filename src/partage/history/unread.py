@@ -257,7 +257,7 @@ class UnreadTracker:
         has_survivor = not present.keys().isdisjoint(self.state.sessions)
         if present and departed and not has_survivor:
             # Nothing tells when the rebalance began, except that its members committed before.
-            commits = [self._evidence(*one).last_ms for one in departed.items()]
+            commits = [self._commits_of(*one).last_ms for one in departed.items()]
             newest = max((c for c in commits if c is not None), default=begun.earliest)
             begun = between(min(newest, begun.earliest), at)
         instances = {m.instance for m in generation.first.members} - {None}
@@ -285,7 +285,7 @@ class UnreadTracker:
             return {}
         missed = {}
         for owner, pairs in revoked.items():
-            commits = self._evidence(owner, pairs)
+            commits = self._commits_of(owner, pairs)
             if commits.usual_ms is not None and commits.last_ms is None:
                 missed[owner] = pairs
         return missed
@@ -300,7 +300,7 @@ class UnreadTracker:
         newest: float | None = None
         first, longest = float(time_ms), 0.0
         for owner, pairs in revoked.items():
-            commits = self._evidence(owner, pairs)
+            commits = self._commits_of(owner, pairs)
             heartbeat = heartbeat_interval(self._session_ms(owner))
             start = revocation_time(commits, time_ms, heartbeat, len(revoked))
             first, longest = min(first, start.mean), max(longest, heartbeat)
@@ -483,9 +483,9 @@ class UnreadTracker:
                 since = stop.start.mean if last_member else float(time_ms)
                 stop.apart_from_ms = max(since, stop.start.mean)
 
-    # -- evidence ------------------------------------------------------------------------------
+    # -- commits of an owner -------------------------------------------------------------------
 
-    def _evidence(self, owner: str, pairs: Iterable[_Pair]) -> MemberCommits:
+    def _commits_of(self, owner: str, pairs: Iterable[_Pair]) -> MemberCommits:
         """Return statistics of an owner's commits for some partitions,
         since they were assigned to it.
         """
@@ -512,7 +512,7 @@ class UnreadTracker:
         return float(sent if sent > 0 else self._timeout_ms or SESSION_TIMEOUT_MS)
 
     def _absence(self, owner: str, pairs: list[_Pair], time_ms: int) -> Instant:
-        return absence_time(self._evidence(owner, pairs), time_ms, self.state.polls.get(owner, 0))
+        return absence_time(self._commits_of(owner, pairs), time_ms, self.state.polls.get(owner, 0))
 
     def _departure(
         self, owner: str, pairs: list[_Pair], begun: Instant, *, classic: bool = True
@@ -520,7 +520,7 @@ class UnreadTracker:
         state, session = self.state, self._session_ms(owner)
         heartbeat = heartbeat_interval(session, classic=classic)
         return departure_time(
-            self._evidence(owner, pairs),
+            self._commits_of(owner, pairs),
             begun,
             session,
             heartbeat,

@@ -12,7 +12,7 @@ Pure: no files, no wall clock, no randomness. Equal input gives equal rows, in a
     members              what members own, remember and send, and what each consumes at a moment
     rounds               one rebalance: members join, the strategy assigns, members get their part;
                          problems and plans that policies have in common
-    commit_evidence      what offset commits say about rates and pauses
+    commit_statistics    what offset commits say about rates and pauses
     stop_lengths         estimated unread time, with the stop lengths of the record
     costs                stopped partition-seconds and records read twice
     context              what all simulations of one group share
@@ -22,7 +22,7 @@ Pure: no files, no wall clock, no randomness. Equal input gives equal rows, in a
 The two entry points work on plain values that can be pickled, so that a job can spread them:
 
     rebalances = tuple(recorded_rebalances(generations, clusters))   # one cheap pass, in order
-    context = SimulationContext.of(clusters, rebalances, evidence)
+    context = SimulationContext.of(clusters, rebalances, commits)
     for rebalance in rebalances:                                     # independent of each other
         rows += simulate_rebalance(rebalance, policies, context)
     rows += simulate_policies(rebalances, policies, context)         # in one pass, in order

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from partage.history.clusters import ClusterHistory
-from partage.simulation.commit_evidence import CommitEvidence, FloatArray, Weights, weights_of
+from partage.simulation.commit_statistics import CommitStatistics, FloatArray, Weights, weights_of
 from partage.simulation.costs import RebalanceCosts, costs_of, most_reread, usual_length
 from partage.simulation.metrics import Bounds, CachedJudge, PlanJudge
 from partage.simulation.recorded_rebalances import RecordedRebalance
@@ -30,7 +30,7 @@ class SimulationContext:
     Attributes:
         clusters: the cluster metadata over time.
         measure: the judge, which computes metrics of assignments.
-        evidence: pauses and commit rates of the group, from its offset commits.
+        commits: pauses and commit rates of the group, from its offset commits.
         usual_ms: assumed duration of a rebalance whose duration no commit shows (ms).
         weights: records per second of each partition (float64[P]).
         problems: builds the problems of simulated rebalances, and remembers plans.
@@ -38,7 +38,7 @@ class SimulationContext:
 
     clusters: ClusterHistory
     measure: PlanJudge = field(default_factory=CachedJudge)
-    evidence: CommitEvidence = field(default_factory=CommitEvidence)
+    commits: CommitStatistics = field(default_factory=CommitStatistics)
     usual_ms: Bounds | None = None
     weights: Weights = None
     problems: SharedProblems = field(default_factory=SharedProblems, repr=False)
@@ -51,22 +51,22 @@ class SimulationContext:
         cls,
         clusters: ClusterHistory,
         rebalances: Iterable[RecordedRebalance],
-        evidence: CommitEvidence,
+        commits: CommitStatistics,
         measure: PlanJudge | None = None,
     ) -> SimulationContext:
         """Build the shared data of a group's simulations from all of its recorded rebalances."""
-        bare = cls(clusters, measure or CachedJudge(), evidence)
-        known = [one for one in rebalances if one.replayable] if evidence.pauses else []
+        bare = cls(clusters, measure or CachedJudge(), commits)
+        known = [one for one in rebalances if one.replayable] if commits.pauses else []
         lengths = [bare.costs(one).length_ms for one in known]
-        weights = weights_of(evidence.rates, clusters.index)
-        return cls(clusters, bare.measure, evidence, usual_length(lengths), weights)
+        weights = weights_of(commits.rates, clusters.index)
+        return cls(clusters, bare.measure, commits, usual_length(lengths), weights)
 
     @cached_property
     def most(self) -> FloatArray:
         """The largest number of records that a new owner may read twice,
         by partition (float64[P]).
         """
-        return most_reread(self.evidence, self.clusters.index)
+        return most_reread(self.commits, self.clusters.index)
 
     def length(self, rebalance: RecordedRebalance) -> Bounds | None:
         """Return bounds on how long a recorded rebalance took (ms); None if no commit shows it.
@@ -93,7 +93,7 @@ class SimulationContext:
     def _costs_of(self, rebalance: RecordedRebalance) -> RebalanceCosts:
         """Compute a recorded rebalance's costs without the cache of `costs`."""
         generation = rebalance.generation
-        pauses = rebalance.pauses or self.evidence.of_rebalance(
+        pauses = rebalance.pauses or self.commits.pauses_of(
             generation.incarnation, generation.number
         )
         return costs_of(rebalance, self.clusters, pauses, self.most)

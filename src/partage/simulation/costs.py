@@ -23,7 +23,7 @@ from partage.history.pauses import Pause
 from partage.history.problems import partitions_by_member, recorded_assignment
 from partage.model import Assignment, Cluster
 from partage.model.index import Index, Int32Array
-from partage.simulation.commit_evidence import CommitEvidence, FloatArray, values_by_partition
+from partage.simulation.commit_statistics import CommitStatistics, FloatArray, values_by_partition
 from partage.simulation.members import EMPTY, owner_view
 from partage.simulation.metrics import NOTHING, Bounds
 from partage.simulation.policies import EAGER, recorded_protocol
@@ -163,18 +163,18 @@ def detection_delay(timeout_ms: int) -> Bounds:
 # -- records read twice ------------------------------------------------------------------------
 
 
-def most_reread(evidence: CommitEvidence, index: Index) -> FloatArray:
+def most_reread(commits: CommitStatistics, index: Index) -> FloatArray:
     """Return the largest number of records that a new owner may read twice, by partition.
 
     It is the number of records that arrive in a usual commit interval (float64[P], NaN if
     unknown).
 
-    >>> evidence = CommitEvidence(rates={("t", 0): 2.5}, intervals={("t", 0): 3_000})
-    >>> most_reread(evidence, Index.of({"t": 2})).tolist()
+    >>> commits = CommitStatistics(rates={("t", 0): 2.5}, intervals={("t", 0): 3_000})
+    >>> most_reread(commits, Index.of({"t": 2})).tolist()
     [8.0, nan]
     """
-    rates = values_by_partition(evidence.rates, index)
-    intervals = values_by_partition(evidence.intervals, index)
+    rates = values_by_partition(commits.rates, index)
+    intervals = values_by_partition(commits.intervals, index)
     most: FloatArray = np.ceil(rates * intervals / 1_000)
     return most
 

@@ -99,7 +99,7 @@ def simulate_cumulative(
     Args:
         rebalances: all recorded rebalances of the group, in order.
         policy: assignment strategy, protocol and options of the group.
-        context: metadata, judge and commit evidence.
+        context: metadata, judge and commit statistics.
         listener: called at each change with the time (ms) and a dict of what members consume.
     """
     return _simulate(rebalances, lambda: [_Simulation(policy, context, listener)])
@@ -120,7 +120,7 @@ def simulate_policies(
     Args:
         rebalances: all recorded rebalances of the group, in order.
         policies: the policies.
-        context: metadata, judge and commit evidence.
+        context: metadata, judge and commit statistics.
         continuations: by name of a policy, what its simulation continues from and stores. Rows and
             their order do not depend on it.
     """

@@ -14,7 +14,7 @@ from partage.judge import Facts, Measures, PreviousOwners, check
 from partage.judge.measures import tally
 from partage.model import Assignment, Cluster, Group, Problem
 from partage.model.index import Int32Array
-from partage.simulation.commit_evidence import Weights
+from partage.simulation.commit_statistics import Weights
 from partage.simulation.rounds import hash_arrays
 from partage.tables.statuses import RECORDED
 

@@ -55,7 +55,7 @@ def simulate_rebalance(
     Args:
         rebalance: the recorded rebalance, with the ownership before it.
         policies: the policies to simulate.
-        context: metadata, judge and commit evidence.
+        context: metadata, judge and commit statistics.
         judged: whether the record equals the result of its own strategy, if that is known already.
             The first row of that strategy without options reports it.
     """

@@ -516,7 +516,7 @@ class StoredRow(NamedTuple):
         Args:
             policy: name of the policy.
             rebalance: the recorded rebalance.
-            context: metadata and commit evidence of the group.
+            context: metadata and commit statistics of the group.
             lengths: recorded intervals without a consumer. The rows of a policy must be finished in
                 the order in which they were made, because each estimate uses up intervals.
         """

@@ -170,7 +170,7 @@ class RecordedRebalance:
         ids_before: member ids of the previous generation; any other member has just started.
         departures: members of the previous generation that are missing from this one.
         returns: members that return with it, possibly under another member id.
-        pauses: its pauses if they are stored with it; otherwise `CommitEvidence` has them.
+        pauses: its pauses if they are stored with it; otherwise `CommitStatistics` has them.
     """
 
     generation: Generation

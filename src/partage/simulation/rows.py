@@ -46,7 +46,7 @@ class RowBuilder:
 
     Attributes:
         rebalance: the recorded rebalance.
-        context: metadata, judge and commit evidence of the group.
+        context: metadata, judge and commit statistics of the group.
         costs: the costs of the recorded rebalance.
         cluster: the cluster metadata at its time.
         recorded: the recorded assignment.

@@ -13,7 +13,7 @@ from partage.history.commit_kernels import MINUTE
 from partage.history.commits import MINUTE_MS, CommitFolder
 from partage.history.pauses import PauseTracker
 from partage.history.records import LogPosition
-from partage.simulation.commit_evidence import CommitRate
+from partage.simulation.commit_statistics import CommitRate
 
 FORMS = ["interpreted", "compiled"]
 

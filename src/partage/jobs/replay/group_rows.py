@@ -47,7 +47,7 @@ from partage.jobs.replay.capture import LogContext
 from partage.jobs.replay.decoded_rows import BlockReader, DecodedKind, unpack_runs
 from partage.jobs.replay.summary import GroupTotals
 from partage.jobs.replay.tally import Clocks
-from partage.simulation.commit_evidence import CommitRate
+from partage.simulation.commit_statistics import CommitRate
 from partage.simulation.costs import RecordedStops, recorded_stops, stop_length
 from partage.simulation.metrics import Bounds
 from partage.simulation.recorded_rebalances import OwnershipTracker, departed_members

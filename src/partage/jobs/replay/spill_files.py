@@ -29,7 +29,7 @@ from partage.history.events import Generation
 from partage.history.pauses import Pause
 from partage.history.state_store import pack_state, unpack_state
 from partage.jobs.replay.stored_results import StoredBlock, StoredSimulation
-from partage.simulation.commit_evidence import CommitEvidence, Rates, weights_of
+from partage.simulation.commit_statistics import CommitStatistics, Rates, weights_of
 from partage.simulation.context import SimulationContext
 from partage.simulation.costs import usual_length
 from partage.simulation.metrics import Bounds, CachedJudge
@@ -52,7 +52,7 @@ __all__ = [
 _MOST_REBALANCES, _MOST_ENTRIES = 64, 32_768
 
 #: What a rebalance has in it besides a history's own values.
-_CLASSES = (Absence, Bounds, CommitEvidence, RecordedRebalance)
+_CLASSES = (Absence, Bounds, CommitStatistics, RecordedRebalance)
 
 #: A rebalance, and its row of table ``rebalances`` as far as the history knows it.
 SpilledRebalance = tuple[RecordedRebalance, dict[str, Any]]
@@ -109,9 +109,9 @@ class SpilledHistory:
         """Read the data that all simulations of the group share,
         such as commit rates and metadata.
         """
-        evidence, usual_ms = _read(self.path, *self.shared)
-        weights = weights_of(evidence.rates, clusters.index)
-        return SimulationContext(clusters, CachedJudge(), evidence, usual_ms, weights)
+        commits, usual_ms = _read(self.path, *self.shared)
+        weights = weights_of(commits.rates, clusters.index)
+        return SimulationContext(clusters, CachedJudge(), commits, usual_ms, weights)
 
 
 def _read(path: str, first: int, length: int) -> Any:
@@ -145,19 +145,19 @@ class SpillWriter:
             self._chunk()
 
     def finish_group(
-        self, group: str, evidence: CommitEvidence, usual_ms: Bounds | None
+        self, group: str, commits: CommitStatistics, usual_ms: Bounds | None
     ) -> SpilledHistory:
         """Write the rest of the current group's history, and return its position in the file.
 
         Args:
             group: the group id.
-            evidence: commit rates and commit intervals; pauses are stored with the rebalances.
+            commits: commit rates and commit intervals; pauses are stored with the rebalances.
             usual_ms: median bounds of the duration of the group's rebalances.
         """
         if self._pending:
             self._chunk()
         chunks, self._chunks = tuple(self._chunks), []
-        shared = self._write((evidence, usual_ms))
+        shared = self._write((commits, usual_ms))
         self._file.flush()
         return SpilledHistory(group, str(self._path), shared, chunks)
 
@@ -237,7 +237,7 @@ class RebalanceCollector:
         self._spill_complete()
         lengths = (Bounds(*one) for one in zip(self._low, self._high, strict=True))
         return self._writer.finish_group(
-            group, CommitEvidence({}, rates, self._intervals), usual_length(lengths)
+            group, CommitStatistics({}, rates, self._intervals), usual_length(lengths)
         )
 
     def _spill_complete(self) -> None:

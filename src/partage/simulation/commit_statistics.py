@@ -1,4 +1,4 @@
-"""Facts from a group's offset commits: pauses around rebalances, and records per second."""
+"""Statistics of a group's offset commits: pauses around rebalances, and records per second."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from partage.history.pauses import Pause
 from partage.model.index import Index
 
 __all__ = [
-    "CommitEvidence",
     "CommitRate",
+    "CommitStatistics",
     "FloatArray",
     "Rates",
     "Weights",
@@ -34,18 +34,16 @@ _RebalanceKey: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class CommitEvidence:
-    """Facts from a group's offset commits: pauses around rebalances, and records per second.
+class CommitStatistics:
+    """Statistics of a group's offset commits: pauses around rebalances, and records per second.
 
     A simulation without them leaves its costs unknown.
 
     Attributes:
-        pauses: dict from (incarnation, generation) to pauses of that rebalance: times without
-        commits around
-            it.
+        pauses: dict from (incarnation, generation) to the pauses of that rebalance, which are the
+            times without commits around it.
         rates: dict from (topic, partition) to records per second.
-        intervals: dict from (topic, partition) to the usual time between two commits in
-        milliseconds.
+        intervals: dict from (topic, partition) to the usual time between two commits (ms).
     """
 
     pauses: Mapping[_RebalanceKey, tuple[Pause, ...]] = field(default_factory=dict)
@@ -53,10 +51,10 @@ class CommitEvidence:
     intervals: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, pauses: Iterable[Pause] = (), rates: Rates | None = None) -> CommitEvidence:
-        """Build the evidence of one group from its consumption pauses, which may be in any order.
+    def of(cls, pauses: Iterable[Pause] = (), rates: Rates | None = None) -> CommitStatistics:
+        """Build the statistics of one group from its consumption pauses, which may be in any order.
 
-        >>> found = CommitEvidence.of([Pause(0, 4, "t", 1, 1_000, 4_000, 0, 500)])
+        >>> found = CommitStatistics.of([Pause(0, 4, "t", 1, 1_000, 4_000, 0, 500)])
         >>> list(found.pauses), dict(found.intervals)
         ([(0, 4)], {('t', 1): 500})
         """
@@ -68,7 +66,7 @@ class CommitEvidence:
                 intervals[pause.topic, pause.partition] = pause.resolution_ms
         return cls({key: tuple(of) for key, of in by_rebalance.items()}, rates or {}, intervals)
 
-    def of_rebalance(self, incarnation: int, generation: int) -> tuple[Pause, ...]:
+    def pauses_of(self, incarnation: int, generation: int) -> tuple[Pause, ...]:
         """Return the consumption pauses around one rebalance.
 
         The result is empty if no partition has commits before and after it.
