@@ -232,7 +232,7 @@ class _Simulation:
             early = absence.gone_ms + self._timeout(absence.member)
             if absence.expired and early < rebalance.generation.timestamp_ms:
                 self.clock.at(early, partial(self._evict_early, rebalance, absence))
-        self.clock.at(time_ms, partial(self._apply, rebalance), rank=1)
+        self.clock.at(time_ms, partial(self._replay, rebalance), rank=1)
 
     def is_full(self, simulations: int) -> bool:
         """Return whether the finished rows exceed their share of memory, among some simulations."""
@@ -347,23 +347,26 @@ class _Simulation:
 
     # -- causes in the record ------------------------------------------------------------------
 
-    def _apply(self, rebalance: RecordedRebalance) -> None:
-        """Apply the causes of a recorded rebalance to the simulated group.
+    def _replay(self, rebalance: RecordedRebalance) -> None:
+        """Let members join and leave as in a recorded rebalance.
 
-        If they cause a rebalance under the policy, simulate it.
+        If the policy rebalances for it, simulate that rebalance; else add a row with the reason.
         """
         generation = rebalance.generation
         self.cluster = self.context.clusters.at(generation.timestamp_ms)
         if not rebalance.replayable and generation.first.members:
-            self._forget_members()
+            for key in list(self.state.members):
+                self._remove(key)
+            self.state.released, self.pending = [], None
             return
         extra, why, is_caused = Absences(), _NO_CAUSE, False
         for absence in rebalance.departures:
             is_known, undetected = self._depart(rebalance, absence)
             is_caused, extra = is_caused or is_known, extra.plus(undetected)
             why = _AWAY if self.policy.static else _SILENT
-        for absence in rebalance.returns:
-            self._recognise(absence)
+        for absence in rebalance.returns if self.policy.static else ():
+            if absence.as_member is not None:  # a static member keeps its identity (KIP-345)
+                self.state.key_of[absence.as_member.id] = self.state.key(absence.member)
         for member in generation.first.members:
             is_change, absent = self._join(member)
             is_caused, extra = is_caused or is_change, extra.plus(absent)
@@ -377,7 +380,7 @@ class _Simulation:
             self._begin(rebalance, extra)
         else:
             self._add_no_rebalance(rebalance, why, extra)
-        self._resume_pending()
+        self._complete_pending()
 
     def _depart(self, rebalance: RecordedRebalance, absence: Absence) -> tuple[bool, Absences]:
         """Let a simulated member leave or stop responding, as in the recorded rebalance.
@@ -400,11 +403,6 @@ class _Simulation:
         self.state.absent[key] = absent
         self.clock.at(evicted_ms, partial(self._time_out, key, absent), rank=-1)
         return False, Absences()
-
-    def _recognise(self, absence: Absence) -> None:
-        """Let a returning member keep its identity if the policy makes members static (KIP-345)."""
-        if self.policy.static and absence.as_member is not None:
-            self.state.key_of[absence.as_member.id] = self.state.key(absence.member)
 
     def _join(self, member: MemberState) -> tuple[bool, Absences]:
         """Add a member of a recorded rebalance to the simulated group, or update its subscription.
@@ -447,7 +445,7 @@ class _Simulation:
             later = self.clock.now_ms - absent.rebalance.generation.timestamp_ms
             extra = self._evict(key, absent.timeout_ms, later)
             self._begin(absent.rebalance, extra)
-            self._resume_pending()
+            self._complete_pending()
 
     def _evict_early(self, rebalance: RecordedRebalance, absence: Absence) -> None:
         """Evict a dead member earlier than recorded: the policy's session timeout is shorter."""
@@ -484,12 +482,6 @@ class _Simulation:
         former = self.state.former.get(key)
         return (self.state.members[key].state.id, *(() if former is None else (former,)))
 
-    def _forget_members(self) -> None:
-        """Remove all simulated members, because a recorded rebalance cannot be simulated."""
-        for key in list(self.state.members):
-            self._remove(key)
-        self.state.released, self.pending = [], None
-
     def _timeout(self, member: MemberState) -> int:
         return self.policy.timeout_ms or session_timeout_ms(member)
 
@@ -515,7 +507,7 @@ class _Simulation:
         else:
             self._complete(rebalance, extra, None)
 
-    def _resume_pending(self) -> None:
+    def _complete_pending(self) -> None:
         """Complete the waiting rebalance if all members have joined or were evicted."""
         pending = self.pending
         if pending is not None and not self.state.absent and self.state.members:
