@@ -374,12 +374,9 @@ def _difference(cluster: Cluster, other: Cluster, topics: Sequence[str]) -> str:
         elif here != there:
             words.append(f"topic {name} with another id")
     if cluster.brokers != other.brokers:
-        words.append(f"brokers {', '.join(_broker_text(b) for b in other.brokers)}")
+        named = [f"{b.id} in {b.rack}" if b.rack else str(b.id) for b in other.brokers]
+        words.append(f"brokers {', '.join(named)}")
     return "; ".join(words) or "replicas elsewhere"
-
-
-def _broker_text(broker: Broker) -> str:
-    return f"{broker.id} in {broker.rack}" if broker.rack else str(broker.id)
 
 
 def _without_topics(cluster: Cluster, topics: list[int]) -> Cluster:

@@ -59,6 +59,7 @@ __all__ = [
     "speaks_classic",
     "target_member",
     "task_partitions",
+    "topics_of_subtopology",
 ]
 
 #: Version of a `Subscription` sent in a heartbeat, not as bytes of the consumer protocol.
@@ -537,7 +538,7 @@ def source_topics(topology: Mapping[str, Any] | None) -> tuple[str, ...]:
     ('a', 'b')
     """
     rows = topology["subtopologies"] if topology else ()
-    return tuple(sorted({topic for row in rows for topic in _sources(row)}))
+    return tuple(sorted({topic for row in rows for topic in topics_of_subtopology(row)}))
 
 
 def task_partitions(
@@ -567,20 +568,18 @@ def task_partitions(
         if row is None:  # its topics are unknown: show the task itself
             out.extend((f"task {subtopology}", p) for p in numbers)
             continue
-        names = _sources(row) if role == ACTIVE else _changelogs(row)
+        changelogs = [topic["name"] for topic in row.get("stateChangelogTopics") or ()]
+        names = topics_of_subtopology(row) if role == ACTIVE else changelogs
         out.extend((t, p) for t in names for p in numbers if topics.has(t, p, time_ms))
     return tuple(out)
 
 
 def source_counts(row: Mapping[str, Any], cluster: Cluster) -> list[int]:
     """Return the partition count of each source topic of a sub-topology."""
-    return [len(cluster.partitions_of(topic)) for topic in _sources(row)]
+    return [len(cluster.partitions_of(topic)) for topic in topics_of_subtopology(row)]
 
 
-def _sources(row: Mapping[str, Any]) -> list[str]:
+def topics_of_subtopology(row: Mapping[str, Any]) -> list[str]:
+    """Return the source topics of a sub-topology, repartition topics included."""
     repartitioned = [topic["name"] for topic in row.get("repartitionSourceTopics") or ()]
     return [*row["sourceTopics"], *repartitioned]
-
-
-def _changelogs(row: Mapping[str, Any]) -> list[str]:
-    return [topic["name"] for topic in row.get("stateChangelogTopics") or ()]

@@ -33,6 +33,7 @@ from partage.errors import (
     WireFormatError,
 )
 from partage.history.clusters import ClusterHistory
+from partage.history.consumer_groups import topics_of_subtopology
 from partage.history.records import ClassicState, parse_classic_state
 from partage.history.streams_agreement import counts_of, stateful_tasks
 from partage.history.streams_application import (
@@ -279,7 +280,11 @@ def _streams_group(
     subtopologies = tuple(
         RecordedSubtopology(
             int(row["subtopologyId"]),
-            {topic: count for topic in _sources(row) if (count := _count(cluster, topic))},
+            {
+                topic: count
+                for topic in topics_of_subtopology(row)
+                if (count := _count(cluster, topic))
+            },
             tuple(row["repartitionSinkTopics"]),
             tuple(topic["name"] for topic in row["stateChangelogTopics"] or ()),
         )
@@ -300,10 +305,6 @@ def _set(values: dict[str, Mapping[str, Any]], one: DecodedRecord) -> None:
         values.pop(one.key["memberId"], None)
     else:
         values[one.key["memberId"]] = one.value
-
-
-def _sources(row: Mapping[str, Any]) -> list[str]:
-    return [*row["sourceTopics"], *(one["name"] for one in row["repartitionSourceTopics"] or ())]
 
 
 def _count(cluster: Cluster, topic: str) -> int:

@@ -58,8 +58,5 @@ class Clock:
         """Return the actions that have not run yet, with their due times (ms),
         in the order of running.
         """
-        return [(time_ms, action) for time_ms, _, _, action in sorted(self._queue, key=_place)]
-
-
-def _place(entry: tuple[int, int, int, Callable[[], None]]) -> tuple[int, int, int]:
-    return entry[:3]
+        # No two entries have one number, so that actions themselves are never compared.
+        return [(time_ms, action) for time_ms, _, _, action in sorted(self._queue)]

@@ -301,7 +301,9 @@ class SharedProblems:
             )
             _make_room(self._without_claims)
             # The entry holds states and cluster, so that the ids in the key stay theirs.
-            known = self._without_claims[key] = states, _prepared(Problem(group, cluster))
+            problem = Problem(group, cluster)
+            _ = problem.subscription_topics, problem.member_rack  # cached: all claims share them
+            known = self._without_claims[key] = states, problem
         return known[1]
 
     def join(
@@ -379,14 +381,6 @@ def _built_in(strategy: object) -> PlainStrategy | None:
     if isinstance(strategy, PlainStrategy) and strategy.__module__.startswith("partage."):
         return strategy
     return None
-
-
-def _prepared(problem: Problem) -> Problem:
-    """Compute the cached facts that all problems of the same members share,
-    and return the problem.
-    """
-    _ = problem.subscription_topics, problem.member_rack
-    return problem
 
 
 def _claimed(

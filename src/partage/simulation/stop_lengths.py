@@ -193,8 +193,9 @@ class StopLengths:
         for mean in (*known, means.by_fate[stop.left], self._usual[stop.left]):
             if mean.count:
                 return mean.value
-        members = len(rebalance.generation.first.members)
-        return _modelled(stop.session_ms, _session_ms(rebalance), members)
+        members = rebalance.generation.first.members
+        longest_ms = max(map(session_timeout_ms, members), default=0)
+        return _modelled(stop.session_ms, longest_ms, len(members))
 
     def _take(self, stop: Stop, at: int) -> UnreadInterval | None:
         """Remove and return the recorded interval without a consumer that matches a stop;
@@ -216,10 +217,6 @@ class StopLengths:
 
 def _ids(rebalance: RecordedRebalance) -> frozenset[str]:
     return frozenset(m.id for m in rebalance.generation.first.members)
-
-
-def _session_ms(rebalance: RecordedRebalance) -> float:
-    return max((session_timeout_ms(m) for m in rebalance.generation.first.members), default=0)
 
 
 def _is_restart(one: UnreadInterval, rebalance: RecordedRebalance) -> bool:

@@ -102,7 +102,10 @@ def _topic(
 ) -> tuple[dict[str, Any], pa.Table]:
     from pyarrow import compute
 
-    records, keyless_records = _record_counts(rows)
+    # Records of keys that were not sampled are included.
+    records = int(compute.sum(rows["records"]).as_py() or 0)
+    of_keyless = rows["records"].filter(compute.is_null(rows["key"]))
+    keyless_records = int(compute.sum(of_keyless).as_py() or 0)
     rows = rows.filter(compute.is_valid(rows["partition"]))  # the others are only counted
     null = compute.is_null(rows["key"])
     keyless, keyed = rows.filter(null), rows.filter(compute.invert(null))
@@ -112,7 +115,8 @@ def _topic(
     verdict = who_wrote(
         seen, _possible_counts(known, highest, pairs), known_families(), partitions_of
     )
-    now = known[-1] if known else _least_count(verdict, highest)
+    # Without metadata: the fewest partitions that all records and producers fit into.
+    now = known[-1] if known else max([highest + 1, *(w.partitions for w in verdict.writers)])
     split = split_keys(seen, verdict)
     where = keyless["partition"].to_numpy()
     at = keyless["first_ms"].to_numpy()
@@ -136,17 +140,6 @@ def _topic(
         },
     }  # fmt: skip
     return found, pairs
-
-
-def _record_counts(rows: pa.Table) -> tuple[int, int]:
-    """Return the number of a topic's records, and how many of them have no key.
-
-    Records of keys that were not sampled are included.
-    """
-    from pyarrow import compute
-
-    keyless = rows["records"].filter(compute.is_null(rows["key"]))
-    return int(compute.sum(rows["records"]).as_py() or 0), int(compute.sum(keyless).as_py() or 0)
 
 
 def _possible_counts(
@@ -191,14 +184,6 @@ def _try_counts(pairs: KeyPairs, smallest: int, larger: range) -> TopicVerdict:
         return first
     counts = (*range(2, min(smallest, _MOST_COUNTS)), *larger)
     return who_wrote(pairs, counts, first.families, partitions_of)
-
-
-def _least_count(verdict: TopicVerdict, highest: int) -> int:
-    """Return the smallest partition count that the topic can have.
-
-    No partition with a record, and no partition count that a producer used, exceeds it.
-    """
-    return max([highest + 1, *(w.partitions for w in verdict.writers)])
 
 
 def _merge_workers(keyed: pa.Table) -> tuple[pa.Table, int]:

@@ -115,10 +115,11 @@ class Appender:
             raise InvalidConfigError("--append", what, True)
         try:
             past = newest_state(run.out, _settings(run))
-            if past is not None:
-                _expect_batches(source, past[1])
         except StaleStateError as e:
             return cls(run, source, None, str(e))
+        if past is not None and _batches_digest(source, past[1].positions) != past[1].batches:
+            why = "batches.parquet differs for records that were read before"
+            return cls(run, source, None, why)
         return cls(run, source, past, "")
 
     def full(self, reason: str) -> Appender:
@@ -304,7 +305,8 @@ class Appender:
         for partition, offset in self._read.highest.items():
             if partition >= 0 and offset > positions.get(partition, -1):
                 positions[partition] = offset
-        tally = _compact(done.tally)
+        tally = Tally.of_json(done.tally.to_json())
+        tally.join()
         groups: dict[str, dict[str, Any]] = {}
         for text in done.groups:
             totals = json.loads(text)
@@ -412,26 +414,6 @@ def _batches_digest(source: Capture, positions: Mapping[int, int]) -> str | None
         if row["base_offset"] <= positions.get(row["partition"], -1)
     )  # fmt: skip
     return blake2b(json.dumps(rows).encode(), digest_size=16).hexdigest()
-
-
-def _expect_batches(source: Capture, past: ReplayState) -> None:
-    """Check that transactions of records which were read before are unchanged.
-
-    Raises:
-        StaleStateError: they differ.
-    """
-    if _batches_digest(source, past.positions) != past.batches:
-        raise StaleStateError("batches.parquet differs for records that were read before")
-
-
-def _compact(tally: Tally) -> Tally:
-    """Return a copy of record counts in which adjacent ranges of offsets are joined.
-
-    It then has one entry for each log partition, not one for each batch.
-    """
-    made = Tally.of_json(tally.to_json())
-    made.join()
-    return made
 
 
 class _Context:

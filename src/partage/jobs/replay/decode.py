@@ -341,13 +341,6 @@ def _highest(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
     return out
 
 
-def _edges(read: LogColumns) -> list[int]:
-    """Return the index of the first row of each log partition, followed by the number of rows."""
-    count = len(read.partition)
-    new = np.flatnonzero(read.partition[1:] != read.partition[:-1]) + 1
-    return [0, *new.tolist(), count] if count else []
-
-
 def _effects(log_columns: LogColumns, transactions: Transactions, tally: Tally) -> Effects:
     """Return for each record whether and when it takes effect, according to its transaction.
 
@@ -356,8 +349,10 @@ def _effects(log_columns: LogColumns, transactions: Transactions, tally: Tally) 
     """
     count = len(log_columns.partition)
     made = Effects(np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int64))
-    for first, end in pairwise(_edges(log_columns)):
-        p, mine = int(log_columns.partition[first]), slice(first, end)
+    partition = log_columns.partition
+    changes = (np.flatnonzero(partition[1:] != partition[:-1]) + 1).tolist()
+    for first, end in pairwise([0, *changes, count] if count else []):
+        p, mine = int(partition[first]), slice(first, end)
         offset, time_ms = log_columns.offset[mine], log_columns.timestamp_ms[mine]
         tally.ranges[p] = [[int(offset[0]), int(offset[-1]), end - first]]
         tally.times(time_ms)

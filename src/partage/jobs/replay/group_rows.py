@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partage.history.causes import is_follow_up
 from partage.history.clients import identify_client, leader_client
@@ -141,7 +140,8 @@ def _split_batch(
 ) -> Iterator[GroupInput]:
     import pyarrow as pa
 
-    names, code = _distinct_names(rows.column("group"))
+    groups = rows.column("group").dictionary_encode()
+    names, code = groups.dictionary.to_pylist(), groups.indices.to_numpy()
     is_run = rows.column("kind").to_numpy() == DecodedKind.COMMIT_RUNS
     runs, many = unpack_runs(rows.filter(pa.array(is_run)))
     if clocks is not None:
@@ -162,17 +162,8 @@ def _split_batch(
         )  # fmt: skip
         mine.table[1] -= before
         # Each group has an iterator of its own, which another group's error does not end.
-        yield GroupInput(names[code[first]], mine, map(_make, records[before:after]))
-
-
-def _distinct_names(cells: pa.Array) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the distinct names in a column, and the index of each row's name in them."""
-    coded = cells.dictionary_encode()
-    return coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)
-
-
-def _make(record: Callable[[], GroupRecord]) -> GroupRecord:
-    return record()
+        read = map(lambda make: make(), records[before:after])  # noqa: C417 - an error ends a generator
+        yield GroupInput(names[code[first]], mine, read)
 
 
 def event_row(event: Event, position: int) -> dict[str, Any]:

@@ -229,28 +229,13 @@ class _Group:
 
 def _bad_task(out: str, run_id: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     with closing(TableWriters(out, run_id, task_name())) as writers:
-        for row in _rows(batches):
-            writers.add(
-                "bad_records",
-                {
-                    "partition": row["log_partition"],
-                    "offset": row["log_offset"],
-                    "timestamp_ms": row["timestamp_ms"],
-                    "part": row["part"],
-                    "why": row["text"],
-                    "group": row["group"],
-                    "key": row["key"],
-                    "value": row["value"],
-                },
-            )
+        for batch in batches:
+            for start in range(0, batch.num_rows, 1_000):  # rows as dicts are large: some at a time
+                for row in batch.slice(start, 1_000).to_pylist():
+                    place = {"partition": row["log_partition"], "offset": row["log_offset"]}
+                    writers.add("bad_records", {**row, **place, "why": row["text"]})
         files = [json.dumps(asdict(r)) for r in writers.finish()]
     yield receipts_batch([("file", f) for f in files])
-
-
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    for batch in batches:
-        for start in range(0, batch.num_rows, 1_000):  # rows as dicts are large: a few at a time
-            yield from batch.slice(start, 1_000).to_pylist()
 
 
 def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
@@ -261,13 +246,9 @@ def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=["what", "text"])
 
 
+@lru_cache(maxsize=1)
 def clusters_of(states: tuple[str, ...]) -> ClusterHistory:
     """Parse cluster metadata over time from JSON texts; each worker process does it only once."""
-    return _made_once(states)
-
-
-@lru_cache(maxsize=1)
-def _made_once(states: tuple[str, ...]) -> ClusterHistory:
     return ClusterHistory([json.loads(state) for state in states])
 
 

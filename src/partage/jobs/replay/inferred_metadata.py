@@ -111,7 +111,11 @@ def states_before(
     by_id = {**names, **ids}
     rows = sorted((time_ms, by_id.get(topic, topic), highest) for topic, highest, time_ms in seen)
     mentioned = {name for _, name, _ in rows}
-    counts = {n: _count_of(t) for n, t in recorded["topics"].items() if n not in mentioned}
+    counts = {
+        name: max((part["p"] for part in topic["partitions"]), default=-1) + 1
+        for name, topic in recorded["topics"].items()
+        if name not in mentioned
+    }
     for name, highest in committed.items():
         if highest >= 0 and name not in mentioned:
             counts[name] = max(counts.get(name, 0), highest + 1)
@@ -133,10 +137,6 @@ def states_before(
         now |= grown
         out.append(_assumed(recorded, now, time_ms, by_id))
     return out
-
-
-def _count_of(topic: Mapping[str, Any]) -> int:
-    return max((part["p"] for part in topic["partitions"]), default=-1) + 1
 
 
 def _assumed(

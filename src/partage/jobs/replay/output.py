@@ -282,8 +282,9 @@ def run_lock(out: Path, run_id: str) -> Iterator[None]:
     path = out / _FOLDER / f"{run_id}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
-        locked = _lock(file)
-        json.dump({**_own_process(), "locked": locked}, file)
+        pid, locked = os.getpid(), _lock(file)
+        own = {"host": socket.gethostname(), "pid": pid, "began": _start_time(pid)}
+        json.dump({**own, "locked": locked}, file)
         file.flush()
         try:
             yield
@@ -336,11 +337,6 @@ def _lock(file: IO[Any]) -> bool:
     except (ImportError, OSError):
         return False
     return True
-
-
-def _own_process() -> dict[str, Any]:
-    pid = os.getpid()
-    return {"host": socket.gethostname(), "pid": pid, "began": _start_time(pid)}
 
 
 def _start_time(pid: object) -> str | None:

@@ -133,6 +133,7 @@ class GroupTotals:
     def row(self) -> dict[str, Any]:
         """Return the counts as the group's row of table ``groups``, without the group's name."""
         status, why = self._status()
+        known = self._rebalances + sum(self._missing)
         return {
             "kind": "+".join(self._kinds) or OFFSETS_ONLY,
             "status": status,
@@ -148,17 +149,10 @@ class GroupTotals:
             "last_ms": self._times[1] if self._times else None,
             "claimed": list(self._claimed),
             "clients": sorted(self._clients),
-            "coverage": self._coverage(),
+            "coverage": self._rebalances / known if known else None,
             "members_max": self._members_max if self._rebalances else None,
             "partitions_max": self._partitions_max if self._rebalances else None,
         }
-
-    def _coverage(self) -> float | None:
-        """Return the share of the group's generations that the log contains;
-        None if it has none.
-        """
-        known = self._rebalances + sum(self._missing)
-        return self._rebalances / known if known else None
 
     def _status(self) -> tuple[str, str | None]:
         """Return the group's status, and the reason if none of its rebalances was simulated."""
