@@ -70,14 +70,14 @@ def observed_states(recording: dict[str, Any]) -> list[ObservedState]:
     found = []
     for line in recording["rebalances"]:
         sums: dict[str, dict[TaskId, int]] = {}
-        tellers: dict[tuple[str, TaskId], int] = {}
+        reporters: dict[tuple[str, TaskId], int] = {}
         for name, member in line["members"].items():
             info = decode_subscription_info(base64.b64decode(member["subscription"]))
             said = info.task_offset_sums.to_dict()
             mine = sums.setdefault(str(ProcessId.from_bytes(info.process)), {})
             mine |= {TaskId(*task): total for task, total in said.items()}
             client, thread = _thread(name)
-            tellers |= {(client, TaskId(*task)): thread for task in said}
+            reporters |= {(client, TaskId(*task)): thread for task in said}
         ends: dict[TaskId, int] = {}
         lags: dict[tuple[str, TaskId], int] = {}
         for process, client in line["clients"].items():
@@ -86,7 +86,7 @@ def observed_states(recording: dict[str, Any]) -> list[ObservedState]:
                 lags[names[process], task] = lag
                 if lag >= 0:
                     ends[task] = lag + sums[process].get(task, 0)
-        found.append(ObservedState(ends, lags, line.get("leader"), tellers))
+        found.append(ObservedState(ends, lags, line.get("leader"), reporters))
     return found
 
 

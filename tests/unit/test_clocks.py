@@ -15,7 +15,7 @@ HOUR = 3_600_000
 DAY = 24 * HOUR
 
 
-def _believed(times: list[int], cuts: list[int]) -> tuple[list[int], int]:
+def _correct_strands(times: list[int], cuts: list[int]) -> tuple[list[int], int]:
     """What becomes of times of one log partition whose files are cut at some places."""
     offset, time_ms = np.arange(len(times)), np.array(times, np.int64)
     edges = [0, *sorted({cut for cut in cuts if 0 < cut < len(times)}), len(times)]
@@ -40,7 +40,7 @@ def _believed(times: list[int], cuts: list[int]) -> tuple[list[int], int]:
 ])  # fmt: skip
 def test_who_is_believed(times, wanted, wrong) -> None:
     """What fits most records is believed; the others have the time of the one before."""
-    assert _believed(times, []) == (wanted, wrong)
+    assert _correct_strands(times, []) == (wanted, wrong)
 
 
 @given(
@@ -49,12 +49,12 @@ def test_who_is_believed(times, wanted, wrong) -> None:
 )
 def test_how_files_are_cut_makes_no_difference(times, cuts) -> None:
     """The same records give the same times, one file or many."""
-    assert _believed(times, cuts) == _believed(times, [])
+    assert _correct_strands(times, cuts) == _correct_strands(times, [])
 
 
 def test_thousands_of_files_are_no_leaps() -> None:
     """What is cut by the end of a file alone is one strand: the limit is of leaps, not of files."""
     times = [*range(2_500), 30 * HOUR, *range(2_500, 5_000)]
-    believed, wrong = _believed(times, list(range(len(times))))
+    believed, wrong = _correct_strands(times, list(range(len(times))))
     assert wrong == 1
     assert believed[2_500] == 2_499

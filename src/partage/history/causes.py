@@ -384,10 +384,10 @@ class CauseFinder:
         cause = Cause(
             "leave", INFERRED if recorded is None else RECORDED, member.id, member.instance, at
         )
-        timeout = self._least_silence(member)
+        timeout = self._shortest_session_timeout(member)
         alive = self._alive_ms(member, generation, recorded)
         seen = self._last_commit(member)
-        began = at if recorded is not None else self._beginning(member, generation)
+        began = at if recorded is not None else self._rebalance_start_ms(member, generation)
         if self._exceeded_poll(member, generation, began, None if recorded is not None else alive):
             self.state.departures.mark_evicted(member.id)
             words = (
@@ -436,7 +436,7 @@ class CauseFinder:
             joined_ms: when it joined the generation before, which needs a call of ``poll``; None if
                 unknown.
         """
-        timeout, poll = self._least_silence(member), member.rebalance_timeout_ms
+        timeout, poll = self._shortest_session_timeout(member), member.rebalance_timeout_ms
         seen, usual = self._last_commit(member), self._usual_interval(member)
         if seen is None or poll <= timeout:
             return False
@@ -448,7 +448,7 @@ class CauseFinder:
         # Commits before it joined are those of former owners of its partitions.
         silence = began - max(seen, joined_ms if joined_ms is not None else seen)
         longest = limit + timeout + max(member.rebalance_timeout_ms, 0) + _SILENT_INTERVALS * usual
-        if generation.protocol == "classic" and self._has_no_witness(generation):
+        if generation.protocol == "classic" and self._lost_all_members(generation):
             longest = limit + 2 * usual
         return silence - timeout > usual and limit - _LATE_COMMIT_MS <= silence <= longest
 
@@ -470,11 +470,11 @@ class CauseFinder:
         if advanced is None or member.instance is not None or identify_client(member).name == JAVA:
             return False
         earliest = poll - usual - _LATE_COMMIT_MS
-        longest = poll + self._least_silence(member) + _REPEATS * usual
+        longest = poll + self._shortest_session_timeout(member) + _REPEATS * usual
         repeats = seen - advanced >= max(earliest - usual, usual + 1)
         return repeats and earliest <= began - advanced <= longest
 
-    def _has_no_witness(self, generation: Generation) -> bool:
+    def _lost_all_members(self, generation: Generation) -> bool:
         """Return whether several members departed at once and none stayed in the group.
 
         Then no commits of remaining members show when the rebalance began.
@@ -568,7 +568,7 @@ class CauseFinder:
         waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_partitions(member)]
         return max((w for w in waits if w is not None), default=0)
 
-    def _beginning(self, departed: MemberState, generation: Generation) -> int:
+    def _rebalance_start_ms(self, departed: MemberState, generation: Generation) -> int:
         """Estimate when a classic group's rebalance began (ms), from commits of remaining members.
 
         Its record is written at its end, which may be minutes after the member left. Remaining
@@ -586,17 +586,19 @@ class CauseFinder:
             return at
         return min(at, newest + max(waits, default=0))
 
-    def _least_silence(self, member: MemberState) -> int:
-        """Return a member's session timeout (ms): its own, the broker's, or an estimate."""
-        if member.session_timeout_ms > 0:
-            return member.session_timeout_ms
-        if self._timeout_ms is not None:
-            return self._timeout_ms
+    def _shortest_session_timeout(self, member: MemberState) -> int:
+        """Return a member's session timeout (ms); if it is unknown, some of its commit intervals.
+
+        A session timeout is at least as long as these.
+        """
+        if member.session_timeout_ms > 0 or self._timeout_ms is not None:
+            return self._session_timeout(member)
         waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_partitions(member)]
         usual = max((w for w in waits if w is not None), default=SESSION_TIMEOUT_MS)
         return min(SESSION_TIMEOUT_MS, max(_SILENT_INTERVALS * usual, _LEAST_SILENCE_MS))
 
     def _session_timeout(self, member: MemberState) -> int:
+        """Return a member's session timeout (ms): its own, the broker's, or Kafka's default."""
         if member.session_timeout_ms > 0:
             return member.session_timeout_ms
         return self._timeout_ms if self._timeout_ms is not None else SESSION_TIMEOUT_MS

@@ -278,7 +278,7 @@ class WatchedGroup:
         """Process the group's next record; yield the events that it causes."""
         self._fresh = fresh
         items = list(self.history.feed(record))
-        yield from self._note(items, record.timestamp_ms, fresh=fresh)
+        yield from self._history_events(items, record.timestamp_ms, fresh=fresh)
         self._ended_ms = None if self.history.deletion() is None else now_ms + HOLD_MS
         now = self.history.opened
         if now is not None and (self.opened is None or now.position != self.opened.position):
@@ -287,7 +287,7 @@ class WatchedGroup:
             for pair in [one for one in self._open.silent if self._is_read(one)]:
                 self._open.silent.discard(pair)
                 self._open.waiting.pop(pair, None)
-            yield from self._check(record.timestamp_ms)
+            yield from self._end_if_consumed(record.timestamp_ms)
 
     def commit(self, commit: LiveCommit, *, fresh: bool) -> Iterator[WatchEvent]:
         """Process the group's next offset commit; yield the events that it causes."""
@@ -304,7 +304,7 @@ class WatchedGroup:
         if self._open is not None and offset is not None and self._is_read(pair):
             self._open.waiting.pop(pair, None)
             self._open.silent.discard(pair)
-            yield from self._check(at)
+            yield from self._end_if_consumed(at)
 
     def expire(self, now_ms: int) -> Iterator[WatchEvent]:
         """Yield the end of a rebalance whose deadline has passed, or the deletion of the group."""
@@ -320,7 +320,7 @@ class WatchedGroup:
         if self._open is not None:
             yield self._settle("stopped", now_ms, self.history.unread())
 
-    def _note(
+    def _history_events(
         self, items: Sequence[HistoryItem], time_ms: int, *, fresh: bool
     ) -> Iterator[WatchEvent]:
         for item in items:
@@ -391,7 +391,7 @@ class WatchedGroup:
                 reported=reported,
             )  # fmt: skip
 
-    def _check(self, time_ms: int) -> Iterator[WatchEvent]:
+    def _end_if_consumed(self, time_ms: int) -> Iterator[WatchEvent]:
         """Yield the end of the current rebalance if all its partitions are consumed again."""
         one = self._open
         if one is None or one.waiting:
@@ -518,7 +518,7 @@ class LiveGroups:
         while self._held and self._held[0].due_ms <= now_ms:
             yield from self._feed(self._held.popleft(), now_ms)
         for name in list(self._open):
-            yield from self._noted(name, self.groups[name].expire(now_ms))
+            yield from self._events_of(name, self.groups[name].expire(now_ms))
 
     def finish(self, now_ms: int) -> Iterator[WatchEvent]:
         """Process all waiting records and commits, end unfinished rebalances,
@@ -527,7 +527,7 @@ class LiveGroups:
         while self._held:
             yield from self._feed(self._held.popleft(), now_ms)
         for name in list(self._open):
-            yield from self._noted(name, self.groups[name].stop(now_ms))
+            yield from self._events_of(name, self.groups[name].stop(now_ms))
 
     def _feed(self, held: _Held, now_ms: int) -> Iterator[WatchEvent]:
         if held.group in self.failed:
@@ -545,13 +545,13 @@ class LiveGroups:
             else group.record(held.item, now_ms, fresh=fresh)
         )
         try:
-            yield from self._noted(held.group, events)
+            yield from self._events_of(held.group, events)
         except Exception as e:  # noqa: BLE001 - one group's damage must not end the others
             self.failed[held.group] = f"{type(e).__name__}: {e}"
             self._open.pop(held.group, None)
             del self.groups[held.group]
 
-    def _noted(self, name: str, events: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
+    def _events_of(self, name: str, events: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
         """Yield a group's events; remember whether the group has a rebalance that is not
         finished.
         """

@@ -309,7 +309,7 @@ class UnreadTracker:
             self._stop(pairs, start, time_ms)
         if revoked:
             if newest is not None:
-                self._learn(is_prompt=time_ms - newest <= _PROMPT_MS)
+                self._count_revocation(is_prompt=time_ms - newest <= _PROMPT_MS)
             # The first of several heartbeats, equally distributed over one interval.
             return between(first - 2 * longest / (len(revoked) + 1), first)
         if not members:
@@ -397,7 +397,8 @@ class UnreadTracker:
                 if stop.by_record:
                     commit = self._commits.last_ms(*pair)
                     if commit is not None and stop.source not in state.sums:
-                        self._learn(is_prompt=0 <= commit - stop.seen_ms <= _LONGEST_PROMPT_MS)
+                        delay_ms = commit - stop.seen_ms
+                        self._count_revocation(is_prompt=0 <= delay_ms <= _LONGEST_PROMPT_MS)
                 source = state.sums.setdefault(stop.source, StopSum())
                 source.add(stop.start, end, stop.apart_ms)
                 state.ended.append(_interval(pair, member, stop, end))
@@ -502,7 +503,7 @@ class UnreadTracker:
         share = commits_at_revocation(state.prompt, state.stops, java=owner in state.java)
         return MemberCommits(last, usual, share)
 
-    def _learn(self, *, is_prompt: bool) -> None:
+    def _count_revocation(self, *, is_prompt: bool) -> None:
         """Count a revocation of partitions, and whether the member committed at that moment."""
         self.state.stops += 1
         self.state.prompt += is_prompt

@@ -256,7 +256,7 @@ class CachedJudge:
         if cached is None or plan.unresolved:
             if len(self._metrics) >= _MOST_CACHED:
                 self._metrics.clear()
-            metrics = self._measured(plan, group, cluster, weights, old_owners)
+            metrics = self._measure(plan, group, cluster, weights, old_owners)
             # The entry holds cluster, weights and group, so that their ids in the key stay theirs.
             cached = self._metrics[key] = (cluster, weights, group), metrics
         return cached[1]
@@ -270,7 +270,7 @@ class CachedJudge:
             self._groups.clear()
         return self._groups.setdefault(digest, group)
 
-    def _measured(
+    def _measure(
         self,
         plan: Assignment,
         group: Group,

@@ -493,7 +493,7 @@ class GroupRows:
     def feed(self, some: GroupInput) -> None:
         """Process the next part of the group's records and offset commits, in log order."""
         if len(some.runs):
-            self._commits(some.runs, some.records)
+            self._feed_commits(some.runs, some.records)
         for record in some.records:
             self.record(record)
 
@@ -501,7 +501,7 @@ class GroupRows:
         """Write the rows that waited for later records,
         and return the group's totals for the summary.
         """
-        self._all(self._history.finish())
+        self._write_items(self._history.finish())
         for interval in self._ownership.finish():
             self._write("ownership", interval_row(interval))
         self._write_commits(self._folding.finish())
@@ -528,7 +528,7 @@ class GroupRows:
     def _write(self, table: str, row: dict[str, Any]) -> None:
         self._writers.add(table, {"group": self.name, **row})
 
-    def _commits(self, runs: RunColumns, records: Iterator[GroupRecord]) -> None:
+    def _feed_commits(self, runs: RunColumns, records: Iterator[GroupRecord]) -> None:
         """Process the group's commit runs together with the group records between them.
 
         A commit run has the commits of one partition within a minute and between two group
@@ -548,8 +548,8 @@ class GroupRows:
                     self.record(record)
                 before = last = number
                 for place in ends.get(number, ()):
-                    self._all(self._history.moves_until(place))
-            self._all(self._history.stretch(stretch))
+                    self._write_items(self._history.moves_until(place))
+            self._write_items(self._history.stretch(stretch))
             traffic = self._traffic.setdefault((stretch.topic, stretch.partition), CommitRate())
             traffic.stretch(stretch)
         self._write_commits(minutes)
@@ -579,31 +579,32 @@ class GroupRows:
     def record(self, record: GroupRecord) -> None:
         """Process the next record of the group in log order."""
         self._totals.record(record.kind, record.position, record.timestamp_ms)
-        self._all(self._history.feed(record))
+        self._write_items(self._history.feed(record))
 
-    def _all(self, found: Iterable[HistoryItem]) -> None:
-        for one in found:
-            self._found(one)
+    def _write_items(self, items: Iterable[HistoryItem]) -> None:
+        for item in items:
+            self._write_item(item)
 
-    def _found(self, found: HistoryItem) -> None:
+    def _write_item(self, found: HistoryItem) -> None:
+        """Write a generation, event, assignment or pause of the history to the output tables."""
         if isinstance(found, Pause):
-            found = self._believed(found)
+            found = self._without_wrong_times(found)
             if self._listener is not None:
                 self._listener.pause(found)
             self._rebalances.pause(found)
             self._write("pauses", pause_row(found))
             return
         if isinstance(found, Event):
-            self._events([found])
+            self._write_events([found])
             return
         for interval in self._ownership.feed(found):
             self._write("ownership", interval_row(interval))
         if isinstance(found, Generation | LifecycleEvent):
-            self._events(derive_events(found))
+            self._write_events(derive_events(found))
         if isinstance(found, Generation):
-            self._generation(found)
+            self._write_generation(found)
 
-    def _believed(self, found: Pause) -> Pause:
+    def _without_wrong_times(self, found: Pause) -> Pause:
         """Return a consumption pause without begin or end times that are from a wrong clock.
 
         Such a time would make the pause last for years.
@@ -617,7 +618,7 @@ class GroupRows:
         )
         return found._replace(last_ms=before, first_ms=after)
 
-    def _events(self, events: Iterable[Event]) -> None:
+    def _write_events(self, events: Iterable[Event]) -> None:
         """Write membership events to table ``events``,
         numbering the events of each record from 0.
         """
@@ -627,7 +628,7 @@ class GroupRows:
             self._positions = (event.position, position)
             self._write("events", event_row(event, position))
 
-    def _generation(self, found: Generation) -> None:
+    def _write_generation(self, found: Generation) -> None:
         row = rebalance_row(found, unsupported_reason(found.first))
         at_cluster = self._clusters.position_at(found.timestamp_ms)
         row["cluster_ms"] = self._clusters.times[at_cluster] if at_cluster >= 0 else None

@@ -60,8 +60,6 @@ def find_strands(offset: _Ints, time_ms: _Ints) -> list[Strand]:
 
     Return the parts in log order.
 
-    Each part is a `Strand`.
-
     >>> [one.records for one in find_strands(np.arange(4), np.array([1_000, 2_000, 10**12, 3_000]))]
     [2, 1, 1]
     """
@@ -84,8 +82,7 @@ def find_strands(offset: _Ints, time_ms: _Ints) -> list[Strand]:
 class Clocks:
     """The log positions whose timestamps are from a wrong clock, and the times to use instead.
 
-    It is small and is sent to every worker. A strand has consecutive records without a leap of
-    time.
+    It is small and is sent to every worker.
 
     Attributes:
         wrong: dict from log partition to (first offset, offset after the last record, replacement
@@ -101,8 +98,6 @@ class Clocks:
     def correct(self, partition: _Ints, offset: _Ints, *times: _Ints) -> NDArray[np.bool_]:
         """Replace the timestamps of records from wrong clocks in place;
         return a mask of changed records.
-
-        Return a mask of the records that were changed.
 
         >>> times = np.array([5, 10**12, 6])
         >>> Clocks({0: ((8, 9, 5),)}).correct(np.zeros(3, int), np.arange(7, 10), times).tolist()
@@ -128,9 +123,8 @@ class Clocks:
 def find_wrong_clocks(found: Mapping[int, Iterable[Strand]]) -> Clocks:
     """Find the records whose timestamps are from a wrong clock.
 
-    A strand has consecutive records without a leap of time between them. The strands may come in
-    any order. A wrong time is replaced by that of the last correct record before it, or else the
-    first after it.
+    The strands may come in any order. A wrong time is replaced by that of the last correct record
+    before it, or else the first after it.
 
     >>> found = find_strands(np.arange(4), np.array([1_000, 2_000, 10**12, 3_000]))
     >>> find_wrong_clocks({7: found}).wrong
@@ -140,7 +134,7 @@ def find_wrong_clocks(found: Mapping[int, Iterable[Strand]]) -> Clocks:
     misdated, low, high = 0, [], []
     for partition, some in found.items():
         joined = _join(sorted(some))
-        kept = _believed(joined) if len(joined) <= _MOST_LEAPS else [True] * len(joined)
+        kept = _correct_strands(joined) if len(joined) <= _MOST_LEAPS else [True] * len(joined)
         low += [one.low_ms for one, good in zip(joined, kept, strict=True) if good]
         high += [one.high_ms for one, good in zip(joined, kept, strict=True) if good]
         misdated += sum(one.records for one, good in zip(joined, kept, strict=True) if not good)
@@ -150,10 +144,7 @@ def find_wrong_clocks(found: Mapping[int, Iterable[Strand]]) -> Clocks:
 
 
 def _join(ordered: list[Strand]) -> list[Strand]:
-    """Merge consecutive strands between which there is no leap of time, only the end of a file.
-
-    A strand has consecutive records without a leap of their timestamps.
-    """
+    """Merge consecutive strands between which there is no leap of time, only the end of a file."""
     out: list[Strand] = []
     for one in ordered:
         if out and abs(one.first_ms - out[-1].last_ms) <= _LEAP_MS:
@@ -167,9 +158,8 @@ def _join(ordered: list[Strand]) -> list[Strand]:
     return out
 
 
-def _believed(some: list[Strand]) -> list[bool]:
-    """Return for each strand (consecutive records without a leap
-    of time) whether its times are correct.
+def _correct_strands(some: list[Strand]) -> list[bool]:
+    """Return for each strand whether its times are correct.
 
     The correct ones are the subsequence of strands with non-decreasing times that has most
     records. On ties it is the subsequence that ends last.
@@ -320,7 +310,7 @@ class Tally:
     def join(self) -> None:
         """Merge the offset ranges and the strands of each log partition, so that few remain.
 
-        A strand has the records between two leaps of time. Nothing that is computed from the tally
+        Nothing that is computed from the tally
         changes, as long as later records have higher offsets.
         """
         for p, ranges in self.ranges.items():

@@ -123,7 +123,7 @@ class _JoinPhase(StreamsSimulation):
         locked = {
             (client.name, task): consumer
             for client in self.state.up.values()
-            for task, consumer in client.teller.items()
+            for task, consumer in client.reporter.items()
             if consumer in revoked
         }
         for consumer, tasks in revoked.items():
@@ -309,7 +309,7 @@ class ClassicGroupSimulation(_JoinPhase):
             self.state.observe(observed)
             joined = self._as_observed(joined, observed)
             leader = self.state.up.get(observed.leader or "", leader)
-        self._remember_tellers(joined)
+        self._remember_reporters(joined)
         members = [joined[one] for client in self.state.up.values() for one in client.consumers]
         assignment = self._lead(members, leader)
         if assignment.plan is None:
@@ -355,7 +355,7 @@ class ClassicGroupSimulation(_JoinPhase):
             tasks: dict[str, list[TaskId]] = {one: [] for one in client.consumers}
             for consumer in client.consumers:
                 for task in joined[consumer].offset_sums:
-                    thread = observed.tellers.get((client.name, task))
+                    thread = observed.reporters.get((client.name, task))
                     if thread is None or task in client.assigned:
                         tasks[consumer].append(task)
                     else:
@@ -363,10 +363,10 @@ class ClassicGroupSimulation(_JoinPhase):
             found |= {one: self.state.member(client, one, tasks[one]) for one in tasks}
         return found
 
-    def _remember_tellers(self, joined: dict[str, StreamsMember]) -> None:
+    def _remember_reporters(self, joined: dict[str, StreamsMember]) -> None:
         """Store which thread has reported each task's state that is on disk but not open."""
         for client in self.state.up.values():
-            client.teller = {
+            client.reporter = {
                 task: one
                 for one in client.consumers
                 for task in joined[one].offset_sums

@@ -128,7 +128,7 @@ class ObservedState:
             copy that is missing here keeps its simulated position.
         leader: the client that was the leader; None for the oldest one. When a leader leaves, Kafka
             picks the next one by the hash of random member ids.
-        tellers: (client, task) -> number of the thread that reported a copy that no thread has
+        reporters: (client, task) -> number of the thread that reported a copy that no thread has
             open; if missing, the first thread to join reports it. Threads of a process race for the
             lock of the state directory.
     """
@@ -136,7 +136,7 @@ class ObservedState:
     ends: Mapping[TaskId, int] = field(default_factory=dict)
     lags: Mapping[tuple[str, TaskId], int] = field(default_factory=dict)
     leader: str | None = None
-    tellers: Mapping[tuple[str, TaskId], int] = field(default_factory=dict)
+    reporters: Mapping[tuple[str, TaskId], int] = field(default_factory=dict)
 
 
 @dataclass
@@ -155,7 +155,7 @@ class RunningClient:
         warmups: those standby tasks that are warm-ups.
         closed: dict from task whose state is no longer needed to since when (ms).
         unopened: tasks that were just assigned and have nothing on disk yet.
-        teller: dict from task that no thread has open to consumer that reported its state last.
+        reporter: dict from task that no thread has open to consumer that reported its state last.
     """
 
     client: SimulatedClient
@@ -168,7 +168,7 @@ class RunningClient:
     warmups: set[TaskId] = field(default_factory=set)
     closed: dict[TaskId, int] = field(default_factory=dict)
     unopened: set[TaskId] = field(default_factory=set)
-    teller: dict[TaskId, str] = field(default_factory=dict)
+    reporter: dict[TaskId, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
