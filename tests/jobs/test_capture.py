@@ -35,9 +35,10 @@ def refused(folder: Path) -> str:
     return str(caught.value)
 
 
-def test_the_sample_is_a_capture() -> None:
+def test_the_sample_is_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
     """The recorded cluster opens: its 94,434 records in slices, its metadata and batches."""
-    found = open_capture(SAMPLE, slice_rows=40_000)
+    monkeypatch.setattr("partage.jobs.replay.records.MOST_ROWS", 40_000)
+    found = open_capture(SAMPLE)
     assert [s.rows for s in found.slices] == [40_000, 40_000, 14_434]
     assert (found.records, len(found.states)) == (94_434, 22)
     assert [t.num_rows for t in read_slice(found.slices[1], batch_rows=30_000)] == [20_000, 20_000]
@@ -48,9 +49,10 @@ def test_the_sample_is_a_capture() -> None:
     assert all(b["transactional"] for b in found.batches)
 
 
-def test_a_large_row_group_is_cut_into_few_slices() -> None:
+def test_a_large_row_group_is_cut_into_few_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each slice reads its row group from the start, so there are at most four of one."""
-    assert len(open_capture(SAMPLE, slice_rows=1_000).slices) == 4
+    monkeypatch.setattr("partage.jobs.replay.records.MOST_ROWS", 1_000)
+    assert len(open_capture(SAMPLE).slices) == 4
 
 
 def test_no_such_folder(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from functools import cached_property
 from partage.history.clusters import ClusterHistory
 from partage.simulation.commit_statistics import CommitStatistics, FloatArray, Weights, weights_of
 from partage.simulation.costs import RebalanceCosts, costs_of, most_reread, usual_length
-from partage.simulation.metrics import Bounds, CachedJudge, PlanJudge
+from partage.simulation.metrics import Bounds, CachedJudge
 from partage.simulation.recorded_rebalances import RecordedRebalance
 from partage.simulation.rounds import SharedProblems
 
@@ -37,7 +37,7 @@ class SimulationContext:
     """
 
     clusters: ClusterHistory
-    measure: PlanJudge = field(default_factory=CachedJudge)
+    measure: CachedJudge = field(default_factory=CachedJudge)
     commits: CommitStatistics = field(default_factory=CommitStatistics)
     usual_ms: Bounds | None = None
     weights: Weights = None
@@ -52,10 +52,9 @@ class SimulationContext:
         clusters: ClusterHistory,
         rebalances: Iterable[RecordedRebalance],
         commits: CommitStatistics,
-        measure: PlanJudge | None = None,
     ) -> SimulationContext:
         """Build the shared data of a group's simulations from all of its recorded rebalances."""
-        bare = cls(clusters, measure or CachedJudge(), commits)
+        bare = cls(clusters, CachedJudge(), commits)
         known = [one for one in rebalances if one.replayable] if commits.pauses else []
         lengths = [bare.costs(one).length_ms for one in known]
         weights = weights_of(commits.rates, clusters.index)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,6 @@ __all__ = [
     "CachedJudge",
     "LateInputs",
     "Loads",
-    "PlanJudge",
     "PlanLoads",
     "PlanMetrics",
     "SimulatedRebalance",
@@ -71,32 +70,6 @@ class PlanMetrics:
     colocation: float | None = None
     breaches: int | None = None
     load_spread: float | None = None
-
-
-class PlanJudge(Protocol):
-    """Interface of a judge: a function that computes the metrics of an assignment.
-
-    `CachedJudge` is the default one.
-    """
-
-    def __call__(
-        self,
-        plan: Assignment,
-        group: Group,
-        cluster: Cluster,
-        weights: Weights = None,
-        old_owners: PreviousOwners | None = None,
-    ) -> PlanMetrics:
-        """Compute the quality metrics of an assignment.
-
-        Args:
-            plan: a strategy's assignment, or a recorded one.
-            group: the members.
-            cluster: the cluster at that time.
-            weights: records per second of each partition (float64[P]), or None.
-            old_owners: the previous owners; None for those that the members claim.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

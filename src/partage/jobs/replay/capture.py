@@ -110,14 +110,12 @@ class Capture:
 def open_capture(
     source: str | Path,
     *,
-    slice_rows: int | None = None,
     kafka: Mapping[str, str] | None = None,
 ) -> Capture:
     """Check that a capture can be read, and return it; no record is read yet.
 
     Args:
         source: a folder, a file, a table, or ``kafka://host:port``.
-        slice_rows: rows of a slice; None chooses. Only tests give it.
         kafka: properties of the Kafka client, if the source is a running cluster.
 
     Raises:
@@ -139,7 +137,7 @@ def open_capture(
     inside = at if at.is_dir() else at.parent
     if not records.exists() and any(_files_in(at)):
         records = at
-    slices = cut_slices(_parquet_files(records), slice_rows=slice_rows)
+    slices = cut_slices(_parquet_files(records))
     count = sum(s.rows for s in slices)
     if count == 0:
         raise InvalidCaptureError(
@@ -151,7 +149,7 @@ def open_capture(
     )
 
 
-def open_records(source: str | Path, *, slice_rows: int | None = None) -> tuple[Slice, ...]:
+def open_records(source: str | Path) -> tuple[Slice, ...]:
     """Check the files with the records of a capture, and divide them into slices for workers.
 
     A slice is a range of rows of one file.
@@ -164,7 +162,7 @@ def open_records(source: str | Path, *, slice_rows: int | None = None) -> tuple[
     if not at.exists():
         raise InvalidCaptureError(f"{source}: no such file or folder")
     inside = at / "consumer_offsets.parquet"
-    return cut_slices(_parquet_files(inside if inside.exists() else at), slice_rows=slice_rows)
+    return cut_slices(_parquet_files(inside if inside.exists() else at))
 
 
 def _files_in(path: Path) -> list[Path]:

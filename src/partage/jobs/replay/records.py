@@ -105,7 +105,7 @@ def count_tasks(slices: Sequence[Slice], parallelism: int) -> int:
     return max(1, min(len(slices), worth, wanted))
 
 
-def cut_slices(files: list[Path], *, slice_rows: int | None = None) -> tuple[Slice, ...]:
+def cut_slices(files: list[Path]) -> tuple[Slice, ...]:
     """Check the columns of Parquet files, and divide the files into slices (row ranges)
     for workers.
 
@@ -114,7 +114,7 @@ def cut_slices(files: list[Path], *, slice_rows: int | None = None) -> tuple[Sli
     """
     groups = [group for file in files for group in _row_groups(file)]
     total = sum(group.rows for group in groups)
-    wanted = slice_rows or min(max(total // _SLICES, FEWEST_ROWS), MOST_ROWS)
+    wanted = min(max(total // _SLICES, FEWEST_ROWS), MOST_ROWS)
     return tuple(piece for group in groups for piece in _cut_row_group(group, wanted))
 
 
