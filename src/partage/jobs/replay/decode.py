@@ -72,9 +72,8 @@ __all__ = [
     "worth_compiling",
 ]
 
-#: Value version from which on offset commits carry the topic's id; zero stands for none.
+#: Value version from which on offset commits carry the topic's id.
 _WITH_TOPIC_ID = 4
-_NO_TOPIC_ID = "A" * 22
 _Longs = NDArray[np.int64]
 _CLASSIC = 2
 #: Bytes of values in a block, unless it is of one record: what is decoded fits into a cache.
