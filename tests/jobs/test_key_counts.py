@@ -15,10 +15,9 @@ from partage.jobs.keys import counting as key_counts
 from partage.jobs.keys.analysis import KeySpread, _store_sums
 from partage.jobs.keys.blocks import RowKind, unpack_keys
 from partage.jobs.keys.columns import InputColumns, serialize
-from partage.jobs.keys.counting import KeyCounter
 from partage.jobs.keys.loads import KeyJob, merge_bucket
 from partage.jobs.keys.sources import open_source
-from partage.jobs.keys.workers import read_and_count
+from partage.jobs.keys.workers import KeyCounter, read_and_count
 from partage.kernels import form
 
 pa = pytest.importorskip("pyarrow")

@@ -284,7 +284,7 @@ def test_an_approximate_count_is_the_same_each_time(tmp_path: Path, monkeypatch)
     """What is dropped depends on what came before: each thread has its own pieces."""
     monkeypatch.setattr(workers, "_cores", lambda: 3)
     monkeypatch.setattr(workers, "_BYTES_A_THREAD", 1)
-    monkeypatch.setattr("partage.jobs.keys.counting._SKETCH", 50)
+    monkeypatch.setattr("partage.jobs.keys.workers._SKETCH", 50)
     rng = random.Random(3)
     table = pa.table({"k": [f"k{int(rng.paretovariate(0.4)) % 5_000}" for _ in range(20_000)]})
     parquet.write_table(table, tmp_path / "a.parquet", row_group_size=900, use_dictionary=False)

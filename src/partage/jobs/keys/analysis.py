@@ -1,7 +1,7 @@
 """`partage keys`: how the keys of an input spread over partitions. This is the entry point.
 
 1. `open_source` checks the input and its columns (`sources`, `columns`).
-2. Keys are counted where the data is (`counting`) and travel as blocks by bucket (`blocks`).
+2. Keys are counted where the data is (`workers`) and travel as blocks by bucket (`blocks`).
 3. Each distinct key is placed once: loads, moves, the hottest keys (`loads`).
 4. `analyse_keys` sums the rows of all tasks to a `KeySpread`, and searches the fewest partitions
    that keep the hottest one within a limit.
@@ -24,10 +24,9 @@ import numpy as np
 from partage.errors import InvalidConfigError
 from partage.jobs.keys.blocks import RowKind
 from partage.jobs.keys.columns import SERIALIZERS, InputColumns
-from partage.jobs.keys.counting import HOUR_MS
 from partage.jobs.keys.loads import KeyJob
 from partage.jobs.keys.sources import KeySource, open_source
-from partage.jobs.keys.workers import LARGEST_LOCAL, LocalJob
+from partage.jobs.keys.workers import HOUR_MS, LARGEST_LOCAL, LocalJob
 from partage.jobs.spark.progress import Progress, Stages
 from partage.keys.skew import Load, Moves, load_of
 
