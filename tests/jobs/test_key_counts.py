@@ -11,7 +11,7 @@ import pytest
 
 import partage as pg
 from partage.errors import InvalidConfigError, InvalidKeysError
-from partage.jobs.keys import counting as key_counts
+from partage.jobs.keys import workers as key_counts
 from partage.jobs.keys.analysis import KeySpread, _store_sums
 from partage.jobs.keys.blocks import RowKind, unpack_keys
 from partage.jobs.keys.columns import InputColumns, serialize
