@@ -171,7 +171,7 @@ def test_security_settings_reach_both_who_is_asked_and_spark(monkeypatch) -> Non
     """
     from partage.capture import connection
     from partage.jobs.audit import audit
-    from partage.jobs.audit.topic_records import open_topics
+    from partage.jobs.audit.topics import open_topics
 
     given = {
         "security.protocol": "SASL_PLAINTEXT",
@@ -229,7 +229,7 @@ def test_security_settings_reach_both_who_is_asked_and_spark(monkeypatch) -> Non
 
 def _judged(rows: list[tuple[bytes, int]]) -> dict:
     """What a worker tells of a topic of these pairs, whose partition count nobody knows."""
-    from partage.jobs.audit.topic_verdicts import judge_topics
+    from partage.jobs.audit.topics import judge_topics
 
     count = len(rows)
     batch = pa.RecordBatch.from_pydict({

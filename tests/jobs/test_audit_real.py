@@ -11,7 +11,7 @@ import pytest
 from tests.support.captured import SAMPLE
 
 from partage.jobs.audit.audit import audit_topics
-from partage.jobs.audit.topic_verdicts import known_families, partitions_of
+from partage.jobs.audit.topics import known_families, partitions_of
 from partage.keys.audit import KeyPairs, who_wrote, writers
 
 pytest.importorskip("pyarrow")

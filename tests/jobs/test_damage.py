@@ -14,9 +14,8 @@ from tests.support.captures import capture, records  # noqa: E402
 import partage as pg  # noqa: E402
 from partage.errors import InvalidCaptureError, SparkFailedError  # noqa: E402
 from partage.history.transactions import Transactions  # noqa: E402
-from partage.jobs.audit import topic_records as key_pairs  # noqa: E402
-from partage.jobs.audit.topic_records import PairCounter  # noqa: E402
-from partage.jobs.audit.topic_verdicts import judge_topics  # noqa: E402
+from partage.jobs.audit import topics as key_pairs  # noqa: E402
+from partage.jobs.audit.topics import PairCounter, judge_topics  # noqa: E402
 from partage.jobs.replay.capture import open_capture, read_slice  # noqa: E402
 from partage.jobs.replay.decode import decode_table  # noqa: E402
 from partage.jobs.replay.decoded_rows import DecodedKind  # noqa: E402

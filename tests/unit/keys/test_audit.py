@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError
-from partage.jobs.audit.topic_verdicts import known_families
+from partage.jobs.audit.topics import known_families
 from partage.keys.audit import (
     Family,
     KeyPairs,

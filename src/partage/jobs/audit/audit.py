@@ -18,22 +18,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidConfigError, WireFormatError
-from partage.jobs.audit.topic_records import (
+from partage.jobs.audit.topics import (
     COLUMNS,
+    JUDGED_DDL,
     NOWHERE,
     PAIRS_DDL,
     PairCounter,
     TopicSource,
-    open_topics,
-    read_records,
-)
-from partage.jobs.audit.topic_verdicts import (
-    JUDGED_DDL,
     at_level,
     judge_topics,
     key_pairs,
     known_families,
+    open_topics,
     partitions_of,
+    read_records,
 )
 from partage.jobs.spark.failures import jvm_errors, worker_errors
 from partage.jobs.spark.progress import Progress, Stages
@@ -291,7 +289,7 @@ def audit_topics(
     The input is a capture, Parquet files, or a running cluster.
 
     Args:
-        where: see `partage.jobs.audit.topic_records.open_topics`.
+        where: see `partage.jobs.audit.topics.open_topics`.
         topics: names of the topics to audit; None for all.
         joins: sets of topics that are meant to be joined. Topics that groups of the capture read
             together are compared as well.
