@@ -120,14 +120,14 @@ def test_an_error_of_the_machine_ends_the_run(tmp_path, monkeypatch) -> None:
 def test_a_group_that_cannot_be_replayed_is_failed(tmp_path, monkeypatch) -> None:
     """Rows of table groups are written before the replay; they are put right after it."""
     done = _histories(tmp_path)
-    live = lives._simulate_unit
+    run = lives._UnitSimulation.run
 
-    def broken(unit, *more):
-        live(unit, *more)
-        if unit.history.group == BROKEN:
+    def broken(simulation):
+        run(simulation)
+        if simulation.unit.history.group == BROKEN:
             raise KeyError("spoilt")
 
-    monkeypatch.setattr(lives, "_simulate_unit", broken)
+    monkeypatch.setattr(lives._UnitSimulation, "run", broken)
     work = [work_units(done.kept, policies=1, cores=1)]
     batches = lives._task(
         (SimpleNamespace(value=work), SimpleNamespace(value=STATES)),

@@ -9,10 +9,11 @@ simulations of the whole history (``cumulative``), which are sequential, are div
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from partage.history.agreement import Verdict, check_agreement
@@ -37,8 +38,9 @@ from partage.simulation.recorded_rebalances import RecordedRebalance
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from partage.groups.api import Strategy
+    from partage.history.clusters import ClusterHistory
     from partage.jobs.replay.engines import Engine, Rows, SharedValue
+    from partage.simulation.context import SimulationContext
 
 __all__ = ["WorkUnit", "pack_tasks", "simulations_job", "work_units"]
 
@@ -51,7 +53,7 @@ def simulations_job(
     engine: Engine,
     work: SharedValue,
     states: SharedValue,
-    policies: Sequence[str | Strategy | Policy],
+    policies: Sequence[Policy],
     *,
     selection: Selection,
     out: str,
@@ -73,7 +75,7 @@ def simulations_job(
 
 def _task(
     shared: tuple[SharedValue, SharedValue],
-    policies: tuple[str | Strategy | Policy, ...],
+    policies: tuple[Policy, ...],
     selection: Selection,
     where: tuple[str, str],
     numbers: Iterable[pa.RecordBatch],
@@ -82,44 +84,42 @@ def _task(
 ) -> Iterator[pa.RecordBatch]:
     """Simulate the work units of one Spark task; write tables and yield the result rows."""
     work, states = shared
-    clusters = clusters_of(states.value)
-    chosen = [Policy.of(one) for one in policies]
     totals = SimulationTotals()
     failed: dict[str, GroupFailure] = {}
     names: dict[str, None] = {}
     block_writer = None if store is None else BlockWriter(where[0], store, task_name())
-    places: list[tuple[str, str]] = []
+    positions: list[tuple[str, str]] = []
+    mine = (number for batch in numbers for number in batch.column(0).to_pylist())
     observers = {"replays": totals.add_rows}
     with closing(TableWriters(*where, f"l{task_name()}", observers)) as writers:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                for unit in work.value[number]:
-                    group = unit.history.group
-                    if group in failed:
-                        continue
-                    names[group] = None
-                    known = None
-                    if block_writer is not None:
-                        digests = metadata_digests(states.value)
-                        stored = unit.history.stored_rebalances, unit.history.stored_simulations
-                        known = GroupStore(where[0], stored, digests, block_writer)
-                    try:
-                        _simulate_unit(unit, chosen, clusters, selection, (writers, totals, known))
-                        if known is not None:
-                            places += _places(unit, known)
-                    except WHOLE_RUN:
-                        raise
-                    except Exception as e:  # noqa: BLE001 - the other groups are published
-                        failed[group] = GroupFailure.of(group, e)
-                        if block_writer is not None:
-                            block_writer.finish()
+        clusters = clusters_of(states.value)
+        for unit in chain.from_iterable(work.value[number] for number in mine):
+            group = unit.history.group
+            if group in failed:
+                continue
+            names[group] = None
+            known = None
+            if block_writer is not None:
+                digests = metadata_digests(states.value)
+                stored = unit.history.stored_rebalances, unit.history.stored_simulations
+                known = GroupStore(where[0], stored, digests, block_writer)
+            try:
+                _UnitSimulation(unit, policies, clusters, selection, writers, totals, known).run()
+                if known is not None:
+                    positions += _stored_positions(unit, known)
+            except WHOLE_RUN:
+                raise
+            except Exception as e:  # noqa: BLE001 - the other groups are published
+                failed[group] = GroupFailure.of(group, e)
+                if block_writer is not None:
+                    block_writer.finish()
         files = [("file", json.dumps(asdict(r))) for r in writers.finish()]
         part = ("part", json.dumps({"name": writers.name, "groups": [*names]}))
     failures = [("failed", json.dumps(asdict(one))) for one in failed.values()]
-    yield receipts_batch([*files, *failures, *places, part, ("simulated", totals.to_json())])
+    yield receipts_batch([*files, *failures, *positions, part, ("simulated", totals.to_json())])
 
 
-def _places(unit: WorkUnit, store: GroupStore) -> list[tuple[str, str]]:
+def _stored_positions(unit: WorkUnit, store: GroupStore) -> list[tuple[str, str]]:
     """Return result rows with the file positions at which a work unit's results are stored."""
     group = unit.history.group
     found = [("stored simulations", json.dumps({"group": group, "policies": store.simulations()}))]
@@ -130,85 +130,107 @@ def _places(unit: WorkUnit, store: GroupStore) -> list[tuple[str, str]]:
     return found
 
 
-def _simulate_unit(
-    unit: WorkUnit,
-    policies: Sequence[Policy],
-    clusters: Any,
-    selection: Selection,
-    out: tuple[TableWriters, SimulationTotals, GroupStore | None],
-) -> None:
-    """Simulate one work unit, and write its rows of tables ``rebalances`` and ``replays``.
+@dataclass
+class _UnitSimulation:
+    """The simulation of one work unit, which writes rows of ``rebalances`` and ``replays``.
 
-    Its metrics are added to the totals of the task.
+    Attributes:
+        totals: the totals of the task, to which the unit's verdicts are added.
+        store: results that an earlier run has stored, and that this run stores; None without them.
     """
-    writers, totals, store = out
-    group = unit.history.group
-    context = unit.history.context(clusters)
 
-    def write(
-        rows: Iterable[SimulatedRebalance], wanted: Container[tuple[int, int]] | None = None
+    unit: WorkUnit
+    policies: Sequence[Policy]
+    clusters: ClusterHistory
+    selection: Selection
+    writers: TableWriters
+    totals: SimulationTotals
+    store: GroupStore | None
+
+    def run(self) -> None:
+        """Simulate the rebalances and the policies of the unit."""
+        unit, history = self.unit, self.unit.history
+        context = history.context(self.clusters)
+        # Of a group of ordinary size nothing is read twice, and what it costs is looked up once.
+        is_small = history.rebalances <= _MOST_AT_ONCE and history.size <= _MOST_BYTES_AT_ONCE
+        everything = tuple(history.rebalance_rows()) if unit.policies and is_small else None
+        read = history.rebalance_rows(unit.chunks)
+        for rebalance, row in everything if everything is not None and unit.whole else read:
+            self._simulate_rebalance(rebalance, row, context)
+        if unit.policies:
+            whole = history.rebalance_rows() if everything is None else everything
+            self._simulate_history((rebalance for rebalance, _ in whole), context)
+
+    def _simulate_rebalance(
+        self, rebalance: RecordedRebalance, row: dict[str, Any], context: SimulationContext
     ) -> None:
-        for row in rows:
-            if wanted is None or (row.incarnation, row.generation) in wanted:
-                writers.add("replays", {"group": group, **row.row()})
+        """Simulate one rebalance by itself under all policies, and judge the recorded assignment.
 
-    # Of a group of ordinary size nothing is read twice, and what it costs is looked up once.
-    small = unit.history.rebalances <= _MOST_AT_ONCE and unit.history.size <= _MOST_BYTES_AT_ONCE
-    everything = tuple(unit.history.rebalance_rows()) if unit.policies and small else None
-    read = unit.history.rebalance_rows(unit.chunks)
-    for rebalance, row in everything if everything is not None and unit.whole else read:
+        Results that are stored are used instead.
+        """
+        store, known = self.store, None
         key = "" if store is None else store.key(rebalance)
-        if not selection.started(rebalance.generation.timestamp_ms):
-            continue
-        known = None if store is None else store.rebalances.find(key, rebalance, context)
-        if known is None:
-            found = check_agreement(rebalance.generation, clusters)
-            rows = list(simulate_rebalance(rebalance, policies, context, judged=found))
-            if store is not None:
-                store.rebalances.add(key, found, rows)
-        else:
-            found, rows = known
-        writers.add("rebalances", row | _verdict_columns(found))
-        totals.add_verdict(group, rebalance.generation, found)
-        write(rows)
-    if unit.policies:
-        chosen = [policies[number] for number in unit.policies]
-        continuations = None
+        if not self.selection.started(rebalance.generation.timestamp_ms):
+            return
         if store is not None:
-            if not unit.whole:
-                for rebalance, _ in unit.history.rebalance_rows():
-                    store.key(rebalance)
-            continuations = store.continuations(chosen)
-        whole = unit.history.rebalance_rows() if everything is None else everything
-        wanted = _SpanFilter(selection)
-        recorded = wanted.those(rebalance for rebalance, _ in whole)
-        write(simulate_policies(recorded, chosen, context, continuations), wanted)
+            known = store.rebalances.find(key, rebalance, context)
+        if known is None:
+            verdict = check_agreement(rebalance.generation, self.clusters)
+            rows = list(simulate_rebalance(rebalance, self.policies, context, judged=verdict))
+            if store is not None:
+                store.rebalances.add(key, verdict, rows)
+        else:
+            verdict, rows = known
+        self.writers.add("rebalances", row | _verdict_columns(verdict))
+        self.totals.add_verdict(self.unit.history.group, rebalance.generation, verdict)
+        for found in rows:
+            self._write(found)
+
+    def _simulate_history(
+        self, rebalances: Iterable[RecordedRebalance], context: SimulationContext
+    ) -> None:
+        """Simulate the whole history under the unit's policies; continue stored simulations."""
+        policies = [self.policies[number] for number in self.unit.policies]
+        continuations = None
+        if self.store is not None:
+            if not self.unit.whole:
+                for rebalance, _ in self.unit.history.rebalance_rows():
+                    self.store.key(rebalance)
+            continuations = self.store.continuations(policies)
+        selected = _SelectedRebalances(self.selection)
+        recorded = selected.note(rebalances)
+        for row in simulate_policies(recorded, policies, context, continuations):
+            if (row.incarnation, row.generation) in selected:
+                self._write(row)
+
+    def _write(self, row: SimulatedRebalance) -> None:
+        self.writers.add("replays", {"group": self.unit.history.group, **row.row()})
 
 
-class _SpanFilter:
-    """Set of the rebalances within the selected times: ``(incarnation, generation) in filter``.
+class _SelectedRebalances:
+    """Set of the rebalances within the selected times: ``(incarnation, generation) in selected``.
 
-    It learns which rebalances come earlier while the history passes through `those`.
+    It learns which rebalances come earlier while the history passes through `note`.
     """
 
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
-        self._not: dict[tuple[int, int], None] = {}
+        self._earlier: dict[tuple[int, int], None] = {}
 
-    def those(self, rebalances: Iterable[RecordedRebalance]) -> Iterator[RecordedRebalance]:
+    def note(self, rebalances: Iterable[RecordedRebalance]) -> Iterator[RecordedRebalance]:
         """Yield all rebalances unchanged, remembering those before the selected times.
 
         Only the newest of them are remembered, which bounds memory.
         """
         for rebalance in rebalances:
             if not self._selection.started(rebalance.generation.timestamp_ms):
-                self._not[rebalance.generation.incarnation, rebalance.generation.number] = None
-                if len(self._not) > 4 * _MOST_AT_ONCE:
-                    del self._not[next(iter(self._not))]
+                self._earlier[rebalance.generation.incarnation, rebalance.generation.number] = None
+                if len(self._earlier) > 4 * _MOST_AT_ONCE:
+                    del self._earlier[next(iter(self._earlier))]
             yield rebalance
 
     def __contains__(self, key: object) -> bool:
-        return key not in self._not
+        return key not in self._earlier
 
 
 def _verdict_columns(found: Verdict) -> dict[str, Any]:
