@@ -228,7 +228,8 @@ class UnreadTracker:
     def _stop_classic(self, generation: Generation) -> None:
         """Begin times without a consumer for partitions that members of a classic group gave up.
 
-        These members revoked them or departed.
+        Members that are present revoked them, in order to rejoin or with the new assignment. All
+        partitions of departed members are given up.
         """
         at, claims = generation.timestamp_ms, _claims(generation)
         present = {m.id: m for m in generation.first.members}
@@ -254,13 +255,26 @@ class UnreadTracker:
         for owner, pairs in missed.items():
             since = min(self.state.reads[owner][pair] for pair in pairs)
             self._stop(pairs, mixture(_MISSED, between(since, since), begun), at)
-        has_survivor = not present.keys().isdisjoint(self.state.sessions)
-        if present and departed and not has_survivor:
+        self._stop_departed(generation, departed, begun)
+
+    def _stop_departed(
+        self, generation: Generation, departed: Mapping[str, list[_Pair]], begun: Instant
+    ) -> None:
+        """Begin times without a consumer for partitions of members of a classic group that left.
+
+        Args:
+            generation: the rebalance without them.
+            departed: dict from departed member to the partitions that it consumed.
+            begun: when the rebalance began.
+        """
+        at, members = generation.timestamp_ms, generation.first.members
+        has_survivor = any(m.id in self.state.sessions for m in members)
+        if members and departed and not has_survivor:
             # Nothing tells when the rebalance began, except that its members committed before.
             commits = [self._commits_of(*one).last_ms for one in departed.items()]
             newest = max((c for c in commits if c is not None), default=begun.earliest)
             begun = between(min(newest, begun.earliest), at)
-        instances = {m.instance for m in generation.first.members} - {None}
+        instances = {m.instance for m in members} - {None}
         for owner, pairs in departed.items():
             client = self.state.clients.get(owner)
             is_replaced = client is not None and client[2] in instances
@@ -269,7 +283,7 @@ class UnreadTracker:
                 if is_replaced
                 else self._departure(owner, pairs, begun)
             )
-            if len(departed) == 1 and len(present) == 1 and not has_survivor:
+            if len(departed) == len({m.id for m in members}) == 1 and not has_survivor:
                 start = between(start.mean, at)  # the joining member came between
             self._stop(pairs, start, at)
 
