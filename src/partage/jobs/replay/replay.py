@@ -24,7 +24,7 @@ import partage
 from partage.capture.durable import expect_local
 from partage.errors import InvalidConfigError, MissingExtraError
 from partage.jobs.replay.append import Appender
-from partage.jobs.replay.capture import read_context
+from partage.jobs.replay.capture import open_capture, read_context, with_remote_files
 from partage.jobs.replay.decode import CommitsTable, decode_job, worth_compiling
 from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.engines import (
@@ -69,7 +69,6 @@ if TYPE_CHECKING:
 
     from partage.groups.api import Strategy
     from partage.jobs.replay.capture import Capture
-    from partage.jobs.replay.selection import Selection
 
 __all__ = ["JobResults", "ReplayRun", "replay", "run_jobs"]
 
@@ -130,8 +129,6 @@ def replay(
     """
     expect_local(out, "out")
     _expect_arrow()
-    from partage.jobs.replay.capture import open_capture
-
     stages = Stages(progress)
     started = _now_ms()
     with stages.stage("check"):
@@ -181,7 +178,6 @@ def _spark_engine(
 
     Small files of a capture in remote storage are downloaded first.
     """
-    from partage.jobs.replay.capture import with_remote_files
     from partage.jobs.spark.session import session
 
     # Records in files are read by the workers: what Java then does is not worth compiling well.
