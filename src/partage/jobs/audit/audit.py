@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidConfigError, WireFormatError
+from partage.history.records import parse_classic_state
 from partage.jobs.audit.topics import (
     COLUMNS,
     JUDGED_DDL,
@@ -33,10 +34,14 @@ from partage.jobs.audit.topics import (
     partitions_of,
     read_records,
 )
+from partage.jobs.replay.capture import open_records
+from partage.jobs.replay.records import count_tasks, read_slice
 from partage.jobs.spark.failures import jvm_errors, worker_errors
 from partage.jobs.spark.progress import Progress, Stages
+from partage.jobs.spark.tables import topic_records
 from partage.keys.audit import Broken, Side, TopicVerdict, broken_joins, who_wrote
 from partage.model.validation import reject_text
+from partage.wire.group_log import decode_record
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,9 +84,6 @@ def read_co_subscriptions(
     Raises:
         InvalidCaptureError: ``consumer_offsets.parquet`` cannot be read.
     """
-    from partage.jobs.replay.capture import open_records
-    from partage.jobs.replay.records import count_tasks
-
     slices = open_records(capture)
     ddl = "group string, topics array<string>, joined boolean"
     work = partial(_find_subscribed_topics, slices)
@@ -107,8 +109,6 @@ def _find_subscribed_topics(
     is a group, the topics that it reads together, and whether its topology joins them.
     """
     import pyarrow as pa
-
-    from partage.jobs.replay.capture import read_slice
 
     found: dict[tuple[str, tuple[str, ...], bool], None] = {}
     for batch in slice_numbers:
@@ -145,8 +145,6 @@ def _subscribed_topics(
     Each result is (group id, sorted topics, whether the topology of a streams group joins them).
     Damaged records are skipped; `partage replay` reports them.
     """
-    from partage.wire.group_log import decode_record
-
     try:
         record = decode_record(key, value)
     except WireFormatError:
@@ -160,8 +158,6 @@ def _subscribed_topics(
 
 
 def _topics(version: int, value: Mapping[str, Any]) -> Iterator[Iterable[str]]:
-    from partage.history.records import parse_classic_state
-
     if version == _CLASSIC:
         for member in parse_classic_state(value).members:
             if member.subscription is not None:
@@ -325,7 +321,7 @@ def _run_audit(
     stages: Stages,
 ) -> Audit:
     together: dict[tuple[str, ...], CoSubscription] = {}
-    if _has_groups(source):
+    if source.kafka is None and (Path(source.where) / "consumer_offsets.parquet").exists():
         with stages.stage("groups", spark):
             together = read_co_subscriptions(spark, source.where)
     given = [tuple(sorted(set(some))) for some in joins]
@@ -347,12 +343,6 @@ def _run_audit(
         )
         found.too_many = sum(comb(len(some), 2) for some in together if some not in few)
     return found
-
-
-def _has_groups(source: TopicSource) -> bool:
-    from pathlib import Path
-
-    return source.kafka is None and (Path(source.where) / "consumer_offsets.parquet").exists()
 
 
 def _expect_all(wanted: set[str], found: Audit) -> None:
@@ -385,8 +375,6 @@ def _pairs(spark: SparkSession, source: TopicSource) -> DataFrame:
         work = partial(_read_pairs, source.pieces, count)
         return spark.range(0, count, 1, count).mapInArrow(work, PAIRS_DDL)
     from pyspark.sql import functions as f
-
-    from partage.jobs.spark.tables import topic_records
 
     servers, topics = source.kafka
     frame = topic_records(spark, servers, topics, source.properties)

@@ -26,15 +26,14 @@ from partage.jobs.keys.blocks import RowKind
 from partage.jobs.keys.columns import SERIALIZERS, InputColumns
 from partage.jobs.keys.loads import KeyJob
 from partage.jobs.keys.sources import KeySource, open_source
-from partage.jobs.keys.workers import HOUR_MS, LARGEST_LOCAL, LocalJob
+from partage.jobs.keys.workers import HOUR_MS, LARGEST_LOCAL, LocalJob, SparkJob
+from partage.jobs.spark.failures import jvm_errors, worker_errors
 from partage.jobs.spark.progress import Progress, Stages
 from partage.keys.skew import Load, Moves, load_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
-
-    from partage.jobs.keys.workers import SparkJob
 
 __all__ = ["HotKey", "KeySpread", "analyse_keys"]
 
@@ -191,8 +190,6 @@ def _spark_job(
     source: KeySource, stages: Stages, *, spark: SparkSession | None, master: str | None,
     conf: Mapping[str, str] | None,
 ) -> Iterator[SparkJob]:  # fmt: skip
-    from partage.jobs.keys.workers import SparkJob
-    from partage.jobs.spark.failures import jvm_errors, worker_errors
     from partage.jobs.spark.session import session
 
     with ExitStack() as opened:

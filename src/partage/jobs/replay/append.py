@@ -33,6 +33,7 @@ from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.histories import RECEIPT_DDL, receipts_batch
 from partage.jobs.replay.input_digests import Digests, InputDigests, add_digests, by_number
 from partage.jobs.replay.output import Receipt, TableWriters, task_name
+from partage.jobs.replay.records import current_path
 from partage.jobs.replay.spill_files import SpilledHistory
 from partage.jobs.replay.state_files import (
     ReplayState,
@@ -388,8 +389,6 @@ def _input_files(source: Capture) -> dict[str, dict[str, Any]]:
 
 
 def _footer(path: Path) -> dict[str, Any]:
-    from partage.jobs.replay.records import current_path
-
     with current_path(path).open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(-8, os.SEEK_END)
