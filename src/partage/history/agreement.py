@@ -24,7 +24,7 @@ from partage.errors import PartageError
 from partage.groups import registry
 from partage.groups.api import Strategy
 from partage.groups.layout import string_hashes
-from partage.groups.server.group_assignment import GroupAssignment, assignment_to_json
+from partage.groups.server.group_assignment import assignment_to_json
 from partage.groups.server.partage import PartageFailover, PartageFair, PartageOptimal
 from partage.groups.server.range import ServerRange
 from partage.groups.server.simple import ServerSimple
@@ -48,6 +48,7 @@ from partage.history.records import (
     Subscription,
     TopicPartitionNumbers,
     assigned_partitions,
+    recorded_plan,
 )
 from partage.history.streams_agreement import check_streams_agreement
 from partage.history.streams_application import STREAMS_PROTOCOL
@@ -190,7 +191,8 @@ def _check_strategy(
 
     at = generation.timestamp_ms
     try:
-        if decide(recorded_group(generation.first), clusters.at(at)) == _recorded(generation.first):
+        plan = decide(recorded_group(generation.first), clusters.at(at))
+        if plan == recorded_plan(generation.first):
             return Verdict(agrees=True, judged_by=strategy.name)
     except _NeverReturnsError as e:
         return Verdict(why=str(e), judged_by=strategy.name, terminates=False)
@@ -239,19 +241,6 @@ def _loop_text(strategy: Strategy, loop: EndlessLoop) -> str:
     )
 
 
-def _recorded(state: ClassicState) -> _Partitions:
-    """Return the recorded assignment as a dict from member to topic to partitions.
-
-    A member without partitions has an empty entry.
-    """
-    out: _Partitions = {}
-    for member in state.members:
-        own = out.setdefault(member.id, {})
-        for topic, p in assigned_partitions(member):
-            own.setdefault(topic, []).append(p)
-    return out
-
-
 def _planned(plan: Assignment) -> _Partitions:
     """Return a strategy's assignment as a dict from member to topic to partitions.
 
@@ -278,7 +267,7 @@ def _explain_assignment(
         decide: runs the strategy and returns a dict from member to topic to partitions.
     """
     state, at = generation.first, generation.timestamp_ms
-    record, sent, now = _recorded(state), recorded_group(state), clusters.at(at)
+    record, sent, now = recorded_plan(state), recorded_group(state), clusters.at(at)
     near = list(_clusters(generation, clusters, at, "leader"))
     before = generation.previous.last if generation.previous is not None else None
     tried = [
@@ -287,7 +276,9 @@ def _explain_assignment(
     ]
     if any(m.instance for m in state.members):
         # A client from before KIP-345 (kafka-python 2.0) orders static members by their ids.
-        words, dynamic = "the leader does not see group.instance.id", _as_dynamic(state)
+        words = "the leader does not see group.instance.id"
+        members = tuple(replace(m, instance=None) for m in state.members)
+        dynamic = recorded_group(replace(state, members=members))
         tried += [
             (words, dynamic, now),
             *((f"{words}, and {other}", dynamic, cluster) for other, cluster in near),
@@ -316,12 +307,6 @@ def _clusters(
     yield from alternative_clusters(clusters, at_ms, topics, unseen, observer)
     if clusters.assumed_at(at_ms):
         yield from smaller_clusters(clusters.at(at_ms), highest, observer)
-
-
-def _as_dynamic(state: ClassicState) -> Group:
-    """Return the group with dynamic members: all ``group.instance.id`` values are removed."""
-    members = tuple(replace(m, instance=None) for m in state.members)
-    return recorded_group(replace(state, members=members))
 
 
 def _other_claims(
@@ -385,7 +370,7 @@ def _check_target(generation: Generation, clusters: ClusterHistory) -> Verdict:
         return Verdict(why=f"strategy {name or 'unknown'} is not in Partage")
     at = generation.target.decided_ms or generation.timestamp_ms
     try:
-        plan = _decide(generation, clusters.at(at))
+        plan = _compute_target(generation, clusters.at(at))
     except PartageError as e:
         return Verdict(agrees=False, why=str(e), judged_by=name, counts=True)
     if plan is None:
@@ -394,18 +379,16 @@ def _check_target(generation: Generation, clusters: ClusterHistory) -> Verdict:
     if not generation.target.known and not _has_whole_input(generation, clusters.at(at)):
         why = "the targets before are not in the log: it begins later than the group"
         return Verdict(agrees=None, why=why, judged_by=name)
-    record = (
-        _recorded_tasks(generation)
-        if generation.protocol == "streams"
-        else _recorded_targets(generation)
-    )
+    target = generation.target.target
+    is_streams = generation.protocol == "streams"
+    record = _recorded_tasks(target) if is_streams else _recorded_targets(target)
     if plan == record:
         return Verdict(agrees=True, judged_by=name, counts=True)
     why = _explain_target(generation, clusters, at, record) or UNEXPLAINED
     return Verdict(agrees=False, why=why, judged_by=name, counts=True)
 
 
-def _decide(
+def _compute_target(
     generation: Generation, cluster: Cluster, order: tuple[int, ...] | None = None
 ) -> _Targets | _Tasks | None:
     """Run the assignor of a consumer, share or streams group on the recorded input.
@@ -459,7 +442,7 @@ def _explain_target(
     )
     for words, cluster, order in tried:
         try:
-            if _decide(generation, cluster, order) == record:
+            if _compute_target(generation, cluster, order) == record:
                 return words
         except PartageError:
             continue
@@ -503,12 +486,11 @@ def _bucket_pairs(ids: list[str]) -> Iterator[tuple[int, int]]:
 # --- consumer and share groups ----------------------------------------------------------------
 
 
-def _recorded_targets(generation: Generation) -> _Targets:
+def _recorded_targets(target: Mapping[str, Roles]) -> _Targets:
     """Return the recorded target assignment: a dict from member to topic id to partitions.
 
     Topics without partitions are left out.
     """
-    target = generation.target.target if generation.target is not None else {}
     return {member: _partition_sets(_owned(roles)) for member, roles in target.items()}
 
 
@@ -531,12 +513,8 @@ def _decide_targets(
         assignable=None if allowed is None else _mask(index, allowed),
         several_owners=generation.protocol == "share",
     )
-    return _by_topic_id(assignor.decide(spec), spec)
-
-
-def _by_topic_id(assignment: GroupAssignment, spec: GroupSpec) -> _Targets:
-    rows = assignment_to_json(assignment, spec)["assignment"]
-    return {m: _partition_sets(rows.get(m, ())) for m in spec.problem.group.ids}
+    rows = assignment_to_json(assignor.decide(spec), spec)["assignment"]
+    return {m: _partition_sets(rows.get(m, ())) for m in group.ids}
 
 
 def _partition_sets(rows: TopicPartitionNumbers) -> dict[str, frozenset[int]]:
@@ -584,9 +562,8 @@ def _mask(
 # --- streams groups (KIP-1071) ----------------------------------------------------------------
 
 
-def _recorded_tasks(generation: Generation) -> _Tasks:
+def _recorded_tasks(target: Mapping[str, Roles]) -> _Tasks:
     """Return the recorded targets of a streams group: a dict from member to role to tasks."""
-    target = generation.target.target if generation.target is not None else {}
     return {
         member: {role: _task_set(roles, role) for role in (ACTIVE, STANDBY, WARMUP)}
         for member, roles in target.items()

@@ -38,6 +38,7 @@ __all__ = [
     "parse_classic_state",
     "parse_payloads",
     "partition_numbers",
+    "recorded_plan",
     "subscription_hash",
 ]
 
@@ -182,6 +183,19 @@ def assigned_partitions(member: MemberState) -> tuple[tuple[str, int], ...]:
     """
     flat = ((topic, p) for topic, numbers in member.assigned for p in numbers)
     return tuple(dict.fromkeys(flat))
+
+
+def recorded_plan(state: ClassicState) -> dict[str, dict[str, list[int]]]:
+    """Return a recorded assignment as a dict from member id to topic to partition numbers.
+
+    A member without partitions has an empty entry.
+    """
+    out: dict[str, dict[str, list[int]]] = {}
+    for member in state.members:
+        topics = out.setdefault(member.id, {})
+        for topic, p in assigned_partitions(member):
+            topics.setdefault(topic, []).append(p)
+    return out
 
 
 def partition_numbers(rows: Any, name: str = "topicId") -> TopicPartitionNumbers:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from partage.history.records import assigned_partitions
+from partage.history.records import recorded_plan
 from partage.history.stop_model import UnreadEstimate
 from partage.judge import PreviousOwners
 from partage.model import Assignment, Cluster, Plan, Problem
@@ -287,7 +287,7 @@ def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> Si
         reread=rows.costs.reread_as_recorded(),
         changed=0,
         unread_at_once=len(rows.costs.stopped),
-        plan=_to_json(_recorded_plan(rebalance)),
+        plan=_to_json(recorded_plan(generation.first)),
         late=LateInputs(rows.costs.stopped, extra, given, members.group, rows.cluster),
     )
 
@@ -308,16 +308,6 @@ def _recorded_owners(
     problem = rows.context.problems.without_claims(members, rows.cluster, static=False)
     last_owner = owner_view(rows.cluster.index.partitions, [m.last_owned for m in members])
     return problem, previous_owners_of(members, problem, last_owner)
-
-
-def _recorded_plan(rebalance: RecordedRebalance) -> dict[str, dict[str, list[int]]]:
-    """Return the recorded assignment as a dict from member id to topic to partition numbers."""
-    out: dict[str, dict[str, list[int]]] = {}
-    for member in rebalance.generation.first.members:
-        topics = out.setdefault(member.id, {})
-        for topic, p in assigned_partitions(member):
-            topics.setdefault(topic, []).append(p)
-    return out
 
 
 def _numbers_by_topic(plan: Plan) -> dict[str, dict[str, list[int]]]:
