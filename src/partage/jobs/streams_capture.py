@@ -268,38 +268,45 @@ def _streams_group(
         elif one.type == "STREAMS_GROUP_MEMBER_METADATA":
             add(time_ms)
             now.at_ms = time_ms
-            _set(now.members, one)
+            _store_by_member(now.members, one)
         elif one.type == "STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT":
-            _set(now.assigned, one)
+            _store_by_member(now.assigned, one)
     if records:
         add(records[-1].time_ms)
     if topology is None or not states:
         return None
     chosen = longest_lasting(states)
     cluster = clusters.at(chosen.at_ms)
-    subtopologies = tuple(
+    application = str(records[0].decoded.key["groupId"])
+    notes = ["The lag of standbys is not in the records of a streams group."]
+    return _State(
+        True, chosen.at_ms, _streams_subtopologies(topology, cluster),
+        _streams_clients(application, chosen),
+        {**_broker_settings(folder), _STANDBYS: settings.get(_STANDBYS, "0")}, cluster,
+        notes=notes,
+    )  # fmt: skip
+
+
+def _streams_subtopologies(
+    topology: Mapping[str, Any], cluster: Cluster
+) -> tuple[RecordedSubtopology, ...]:
+    """Return the sub-topologies of a streams group, with the source topics that exist."""
+    return tuple(
         RecordedSubtopology(
             int(row["subtopologyId"]),
             {
                 topic: count
                 for topic in topics_of_subtopology(row)
-                if (count := _count(cluster, topic))
+                if (count := _partition_count(cluster, topic))
             },
             tuple(row["repartitionSinkTopics"]),
             tuple(topic["name"] for topic in row["stateChangelogTopics"] or ()),
         )
         for row in sorted(topology["subtopologies"], key=lambda row: int(row["subtopologyId"]))
     )
-    application = str(records[0].decoded.key["groupId"])
-    notes = ["The lag of standbys is not in the records of a streams group."]
-    return _State(
-        True, chosen.at_ms, subtopologies, _streams_clients(application, chosen),
-        {**_broker_settings(folder), _STANDBYS: settings.get(_STANDBYS, "0")}, cluster,
-        notes=notes,
-    )  # fmt: skip
 
 
-def _set(values: dict[str, Mapping[str, Any]], one: DecodedRecord) -> None:
+def _store_by_member(values: dict[str, Mapping[str, Any]], one: DecodedRecord) -> None:
     """Store the value of a member's record by member id; a tombstone removes the member."""
     if one.value is None:
         values.pop(one.key["memberId"], None)
@@ -307,7 +314,7 @@ def _set(values: dict[str, Mapping[str, Any]], one: DecodedRecord) -> None:
         values[one.key["memberId"]] = one.value
 
 
-def _count(cluster: Cluster, topic: str) -> int:
+def _partition_count(cluster: Cluster, topic: str) -> int:
     """Return the number of partitions of a topic; 0 if the cluster has no such topic."""
     return len(cluster.partitions_of(topic)) if cluster.topic(topic) >= 0 else 0
 
@@ -451,7 +458,7 @@ def _changelogs(
         and topic.endswith("-changelog")
     )  # fmt: skip
     fitting = [
-        [number for number in sorted(tasks) if tasks[number] == _count(cluster, name)]
+        [number for number in sorted(tasks) if tasks[number] == _partition_count(cluster, name)]
         for name in names
     ]
     placed = [(name, numbers) for name, numbers in zip(names, fitting, strict=True) if numbers]
