@@ -111,7 +111,7 @@ def test_a_transaction_that_ends_later_counts_then(
     folder, out = _copy(started, tmp_path)
     simulated: list[int] = []
     applied: list[int] = []
-    real, real_apply = simulations.simulate_rebalance, cumulative._Simulation._apply
+    real, real_apply = simulations.simulate_rebalance, cumulative._Simulation._replay
 
     def simulate(rebalance, *more, **how):
         simulated.append(rebalance.generation.number)
@@ -122,7 +122,7 @@ def test_a_transaction_that_ends_later_counts_then(
         real_apply(simulation, rebalance)
 
     monkeypatch.setattr(simulations, "simulate_rebalance", simulate)
-    monkeypatch.setattr(cumulative._Simulation, "_apply", apply)
+    monkeypatch.setattr(cumulative._Simulation, "_replay", apply)
     with pytest.raises(InvalidConfigError, match="append: needs out"):
         pg.replay(folder, append=True)
     found = pg.replay(grow(folder), policies=POLICY, out=out, append=True, engine="local").summary

@@ -169,7 +169,6 @@ def test_security_settings_reach_both_who_is_asked_and_spark(monkeypatch) -> Non
     """Properties of the client go to the admin connection and, with ``kafka.``, to Spark's source;
     no secret is in what is printed of either.
     """
-    from partage.capture import connection
     from partage.jobs.audit import audit
     from partage.jobs.audit.topics import open_topics
 
@@ -188,7 +187,7 @@ def test_security_settings_reach_both_who_is_asked_and_spark(monkeypatch) -> Non
             asked["servers"], asked["settings"] = servers, settings
             raise AskedError
 
-    monkeypatch.setattr(connection, "ClusterConnection", Connection)
+    monkeypatch.setattr("partage.jobs.spark.tables.ClusterConnection", Connection)
     with pytest.raises(AskedError):
         open_topics("kafka://broker:9093/orders", given)
     assert asked["servers"] == "broker:9093"

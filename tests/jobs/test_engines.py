@@ -116,7 +116,7 @@ def test_an_output_that_cannot_be_written_is_named(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(output, "_writer", full)
+    monkeypatch.setattr(output.TableWriters, "open", full)
     folder = capture(tmp_path / "c", records().slice(0, 500))
     with pytest.raises(InvalidConfigError, match=r"setting out: cannot be written \(No space"):
         replay(folder, tmp_path / "out", engine="local")
