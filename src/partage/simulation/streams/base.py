@@ -50,7 +50,7 @@ class StreamsSimulation(ABC):
         """Run the simulation to its end and return the result."""
         self.clock.at(0, self._begin)
         for event in self.app.events:
-            self.schedule(event.at_ms, lambda event=event: self._apply(event))  # type: ignore[misc]  # a default binds it
+            self.schedule(event.at_ms, lambda event=event: self._play_event(event))  # type: ignore[misc]  # a default binds it
         self.clock.run()
         self.state.advance(self.app.length_ms)
         self._recorder.end(self.app.length_ms)
@@ -93,11 +93,11 @@ class StreamsSimulation(ABC):
         def run_action() -> None:
             self.state.advance(self.clock.now_ms)
             if action() is not False:
-                self._settle()
+                self._start_restored_tasks()
 
         self.clock.at(at_ms, run_action, rank=rank)
 
-    def _settle(self) -> None:
+    def _start_restored_tasks(self) -> None:
         """Start the tasks whose state is restored,
         and schedule the time at which the next one will be.
         """
@@ -111,7 +111,7 @@ class StreamsSimulation(ABC):
         def catch_up() -> None:
             if mark == self._settled:  # later changes have scheduled their own moment
                 self.state.advance(self.clock.now_ms)
-                self._settle()
+                self._start_restored_tasks()
 
         self.clock.at(due_ms, catch_up, rank=-1)
 
@@ -125,9 +125,10 @@ class StreamsSimulation(ABC):
         self.open()
         if self.app.caught_up:
             self.state.fill()
-        self._settle()
+        self._start_restored_tasks()
 
-    def _apply(self, event: TraceEvent) -> None:
+    def _play_event(self, event: TraceEvent) -> None:
+        """Let the clients of an event start, stop or request a rebalance; or slow the brokers."""
         now = self.clock.now_ms
         if event.kind == "brokerLag":
             self._lag_factors.append(event.factor)

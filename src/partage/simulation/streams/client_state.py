@@ -302,7 +302,7 @@ class ApplicationState:
         }
         for client in self.up.values():
             self._run_tasks(client)
-        waits = [wait for client in self.up.values() for wait in self._waits(client)]
+        waits = [wait for client in self.up.values() for wait in self._restore_times(client)]
         # At least a millisecond, in which a rounding error is made up.
         return self._now + max(1, math.ceil(min(waits) - _ROUNDING)) if waits else None
 
@@ -321,8 +321,8 @@ class ApplicationState:
                     if task in other.disk:
                         self._update_lag(task, other.disk[task])
 
-    def _waits(self, client: RunningClient) -> Iterable[float]:
-        """Divide a client's restore bandwidth among its copies of task state.
+    def _restore_times(self, client: RunningClient) -> Iterable[float]:
+        """Divide a client's restore bandwidth among its copies of task state that lack records.
 
         Return the times until copies have caught up (ms).
         """
