@@ -92,7 +92,7 @@ class _Search:
     _order: list[int] = field(default_factory=list)
     _load: list[float] = field(default_factory=list)
     _may: list[list[int]] = field(default_factory=list)
-    _settled: set[int] = field(default_factory=set)
+    _claimants: set[int] = field(default_factory=set)
     _misplacing: list[set[int]] = field(default_factory=list)
     _count: list[list[int]] = field(default_factory=list)
 
@@ -104,17 +104,17 @@ class _Search:
         self._count = [[0] * topics for _ in self._load]
         group = self.members.group.tolist()
         by_kind = [[m for m, g in enumerate(group) if g in of] for of in self.items.open_groups]
-        self._settled = {m for homes in self.items.homes.values() for m in homes}
+        self._claimants = {m for homes in self.items.homes.values() for m in homes}
         self._may = [by_kind[k] for k in self.items.kind.tolist()]
         self._misplacing = [set[int]() for _ in weight]
         if self.members.draining is not None:
-            away = {m for m, drains in enumerate(self.members.draining.tolist()) if drains}
+            draining = {m for m, drains in enumerate(self.members.draining.tolist()) if drains}
             for i, may in enumerate(self._may):
-                if not away.issuperset(may):
+                if not draining.issuperset(may):
                     # An owned item may stay where the limit of moves is used up elsewhere.
-                    self._misplacing[i] = away
+                    self._misplacing[i] = draining
                     homes = self.items.homes.get(i, {})
-                    self._may[i] = [m for m in may if m not in away or m in homes]
+                    self._may[i] = [m for m in may if m not in draining or m in homes]
 
     def score(self, owner: list[int]) -> Score:
         """Return the criteria that compare two complete assignments, most important first; lower is
@@ -199,7 +199,7 @@ class _Search:
         tried: set[tuple[object, ...]] = set()
         for m in sorted(self._may[i], key=lambda m: self._preference(i, m)):
             alike = int(self.members.group[m]), self._load[m], *self._count[m]
-            if m not in self._settled:
+            if m not in self._claimants:
                 # Of members who had nothing, and bear the same now, one will do.
                 if alike in tried:
                     continue

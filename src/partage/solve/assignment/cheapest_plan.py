@@ -166,7 +166,7 @@ class Layout:
     def drain(self) -> int:
         """Number of the extra node through which `limited_moves` lowers the highest loads.
 
-        The node exists only in a network that was built with ``draining``.
+        The node exists only in a network that was built with ``with_drain``.
         """
         return self.source + 2
 
@@ -217,7 +217,7 @@ class Layout:
 
 
 def build_network(
-    problem: TransportProblem, layout: Layout, *, draining: bool = False
+    problem: TransportProblem, layout: Layout, *, with_drain: bool = False
 ) -> tuple[Network, dict[str, IntArray]]:
     """Build the flow network whose cheapest flow solves a transportation problem.
 
@@ -225,7 +225,7 @@ def build_network(
     least cost.
 
     A step is a range of load levels that equally many members may reach (see `staircase`). With
-    ``draining`` the network has arcs without capacity from `Layout.drain` to every step.
+    ``with_drain`` the network has arcs without capacity from `Layout.drain` to every step.
     """
     steps, units = layout.steps, layout.first_unit + np.arange(len(layout.size))
     step_nodes = layout.first_step + np.arange(len(steps))
@@ -254,7 +254,7 @@ def build_network(
             step_nodes, np.full(len(steps), layout.sink), steps.reaching * steps.width, None,
         ),
     }  # fmt: skip
-    if draining:
+    if with_drain:
         kinds["drain"] = (
             np.full(len(steps), layout.drain), step_nodes, np.zeros(len(steps), np.int64), None,
         )  # fmt: skip
@@ -262,7 +262,7 @@ def build_network(
     starts = [0, *ends[:-1]]
     arcs = {k: np.arange(a, b) for k, a, b in zip(kinds, starts, ends, strict=True)}
     costs = [np.zeros(len(r[1]), np.int64) if r[3] is None else r[3] for r in kinds.values()]
-    price = np.zeros(layout.sink + 1 + draining, np.int64)
+    price = np.zeros(layout.sink + 1 + with_drain, np.int64)
     price[classes] = best
     tail, head, capacity = (np.concatenate([row[i] for row in kinds.values()]) for i in range(3))
     network = Network(

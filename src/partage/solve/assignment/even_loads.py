@@ -163,7 +163,7 @@ def _solve_or_split(
     network, to_sink = _network(classes, part, k, budget)
     network.augment()
     if int(network.flow()[to_sink].sum()) < k * int(size.sum()):
-        above, below = _cut(classes, part, _stuck(network, len(supply)))
+        above, below = _split(classes, part, _nodes_without_room(network, len(supply)))
         return [above, below]
     if int(supply.sum()) > k * int(size.sum()):
         network.widen(to_sink, size)
@@ -171,17 +171,17 @@ def _solve_or_split(
     found = network.flow()[to_sink]
     higher = np.flatnonzero(found > k * size) + len(supply)
     # Topics that a member with k + 1 can reach hold that level up.
-    held = network.reachable(higher)[: len(supply)]
-    stuck = _stuck(network, len(supply))
+    at_higher_level = network.reachable(higher)[: len(supply)]
+    stuck = _nodes_without_room(network, len(supply))
     settled_topics = ~stuck[: len(supply)]
     settled_members = ~stuck[len(supply) : len(supply) + len(size)]
-    result.level[part.topics[settled_topics]] = k + held[settled_topics]
+    result.level[part.topics[settled_topics]] = k + at_higher_level[settled_topics]
     result.total[part.members[settled_members]] = found[settled_members]
     # No settled topic sends flow to the stuck topics' members, or it would be stuck too.
     # The flow of stuck topics is written again with their own subproblem.
     result.share[part.arcs] = network.flow()[: len(part.arcs)]
     # The subscribers of topics without room at k + 1 get that much or more.
-    return [_cut(classes, part, stuck)[0]] if stuck.any() else []
+    return [_split(classes, part, stuck)[0]] if stuck.any() else []
 
 
 def _network(
@@ -225,7 +225,7 @@ def _network(
     return network, arcs + topics + np.arange(members)
 
 
-def _stuck(network: Network, topics: int) -> NDArray[np.bool_]:
+def _nodes_without_room(network: Network, topics: int) -> NDArray[np.bool_]:
     """Return which nodes of the flow network lack room (bool[nodes]).
 
     These are the topics with unassigned partitions, and all nodes to which these topics could send
@@ -236,7 +236,7 @@ def _stuck(network: Network, topics: int) -> NDArray[np.bool_]:
     return network.reachable(unplaced[unplaced < topics])
 
 
-def _cut(
+def _split(
     classes: SubscriptionClasses, part: _Subproblem, stuck: NDArray[np.bool_]
 ) -> tuple[_Subproblem, _Subproblem]:
     topics, members = len(part.topics), len(part.members)

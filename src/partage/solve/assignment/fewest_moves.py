@@ -212,7 +212,7 @@ class _Nodes:
     topic: IntArray
     contested: IntArray
     first_member: int
-    first_bundle: int
+    first_class: int
     step: IntArray
     source: int
     sink: int
@@ -222,9 +222,9 @@ class _Nodes:
         # ``claims`` are the previous owners, ``steps`` the limit on sorted loads.
         sizes = [len(classes.supply), len(claims.class_topic), len(classes.member),
                  len(classes.size), len(steps), 1]  # fmt: skip
-        contested, member, bundled, step, source, sink = np.cumsum(sizes).tolist()
+        contested, member, classes_begin, step, source, sink = np.cumsum(sizes).tolist()
         return cls(
-            np.arange(contested), np.arange(contested, member), member, bundled,
+            np.arange(contested), np.arange(contested, member), member, classes_begin,
             np.arange(step, source), source, sink,
         )  # fmt: skip
 
@@ -246,8 +246,8 @@ def _arcs(
         "claim": (claims.arc_topic, nodes.first_member + claims.arc_member, claims.arc_supply, -1),
         "contested": (claimant, nodes.first_member + claims.class_claimant, UNBOUNDED, -1),
         "not kept": (nodes.contested, claims.class_topic, UNBOUNDED, 0),
-        "free": (classes.arc_topic, nodes.first_bundle + classes.arc_member, UNBOUNDED, 0),
-        "within": (nodes.first_bundle + classes.member[everyone], member, UNBOUNDED, 0),
+        "free": (classes.arc_topic, nodes.first_class + classes.arc_member, UNBOUNDED, 0),
+        "within": (nodes.first_class + classes.member[everyone], member, UNBOUNDED, 0),
         "climb": (
             np.repeat(member, len(steps)),
             np.tile(nodes.step, len(everyone)),

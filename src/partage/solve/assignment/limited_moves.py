@@ -80,14 +80,14 @@ def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoa
             f"the best loads within the limit need a network of {layout.arcs} arcs, the limit is "
             f"{LARGEST_NETWORK}"
         )
-    network, arcs = build_network(problem, layout, draining=True)
+    network, arcs = build_network(problem, layout, with_drain=True)
     network.budget = Budget(_MOST_WORK)
     push_kept(problem, layout, network, arcs)
     _fill(network, arcs["supply"])
     network.source = layout.drain
     spare = int(network.flow()[arcs["keep"]].sum()) - least_kept
-    far = int(problem.supply.sum()) + 1
-    found = _Draining(network, layout, arcs["step"], arcs["drain"], spare, far)
+    top_price = int(problem.supply.sum()) + 1
+    found = _LevelLowering(network, layout, arcs["step"], arcs["drain"], spare, top_price)
     found.run()
     reaching = network.left[2 * arcs["step"]] + network.left[2 * arcs["step"] + 1]
     loads = (reaching[None, :] >= np.arange(1, members + 1)[:, None]).sum(axis=1)
@@ -133,7 +133,7 @@ def _most_kept(problem: TransportProblem, top: int, members: int) -> int:
 
 
 @dataclass(slots=True, eq=False)
-class _Draining:
+class _LevelLowering:
     """State of the algorithm that lowers the highest loads, level by level, within the limit of
     moves.
 
@@ -144,7 +144,7 @@ class _Draining:
         layout: the numbers of its nodes.
         step, drain: the arcs from the steps to the sink, and from the drain to the steps.
         spare: moves that are left.
-        far: a price above any number of moves.
+        top_price: a price above any number of moves.
         proofs: see `LimitedLoads`.
     """
 
@@ -153,7 +153,7 @@ class _Draining:
     step: IntArray
     drain: IntArray
     spare: int
-    far: int
+    top_price: int
     proofs: list[tuple[int, IntArray]] = field(default_factory=list)
     _stuck: NDArray[np.bool_] | None = None
 
@@ -163,23 +163,23 @@ class _Draining:
         while at > 0:
             block = np.arange(max(0, at - size), at)
             left, price, spare = self.network.left.copy(), self.network.price.copy(), self.spare
-            whole = self._emptied(block, higher)
+            whole = self._lower_block(block, higher)
             if whole or len(block) == 1:
                 at = int(block[0])
-                reached = self._room(at)
+                reached = self._members_reaching(at)
                 if reached > higher:
-                    self.proofs.append((at + 1, self._prices()))
+                    self.proofs.append((at + 1, self._dual_prices()))
                 higher, size = reached, 2 * len(block) if whole else 1
             else:
                 self.network.left, self.network.price, self.spare = left, price, spare
                 size = len(block) // 2
 
-    def _room(self, at: int) -> int:
+    def _members_reaching(self, at: int) -> int:
         # How many members reach the load level whose index in the staircase is ``at``.
         arc = 2 * int(self.step[at])
         return int(self.network.left[arc] + self.network.left[arc + 1])
 
-    def _emptied(self, block: IntArray, down_to: int) -> bool:
+    def _lower_block(self, block: IntArray, down_to: int) -> bool:
         """Lower the flow through several load levels to ``down_to``; return whether all levels
         reached it.
 
@@ -230,12 +230,14 @@ class _Draining:
                 self._stuck = network.reachable(full)
                 return
 
-    def _prices(self) -> IntArray:
+    def _dual_prices(self) -> IntArray:
         """Return the dual prices of members that prove that a load level cannot be lower
         (int64[M]).
 
         Members that can reach no lower level get the highest price.
         """
         layout, network = self.layout, self.network
-        price = network.price if self._stuck is None else network.price + self.far * self._stuck
+        price = network.price
+        if self._stuck is not None:
+            price = price + self.top_price * self._stuck
         return np.where(layout.unit >= 0, price[layout.first_unit + layout.unit], 0)

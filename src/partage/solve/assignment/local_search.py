@@ -80,10 +80,10 @@ def fill(plan: WeightedPlan) -> None:
     if not len(waiting):
         return
     kinds = np.unique(items.kind[waiting])
-    who = np.flatnonzero(plan.open[kinds[0]])
-    alike = len(kinds) == 1 and len(np.unique(plan.members.group[who])) == 1
-    if alike and not np.isfinite(plan.members.capacity[who]).any():
-        _fill_alike(plan, waiting, who)
+    members = np.flatnonzero(plan.open[kinds[0]])
+    alike = len(kinds) == 1 and len(np.unique(plan.members.group[members])) == 1
+    if alike and not np.isfinite(plan.members.capacity[members]).any():
+        _fill_alike(plan, waiting, members)
         return
     among = {k: np.flatnonzero(plan.open[k]) for k in kinds.tolist()}
     speed, capacity = plan.members.speed, plan.members.capacity
@@ -148,7 +148,7 @@ def regain_claims(plan: WeightedPlan) -> None:
     weight, kind, speed = plan.items.weight, plan.items.kind, plan.members.speed
     ceiling = float(plan.relative.max(initial=0.0)) * (1 + 1e-12)
     all_items = np.arange(len(weight))
-    away = np.flatnonzero(plan.stray(all_items, plan.owner) > 0)
+    away = np.flatnonzero(plan.moves_to(all_items, plan.owner) > 0)
     for i in away[np.argsort(-weight[away], kind="stable")].tolist():
         b = int(plan.owner[i])
         for a in plan.items.homes.get(i, {}):
@@ -161,7 +161,7 @@ def regain_claims(plan: WeightedPlan) -> None:
                 plan.load[b] - change <= ceiling * speed[b]
             )
             here, there = np.full(len(theirs), a), np.full(len(theirs), b)
-            saved = plan.stray(theirs, here) - plan.stray(theirs, there)
+            saved = plan.moves_to(theirs, here) - plan.moves_to(theirs, there)
             good = np.flatnonzero(fits & (saved >= 0))
             if len(good):
                 best = good[np.lexsort((np.abs(change[good]), -saved[good]))[0]]
@@ -251,7 +251,7 @@ def _largest(plan: WeightedPlan) -> float:
 
 
 def _recount(plan: WeightedPlan) -> None:
-    plan.moves = int(plan.stray(np.arange(len(plan.owner)), plan.owner).sum())
+    plan.moves = int(plan.moves_to(np.arange(len(plan.owner)), plan.owner).sum())
 
 
 def descend(plan: WeightedPlan) -> bool:
@@ -358,7 +358,7 @@ def _swap_equal_weights(plan: WeightedPlan) -> None:
     first = np.searchsorted(weight[order], weight, side="left")
     last = np.searchsorted(weight[order], weight, side="right")
     everything = np.arange(len(weight))
-    worth = plan.stray(everything, plan.owner) > 0
+    worth = plan.moves_to(everything, plan.owner) > 0
     if plan.costly:
         worth |= plan.cost(everything, plan.owner) > 0
     for i in np.flatnonzero(worth & (last - first > 1)).tolist():

@@ -206,15 +206,15 @@ def classify_claims(classes: SubscriptionClasses, ownership: Ownership) -> Claim
     Members that may no longer own a partition are left out.
     """
     topic = classes.topic[np.asarray(ownership.topic_of, np.int64)]
-    partition, member = _eligible(classes, ownership, topic)
-    claimants = np.bincount(partition, minlength=len(topic))
-    single = claimants[partition] == 1
+    partition, member = _eligible_claims(classes, ownership, topic)
+    claim_count = np.bincount(partition, minlength=len(topic))
+    single = claim_count[partition] == 1
     members = max(len(classes.member), 1)
     key = topic[partition[single]] * members + member[single]
     arcs, which, supply = np.unique(key, return_inverse=True, return_counts=True)
     arc_of = np.full(len(topic), -1, np.int64)
     arc_of[partition[single]] = which
-    contested, class_of = _contested(partition[~single], member[~single], topic)
+    contested, class_of = _group_contested(partition[~single], member[~single], topic)
     return ClaimClasses(
         topic=topic,
         owned=ownership.owned & (topic >= 0),
@@ -226,13 +226,13 @@ def classify_claims(classes: SubscriptionClasses, ownership: Ownership) -> Claim
         class_supply=np.bincount(class_of[class_of >= 0], minlength=len(contested)).astype(
             np.int64
         ),
-        class_start=np.cumsum([0, *(len(who) for _, who in contested)], dtype=np.int64),
-        class_claimant=np.array([m for _, who in contested for m in who], np.int64),
+        class_start=np.cumsum([0, *(len(claimants) for _, claimants in contested)], dtype=np.int64),
+        class_claimant=np.array([m for _, claimants in contested for m in claimants], np.int64),
         class_of=class_of,
     )
 
 
-def _eligible(
+def _eligible_claims(
     classes: SubscriptionClasses, ownership: Ownership, topic: IntArray
 ) -> tuple[IntArray, IntArray]:
     """Return the pairs of a partition and a claimant that still subscribes to its topic, sorted.
@@ -252,7 +252,7 @@ def _eligible(
     return keys // members, keys % members
 
 
-def _contested(
+def _group_contested(
     partition: IntArray, member: IntArray, topic: IntArray
 ) -> tuple[list[tuple[int, tuple[int, ...]]], IntArray]:
     """Group the partitions that several members may keep, by topic class and these members.
@@ -263,7 +263,7 @@ def _contested(
     seen: dict[tuple[int, tuple[int, ...]], int] = {}
     which, start = np.unique(partition, return_index=True)
     ends = np.append(start, len(partition))[1:].tolist()
-    who = member.tolist()
+    claimants = member.tolist()
     for p, a, b in zip(which.tolist(), start.tolist(), ends, strict=True):
-        class_of[p] = seen.setdefault((int(topic[p]), tuple(who[a:b])), len(seen))
+        class_of[p] = seen.setdefault((int(topic[p]), tuple(claimants[a:b])), len(seen))
     return list(seen), class_of

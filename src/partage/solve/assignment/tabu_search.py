@@ -47,11 +47,11 @@ _MOST_PAIRS = 30_000
 #: Least tabu tenure in steps, and by how many steps it varies, so that cycles end.
 _TENURE, _VARIATION = 8, 7
 #: Factor by which the penalty of load changes after a step, and its range in moves per mean weight.
-_ADAPTATION, _LEAST_RATE, _MOST_RATE = 1.4, 1e-2, 1e4
+_ADAPTATION, _LEAST_PENALTY, _MOST_PENALTY = 1.4, 1e-2, 1e4
 #: Steps between two arbitrary transfers. Of 10, 20, 40 and 70 it gave the lowest loads.
 _DIVERSIFICATION = 40
 #: Relative gap between target and best plan at which the bisection begins anew.
-_COARSE = 0.01
+_RESTART_GAP = 0.01
 #: Of so many targets one is sought from the previous owners, the others from the best plan.
 _ALTERNATION = 3
 #: The linear congruential generator of ANSI C's example `rand`: multiplier, increment, modulus - 1.
@@ -74,16 +74,16 @@ def lower_largest_load(plan: WeightedPlan, bound: float) -> WeightedPlan:
     if not 0 < cells <= _MOST_CELLS or (plan.load > plan.members.capacity).any():
         return plan
     search = _TabuSearch(plan, min(_MOST_WORK, _LEAST_WORK + _WORK_PER_CELL * cells))
-    worth = max(plan.tolerance, 1e-4 * bound)
+    least_gain = max(plan.tolerance, 1e-4 * bound)
     largest, low, found = float(plan.relative.max()), bound, plan.owner
     tries = 0
-    while search.work > 0 and largest - bound > worth:
-        if largest - low <= max(worth, _COARSE * largest):
+    while search.work > 0 and largest - bound > least_gain:
+        if largest - low <= max(least_gain, _RESTART_GAP * largest):
             # Other arbitrary transfers may reach targets that were given up.
             low = bound
         target = (low + largest) / 2
         tries += 1
-        start = found if tries % _ALTERNATION else search.claimed()
+        start = found if tries % _ALTERNATION else search.owners_with_fewest_moves()
         better = search.reach(target, start, largest)
         if better is not None:
             found, largest = better, float(search.relative(better).max())
@@ -91,15 +91,15 @@ def lower_largest_load(plan: WeightedPlan, bound: float) -> WeightedPlan:
             low = target
     if float(plan.relative.max()) - largest <= plan.tolerance:
         return plan
-    return _descended(plan, found)
+    return _even_out_loads(plan, found)
 
 
-def _descended(plan: WeightedPlan, owner: IntArray) -> WeightedPlan:
+def _even_out_loads(plan: WeightedPlan, owner: IntArray) -> WeightedPlan:
     # The other loads are evened out within the moves that are left.
     out = WeightedPlan(plan.items, plan.members, plan.most_moves, plan.tolerance)
     for i, m in enumerate(owner.tolist()):
         out.put(i, m)
-    out.moves = int(out.stray(np.arange(len(owner)), owner).sum())
+    out.moves = int(out.moves_to(np.arange(len(owner)), owner).sum())
     descend(out)
     return out
 
@@ -115,9 +115,9 @@ class _TabuSearch:
         owner: int64[n], member of each item; load: float64[M]; moves: owned partitions that are not
             with a previous owner.
         ceiling: float64[M], the load that each member may have under the current target.
-        rate: penalty of one unit of load above the ceiling, in moves.
-        stray: int64[n, M], moves that each pair of item and member costs.
-        price: float64[n, M], the same; infinite if the member may not own the item.
+        penalty: penalty of one unit of load above the ceiling, in moves.
+        moves_to: int64[n, M], moves that each pair of item and member costs.
+        move_cost: float64[n, M], the same; infinite if the member may not own the item.
         tabu_until: int64[n, M], the step until which an item must not go to a member.
     """
 
@@ -128,21 +128,21 @@ class _TabuSearch:
     load: FloatArray = field(init=False)
     moves: int = field(init=False)
     ceiling: FloatArray = field(init=False)
-    rate: float = field(init=False)
-    stray: IntArray = field(init=False)
-    price: FloatArray = field(init=False)
+    penalty: float = field(init=False)
+    moves_to: IntArray = field(init=False)
+    move_cost: FloatArray = field(init=False)
     tabu_until: IntArray = field(init=False)
 
     def __post_init__(self) -> None:
         plan = self.plan
         item, member = np.arange(len(plan.owner)), np.arange(len(plan.load))
-        self.stray = np.array(plan.stray(item[:, None], member[None, :]), np.int64)
-        self.price = np.where(plan.open[plan.items.kind], self.stray.astype(float), np.inf)
+        self.moves_to = np.array(plan.moves_to(item[:, None], member[None, :]), np.int64)
+        self.move_cost = np.where(plan.open[plan.items.kind], self.moves_to.astype(float), np.inf)
 
-    def claimed(self) -> IntArray:
+    def owners_with_fewest_moves(self) -> IntArray:
         """Return the owners if each item stays with a previous owner where it may (int64[n])."""
-        everything, home = np.arange(len(self.plan.owner)), self.price.argmin(axis=1)
-        closer = self.price[everything, home] < self.price[everything, self.plan.owner]
+        every_item, home = np.arange(len(self.plan.owner)), self.move_cost.argmin(axis=1)
+        closer = self.move_cost[every_item, home] < self.move_cost[every_item, self.plan.owner]
         return np.where(closer, home, self.plan.owner)
 
     def relative(self, owner: IntArray) -> FloatArray:
@@ -165,33 +165,34 @@ class _TabuSearch:
         items, members = self.plan.items, self.plan.members
         self.owner = start.copy()
         self.load = np.bincount(start, items.weight, len(self.plan.load)).astype(float)
-        self.moves = int(self.stray[np.arange(len(start)), start].sum())
+        self.moves = int(self.moves_to[np.arange(len(start)), start].sum())
         self.ceiling = np.floor(np.minimum(target * members.speed, members.capacity))
-        self.tabu_until = np.zeros_like(self.stray)
+        self.tabu_until = np.zeros_like(self.moves_to)
         mean = max(float(items.weight.mean()), 1.0)
-        self.rate = 1.0 / mean
+        self.penalty = 1.0 / mean
         found: IntArray | None = None
         for step in range(1, _PATIENCE + 1):
             if self.work <= 0:
                 break
             if step % _DIVERSIFICATION == 0 or not self._advance(step):
                 self._diversify(step)
-            crowded = bool((self.load > self.ceiling).any())
+            overloaded = bool((self.load > self.ceiling).any())
             beyond = self.moves > self.plan.most_moves
             if not beyond and bool((self.load <= members.capacity).all()):
                 largest = float((self.load / members.speed).max())
                 if largest < below:
                     below, found = largest, self.owner.copy()
-            if not crowded and not beyond:
+            if not overloaded and not beyond:
                 break
             factor = 1 / _ADAPTATION if beyond else _ADAPTATION
-            self.rate = min(max(self.rate * factor, _LEAST_RATE / mean), _MOST_RATE / mean)
+            penalty = max(self.penalty * factor, _LEAST_PENALTY / mean)
+            self.penalty = min(penalty, _MOST_PENALTY / mean)
         return found
 
     def _diversify(self, step: int) -> None:
         """Transfer an arbitrary item from a member above its ceiling to another member."""
         item = np.flatnonzero((self.load > self.ceiling)[self.owner])
-        allowed = np.isfinite(self.price[item]) & (self.tabu_until[item] < step)
+        allowed = np.isfinite(self.move_cost[item]) & (self.tabu_until[item] < step)
         allowed[np.arange(len(item)), self.owner[item]] = False
         pairs = np.argwhere(allowed)
         if len(pairs):
@@ -203,14 +204,14 @@ class _TabuSearch:
     def _advance(self, step: int) -> bool:
         """Take the best step that is not tabu, and return whether there is one."""
         over = self.load - self.ceiling
-        everything = np.arange(len(self.owner))
-        crowded = over[self.owner] > 0
-        away = self.stray[everything, self.owner] > 0
-        price = np.where(self.tabu_until < step, self.price, np.inf)
-        price[everything, self.owner] = np.inf
-        gain, i, to = self._best_transfer(np.flatnonzero(crowded | away), crowded, price)
-        among = np.flatnonzero(crowded if crowded.any() else away)
-        swap_gain, k, j = self._best_swap(among, price)
+        every_item = np.arange(len(self.owner))
+        overloaded = over[self.owner] > 0
+        moved = self.moves_to[every_item, self.owner] > 0
+        move_cost = np.where(self.tabu_until < step, self.move_cost, np.inf)
+        move_cost[every_item, self.owner] = np.inf
+        gain, i, to = self._best_transfer(np.flatnonzero(overloaded | moved), overloaded, move_cost)
+        among = np.flatnonzero(overloaded if overloaded.any() else moved)
+        swap_gain, k, j = self._best_swap(among, move_cost)
         if min(gain, swap_gain) == np.inf:
             return False
         if gain <= swap_gain:
@@ -225,12 +226,12 @@ class _TabuSearch:
         weight, a = self.plan.items.weight[i], int(self.owner[i])
         self.load[a] -= weight
         self.load[to] += weight
-        self.moves += int(self.stray[i, to] - self.stray[i, a])
+        self.moves += int(self.moves_to[i, to] - self.moves_to[i, a])
         self.owner[i] = to
         self.tabu_until[i, a] = step + _TENURE + step % _VARIATION
 
     def _best_transfer(
-        self, rows: IntArray, crowded: NDArray[np.bool_], price: FloatArray
+        self, rows: IntArray, overloaded: NDArray[np.bool_], move_cost: FloatArray
     ) -> tuple[float, int, int]:
         """Return the change of the penalty, the item and the receiver of the best transfer.
 
@@ -244,13 +245,13 @@ class _TabuSearch:
         now = np.maximum(over, 0.0)
         change = np.maximum(over + weight[:, None], 0.0) - now
         change += (np.maximum(over[a] - weight, 0.0) - now[a])[:, None]
-        more = price[rows] - self.stray[rows, a][:, None]
-        more[~crowded[rows][:, None] & (more >= 0)] = np.inf
-        change = self.rate * change + self._penalty_of(more)
+        added_moves = move_cost[rows] - self.moves_to[rows, a][:, None]
+        added_moves[~overloaded[rows][:, None] & (added_moves >= 0)] = np.inf
+        change = self.penalty * change + self._penalty_of_moves(added_moves)
         row, to = divmod(int(change.argmin()), len(over))
         return float(change[row, to]), int(rows[row]), to
 
-    def _best_swap(self, rows: IntArray, price: FloatArray) -> tuple[float, int, int]:
+    def _best_swap(self, rows: IntArray, move_cost: FloatArray) -> tuple[float, int, int]:
         """Return the change of the penalty and the two items of the best swap."""
         if not len(rows):
             return np.inf, -1, -1
@@ -262,9 +263,9 @@ class _TabuSearch:
         shift = weight[rows][:, None] - weight[others]
         change = np.maximum(over[a][:, None] - shift, 0.0) - now[a][:, None]
         change += np.maximum(over[b] + shift, 0.0) - now[b]
-        more = price[rows][:, b] - self.stray[rows, a][:, None]
-        more += price[others][:, a].T - self.stray[others, b]
-        change = self.rate * change + self._penalty_of(more)
+        added_moves = move_cost[rows][:, b] - self.moves_to[rows, a][:, None]
+        added_moves += move_cost[others][:, a].T - self.moves_to[others, b]
+        change = self.penalty * change + self._penalty_of_moves(added_moves)
         row, column = divmod(int(change.argmin()), len(others))
         return float(change[row, column]), int(rows[row]), int(others[column])
 
@@ -274,8 +275,8 @@ class _TabuSearch:
             return np.arange(len(self.owner))
         return np.sort(np.argsort(over[self.owner], kind="stable")[:most])
 
-    def _penalty_of(self, more: FloatArray) -> FloatArray:
+    def _penalty_of_moves(self, added_moves: FloatArray) -> FloatArray:
         # Change of the number of moves beyond the limit.
         spare = self.plan.most_moves - self.moves
-        out: FloatArray = np.maximum(more - spare, 0.0) - max(-spare, 0.0)
+        out: FloatArray = np.maximum(added_moves - spare, 0.0) - max(-spare, 0.0)
         return out

@@ -133,8 +133,8 @@ class WeightedPlan:
     open: NDArray[np.bool_] = field(init=False)
     content: list[list[int]] = field(init=False)
     costly: bool = field(init=False)
-    _home: IntArray = field(init=False)
-    _share: IntArray = field(init=False)
+    _claimant: IntArray = field(init=False)
+    _claimed_count: IntArray = field(init=False)
     _column: IntArray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -152,11 +152,11 @@ class WeightedPlan:
         self._column = np.array([*members.column, 0], np.int64)[members.group]
         self.costly = bool((items.cost != items.cost[:1, :1]).any())
         deep = max((len(homes) for homes in items.homes.values()), default=0)
-        self._home = np.full((len(items.weight), deep), -1, np.int64)
-        self._share = np.zeros((len(items.weight), deep), np.int64)
+        self._claimant = np.full((len(items.weight), deep), -1, np.int64)
+        self._claimed_count = np.zeros((len(items.weight), deep), np.int64)
         for i, homes in items.homes.items():
-            self._home[i, : len(homes)] = list(homes)
-            self._share[i, : len(homes)] = list(homes.values())
+            self._claimant[i, : len(homes)] = list(homes)
+            self._claimed_count[i, : len(homes)] = list(homes.values())
 
     def cost(self, item: IntArray, member: IntArray) -> IntArray:
         """Return the rack cost of each pair of item and member (int64).
@@ -167,7 +167,7 @@ class WeightedPlan:
         found: IntArray = self.items.cost[self.items.profile[item], self._column[member]]
         return found
 
-    def stray(self, item: IntArray, member: IntArray) -> IntArray:
+    def moves_to(self, item: IntArray, member: IntArray) -> IntArray:
         """Return how many partitions of each item change owner if the member at the same position
         gets it.
 
@@ -175,8 +175,8 @@ class WeightedPlan:
         which are broadcast.
         """
         out = np.broadcast_to(self.items.owned[item], np.broadcast(item, member).shape)
-        for h in range(self._home.shape[1]):
-            out = out - (self._home[item, h] == member) * self._share[item, h]
+        for h in range(self._claimant.shape[1]):
+            out = out - (self._claimant[item, h] == member) * self._claimed_count[item, h]
         return out
 
     @property
@@ -210,7 +210,7 @@ class WeightedPlan:
         An item is a partition, or several that must have one owner.
         """
         pair = np.array([self.owner[i], m])
-        before, after = self.stray(np.array([i, i]), pair).tolist()
+        before, after = self.moves_to(np.array([i, i]), pair).tolist()
         self.moves += after - before
         self.take(i)
         self.put(i, m)
@@ -238,11 +238,11 @@ class WeightedPlan:
         self.work -= len(i) + _CALL_OVERHEAD
         members, a = self.members, self.owner[i]
         shift = self.items.weight[i]
-        moves = self.stray(i, b) - self.stray(i, a)
+        moves = self.moves_to(i, b) - self.moves_to(i, a)
         cost = self.cost(i, b) - self.cost(i, a) if self.costly else np.zeros(len(i), np.int64)
         if j is not None:
             shift = shift - self.items.weight[j]
-            moves = moves + self.stray(j, a) - self.stray(j, b)
+            moves = moves + self.moves_to(j, a) - self.moves_to(j, b)
             if self.costly:
                 cost = cost + self.cost(j, a) - self.cost(j, b)
         la, lb, ca, cb = self.load[a], self.load[b], members.capacity[a], members.capacity[b]
