@@ -407,9 +407,9 @@ def test_a_plug_in_that_breaks_costs_its_own_answer_only(problem, monkeypatch) -
 
 def test_a_strategys_settings_are_shown() -> None:
     """Every setting that `configure` takes is listed with default and meaning, with a name and without."""
-    from partage.groups.optimal.settings import _READERS, OPTIONS, PREFIX
+    from partage.groups.optimal.settings import _PARSERS, OPTIONS, PREFIX
 
-    assert [one.key for one in OPTIONS] == [PREFIX + key for key in _READERS]
+    assert [one.key for one in OPTIONS] == [PREFIX + key for key in _PARSERS]
     rows = {row.name: row for row in registry.describe()}
     for shown in (run("strategies").stdout, run("strategies", "optimal", "failover").stdout):
         for row in (rows["optimal"], rows["failover"]):

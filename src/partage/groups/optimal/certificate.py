@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-_WHY = {
+_BOUND_REASONS = {
     "cut": "the weight of {topics} topics must be with their {members} subscribers",
     "heaviest": "one partition (or what must stay together with it) weighs that much",
     "crowd": "of {topics} topics' heaviest items one of {members} subscribers has {most} or more",
@@ -171,8 +171,8 @@ def _least_cost(
     rows = np.concatenate([
         np.flatnonzero(claims.keeper >= 0), np.repeat(claims.contested, np.diff(claims.start)),
     ])  # fmt: skip
-    who = np.concatenate([claims.keeper[claims.keeper >= 0].astype(np.int64), claims.keepers])
-    kept = price[who] + found.rack_weight * cost[profile[rows], columns[who]]
+    keepers = np.concatenate([claims.keeper[claims.keeper >= 0].astype(np.int64), claims.keepers])
+    kept = price[keepers] + found.rack_weight * cost[profile[rows], columns[keepers]]
     np.minimum.at(best, rows, kept)
     return int(best.sum()) - int(np.dot(np.sort(price), np.sort(load)))
 
@@ -207,7 +207,7 @@ def certify_weights(
     load = np.bincount(found.owner, mine, minlength=canonical.members)
     counts = canonical.takes_part & ~shares.draining
     relative = load[counts] / shares.speed[counts]
-    misplaced = shares.draining[found.owner] & _open_to(canonical, counts)
+    misplaced = shares.draining[found.owner] & _mark_eligible(canonical, counts)
     figures: dict[str, float] = {} if counts.all() else {"on weight 0": int(misplaced.sum())}
     figures |= {
         "overload": float(np.maximum(load - shares.capacity, 0.0).sum()),
@@ -238,7 +238,7 @@ def certify_weights(
         )
         if shed > bounds["largest"].value:
             bounds["largest"] = Bound(shed, "moves", bounds["largest"].topics)
-    topics = {name: _topics(canonical, weighted, bound) for name, bound in bounds.items()}
+    topics = {name: _cluster_topics(canonical, weighted, bound) for name, bound in bounds.items()}
     details: dict[str, object] = {
         f"{name} bound": (bound.kind, topics[name], bound.most) for name, bound in bounds.items()
     }
@@ -247,16 +247,19 @@ def certify_weights(
         "max_moves": max_moves,
         "together": _by_topic(canonical, together),
     }
-    shown = {name: min(figures[name], bound.value) for name, bound in bounds.items()}
-    figures, shown = _with_topics(canonical, found.owner, figures, shown)
+    proven = {name: min(figures[name], bound.value) for name, bound in bounds.items()}
+    figures, proven = _with_topics(canonical, found.owner, figures, proven)
+    why = tuple(
+        f"{name}: {_explain_bound(weighted, bound, len(topics[name]))}"
+        for name, bound in bounds.items()
+    )
     return Certificate(
-        settled_owner(canonical, found.owner), "loads", figures, shown,
-        tuple(f"{n}: {_why(weighted, bound, len(topics[n]))}" for n, bound in bounds.items()),
+        settled_owner(canonical, found.owner), "loads", figures, proven, why,
         racks=costs, details=details,
     )  # fmt: skip
 
 
-def _open_to(canonical: CanonicalProblem, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _mark_eligible(canonical: CanonicalProblem, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
     # True for partitions whose topic one of these members subscribes to.
     wanted = np.zeros(len(canonical.rows.topics), bool)
     for s in np.unique(canonical.subscription[members]).tolist():
@@ -272,7 +275,7 @@ def forced_moves(canonical: CanonicalProblem) -> int:
     return int(np.count_nonzero(claims.owned & (claims.keeper == -1)))
 
 
-def _topics(
+def _cluster_topics(
     canonical: CanonicalProblem, weighted: WeightedProblem, bound: Bound
 ) -> tuple[int, ...]:
     # As topic numbers of the cluster.
@@ -281,9 +284,9 @@ def _topics(
     return tuple(canonical.rows.topics[mine].tolist())
 
 
-def _why(weighted: WeightedProblem, bound: Bound, topics: int) -> str:
+def _explain_bound(weighted: WeightedProblem, bound: Bound, topics: int) -> str:
     count = int(weighted.members(bound.topics).sum())
-    return _WHY[bound.kind].format(topics=topics, members=count, most=bound.most)
+    return _BOUND_REASONS[bound.kind].format(topics=topics, members=count, most=bound.most)
 
 
 def _by_topic(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Array | None:

@@ -165,7 +165,7 @@ class TransportArcs:
         sole = np.flatnonzero(claims.keeper >= 0)
         cell[sole], cells = compact(of_row[sole] * members + claims.keeper[sole])
         most = np.bincount(cell[sole], minlength=len(cells))
-        several = np.array([(c, m) for c, who in class_keepers for m in who], np.int64)
+        several = np.array([(c, m) for c, keepers in class_keepers for m in keepers], np.int64)
         several = several.reshape(-1, 2)
         keep_class = np.concatenate([cells // members, several[:, 0]])
         keep_member = np.concatenate([cells % members, several[:, 1]])
@@ -203,7 +203,8 @@ def _with_contested(
         mine.append(plain + seen.setdefault(key, len(seen)))
     of_row[claims.contested] = mine
     base += [c for c, _ in seen]
-    return of_row, np.array(base, np.int64), [(plain + i, who) for (_, who), i in seen.items()]
+    added = [(plain + i, several) for (_, several), i in seen.items()]
+    return of_row, np.array(base, np.int64), added
 
 
 def _eligible_pairs(
@@ -221,14 +222,14 @@ def _eligible_pairs(
     start = np.searchsorted(
         subscription_classes.arc_topic, np.arange(len(subscription_classes.supply) + 1)
     )
-    of_bundle = [
+    groups_of_class = [
         np.concatenate(
             [np.zeros(0, np.int64)]
             + [flat[first[m] : first[m + 1]] for m in subscription_classes.arc_member[a:b].tolist()]
         )
         for a, b in zip(start[:-1].tolist(), start[1:].tolist(), strict=True)
     ]
-    groups = [of_bundle[b] for b in classes.topic_class[base].tolist()]
+    groups = [groups_of_class[b] for b in classes.topic_class[base].tolist()]
     free_class = np.repeat(np.arange(len(base)), [len(one) for one in groups])
     return free_class, np.concatenate([np.zeros(0, np.int64), *groups])
 
@@ -254,8 +255,8 @@ def keep_partitions(owner: Int32Array, arcs: TransportArcs, stay_counts: Int64Ar
     for c in dict.fromkeys(arcs.keep_class[behind].tolist()):
         mine = behind[arcs.keep_class[behind] == c]
         rows = np.flatnonzero(arcs.of_row == c)
-        who = np.repeat(arcs.keep_member[mine], stay_counts[mine])
-        owner[rows[: len(who)]] = who
+        keepers = np.repeat(arcs.keep_member[mine], stay_counts[mine])
+        owner[rows[: len(keepers)]] = keepers
 
 
 def _keep_first(

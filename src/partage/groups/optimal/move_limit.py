@@ -2,7 +2,7 @@
 
 The loads are exact (`partage.solve.assignment.limited_moves`), with a closed form where all
 partitions and all members are equivalent. Where racks matter, "least rack cost within the limit"
-has a side constraint. It is solved by Lagrangian relaxation: bisection finds the multiplier, which
+has a side constraint. It is solve by Lagrangian relaxation: bisection finds the multiplier, which
 also bounds the rack cost.
 """
 
@@ -129,25 +129,25 @@ def _minimise_rack_cost(
     claims = canonical.claims
     owned = int(np.count_nonzero(claims.owned))
 
-    def solved(rack_weight: int, move_weight: int) -> tuple[TransportArcs, CheapestPlan, int]:
+    def solve(rack_weight: int, move_weight: int) -> tuple[TransportArcs, CheapestPlan, int]:
         arcs = TransportArcs.of(classes, claims, subscription_classes, rack_weight, move_weight)
         flow = find_cheapest_plan(_transport_problem(classes, arcs, loads))
         return arcs, flow, owned - int(flow.kept.sum())
 
     # Rack cost first: exact if the limit holds.
-    arcs, flow, moves = solved(owned + 1, 1)
+    arcs, flow, moves = solve(owned + 1, 1)
     if moves <= limit:
         return arcs, flow, owned + 1, 1
     # Beyond this multiplier a move outweighs all rack cost there can be.
     low, high = 0, _RACK_UNIT * (int(classes.cost.max(initial=0)) * canonical.size + 1)
-    best = solved(_RACK_UNIT, high)
+    best = solve(_RACK_UNIT, high)
     for _ in range(_MOST_ROUNDS):
         middle = (low + high) // 2 if high < 64 * _RACK_UNIT else max(low + 1, high // 16)
         if middle in {low, high}:
             break
-        tried = solved(_RACK_UNIT, middle)
-        if tried[2] <= limit:
-            high, best = middle, tried
+        found = solve(_RACK_UNIT, middle)
+        if found[2] <= limit:
+            high, best = middle, found
         else:
             low = middle
     return best[0], best[1], _RACK_UNIT, high

@@ -74,12 +74,12 @@ class CanonicalProblem:
         self.rows = rows_by_name(problem) if topics is None else TopicRows.of(problem, topics)
         position = np.full(len(problem.index.topics), -1, np.int64)
         position[self.rows.topics] = np.arange(len(self.rows.topics))
-        asked = problem.group.subscription_of[self.order].astype(np.int64)
-        met = list(dict.fromkeys(asked.tolist()))
-        number = np.zeros(max(met, default=0) + 1, np.int64)
-        number[met] = np.arange(len(met))
-        self.subscription: Int64Array = number[asked]
-        self.topics_of = [np.sort(position[problem.subscription_topics[s]]) for s in met]
+        subscription_of = problem.group.subscription_of[self.order].astype(np.int64)
+        distinct = list(dict.fromkeys(subscription_of.tolist()))
+        number = np.zeros(max(distinct, default=0) + 1, np.int64)
+        number[distinct] = np.arange(len(distinct))
+        self.subscription: Int64Array = number[subscription_of]
+        self.topics_of = [np.sort(position[problem.subscription_topics[s]]) for s in distinct]
 
     @property
     def members(self) -> int:
@@ -164,16 +164,16 @@ class CanonicalProblem:
             if len(row):
                 last[row[~self.may_own(place, row)]] = -1
             return NewestClaims(owned, last, nobody, np.zeros(1, np.int64), nobody)
-        return self._disputed(owned, place, row)
+        return self._newest_of_several(owned, place, row)
 
-    def _disputed(
+    def _newest_of_several(
         self, owned: NDArray[np.bool_], place: Int64Array, row: Int64Array
     ) -> NewestClaims:
-        sent = np.array([m.generation for m in self.problem.group], np.int64)[self.order]
+        generation = np.array([m.generation for m in self.problem.group], np.int64)[self.order]
         newest = np.full(self.size, np.iinfo(np.int64).min)
         may = self.may_own(place, row)
-        np.maximum.at(newest, row[may], sent[place[may]])
-        good = may & (sent[place] == newest[row])
+        np.maximum.at(newest, row[may], generation[place[may]])
+        good = may & (generation[place] == newest[row])
         pairs = np.sort(row[good] * max(self.members, 1) + place[good])
         pairs = pairs[np.diff(pairs, prepend=-1) > 0]
         row, place = pairs // max(self.members, 1), pairs % max(self.members, 1)
@@ -197,12 +197,12 @@ class CanonicalProblem:
         place, row = self.claimed
         if np.count_nonzero(self.claims.owned) == len(row):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        sent = np.array([m.generation for m in self.problem.group], np.int64)[self.order]
+        generation = np.array([m.generation for m in self.problem.group], np.int64)[self.order]
         newest = np.full(self.size, np.iinfo(np.int64).min)
         may = self.may_own(place, row)
-        np.maximum.at(newest, row[may], sent[place[may]])
-        old = np.flatnonzero(may & (sent[place] < newest[row]))
-        old = old[np.lexsort((place[old], row[old], -sent[place[old]]))]
+        np.maximum.at(newest, row[may], generation[place[may]])
+        old = np.flatnonzero(may & (generation[place] < newest[row]))
+        old = old[np.lexsort((place[old], row[old], -generation[place[old]]))]
         return row[old], place[old]
 
     @cached_property
@@ -232,10 +232,10 @@ class CanonicalProblem:
         if not places:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         of = np.repeat(np.array(places, np.int64), [len(one) for one in topics])
-        row = self._located(np.concatenate(topics), np.concatenate(numbers))
+        row = self._locate_rows(np.concatenate(topics), np.concatenate(numbers))
         return of[row >= 0], row[row >= 0]
 
-    def _located(self, topic: Int64Array, number: Int32Array) -> Int64Array:
+    def _locate_rows(self, topic: Int64Array, number: Int32Array) -> Int64Array:
         # Rows are positions of partitions in this problem; -1 means that there is no such
         # partition.
         if not self.size:
@@ -350,11 +350,11 @@ def _used_costs(
 
 
 def _distinct_rows(table: Int64Array, used: Int64Array) -> tuple[Int64Array, Int64Array]:
-    there = np.zeros(len(table), bool)
-    there[used] = True
+    used_rows = np.zeros(len(table), bool)
+    used_rows[used] = True
     seen: dict[bytes, int] = {}
     number = np.zeros(len(table), np.int64)
-    for i in np.flatnonzero(there).tolist():
+    for i in np.flatnonzero(used_rows).tolist():
         number[i] = seen.setdefault(np.ascontiguousarray(table[i]).tobytes(), len(seen))
     kept = [np.frombuffer(one, np.int64) for one in seen]
     return np.stack(kept), number[used]
@@ -369,9 +369,9 @@ def compact(values: Int64Array) -> tuple[Int64Array, Int64Array]:
         return values, values
     low = int(values.min())
     if int(values.max()) - low < 1 << 24:
-        there = np.zeros(int(values.max()) - low + 1, bool)
-        there[values - low] = True
-        return (np.cumsum(there) - 1)[values - low], np.flatnonzero(there) + low
+        used_rows = np.zeros(int(values.max()) - low + 1, bool)
+        used_rows[values - low] = True
+        return (np.cumsum(used_rows) - 1)[values - low], np.flatnonzero(used_rows) + low
     ordered = np.sort(values)
     ordered = ordered[np.diff(ordered, prepend=ordered[0] - 1) > 0]
     return np.searchsorted(ordered, values), ordered

@@ -81,15 +81,15 @@ class OptimalSettings:
         3
         """
         given = {
-            name: reader(PREFIX + key, config[PREFIX + key])
-            for key, (name, reader) in _READERS.items()
+            name: parse(PREFIX + key, config[PREFIX + key])
+            for key, (name, parse) in _PARSERS.items()
             if PREFIX + key in config
         }
-        return replace(self, **given)  # type: ignore[arg-type]  # each reader knows its own
+        return replace(self, **given)  # type: ignore[arg-type]  # each parser knows its own
 
 
-def _by_topic(setting: str, value: object) -> ByTopic | None:
-    value = _from_text(setting, value)
+def _parse_by_topic(setting: str, value: object) -> ByTopic | None:
+    value = _decode_text(setting, value)
     if value is None:
         return None
     if not isinstance(value, Mapping):
@@ -98,13 +98,15 @@ def _by_topic(setting: str, value: object) -> ByTopic | None:
     for topic, of in value.items():
         if not isinstance(topic, str):
             raise InvalidConfigError(setting, "must have names of topics as keys", topic)
-        several = isinstance(of, (Sequence, np.ndarray)) and not isinstance(of, (str, bytes))
-        out[topic] = tuple(_number(setting, x) for x in of) if several else _number(setting, of)
+        if isinstance(of, (Sequence, np.ndarray)) and not isinstance(of, (str, bytes)):
+            out[topic] = tuple(_parse_number(setting, number) for number in of)
+        else:
+            out[topic] = _parse_number(setting, of)
     return out
 
 
-def _prices(setting: str, value: object) -> dict[tuple[str, str], float] | None:
-    value = _from_text(setting, value)
+def _parse_prices(setting: str, value: object) -> dict[tuple[str, str], float] | None:
+    value = _decode_text(setting, value)
     if value is None:
         return None
     what = "must map a member's rack to prices by the replica's rack"
@@ -117,17 +119,17 @@ def _prices(setting: str, value: object) -> dict[tuple[str, str], float] | None:
         for theirs, price in row.items():
             if not isinstance(theirs, str):
                 raise InvalidConfigError(setting, what, theirs)
-            out[mine, theirs] = _number(setting, price)
+            out[mine, theirs] = _parse_number(setting, price)
     return out
 
 
-def _topics(setting: str, value: object) -> tuple[tuple[str, ...], ...] | None:
-    value = _from_text(setting, value)
+def _parse_topics(setting: str, value: object) -> tuple[tuple[str, ...], ...] | None:
+    value = _decode_text(setting, value)
     if value is None:
         return None
     rows: list[tuple[str, ...]] = []
-    for row in _listed(setting, value):
-        names = tuple(_listed(setting, row))
+    for row in _expect_list(setting, value):
+        names = tuple(_expect_list(setting, row))
         if not all(isinstance(one, str) for one in names):
             raise InvalidConfigError(setting, "must be lists of names of topics", value)
         rows.append(names)
@@ -137,14 +139,14 @@ def _topics(setting: str, value: object) -> tuple[tuple[str, ...], ...] | None:
     return tuple(rows)
 
 
-def _listed(setting: str, value: object) -> Sequence[Any]:
+def _expect_list(setting: str, value: object) -> Sequence[Any]:
     if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
         raise InvalidConfigError(setting, "must be lists of names of topics", value)
     return value
 
 
-def _most(setting: str, value: object) -> int | None:
-    value = _from_text(setting, value)
+def _parse_limit(setting: str, value: object) -> int | None:
+    value = _decode_text(setting, value)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
@@ -152,20 +154,20 @@ def _most(setting: str, value: object) -> int | None:
     return int(value)
 
 
-def _together(setting: str, value: object) -> str:
+def _parse_together(setting: str, value: object) -> str:
     if value not in {"no", "prefer", "require"}:
         raise InvalidConfigError(setting, 'must be "no", "prefer" or "require"', value)
     return str(value)
 
 
-def _switch(setting: str, value: object) -> bool:
-    value = _from_text(setting, value.lower() if isinstance(value, str) else value)
+def _parse_switch(setting: str, value: object) -> bool:
+    value = _decode_text(setting, value.lower() if isinstance(value, str) else value)
     if not isinstance(value, bool):
         raise InvalidConfigError(setting, "must be true or false", value)
     return value
 
 
-def _number(setting: str, value: object) -> float:
+def _parse_number(setting: str, value: object) -> float:
     good = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
     try:
         number = float(value) if good else math.nan  # type: ignore[arg-type]  # good says so
@@ -176,12 +178,12 @@ def _number(setting: str, value: object) -> float:
     return number
 
 
-def _fraction(setting: str, value: object) -> float | None:
-    value = _from_text(setting, value)
-    return None if value is None else _number(setting, value)
+def _parse_fraction(setting: str, value: object) -> float | None:
+    value = _decode_text(setting, value)
+    return None if value is None else _parse_number(setting, value)
 
 
-def _from_text(setting: str, value: object) -> object:
+def _decode_text(setting: str, value: object) -> object:
     # Values of a properties file or a command line are strings.
     if not isinstance(value, str):
         return value
@@ -192,15 +194,15 @@ def _from_text(setting: str, value: object) -> object:
     return found
 
 
-_READERS = {
-    "weights": ("weights", _by_topic),
-    "racks": ("racks", _switch),
-    "rack.prices": ("prices", _prices),
-    "traffic": ("traffic", _by_topic),
-    "max.moves": ("max_moves", _most),
-    "together": ("together", _together),
-    "copartitioned": ("copartitioned", _topics),
-    "tolerance": ("tolerance", _fraction),
+_PARSERS = {
+    "weights": ("weights", _parse_by_topic),
+    "racks": ("racks", _parse_switch),
+    "rack.prices": ("prices", _parse_prices),
+    "traffic": ("traffic", _parse_by_topic),
+    "max.moves": ("max_moves", _parse_limit),
+    "together": ("together", _parse_together),
+    "copartitioned": ("copartitioned", _parse_topics),
+    "tolerance": ("tolerance", _parse_fraction),
 }
 
 #: The same for people, in the order of the objective; see `Optimal` for the whole story.
@@ -252,7 +254,7 @@ def input_warnings(problem: Problem, settings: OptimalSettings) -> tuple[str, ..
         for topic, of in (values or {}).items():
             t = problem.cluster.topic(topic)
             if t < 0:
-                out.append(_unknown(key, topic))
+                out.append(_unknown_topic(key, topic))
                 continue
             numbers = problem.index.number_of[problem.cluster.partitions_of(t)]
             count = int(numbers.max(initial=-1)) + 1
@@ -263,11 +265,11 @@ def input_warnings(problem: Problem, settings: OptimalSettings) -> tuple[str, ..
                     f"partitions; {effect}"
                 )
     named = [topic for row in settings.copartitioned or () for topic in row]
-    out += [_unknown("copartitioned", t) for t in named if problem.cluster.topic(t) < 0]
+    out += [_unknown_topic("copartitioned", t) for t in named if problem.cluster.topic(t) < 0]
     return tuple(out)
 
 
-def _unknown(key: str, topic: str) -> str:
+def _unknown_topic(key: str, topic: str) -> str:
     return f"{PREFIX}{key} names {topic!r}, which is not among the topics: ignored"
 
 

@@ -179,11 +179,11 @@ def _reassign_class(
     ``rows`` are the partitions. ``owner`` and ``counts`` are changed in place.
     """
     topic, mine = canonical.topic[rows], owner[rows]
-    who, quota = np.unique(mine, return_counts=True)
-    if len(who) < 2:
+    members, quota = np.unique(mine, return_counts=True)
+    if len(members) < 2:
         return
     np.subtract.at(counts, (topic, mine), 1)
-    at = {m: i for i, m in enumerate(who.tolist())}
+    at = {m: i for i, m in enumerate(members.tolist())}
     fixed: set[int] = set()
     for row, place in zip(*(one.tolist() for one in canonical.former), strict=True):
         i = at.get(place, -1)
@@ -196,10 +196,10 @@ def _reassign_class(
     for row in free.tolist():
         t = canonical.topic[row]
         able = np.flatnonzero(quota)
-        best = able[np.lexsort((-quota[able], counts[t, who[able]]))[0]]
-        owner[row] = who[best]
+        best = able[np.lexsort((-quota[able], counts[t, members[able]]))[0]]
+        owner[row] = members[best]
         quota[best] -= 1
-        counts[t, who[best]] += 1
+        counts[t, members[best]] += 1
     if len(np.unique(canonical.topic[free])) > 1:
         _swap_owners(canonical, owner, counts, free)
 
@@ -218,10 +218,10 @@ def _swap_owners(
         if compared > _MOST_COMPARED:
             return
         mine = owner[rows]
-        who = np.unique(mine)
+        members = np.unique(mine)
         best: tuple[int, int, int] | None = None
-        for i, a in enumerate(who.tolist()):
-            for b in who[i + 1 :].tolist():
+        for i, a in enumerate(members.tolist()):
+            for b in members[i + 1 :].tolist():
                 more = counts[:, a] - counts[:, b]
                 of_a, of_b = np.flatnonzero(mine == a), np.flatnonzero(mine == b)
                 x = of_a[np.argmax(more[topic[of_a]])]

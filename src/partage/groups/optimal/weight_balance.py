@@ -121,7 +121,7 @@ def balance_weights(
         most_moves: limit of owned partitions that may move.
         tolerance: see `Optimal`.
     """
-    item = _items(canonical, together)
+    item = _number_items(canonical, together)
     count = int(item.max(initial=-1)) + 1
     if not count:
         nothing = WeightedProblem(canonical.classes, weight, item, shares.speed, shares.capacity, 0)
@@ -130,7 +130,7 @@ def balance_weights(
     first[item[::-1]] = np.arange(canonical.size)[::-1]
     subscription_classes = canonical.classes
     kind = subscription_classes.topic[canonical.topic][first]
-    column, cost, profile = _costs(canonical, racks, item, count)
+    column, cost, profile = _rack_costs(canonical, racks, item, count)
     key = np.stack(
         [
             subscription_classes.member.astype(float), column.astype(float), shares.speed,
@@ -141,7 +141,7 @@ def balance_weights(
     distinct, group = np.unique(key, axis=0, return_inverse=True)
     group = np.where(subscription_classes.member >= 0, group.reshape(-1), -1)
     open_groups = _open_groups(subscription_classes, distinct[:, 0].astype(int).tolist())
-    owned, homes = _homes(canonical, item, count)
+    owned, homes = _claims_by_item(canonical, item, count)
     items = Items(
         np.bincount(item, weight, count).astype(float),
         kind,
@@ -159,7 +159,7 @@ def balance_weights(
     weighted = WeightedProblem(
         subscription_classes, items.weight, kind, shares.speed, shares.capacity, 0.0
     )
-    share = _fractional(weighted, shares.draining)
+    share = _fractional_shares(weighted, shares.draining)
     found = improve_plan(
         items, members_of_items,
         hints=by_item, most_moves=most_moves, tolerance=tolerance, share=share,
@@ -235,7 +235,7 @@ def _open_groups(classes: SubscriptionClasses, class_of: list[int]) -> list[list
     return [[g for g, c in enumerate(class_of) if c in of_topic] for of_topic in subscribers]
 
 
-def _fractional(
+def _fractional_shares(
     weighted: WeightedProblem, draining: NDArray[np.bool_]
 ) -> NDArray[np.float64] | None:
     # Loads of the linear relaxation, which may split partitions. Members of weight 0 get infinity,
@@ -246,7 +246,7 @@ def _fractional(
     return None if share is None else np.where(draining, np.inf, share)
 
 
-def _items(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Array:
+def _number_items(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Array:
     """Return the number of the set to which each partition belongs; a set must have one owner.
 
     A set has the equal partition numbers of a topic family, or a partition alone.
@@ -265,7 +265,7 @@ def _items(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Arr
     return rank[item.reshape(-1)]
 
 
-def _costs(
+def _rack_costs(
     canonical: CanonicalProblem, racks: RackTable | None, item: Int64Array, count: int
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Return the costs of consuming across racks, with equal rows and columns merged.
@@ -285,7 +285,7 @@ def _costs(
     return column, table, np.arange(count)
 
 
-def _homes(
+def _claims_by_item(
     canonical: CanonicalProblem, item: Int64Array, count: int
 ) -> tuple[Int64Array, dict[int, dict[int, int]]]:
     """Return how many partitions of each item were owned, and how many of them each member may
