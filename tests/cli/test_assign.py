@@ -69,7 +69,7 @@ class Sends(PlainStrategy):
 def test_user_data_of_an_assignment_is_base64(problem, monkeypatch) -> None:
     """What the leader sends along stands beside the assignment, by member; else there is no such key."""
     point = EntryPoint("acme:sends", "acme:Sends", registry.ENTRY_POINTS)
-    monkeypatch.setattr(registry, "_plugged_in", lambda: {point.name: point})
+    monkeypatch.setattr(registry, "_entry_points", lambda: {point.name: point})
     monkeypatch.setattr(EntryPoint, "load", lambda _: Sends)
     sent = {"c2": "/wA=", "c1": ""}
     found = json.loads(run("assign", problem, "--json", "-s", "acme:sends").stdout)
@@ -390,7 +390,7 @@ class Breaks(PlainStrategy):
 def test_a_plug_in_that_breaks_costs_its_own_answer_only(problem, monkeypatch) -> None:
     """A plug-in's error is reported with its name; other lines and other strategies go on."""
     point = EntryPoint("acme:breaks", "acme:Breaks", registry.ENTRY_POINTS)
-    monkeypatch.setattr(registry, "_plugged_in", lambda: {point.name: point})
+    monkeypatch.setattr(registry, "_entry_points", lambda: {point.name: point})
     monkeypatch.setattr(EntryPoint, "load", lambda _: Breaks)
     lines = [json.dumps(PROBLEM | {"strategy": one}) for one in ("range", "acme:breaks", "fair")]
     done = run("assign", "--jsonl", stdin="\n".join(lines))

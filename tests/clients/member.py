@@ -80,7 +80,7 @@ def made(client, wanted):
         elif name == "broken":
             from partage.groups import registry
 
-            registry._ours.cache_clear()
+            registry._built_in.cache_clear()
             registry._OURS["broken"] = "member_strategies:Broken"
             sys.modules["member_strategies"] = SimpleNamespace(Broken=broken)
             out.append(ours.assignor("broken"))

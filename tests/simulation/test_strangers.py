@@ -84,7 +84,7 @@ def plugged_in(monkeypatch):
     def register(*made: PlainStrategy) -> None:
         points = {one.name: EntryPoint(one.name, "acme:X", registry.ENTRY_POINTS) for one in made}
         by_value = {one.name: one for one in made}
-        monkeypatch.setattr(registry, "_plugged_in", lambda: points)
+        monkeypatch.setattr(registry, "_entry_points", lambda: points)
         monkeypatch.setattr(EntryPoint, "load", lambda self: by_value[self.name])
 
     return register

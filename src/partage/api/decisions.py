@@ -307,7 +307,7 @@ def compare(
     [('range', True, 1), ('fair', True, 1)]
     """
     from partage import judge
-    from partage.api.measures import Alike, measure
+    from partage.api.measures import ProblemMeasurement, measure
 
     reject_text(strategies, "strategies")
     if strategies is not None and not isinstance(strategies, Iterable):
@@ -321,7 +321,7 @@ def compare(
         for strategy in working:
             if not registry.is_foreign(strategy):
                 strategy.configure(config)  # a malformed value is an error, no refused problem
-    best = Alike(group, cluster, previous=previous)
+    best = ProblemMeasurement(group, cluster, previous=previous)
     rows = []
     for name, one in candidates:
         if isinstance(one, PartageError):

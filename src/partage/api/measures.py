@@ -18,7 +18,7 @@ from partage.errors import ProblemTooLargeError
 from partage.judge.measures import AssignmentCounts, add_optimum, figures, tally
 from partage.model import Assignment, Cluster, Group, Problem
 
-__all__ = ["Alike", "Shared", "measure"]
+__all__ = ["MeasurementCache", "ProblemMeasurement", "measure"]
 
 
 def measure(
@@ -53,11 +53,11 @@ def measure(
     >>> found.spread, found.moved, found.avoidable
     (0, 2, 1)
     """
-    claims = _Claims()
+    claims = _ClaimedOptima()
     if optimum:
         facts = judge.Facts(Problem(group, cluster))
         old_owners = judge.previous_owners(facts.problem, previous)
-        claims = _claims(_Question.of(facts, old_owners), tally(plan, facts))
+        claims = _find_optima(_SolverProblem.of(facts, old_owners), tally(plan, facts))
     return judge.measure(
         plan, group, cluster, previous=previous, partition_weight=partition_weight,
         best=claims.best, fewest=claims.fewest, fewest_to_best=claims.fewest_to_best,
@@ -66,7 +66,7 @@ def measure(
 
 
 @dataclass(slots=True)
-class _Claims:
+class _ClaimedOptima:
     """Optimal loads and moves that the solver found, with certificates that the judge verifies.
 
     An attribute is None if that optimum was not found. ``refused`` is the reason if the problem is
@@ -81,7 +81,7 @@ class _Claims:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Question:
+class _SolverProblem:
     """Assignment problem in the solver's form: only existing partitions, topic after topic.
 
     Attributes:
@@ -97,7 +97,7 @@ class _Question:
     ownership: solve.Ownership
 
     @classmethod
-    def of(cls, facts: judge.Facts, old_owners: judge.PreviousOwners) -> _Question:
+    def of(cls, facts: judge.Facts, old_owners: judge.PreviousOwners) -> _SolverProblem:
         alive = np.flatnonzero(facts.problem.cluster.partition_exists)
         alive = alive[np.argsort(facts.topic_of[alive], kind="stable")]
         at = np.full(len(facts.topic_of), -1, np.int64)
@@ -125,7 +125,7 @@ class _Question:
         return judge.ClaimedFewest(self.owner(found.owner), found.price)
 
 
-class Alike:
+class ProblemMeasurement:
     """Measurement of several plans of one problem, which computes the optimum only once.
 
     Every value equals that of `measure`; the judge verifies the proofs with each plan.
@@ -134,7 +134,7 @@ class Alike:
     >>> cluster = pg.Cluster.from_topics({"t": 4})
     >>> group = pg.Group([pg.Member("a", ["t"], owned={"t": [0, 1, 2]}), pg.Member("b", ["t"])])
     >>> plan = pg.assign("range", group, cluster)
-    >>> Alike(group, cluster).measure(plan) == measure(plan, group, cluster)
+    >>> ProblemMeasurement(group, cluster).measure(plan) == measure(plan, group, cluster)
     True
     """
 
@@ -144,7 +144,7 @@ class Alike:
         self._problem = group, cluster
         self._previous = previous
         self._facts = judge.Facts(Problem(group, cluster))
-        self._found: dict[tuple[bool, bytes], _Claims] = {}
+        self._found: dict[tuple[bool, bytes], _ClaimedOptima] = {}
 
     def measure(self, plan: Assignment) -> judge.Measures:
         """Measure one plan, including its distance to the optimum; see `measure`."""
@@ -153,8 +153,8 @@ class Alike:
         loads = np.sort(counted.loads).tobytes() if counted.valid else b""
         key = counted.valid, loads
         if key not in self._found:
-            self._found[key] = _claims(
-                self._question, counted, next(iter(self._found.values()), None)
+            self._found[key] = _find_optima(
+                self._solver_problem, counted, next(iter(self._found.values()), None)
             )
         claims = self._found[key]
         return judge.measure(
@@ -163,46 +163,45 @@ class Alike:
         )  # fmt: skip
 
     @cached_property
-    def _question(self) -> _Question:
-        return _Question.of(self._facts, judge.previous_owners(self._facts.problem, self._previous))
+    def _solver_problem(self) -> _SolverProblem:
+        old_owners = judge.previous_owners(self._facts.problem, self._previous)
+        return _SolverProblem.of(self._facts, old_owners)
 
 
-def _claims(
-    question: _Question, counted: AssignmentCounts, known: _Claims | None = None
-) -> _Claims:
-    """Compute the optimal loads and moves with which a plan is compared, with their certificates.
+def _find_optima(
+    problem: _SolverProblem, counted: AssignmentCounts, known: _ClaimedOptima | None = None
+) -> _ClaimedOptima:
+    """Return the optimal loads and moves with which a plan is compared, with their certificates.
 
     ``known`` are the optima computed for another plan of the problem.
     """
-    claims = _Claims()
+    claims = _ClaimedOptima()
     try:
         if known is not None and known.best is not None and known.fewest_to_best is not None:
             claims.best, claims.fewest_to_best = known.best, known.fewest_to_best
             load = known.load
         else:
-            best = solve.least_majorised(question.eligibility)
+            best = solve.least_majorised(problem.eligibility)
             load = best.load
-            claims.best = judge.ClaimedBest(question.owner(best.owner), best.topic_level)
-            claims.fewest_to_best = question.fewest(load)
+            claims.best = judge.ClaimedBest(problem.owner(best.owner), best.topic_level)
+            claims.fewest_to_best = problem.fewest(load)
         claims.load = load
         if not counted.valid:
             return claims
         same = np.array_equal(np.sort(load), np.sort(counted.loads))
-        claims.fewest = claims.fewest_to_best if same else question.fewest(counted.loads)
+        claims.fewest = claims.fewest_to_best if same else problem.fewest(counted.loads)
     except ProblemTooLargeError as e:
         claims.refused = str(e)
     return claims
 
 
-#: Answers that are kept; when there are more, all are forgotten.
-_MOST_KEPT = 4_096
+#: Optima in one cache of `MeasurementCache`; a full cache is cleared.
+_MOST_CACHED = 4_096
+#: Groups whose facts are cached.
+_MOST_GROUPS = 16
 
 
-#: Groups of which what was asked last is kept.
-_FEW = 16
-
-
-class _Asked:
+class _GroupFacts:
     """Facts, previous owners and best loads of one group on one cluster, as the judge computed
     them.
     """
@@ -222,7 +221,7 @@ class _Asked:
 
 
 @dataclass(slots=True)
-class Shared:
+class MeasurementCache:
     """Measurement of many plans of a few problems, which computes each optimum only once.
 
     The best loads depend only on subscriptions and partitions, and the fewest moves on the previous
@@ -234,14 +233,14 @@ class Shared:
     >>> group = pg.Group([pg.Member("a", ["t"], owned={"t": [0, 1, 2]}), pg.Member("b", ["t"])])
     >>> plans = [pg.Plan.of(cluster.index, {"a": {"t": mine}, "b": {"t": rest}})
     ...          for mine, rest in (([2, 3], [0, 1]), ([0, 1], [2, 3]))]
-    >>> shared = Shared()
+    >>> shared = MeasurementCache()
     >>> [shared.measure(plan, group, cluster).avoidable for plan in plans]
     [1, 0]
     """
 
     _best: dict[object, tuple[Cluster, NDArray[np.int64] | None]] = field(default_factory=dict)
     _fewest: dict[object, tuple[Cluster, int | None]] = field(default_factory=dict)
-    _asked: dict[tuple[int, int], _Asked] = field(default_factory=dict)
+    _facts_by_group: dict[tuple[int, int], _GroupFacts] = field(default_factory=dict)
 
     def measure(
         self,
@@ -265,12 +264,12 @@ class Shared:
         Raises:
             InvalidProblemError: the weights are malformed.
         """
-        asked = self._asked_of(group, cluster)
-        facts = asked.facts
-        old_owners = asked.old_owners if old_owners is None else old_owners
+        cached = self._facts_of(group, cluster)
+        facts = cached.facts
+        old_owners = cached.old_owners if old_owners is None else old_owners
         counted = tally(plan, facts)
         found = figures(facts, counted, old_owners, partition_weight=partition_weight)
-        best = self._best_loads(facts) if asked.even_loads is None else asked.even_loads
+        best = self._best_loads(facts) if cached.even_loads is None else cached.even_loads
         fewest = None
         if counted.valid:
             fewest = self._fewest_moves(facts, old_owners, counted) if found.moved else 0
@@ -283,31 +282,31 @@ class Shared:
 
         See `partage.judge.count_breaches`.
         """
-        return judge.count_breaches(plan, self._asked_of(group, cluster).facts, old_owners)
+        return judge.count_breaches(plan, self._facts_of(group, cluster).facts, old_owners)
 
-    def _asked_of(self, group: Group, cluster: Cluster) -> _Asked:
+    def _facts_of(self, group: Group, cluster: Cluster) -> _GroupFacts:
         key = (id(group), id(cluster))
-        if key not in self._asked:
-            if len(self._asked) >= _FEW:
-                self._asked.clear()
-            # It holds on to group and cluster, so that their ids mean them.
-            self._asked[key] = _Asked(group, cluster)
-        return self._asked[key]
+        if key not in self._facts_by_group:
+            if len(self._facts_by_group) >= _MOST_GROUPS:
+                self._facts_by_group.clear()
+            # The facts refer to group and cluster, so no other object gets their ids.
+            self._facts_by_group[key] = _GroupFacts(group, cluster)
+        return self._facts_by_group[key]
 
     def _best_loads(self, facts: judge.Facts) -> NDArray[np.int64] | None:
         """Return the most even numbers of partitions per member (int64[M]).
 
         None if the proof that they are the most even takes too long.
         """
-        # A cluster is held on to, so that its id means it as long as the answer is kept.
+        # The cache refers to the cluster, so no other object gets the id in the key.
         key = _subscriptions_key(facts)
         if key not in self._best:
             _forget(self._best)
             loads = None
             try:
-                question = _Question.of(facts, judge.previous_owners(facts.problem))
-                best = solve.least_majorised(question.eligibility)
-                claim = judge.ClaimedBest(question.owner(best.owner), best.topic_level)
+                problem = _SolverProblem.of(facts, judge.previous_owners(facts.problem))
+                best = solve.least_majorised(problem.eligibility)
+                claim = judge.ClaimedBest(problem.owner(best.owner), best.topic_level)
                 loads = judge.verify_load_certificate(facts, claim)
             except ProblemTooLargeError:
                 pass
@@ -333,7 +332,7 @@ class Shared:
             _forget(self._fewest)
             fewest = None
             try:
-                claim = _Question.of(facts, old_owners).fewest(loads)
+                claim = _SolverProblem.of(facts, old_owners).fewest(loads)
                 fewest = judge.verify_moves_certificate(facts, old_owners, loads, claim)
             except ProblemTooLargeError:
                 pass
@@ -349,6 +348,6 @@ def _subscriptions_key(facts: judge.Facts) -> object:
     return id(facts.problem.cluster), group.subscriptions, group.subscription_of.tobytes()
 
 
-def _forget(kept: dict[object, Any]) -> None:
-    if len(kept) >= _MOST_KEPT:
-        kept.clear()
+def _forget(cache: dict[object, Any]) -> None:
+    if len(cache) >= _MOST_CACHED:
+        cache.clear()

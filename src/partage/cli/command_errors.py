@@ -66,7 +66,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
                 raise  # wrong usage: typer prints it
             if os.environ.get("PARTAGE_DEBUG") == "1":
                 raise
-            if _interrupted(e):
+            if _is_interrupt(e):
                 tell("interrupted")
                 raise typer.Exit(_INTERRUPTED) from None
             tell(f"partage: {describe_error(e)}", "bold red")
@@ -76,18 +76,18 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _interrupted(error: BaseException) -> bool:
+def _is_interrupt(error: BaseException) -> bool:
     """Return whether Ctrl-C caused an error, directly or because a clean-up failed after it."""
-    met: set[int] = set()
-    more: list[BaseException | None] = [error]
-    while more:
-        one = more.pop()
-        if one is None or id(one) in met:
+    seen: set[int] = set()
+    causes: list[BaseException | None] = [error]
+    while causes:
+        one = causes.pop()
+        if one is None or id(one) in seen:
             continue
         if isinstance(one, KeyboardInterrupt):
             return True
-        met.add(id(one))
-        more += [one.__cause__, one.__context__]
+        seen.add(id(one))
+        causes += [one.__cause__, one.__context__]
     return False
 
 
@@ -114,8 +114,8 @@ def describe_error(error: Exception) -> str:
         if library in _EXTRAS:
             return f"{library} is not installed: pip install 'partage[{_EXTRAS[library]}]'"
     # Spark puts a worker's whole traceback into its message; the last line is what happened.
-    said = (str(error).strip().splitlines() or ["no message"])[-1].strip()
-    return f"unexpected {type(error).__name__}: {shortened(said)}; {_REPORT}"
+    message = (str(error).strip().splitlines() or ["no message"])[-1].strip()
+    return f"unexpected {type(error).__name__}: {shortened(message)}; {_REPORT}"
 
 
 def _is_stdout_failing(error: OSError) -> bool:

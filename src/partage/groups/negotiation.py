@@ -73,7 +73,7 @@ class Negotiation:
         listed = name_list(supported, f"{member_id}.supported") if supported else ()
         names = tuple(dict.fromkeys(map(registry.protocol_name, listed)))
         if not self.members:
-            _expect_something(member_id, names, protocol_type)
+            _expect_first_member(member_id, names, protocol_type)
         elif protocol_type != self.protocol_type:
             what = (
                 f"{member_id} has protocol type {protocol_type!r}, the group {self.protocol_type!r}"
@@ -131,7 +131,7 @@ class Negotiation:
         return max((names[i] for i in order), key=votes.__getitem__, default=None)
 
 
-def _expect_something(member_id: str, names: tuple[str, ...], protocol_type: str) -> None:
+def _expect_first_member(member_id: str, names: tuple[str, ...], protocol_type: str) -> None:
     if not protocol_type:
         what = f"{member_id}, the group's first member, has an empty protocol type"
         raise InconsistentGroupProtocolError(what)
@@ -193,12 +193,13 @@ def negotiate(group: Group) -> Negotiated:
     assert chosen is not None  # noqa: S101 - the group has members
     listed = group[0].strategies or DEFAULT_STRATEGIES
     own = next(name for name in listed if registry.protocol_name(name) == chosen)
-    return Negotiated(
-        chosen, own, group.ids[0], candidates, votes, _reason(chosen, candidates, votes, len(group))
-    )
+    reason = _explain_selection(chosen, candidates, votes, len(group))
+    return Negotiated(chosen, own, group.ids[0], candidates, votes, reason)
 
 
-def _reason(chosen: str, candidates: tuple[str, ...], votes: dict[str, int], members: int) -> str:
+def _explain_selection(
+    chosen: str, candidates: tuple[str, ...], votes: dict[str, int], members: int
+) -> str:
     if len(candidates) == 1:
         everyone = "that the only member supports" if members == 1 else (
             f"that all {members} members support"

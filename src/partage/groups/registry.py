@@ -1,6 +1,6 @@
 """Registry of strategies by name: built-in ones, their Java class names, and plug-ins.
 
-A built-in strategy is a module and a line in ``_OURS``. Another package adds a
+A built-in strategy is a module and a line in ``_BUILT_IN``. Another package adds a
 strategy by an entry point in the group ``partage.strategies`` whose value is a strategy, or a class
 that can be called without arguments to make one.
 """
@@ -52,7 +52,7 @@ _JAR = "partage.groups.server.partage"
 
 # Name and class of each built-in strategy, in the order of tables. A strategy's module is
 # imported on first use.
-_OURS = {
+_BUILT_IN = {
     "range": "partage.groups.range:Range",
     "roundrobin": "partage.groups.roundrobin:RoundRobin",
     "sticky": "partage.groups.sticky:Sticky",
@@ -114,7 +114,7 @@ def strategies() -> tuple[str, ...]:
     >>> strategies()[:2]
     ('range', 'roundrobin')
     """
-    return (*_OURS, *(name for name in sorted(_plugged_in()) if name not in _OURS))
+    return (*_BUILT_IN, *(name for name in sorted(_entry_points()) if name not in _BUILT_IN))
 
 
 def is_dialect(name: str) -> bool:
@@ -123,7 +123,7 @@ def is_dialect(name: str) -> bool:
     >>> is_dialect("librdkafka:range"), is_dialect("range")
     (True, False)
     """
-    return _OURS.get(name, "").startswith(_DIALECTS)
+    return _BUILT_IN.get(name, "").startswith(_DIALECTS)
 
 
 def contestants() -> tuple[str, ...]:
@@ -139,7 +139,7 @@ def contestants() -> tuple[str, ...]:
 
 
 def _is_of_the_jar(name: str) -> bool:
-    return _OURS.get(name, "").startswith(_JAR)
+    return _BUILT_IN.get(name, "").startswith(_JAR)
 
 
 def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
@@ -161,7 +161,7 @@ def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
     >>> find(["no-such-one", "roundrobin"]).name, find("sticky,range").name
     ('roundrobin', 'sticky')
     """
-    return _chosen(strategy, _find)
+    return _choose(strategy, _find)
 
 
 def load(strategy: str | Strategy | Sequence[str]) -> Strategy:
@@ -176,10 +176,10 @@ def load(strategy: str | Strategy | Sequence[str]) -> Strategy:
     >>> load("partage.groups.range:Range").name
     'range'
     """
-    return _chosen(strategy, _find_or_import)
+    return _choose(strategy, _find_or_import)
 
 
-def _chosen(
+def _choose(
     strategy: str | Strategy | Sequence[str], look_up: Callable[[str], Strategy | None]
 ) -> Strategy:
     if isinstance(strategy, str):
@@ -187,7 +187,7 @@ def _chosen(
         found = [(name, look_up(name)) for name in split_names(strategy)]
         for name, one in found:
             if one is None:
-                raise _unknown(name)
+                raise _unknown_strategy(name)
         first: Strategy | None = found[0][1]
         assert first is not None  # noqa: S101 - checked right above
         return first
@@ -201,7 +201,7 @@ def _chosen(
         known = look_up(name)
         if known is not None:
             return known
-    raise _unknown(", ".join(names))
+    raise _unknown_strategy(", ".join(names))
 
 
 def split_names(names: str) -> list[str]:
@@ -229,7 +229,7 @@ def _names_in(value: object) -> list[str]:
         what = f"must be a name or a strategy, not a {type(value).__name__}: it comes first"
         raise InvalidConfigError("strategy", what, value)
     if not isinstance(value, Sequence):
-        lacks = ", ".join(_missing(value))
+        lacks = ", ".join(_missing_attributes(value))
         what = (
             f"must be a name, a list of names, or a strategy; {type(value).__name__} lacks {lacks}"
         )
@@ -250,7 +250,7 @@ def protocol_name(name: str) -> str:
     >>> protocol_name("librdkafka:roundrobin"), protocol_name("acme")
     ('roundrobin', 'acme')
     """
-    if name not in _OURS and "." in name:
+    if name not in _BUILT_IN and "." in name:
         with suppress(InvalidConfigError):
             found = _find(name)
             name = name if found is None else found.name
@@ -319,7 +319,7 @@ def describe() -> tuple[StrategyRow, ...]:
     """
     rows = []
     for name in strategies():
-        home = _OURS.get(name) or _plugged_in()[name].value
+        home = _BUILT_IN.get(name) or _entry_points()[name].value
         try:
             one = _find(name)
         except InvalidConfigError as e:
@@ -343,20 +343,20 @@ def row_of(strategy: Strategy, name: str, source: str) -> StrategyRow:
 
 def _find_or_import(name: str) -> Strategy | None:
     found = _find(name)
-    return _imported(name) if found is None and _is_class_path(name) else found
+    return _import_strategy(name) if found is None and _is_class_path(name) else found
 
 
 def _find(name: str) -> Strategy | None:
-    if name in _OURS:
-        return _ours(name)
-    plugged_in = _plugged_in()
+    if name in _BUILT_IN:
+        return _built_in(name)
+    plugged_in = _entry_points()
     if name in plugged_in:
-        return _load(plugged_in[name])
-    return next((one for one in _everyone() if name in one.aliases), None)
+        return _load_plug_in(plugged_in[name])
+    return next((one for one in _built_in_and_plugged_in() if name in one.aliases), None)
 
 
 #: What stands before the colon in names of ours: such a name is never imported.
-_PREFIXES = {name.partition(":")[0] for name in _OURS if ":" in name} | {"streams"}
+_BUILT_IN_PREFIXES = {name.partition(":")[0] for name in _BUILT_IN if ":" in name} | {"streams"}
 
 
 def _is_class_path(name: str) -> bool:
@@ -367,10 +367,10 @@ def _is_class_path(name: str) -> bool:
     """
     module, colon, attribute = name.partition(":")
     parts = [*module.split("."), *attribute.split(".")]
-    return bool(colon) and module not in _PREFIXES and all(map(str.isidentifier, parts))
+    return bool(colon) and module not in _BUILT_IN_PREFIXES and all(map(str.isidentifier, parts))
 
 
-def _imported(name: str) -> Strategy:
+def _import_strategy(name: str) -> Strategy:
     """Import and return the strategy that ``package.module:Class`` names.
 
     Raises:
@@ -378,36 +378,36 @@ def _imported(name: str) -> Strategy:
     """
     from importlib.metadata import EntryPoint
 
-    return _load(EntryPoint(name=name, value=name, group=ENTRY_POINTS), "strategy")
+    return _load_plug_in(EntryPoint(name=name, value=name, group=ENTRY_POINTS), "strategy")
 
 
-def _everyone() -> Iterator[Strategy]:
-    yield from _ours_all()
-    for point in _plugged_in().values():
+def _built_in_and_plugged_in() -> Iterator[Strategy]:
+    yield from _all_built_in()
+    for point in _entry_points().values():
         with suppress(InvalidConfigError):
-            yield _load(point)
+            yield _load_plug_in(point)
 
 
 @cache
-def _ours(name: str) -> Strategy:
-    module, _, attribute = _OURS[name].partition(":")
+def _built_in(name: str) -> Strategy:
+    module, _, attribute = _BUILT_IN[name].partition(":")
     made: Strategy = getattr(import_module(module), attribute)()
     return made
 
 
-def _ours_all() -> Iterator[Strategy]:
-    return (_ours(name) for name in _OURS)
+def _all_built_in() -> Iterator[Strategy]:
+    return (_built_in(name) for name in _BUILT_IN)
 
 
 @cache
-def _plugged_in() -> dict[str, EntryPoint]:
+def _entry_points() -> dict[str, EntryPoint]:
     # It takes 15 ms, which built-in strategies do not need.
     from importlib.metadata import entry_points
 
     return {one.name: one for one in entry_points(group=ENTRY_POINTS)}
 
 
-def _load(point: EntryPoint, setting: str | None = None) -> Strategy:
+def _load_plug_in(point: EntryPoint, setting: str | None = None) -> Strategy:
     """Load a plug-in from its entry point and check that it is a strategy.
 
     Raises:
@@ -420,13 +420,13 @@ def _load(point: EntryPoint, setting: str | None = None) -> Strategy:
     except Exception as e:
         what = f"the plug-in cannot be loaded ({type(e).__name__}: {e})"
         raise InvalidConfigError(setting, what, point.value) from e
-    if lacks := _missing(made):
+    if lacks := _missing_attributes(made):
         what = f"the plug-in is no strategy (it lacks {', '.join(lacks)})"
         raise InvalidConfigError(setting, what, point.value)
     return cast("Strategy", made)
 
 
-_CONTRACT = (
+_STRATEGY_ATTRIBUTES = (
     "name", "version", "algorithm", "exact_to", "protocols", "aliases", "configure",
     "subscription_user_data", "assign", "on_assignment",
 )  # fmt: skip
@@ -434,17 +434,17 @@ _CONTRACT = (
 
 def is_strategy(value: object) -> bool:
     """Return whether a value has all attributes of the interface `Strategy`."""
-    return not _missing(value)
+    return not _missing_attributes(value)
 
 
-def _missing(value: object) -> list[str]:
+def _missing_attributes(value: object) -> list[str]:
     # isinstance with a protocol would, since Python 3.12, miss attributes that a wrapper forwards
     # by __getattr__.
-    return [one for one in _CONTRACT if not hasattr(value, one)]
+    return [one for one in _STRATEGY_ATTRIBUTES if not hasattr(value, one)]
 
 
-def _unknown(name: str) -> UnknownStrategyError:
+def _unknown_strategy(name: str) -> UnknownStrategyError:
     known = strategies()
-    aliases = [alias for one in _ours_all() for alias in one.aliases]
+    aliases = [alias for one in _all_built_in() for alias in one.aliases]
     close = difflib.get_close_matches(name, [*known, *aliases], n=3)
     return UnknownStrategyError(name, known=known, close=close)

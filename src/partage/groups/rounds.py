@@ -241,10 +241,10 @@ def play(strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]) 
     expect_kind(cluster, Cluster, "cluster")
     if not isinstance(changes, Iterable):
         raise InvalidProblemError("must be a list of changes", path="changes", value=changes)
-    life = _Life(registry.load(strategy), cluster)
+    simulation = _GroupSimulation(registry.load(strategy), cluster)
     for change in changes:
-        life.happens(change)
-    return Rounds(life.rounds)
+        simulation.apply(change)
+    return Rounds(simulation.rounds)
 
 
 def _expect_metadata(change: object) -> None:
@@ -294,17 +294,17 @@ def _newest_claims(
     if not contested:
         return newest, ()
     what = "claimed by several members, shown with the newest claim"
-    return newest, (f"{_listed(contested)}: {what}",)
+    return newest, (f"{_name_partitions(contested)}: {what}",)
 
 
-def _listed(partitions: AbstractSet[tuple[str, int]]) -> str:
+def _name_partitions(partitions: AbstractSet[tuple[str, int]]) -> str:
     named = ", ".join(f"{topic}-{p}" for topic, p in sorted(partitions)[:_MOST_NAMED])
     more = len(partitions) - _MOST_NAMED
     return f"{named} and {more} more" if more > 0 else named
 
 
 @dataclass(slots=True)
-class _Life:
+class _GroupSimulation:
     strategy: Strategy
     cluster: Cluster
     consumers: dict[str, _Consumer] = field(default_factory=dict)
@@ -312,7 +312,7 @@ class _Life:
     completed: list[str] = field(default_factory=list)
     """Warnings of the next round, about the user data and configuration of joining members."""
 
-    def happens(self, change: Change) -> None:
+    def apply(self, change: Change) -> None:
         """Apply a change to the group and simulate the rebalances that it causes.
 
         Raises:
@@ -322,15 +322,15 @@ class _Life:
             with registry.plug_in_errors(self.strategy):
                 joining = without_foreign_data(self.strategy, Group(change.members))
                 for member in joining:
-                    self._joins(member)
+                    self._join(member)
                 self.completed += ineffective_config([self.strategy], joining)
                 self.completed += subscribed(self.strategy, joining, self.cluster).warnings
         elif isinstance(change, Leave):
             for member_id in change.ids:
-                self._known(member_id)
+                self._consumer_of(member_id)
                 del self.consumers[member_id]
         elif isinstance(change, Subscribe):
-            one = self._known(change.id)
+            one = self._consumer_of(change.id)
             one.member = one.member.replaced(topics=change.topics)
         else:
             _expect_metadata(change)
@@ -338,7 +338,7 @@ class _Life:
         if self.consumers:
             self._rebalance(change)
 
-    def _joins(self, member: Member) -> None:
+    def _join(self, member: Member) -> None:
         if member.id in self.consumers:
             what = "member joins but is already in the group"
             raise InvalidProblemError(what, path="changes", value=member.id)
@@ -348,7 +348,7 @@ class _Life:
             one.memory = owned_memory(own, member, self.cluster)
         self.consumers[member.id] = one
 
-    def _known(self, member_id: str) -> _Consumer:
+    def _consumer_of(self, member_id: str) -> _Consumer:
         if member_id not in self.consumers:
             what = "there is no such member"
             raise InvalidProblemError(what, path="changes", value=member_id)
@@ -359,7 +359,7 @@ class _Life:
         return RebalanceProtocol.COOPERATIVE in self.strategy.protocols
 
     @property
-    def _keeps(self) -> bool:
+    def _keeps_partitions(self) -> bool:
         # Cooperative and broker-side members keep their partitions while they rejoin.
         return self._cooperative or bool(getattr(self.strategy, "in_broker", False))
 
@@ -373,17 +373,17 @@ class _Life:
         for _ in range(_MOST_FOLLOW_UPS + 1):
             before = dict(self.rounds[-1].owner) if self.rounds else {}
             before |= {p: i for i, one in reversed(self.consumers.items()) for p in one.owned}
-            revoking = self._round(change, before)
+            revoking = self._add_round(change, before)
             if not (self._cooperative and revoking):
                 return
-            if repeated.matches(self._state()):
+            if repeated.matches(self._cycle_state()):
                 self._warn_of_cycle(repeated.length)
                 return
             change = None
         what = f"the group does not settle: it still revokes partitions after {_MOST_FOLLOW_UPS}"
         self._warn(f"{what} follow-up rebalances")
 
-    def _state(self) -> object:
+    def _cycle_state(self) -> object:
         # Partitions and memories decide the next follow-up rebalance. The generation, equal for
         # all, is left out.
         return [
@@ -392,7 +392,7 @@ class _Life:
         ]
 
     def _warn_of_cycle(self, length: int) -> None:
-        moving = _listed({p for one in self.rounds[-length:] for p in one.moved})
+        moving = _name_partitions({p for one in self.rounds[-length:] for p in one.moved})
         again = "every rebalance" if length == 1 else f"every {length} rebalances"
         self._warn(
             f"the group does not settle: each follow-up rebalance revokes partitions and causes"
@@ -404,15 +404,15 @@ class _Life:
         assert isinstance(last.plan, Plan)  # noqa: S101 - share groups are not cooperative
         self.rounds[-1] = replace(last, plan=last.plan.with_warnings((warning,)))
 
-    def _round(self, change: Change | None, before: dict[tuple[str, int], str]) -> bool:
+    def _add_round(self, change: Change | None, before: dict[tuple[str, int], str]) -> bool:
         generation = len(self.rounds) + 1
-        group = Group(self._sent(one) for one in self.consumers.values())
+        group = Group(self._joining_member(one) for one in self.consumers.values())
         leader = next(iter(self.consumers.values()))
         deciding = led_by(self.strategy, group)
         try:
             plan = registry.assign_with(deciding, Problem(group, self.cluster), leader.memory)
         except UnsupportedProblemError as e:
-            self._refused(generation, change, group, before, str(e))
+            self._add_refused_round(generation, change, group, before, str(e))
             return False
         plan = plan.with_warnings((*missing_topics(group, self.cluster), *self.completed))
         self.completed.clear()
@@ -434,7 +434,7 @@ class _Life:
             one.owned, one.generation = own, generation
         return revoking
 
-    def _refused(
+    def _add_refused_round(
         self,
         generation: int,
         change: Change | None,
@@ -448,7 +448,7 @@ class _Life:
         the one with the newest generation is shown as the owner.
         """
         for one, member in zip(self.consumers.values(), group, strict=True):
-            one.owned = tuple(member.owned) if self._keeps else ()
+            one.owned = tuple(member.owned) if self._keeps_partitions else ()
         owner, contested = _newest_claims(self.consumers)
         owned = {
             member_id: [p for p in dict.fromkeys(one.owned) if owner[p] == member_id]
@@ -459,10 +459,10 @@ class _Life:
         left: Plan = Plan.of(self.cluster.index, owned, topic_number, warnings=warnings)
         self.rounds.append(Round(generation, change, group, self.cluster, left, before, reason))
 
-    def _sent(self, one: _Consumer) -> Member:
+    def _joining_member(self, one: _Consumer) -> Member:
         # Owned partitions of topics that the member no longer subscribes to are left out.
         topics = set(one.member.topics)
-        owned = [p for p in one.owned if p[0] in topics] if self._keeps else []
+        owned = [p for p in one.owned if p[0] in topics] if self._keeps_partitions else []
         data = one.member.user_data
         # A member's initial user data counts until its strategy remembers an assignment.
         if data is None or one.memory is not None:

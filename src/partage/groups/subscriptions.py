@@ -83,14 +83,14 @@ def subscribed(
     >>> subscribed(registry.find("sticky"), group, cluster).group[0].user_data.hex()
     '00000001000174000000010000000100000003'
     """
-    foreign = _is_foreign(strategy, group, sender, compared=compared)
+    foreign = _has_other_format(strategy, group, sender, compared=compared)
     own_strategies = [configured(strategy, member) for member in group]
     described = (
         foreign
         or any(one is not strategy for one in own_strategies)
         or (_remembers_nothing(strategy) and _sends_by_default(strategy))
     )
-    members, made, ignored = [], [], []
+    members, made, warnings = [], [], []
     for member, own in zip(group, own_strategies, strict=True):
         data = None if foreign else member.user_data
         if data is None:
@@ -99,25 +99,26 @@ def subscribed(
                 made.append(member.id)
             if memory is not None or described:
                 data = own.subscription_user_data(member.topics, memory)
-        elif own is not strategy and _sends_other(own, strategy, member):
-            ignored.append(_config_ignored(strategy, member))
+        elif own is not strategy and _would_send_other_data(own, strategy, member):
+            warnings.append(_ignored_config_warning(strategy, member))
         members.append(member if data == member.user_data else member.replaced(user_data=data))
     if all(new is old for new, old in zip(members, group, strict=True)):
-        return Subscribed(group, tuple(ignored))
+        return Subscribed(group, tuple(warnings))
     expected = sender is not None and _format_of(sender) != _FORMATS.get(strategy.name)
     reads_claims = RebalanceProtocol.COOPERATIVE in strategy.protocols
-    warn = made and not expected and not reads_claims
-    return Subscribed(Group(members), (*ignored, *((_made(strategy, made),) if warn else ())))
+    if made and not expected and not reads_claims:
+        warnings.append(_made_warning(strategy, made))
+    return Subscribed(Group(members), tuple(warnings))
 
 
-def _sends_other(own: Strategy, strategy: Strategy, member: Member) -> bool:
+def _would_send_other_data(own: Strategy, strategy: Strategy, member: Member) -> bool:
     # The member's own settings would make it send other data than it has sent.
     configured_data = own.subscription_user_data(member.topics, None)
     default = strategy.subscription_user_data(member.topics, None)
     return configured_data not in {default, member.user_data}
 
 
-def _config_ignored(strategy: Strategy, member: Member) -> str:
+def _ignored_config_warning(strategy: Strategy, member: Member) -> str:
     keys = ", ".join(key for key in member.config if _settings(strategy, key)) or "config"
     return (
         f"{member.id} has both userData and {keys}: userData counts, {keys} has no effect; "
@@ -157,7 +158,7 @@ def without_foreign_data(strategy: Strategy, group: Group) -> Group:
     >>> without_foreign_data(registry.find("sticky"), group)[0].user_data is None
     True
     """
-    if not _is_foreign(strategy, group, None, compared=False):
+    if not _has_other_format(strategy, group, None, compared=False):
         return group
     return Group(member.replaced(user_data=None) for member in group)
 
@@ -282,7 +283,7 @@ def configured(strategy: Strategy, member: Member) -> Strategy:
     return strategy.configure(member.config if silent else own) if own or silent else strategy
 
 
-def _made(strategy: Strategy, members: Sequence[str]) -> str:
+def _made_warning(strategy: Strategy, members: Sequence[str]) -> str:
     what = f"{strategy.name} reads what members own from their userData"
     return f"{what}; {_listed(members)} sent none: it was made from owned and generation"
 
@@ -294,7 +295,9 @@ def _format_of(name: str) -> str | None:
         return None
 
 
-def _is_foreign(strategy: Strategy, group: Group, sender: str | None, *, compared: bool) -> bool:
+def _has_other_format(
+    strategy: Strategy, group: Group, sender: str | None, *, compared: bool
+) -> bool:
     sent = [member for member in group if member.user_data is not None]
     own = _FORMATS.get(strategy.name)
     if not sent or own is None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from partage.api.measures import Shared
+from partage.api.measures import MeasurementCache
 from partage.history.stop_model import UnreadEstimate
 from partage.judge import Facts, Measures, PreviousOwners, check
 from partage.judge.measures import tally
@@ -191,7 +191,7 @@ class CachedJudge:
     """
 
     def __init__(self) -> None:
-        self._shared = Shared()
+        self._shared = MeasurementCache()
         self._metrics: dict[object, tuple[object, PlanMetrics]] = {}
         self._groups: dict[bytes, Group] = {}
 

@@ -44,7 +44,7 @@ def plugged_in(monkeypatch):
         EntryPoint("lame", f"{here}:NoStrategy", registry.ENTRY_POINTS),
         EntryPoint("range", f"{here}:GOOD", registry.ENTRY_POINTS),
     ]
-    monkeypatch.setattr(registry, "_plugged_in", lambda: {one.name: one for one in points})
+    monkeypatch.setattr(registry, "_entry_points", lambda: {one.name: one for one in points})
     # pytest imports test files under names of its own; a plug-in's module must be importable.
     import sys
 
