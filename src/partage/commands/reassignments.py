@@ -88,7 +88,7 @@ def reassign(
         InvalidCaptureError, InvalidProblemError: the source cannot be read.
         NoFeasiblePlanError: names the constraint that no plan meets.
 
-    >>> from partage.replicas.reading import cluster_from_json
+    >>> from partage.replicas.cluster_parser import cluster_from_json
     >>> partitions = [{"p": p, "leader": 1, "replicas": [1]} for p in (0, 1)]
     >>> cluster = cluster_from_json({"brokers": [{"id": 1}, {"id": 2}],
     ...                              "topics": {"t": {"partitions": partitions}}})
@@ -400,7 +400,7 @@ def read_cluster(
         InvalidProblemError: the description contradicts itself.
         ClusterUnreachableError: no broker answers.
     """
-    from partage.replicas.reading import cluster_from_json, sizes_from_log_dirs
+    from partage.replicas.cluster_parser import cluster_from_json, sizes_from_log_dirs
 
     seconds, earlier = write_load, log_dirs_before
     if seconds is not None and not 0 < seconds < _LONGEST:

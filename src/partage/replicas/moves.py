@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from partage.model import ReplicaTask
 from partage.model.replicas import among
 
-__all__ = ["ReplicaMoves", "Within", "directories"]
+__all__ = ["DiskMoves", "ReplicaMoves", "directories"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,12 +77,12 @@ class ReplicaMoves:
         return np.zeros(len(self.partition), np.int64) if size is None else size[self.partition]
 
     @cached_property
-    def within(self) -> Within:
+    def within(self) -> DiskMoves:
         """Replica copies that the plan makes between two disks of the same broker."""
         task, disks = self.task, self.task.disks
         nothing = np.zeros(0, np.int64)
         if disks is None or self.disk is None:
-            return Within(nothing, nothing.astype(np.int32), nothing, nothing, nothing)
+            return DiskMoves(nothing, nothing.astype(np.int32), nothing, nothing, nothing)
         key, old = self._keys
         order = np.argsort(old)
         at = np.searchsorted(old[order], key)
@@ -92,7 +92,7 @@ class ReplicaMoves:
         source, target = disks.old[at[rows]].astype(np.int64), self.disk[rows].astype(np.int64)
         size = task.cluster.size
         bytes_ = np.zeros(len(p), np.int64) if size is None else size[p]
-        return Within(p, b, source - disks.start[b], target - disks.start[b], bytes_)
+        return DiskMoves(p, b, source - disks.start[b], target - disks.start[b], bytes_)
 
     @property
     def on_disks(self) -> tuple[NDArray[np.int64], ...]:
@@ -119,7 +119,7 @@ class ReplicaMoves:
 
 
 @dataclass(frozen=True, eq=False)
-class Within:
+class DiskMoves:
     """Copies between two disks of the same broker that a reassignment plan requires, as columns.
 
     Attributes:

@@ -91,24 +91,24 @@ def place(
     >>> placed[[0, 6]].tolist()
     [[0, 3, 1], [0, 4, 2]]
     """
-    listed = _checked(brokers)
-    _int32("partitions", partitions)
-    _int32("replication_factor", replication_factor)
+    listed = _expect_brokers(brokers)
+    _expect_int32("partitions", partitions)
+    _expect_int32("replication_factor", replication_factor)
     if not isinstance(seed, (int, np.integer)):
         raise InvalidConfigError("seed", "must be an int", seed)
-    _int32("first_partition", first_partition)
+    _expect_int32("first_partition", first_partition)
     if strategy == "striped":
         _expect_no_start(start_index=start_index, start_shift=start_shift)
         return StripedPlacer(listed, seed=seed).place(partitions, replication_factor)
     if strategy not in strategies:
         raise InvalidConfigError("strategy", f"one of {', '.join(strategies)}", strategy)
-    _allowed(listed, partitions, replication_factor)
-    begin = _start(len(listed), start_index, start_shift, JavaDraws(seed))
+    _expect_placeable(listed, partitions, replication_factor)
+    begin = _draw_start(len(listed), start_index, start_shift, JavaDraws(seed))
     size = max(0, first_partition), partitions, replication_factor
-    return _as_admin_utils(listed, *begin, *size, aware=strategy == "rack-aware")
+    return _place_as_admin_utils(listed, *begin, *size, aware=strategy == "rack-aware")
 
 
-def _as_admin_utils(
+def _place_as_admin_utils(
     brokers: list[Broker], start: int, shift: int, first: int, partitions: int, factor: int,
     *, aware: bool,
 ) -> Int32Array:  # fmt: skip
@@ -151,7 +151,7 @@ class StripedPlacer:
     def __init__(
         self, brokers: Iterable[Broker], *, seed: int = 0, draws: LookaheadDraws | None = None
     ) -> None:
-        self.brokers = _checked(brokers)
+        self.brokers = _expect_brokers(brokers)
         self._draws = JavaDraws(seed) if draws is None else draws
 
     def place(self, partitions: int, replication_factor: int) -> Int32Array:
@@ -234,7 +234,7 @@ def default_directory(broker: Broker) -> str:
     return broker.directories[0] if len(broker.directories) == 1 else _UNASSIGNED
 
 
-def _checked(brokers: Iterable[Broker]) -> list[Broker]:
+def _expect_brokers(brokers: Iterable[Broker]) -> list[Broker]:
     """Check that the brokers of a placement have correct types and distinct ids; return them as a
     list.
 
@@ -248,7 +248,7 @@ def _checked(brokers: Iterable[Broker]) -> list[Broker]:
     for i, one in enumerate(listed):
         if not isinstance(one, Broker):
             raise InvalidProblemError("must be a Broker", path=f"brokers[{i}]", value=one)
-        _int32(f"brokers[{i}].id", one.id)
+        _expect_int32(f"brokers[{i}].id", one.id)
         if one.rack is not None and not isinstance(one.rack, str):
             raise InvalidProblemError("must be text", path=f"brokers[{i}].rack", value=one.rack)
         if one.id in seen:
@@ -259,14 +259,14 @@ def _checked(brokers: Iterable[Broker]) -> list[Broker]:
     return listed
 
 
-def _int32(name: str, value: object) -> None:
+def _expect_int32(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise InvalidConfigError(name, "must be an int", value)
     if not -_INT32 <= value < _INT32:
         raise InvalidConfigError(name, "must be an int32", value)
 
 
-def _allowed(brokers: Sequence[Broker], partitions: int, factor: int) -> None:
+def _expect_placeable(brokers: Sequence[Broker], partitions: int, factor: int) -> None:
     # Errors and their order are those of AdminUtils.
     if partitions <= 0:
         raise InvalidPlacementError(
@@ -297,13 +297,13 @@ def _expect_not_too_many(partitions: int, factor: int, brokers: int) -> None:
         raise InvalidConfigError("partitions", what, partitions)
 
 
-def _start(
+def _draw_start(
     brokers: int, index: int | None, shift: int | None, draws: LookaheadDraws
 ) -> tuple[int, int]:
     # Values that are not given, or negative, are drawn in this order.
     for name, value in (("start_index", index), ("start_shift", shift)):
         if value is not None:
-            _int32(name, value)
+            _expect_int32(name, value)
     index = None if index is not None and index < 0 else index
     shift = None if shift is not None and shift < 0 else shift
     start = next_int(draws, brokers) if index is None else index

@@ -18,9 +18,9 @@ from partage.model import NewReplicas
 from partage.replicas import tasks
 from partage.replicas.bands import PlanLimits
 from partage.replicas.batches import batches
+from partage.replicas.cluster_parser import cluster_from_json
 from partage.replicas.kafka_json import reassignment
 from partage.replicas.moves import directories
-from partage.replicas.reading import cluster_from_json
 
 
 def test_who_leads_stays_when_replicas_go() -> None:

@@ -22,9 +22,9 @@ from partage.model.replicas import RANKS
 from partage.replicas import tasks
 from partage.replicas.bands import PlanLimits
 from partage.replicas.batches import batches, changed
+from partage.replicas.cluster_parser import cluster_from_json, sizes_from_log_dirs
 from partage.replicas.kafka_json import reassignment, rollback
 from partage.replicas.moves import ReplicaMoves, directories
-from partage.replicas.reading import cluster_from_json, sizes_from_log_dirs
 from partage.replicas.tables import disk_rows
 from partage.solve.replicas.exact import MoveProgramme, RackLimits, relaxed_prices
 

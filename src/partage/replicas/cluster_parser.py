@@ -61,10 +61,10 @@ def cluster_from_json(
         raise InvalidProblemError(
             "must be an object: name -> partitions", path="topics", value=topics
         )
-    brokers = _Brokers(given.get("brokers"), [one for one in gone if _holds_any(topics, one)])
-    rows = _Rows(brokers, log_dirs or {}, frozenset(excluded))
+    brokers = _BrokerParser(given.get("brokers"), [one for one in gone if _holds_any(topics, one)])
+    rows = _PartitionParser(brokers, log_dirs or {}, frozenset(excluded))
     for name in sorted(topics):
-        rows.take(name, topics[name])
+        rows.add_topic(name, topics[name])
     return rows.cluster()
 
 
@@ -94,29 +94,30 @@ def sizes_from_log_dirs(given: Any) -> dict[tuple[str, int], dict[int, tuple[int
     """
     out: dict[tuple[str, int], dict[int, tuple[int, str]]] = {}
     brokers = given.get("brokers") if isinstance(given, Mapping) else None
-    for i, broker in enumerate(_list(brokers, "logDirs.brokers")):
+    for i, broker in enumerate(_expect_list(brokers, "logDirs.brokers")):
         where = f"logDirs.brokers[{i}]"
-        number = _int(_mapping(broker, where).get("broker"), f"{where}.broker", _INT32)
-        for j, folder in enumerate(_list(broker.get("logDirs"), f"{where}.logDirs")):
+        broker_id = _expect_mapping(broker, where).get("broker")
+        number = _expect_int(broker_id, f"{where}.broker", _INT32)
+        for j, folder in enumerate(_expect_list(broker.get("logDirs"), f"{where}.logDirs")):
             inner = f"{where}.logDirs[{j}]"
-            if _mapping(folder, inner).get("error"):
+            if _expect_mapping(folder, inner).get("error"):
                 continue
-            for k, one in enumerate(_list(folder.get("partitions"), f"{inner}.partitions")):
+            for k, one in enumerate(_expect_list(folder.get("partitions"), f"{inner}.partitions")):
                 path = f"{inner}.partitions[{k}]"
-                if _mapping(one, path).get("isFuture"):
+                if _expect_mapping(one, path).get("isFuture"):
                     continue  # a copy between directories: the original counts
                 topic, dash, partition = str(one.get("partition")).rpartition("-")
                 if not dash or not partition.isdecimal() or len(partition) > 10:
                     raise InvalidProblemError(
                         "must be topic-number", path=f"{path}.partition", value=one.get("partition")
                     )
-                size = _int(one.get("size"), f"{path}.size", _MOST_BYTES)
+                size = _expect_int(one.get("size"), f"{path}.size", _MOST_BYTES)
                 held = out.setdefault((topic, int(partition)), {})
                 held[number] = (size, str(folder.get("logDir")))
     return out
 
 
-class _Brokers:
+class _BrokerParser:
     """Parser of the broker list in a JSON description of a cluster. It adds departed brokers that
     still have replicas.
     """
@@ -126,8 +127,8 @@ class _Brokers:
         self.missing: list[int] = []
         self.capacity: list[int] = []
         self.directories: list[tuple[tuple[str, int], ...]] = []
-        for i, one in enumerate(_list(given, "brokers")):
-            self._take(_mapping(one, f"brokers[{i}]"), f"brokers[{i}]")
+        for i, one in enumerate(_expect_list(given, "brokers")):
+            self._add_from_json(_expect_mapping(one, f"brokers[{i}]"), f"brokers[{i}]")
         for number in gone:
             if number not in {b.id for b in self.listed}:
                 self.missing.append(number)
@@ -138,9 +139,9 @@ class _Brokers:
                 "the list is empty: name at least one broker", path="brokers", value=given
             )
 
-    def _take(self, one: Mapping[str, Any], path: str) -> None:
-        _only(one, _BROKER, path)
-        number = _int(one.get("id"), f"{path}.id", _INT32)
+    def _add_from_json(self, one: Mapping[str, Any], path: str) -> None:
+        _expect_known_fields(one, _BROKER, path)
+        number = _expect_int(one.get("id"), f"{path}.id", _INT32)
         if any(b.id == number for b in self.listed):
             raise InvalidProblemError("two brokers have this id", path=f"{path}.id", value=number)
         rack, fenced = one.get("rack"), one.get("fenced", False)
@@ -149,18 +150,18 @@ class _Brokers:
         if not isinstance(fenced, bool):
             raise InvalidProblemError("must be true or false", path=f"{path}.fenced", value=fenced)
         folders = []
-        for j, folder in enumerate(_list(one.get("directories", []), f"{path}.directories")):
+        for j, folder in enumerate(_expect_list(one.get("directories", []), f"{path}.directories")):
             inner = f"{path}.directories[{j}]"
             room = -1
             if isinstance(folder, Mapping):
                 if folder.get("capacity") is not None:
-                    room = _int(folder["capacity"], f"{inner}.capacity", _MOST_BYTES)
+                    room = _expect_int(folder["capacity"], f"{inner}.capacity", _MOST_BYTES)
                 folder = folder.get("path")  # noqa: PLW2901 - an object has its path as a field
             if not isinstance(folder, str) or not folder.startswith("/"):
                 raise InvalidProblemError("must be an absolute path", path=inner, value=folder)
             folders.append((folder, room))
         capacity = one.get("capacity")
-        room = -1 if capacity is None else _int(capacity, f"{path}.capacity", _MOST_BYTES)
+        room = -1 if capacity is None else _expect_int(capacity, f"{path}.capacity", _MOST_BYTES)
         if capacity is None and folders and all(size >= 0 for _, size in folders):
             room = sum(size for _, size in folders)
         self._add(Broker(number, rack, fenced=fenced), room, tuple(folders))
@@ -171,12 +172,12 @@ class _Brokers:
         self.directories.append(directories)
 
 
-class _Rows:
+class _PartitionParser:
     """Parser of the topics in a JSON description of a cluster, which collects an entry for each
     partition.
     """
 
-    def __init__(self, brokers: _Brokers, log_dirs: LogDirs, excluded: frozenset[str]) -> None:
+    def __init__(self, brokers: _BrokerParser, log_dirs: LogDirs, excluded: frozenset[str]) -> None:
         self.brokers, self.log_dirs, self.excluded = brokers, log_dirs, excluded
         self.topics: list[str] = []
         self.topic: list[int] = []
@@ -188,33 +189,33 @@ class _Rows:
         self.load: list[int | None] = []
         self.folder: list[str | None] = []
 
-    def take(self, name: str, value: object) -> None:
+    def add_topic(self, name: str, value: object) -> None:
         path = f"topics.{name}"
         self.topics.append(name)
         seen: set[int] = set()
         for i, row in enumerate(
-            _list(_mapping(value, path).get("partitions"), f"{path}.partitions")
+            _expect_list(_expect_mapping(value, path).get("partitions"), f"{path}.partitions")
         ):
             where = f"{path}.partitions[{i}]"
-            _only(_mapping(row, where), _PARTITION, where)
-            number = _int(row.get("p"), f"{where}.p", _INT32)
+            _expect_known_fields(_expect_mapping(row, where), _PARTITION, where)
+            number = _expect_int(row.get("p"), f"{where}.p", _INT32)
             if number in seen:
                 raise InvalidProblemError(
                     "the topic has this partition twice", path=f"{where}.p", value=number
                 )
             seen.add(number)
             try:
-                self._partition(name, number, row, where)
+                self._add_partition(name, number, row, where)
             except InvalidProblemError:
                 if name not in self.excluded:
                     raise
 
-    def _partition(self, name: str, number: int, row: Mapping[str, Any], where: str) -> None:
+    def _add_partition(self, name: str, number: int, row: Mapping[str, Any], where: str) -> None:
         _expect_not_moving(name, number, row)
-        ids = _list(row.get("replicas"), f"{where}.replicas")
+        ids = _expect_list(row.get("replicas"), f"{where}.replicas")
         held = self.log_dirs.get((name, number), {})
         folders = row.get("directories")
-        if folders is not None and len(_list(folders, f"{where}.directories")) != len(ids):
+        if folders is not None and len(_expect_list(folders, f"{where}.directories")) != len(ids):
             what = f"one path for each of the {len(ids)} replicas"
             raise InvalidProblemError(what, path=f"{where}.directories", value=folders)
         if not ids:
@@ -222,7 +223,7 @@ class _Rows:
         replica: list[int] = []
         folder: list[str | None] = []
         for j, one in enumerate(ids):
-            broker = _int(one, f"{where}.replicas[{j}]", _INT32)
+            broker = _expect_int(one, f"{where}.replicas[{j}]", _INT32)
             at = self.brokers.at.get(broker)
             if at is None:
                 what = (
@@ -239,10 +240,10 @@ class _Rows:
         # Followers lag, so that replicas differ: the largest is what a new one will be.
         bytes_ = (
             max(one for one, _ in held.values()) if held
-            else None if size is None else _int(size, f"{where}.size", _MOST_BYTES)
+            else None if size is None else _expect_int(size, f"{where}.size", _MOST_BYTES)
         )  # fmt: skip
-        rate = None if load is None else _rate(load, f"{where}.load")
-        leader = _leader(row.get("leader"), ids, replica, f"{where}.leader")
+        rate = None if load is None else _expect_rate(load, f"{where}.load")
+        leader = _leader_position(row.get("leader"), ids, replica, f"{where}.leader")
         self.topic.append(len(self.topics) - 1)
         self.number.append(number)
         self.count.append(len(ids))
@@ -277,7 +278,7 @@ class _Rows:
         )  # fmt: skip
 
 
-def _leader(value: object, ids: Sequence[int], replica: Sequence[int], path: str) -> int:
+def _leader_position(value: object, ids: Sequence[int], replica: Sequence[int], path: str) -> int:
     """Return the position of a partition's leader among the brokers, -1 if the partition has none.
 
     Kafka only elects one of the replicas.
@@ -314,7 +315,7 @@ def _expect_not_moving(name: str, number: int, row: Mapping[str, Any]) -> None:
 
 
 def _complete_column(
-    values: Sequence[int | None], what: str, rows: _Rows
+    values: Sequence[int | None], what: str, rows: _PartitionParser
 ) -> NDArray[np.int64] | None:
     """Return the size (or load) of every partition, None if no partition has one (int64[P]).
 
@@ -338,26 +339,26 @@ def _complete_column(
     return np.array([value or 0 for value in values], np.int64)
 
 
-def _mapping(value: object, path: str) -> Mapping[str, Any]:
+def _expect_mapping(value: object, path: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidProblemError("must be an object", path=path, value=value)
     return value
 
 
-def _only(given: Mapping[str, Any], known: frozenset[str], path: str) -> None:
+def _expect_known_fields(given: Mapping[str, Any], known: frozenset[str], path: str) -> None:
     unknown = sorted(set(given) - known)
     if unknown:
         what = f"unknown field; known are {', '.join(sorted(known))}"
         raise InvalidProblemError(what, path=f"{path}.{unknown[0]}", value=given[unknown[0]])
 
 
-def _list(value: object, path: str) -> Sequence[Any]:
+def _expect_list(value: object, path: str) -> Sequence[Any]:
     if not isinstance(value, (list, tuple)):
         raise InvalidProblemError("must be a list", path=path, value=value)
     return value
 
 
-def _int(value: object, path: str, below: int) -> int:
+def _expect_int(value: object, path: str, below: int) -> int:
     """Check that a JSON value is an int from 0 to ``below`` - 1 and return it.
 
     Raises:
@@ -370,7 +371,7 @@ def _int(value: object, path: str, below: int) -> int:
     return value
 
 
-def _rate(value: object, path: str) -> int:
+def _expect_rate(value: object, path: str) -> int:
     """Check that a JSON value is a number of bytes per second and return it rounded to an int.
 
     Raises:
