@@ -98,7 +98,7 @@ class Settings:
     saved: Estimate
 
 
-def _caused(group: GroupFigures, kind: str) -> int:
+def _count_caused(group: GroupFigures, kind: str) -> int:
     return sum(c.rebalances for c in group.causes if c.kind == kind)
 
 
@@ -133,7 +133,7 @@ def _rule_of(group: GroupFigures, policy: str) -> str:
     return "cooperative" if protocol == "cooperative" else "strategy"
 
 
-def _settings(rule: str, group: GroupFigures) -> Advice | None:
+def _advise_best_settings(rule: str, group: GroupFigures) -> Advice | None:
     """Recommend the group's best settings, if the given rule is responsible
     for what they change.
     """
@@ -164,17 +164,17 @@ def _error_sentence(group: GroupFigures) -> str:
     )
 
 
-def _static(group: GroupFigures) -> Advice | None:
+def _advise_static_members(group: GroupFigures) -> Advice | None:
     """Recommend static membership (KIP-345) to groups whose members restart within their session
     timeout.
 
     Share groups have none, the coordinator of streams groups (KIP-1071) rejects it, and workers of
     Kafka Connect have another setting.
     """
-    best = _settings("static-members", group)
+    best = _advise_best_settings("static-members", group)
     if best is not None:
         return best
-    bounces = _caused(group, "bounce")
+    bounces = _count_caused(group, "bounce")
     has_static = group.replayed and group.traits.protocol in {"classic", "consumer"}
     if not bounces or not has_static or group.traits.dynamic_members == 0 or best_policy(group):
         return None
@@ -194,7 +194,7 @@ def _static(group: GroupFigures) -> Advice | None:
     return Advice("static-members", title, why, lines, affects="bounce", avoids=bounces)
 
 
-def _improves(group: GroupFigures, metric: str, strategy: str) -> bool:
+def _certainly_improves(group: GroupFigures, metric: str, strategy: str) -> bool:
     """Return whether cooperative-sticky certainly improves a metric of a group,
     such as idle members.
 
@@ -206,7 +206,7 @@ def _improves(group: GroupFigures, metric: str, strategy: str) -> bool:
         metric: name of the metric.
         strategy: the strategy that the group must have now.
     """
-    if group.strategy != strategy or best_policy(group) or _static(group):
+    if group.strategy != strategy or best_policy(group) or _advise_static_members(group):
         return False
     if not _settings_lines(group, _COOPERATIVE):
         return False
@@ -220,7 +220,7 @@ def _improves(group: GroupFigures, metric: str, strategy: str) -> bool:
     return bool(getattr(own, metric) - getattr(new, metric) > apart)
 
 
-def _idle_range(group: GroupFigures) -> Advice | None:
+def _advise_against_range(group: GroupFigures) -> Advice | None:
     """Recommend another strategy than range if range leaves members idle.
 
     range assigns each topic by itself, so the first members get more partitions.
@@ -230,7 +230,7 @@ def _idle_range(group: GroupFigures) -> Advice | None:
         return None
     if group.partitions_max is not None and group.members_max > group.partitions_max:
         return None
-    if not _improves(group, "idle", "range"):
+    if not _certainly_improves(group, "idle", "range"):
         return None
     why = (
         f"range left members without a partition {plural(idle, 'time')} although they could own "
@@ -242,9 +242,9 @@ def _idle_range(group: GroupFigures) -> Advice | None:
                   policy=_COOPERATIVE)  # fmt: skip
 
 
-def _roundrobin(group: GroupFigures) -> Advice | None:
+def _advise_against_roundrobin(group: GroupFigures) -> Advice | None:
     recorded = group.recorded
-    if not recorded.avoidable or not _improves(group, "avoidable", "roundrobin"):
+    if not recorded.avoidable or not _certainly_improves(group, "avoidable", "roundrobin"):
         return None
     why = (
         f"{count(recorded.avoidable)} of {plural(recorded.moved, 'move')} were avoidable: "
@@ -255,12 +255,12 @@ def _roundrobin(group: GroupFigures) -> Advice | None:
                   policy=_COOPERATIVE)  # fmt: skip
 
 
-def _sessions(group: GroupFigures) -> Advice | None:
+def _advise_session_timeout(group: GroupFigures) -> Advice | None:
     """Recommend a longer session timeout if evicted members soon rejoined, since they only paused.
 
     Poll timeouts do not count, because heartbeats continue meanwhile (KIP-62).
     """
-    expired = _caused(group, "expiry")
+    expired = _count_caused(group, "expiry")
     session = group.traits.session_ms
     returned, silence = group.traits.returned, group.traits.longest_silence_ms
     if expired <= 0 or not session or not returned or silence is None or silence <= session:
@@ -298,7 +298,7 @@ def _sessions(group: GroupFigures) -> Advice | None:
     )  # fmt: skip
 
 
-def _late_polls(group: GroupFigures) -> Advice | None:
+def _advise_frequent_polls(group: GroupFigures) -> Advice | None:
     late = group.traits.late_polls
     if not late or group.traits.protocol not in {"classic", "consumer"}:
         return None
@@ -314,7 +314,7 @@ def _late_polls(group: GroupFigures) -> Advice | None:
     return Advice("late-polls", "Poll more often", why, lines, affects="poll", avoids=late)
 
 
-def _crowded(group: GroupFigures) -> Advice | None:
+def _advise_fewer_members(group: GroupFigures) -> Advice | None:
     crowded, settled = group.traits.crowded, group.traits.settled
     # A replacement may briefly coexist with its dead predecessor.
     if 2 * crowded <= settled or "share" in group.kind:
@@ -328,7 +328,7 @@ def _crowded(group: GroupFigures) -> Advice | None:
     return Advice("too-many-members", "Run no more members than partitions", why)
 
 
-def _storms(group: GroupFigures) -> Advice | None:
+def _advise_slow_rollouts(group: GroupFigures) -> Advice | None:
     """Recommend slower rollouts if rebalances follow each other within one session timeout."""
     traits = group.traits
     if not traits.storms:
@@ -350,13 +350,14 @@ def _storms(group: GroupFigures) -> Advice | None:
     return Advice("storms", "Avoid rebalance storms", why)
 
 
-def _keep_strategy(group: GroupFigures) -> Advice | None:
+def _advise_to_keep_strategy(group: GroupFigures) -> Advice | None:
     lost, tried = group.lost, [f for f in group.figures.values() if f.saved is not None]
     if lost is None or lost.high <= 0 or not group.covered or len(tried) < _ENOUGH_TRIED:
         return None
     if group.traits.protocol not in {"classic", "consumer"} or error_of(group) is None:
         return None
-    if best_policy(group) or _static(group) or _idle_range(group) or _roundrobin(group):
+    others = (_advise_static_members, _advise_against_range, _advise_against_roundrobin)
+    if best_policy(group) or any(advise(group) for advise in others):
         return None
     most = next((c for c in group.causes if c.kind not in {"first", "unknown"}), None)
     why = (
@@ -378,17 +379,17 @@ Rule = Callable[[GroupFigures], Advice | None]
 
 #: In order of precedence. The first six exclude each other, and `as-it-is` excludes them.
 RULES: dict[str, Rule] = {
-    "consumer-protocol": partial(_settings, "consumer-protocol"),
-    "cooperative": partial(_settings, "cooperative"),
-    "strategy": partial(_settings, "strategy"),
-    "static-members": _static,
-    "idle-under-range": _idle_range,
-    "roundrobin-moves": _roundrobin,
-    "session-timeout": _sessions,
-    "late-polls": _late_polls,
-    "storms": _storms,
-    "too-many-members": _crowded,
-    "as-it-is": _keep_strategy,
+    "consumer-protocol": partial(_advise_best_settings, "consumer-protocol"),
+    "cooperative": partial(_advise_best_settings, "cooperative"),
+    "strategy": partial(_advise_best_settings, "strategy"),
+    "static-members": _advise_static_members,
+    "idle-under-range": _advise_against_range,
+    "roundrobin-moves": _advise_against_roundrobin,
+    "session-timeout": _advise_session_timeout,
+    "late-polls": _advise_frequent_polls,
+    "storms": _advise_slow_rollouts,
+    "too-many-members": _advise_fewer_members,
+    "as-it-is": _advise_to_keep_strategy,
 }
 
 
@@ -411,10 +412,10 @@ def merged(groups: Iterable[GroupFigures]) -> tuple[Merged, ...]:
         pairs = by_rule.get(rule)
         if not pairs:
             continue
-        pairs.sort(key=lambda pair: -_weight(pair[1].saves))
+        pairs.sort(key=lambda pair: -_best_estimate(pair[1].saves))
         known = [a.saves for _, a in pairs if a.saves is not None]
         out.append(Merged(pairs[0][1], tuple(pairs), sum_gains(known)))
-    return tuple(sorted(out, key=lambda m: -_weight(m.saves)))
+    return tuple(sorted(out, key=lambda m: -_best_estimate(m.saves)))
 
 
 def coverage_advice(run: RunFigures) -> Advice | None:
@@ -448,7 +449,7 @@ def savable(run: RunFigures) -> tuple[Estimate | None, int]:
     return sum_gains(best), len(best)
 
 
-def _weight(saved: Estimate | None) -> float:
+def _best_estimate(saved: Estimate | None) -> float:
     return saved.best if saved else 0.0
 
 
@@ -502,12 +503,12 @@ def best_policy(group: GroupFigures) -> Settings | None:
         and saved.low > 0
         and saved.best > _LEAST_SHARE * whole
     ]
-    best = max((_weight(one.saved) for one in fit), default=0.0)
-    alike = [one for one in fit if _weight(one.saved) >= best - max(error, _ALIKE * best)]
-    return min(alike, key=lambda one: _change(group, one), default=None)
+    best = max((_best_estimate(one.saved) for one in fit), default=0.0)
+    alike = [one for one in fit if _best_estimate(one.saved) >= best - max(error, _ALIKE * best)]
+    return min(alike, key=lambda one: _size_of_change(group, one), default=None)
 
 
-def _change(group: GroupFigures, settings: Settings) -> tuple[int, int, float, str]:
+def _size_of_change(group: GroupFigures, settings: Settings) -> tuple[int, int, float, str]:
     """Return a sort key that puts the smallest change first among equally good settings of a group.
 
     Its parts are protocol change, static members, saving and name.
@@ -517,6 +518,6 @@ def _change(group: GroupFigures, settings: Settings) -> tuple[int, int, float, s
     return (
         0 if same else _CHANGES.get(protocol, 9),
         len(options),
-        -_weight(settings.saved),
+        -_best_estimate(settings.saved),
         settings.policy,
     )

@@ -371,7 +371,7 @@ def lead(run: RunFigures, saved: Estimate | None, helped: int) -> str:
         saved: downtime that the best settings save, in all groups together; None if unknown.
         helped: number of groups that they help.
     """
-    parts = [_where_lost(run), _main_cause(run)]
+    parts = [_location_sentence(run), _main_cause_sentence(run)]
     if not run.covered:
         parts = [RECORD_MORE, "In the log:", *parts]
     if saved is not None:
@@ -380,17 +380,17 @@ def lead(run: RunFigures, saved: Estimate | None, helped: int) -> str:
             f"{format_estimate(saved)}."
         )
     elif run.lost is None and run.recorded.done:
-        best = _fewest_moves(run)
+        best = _policy_with_fewest_moves(run)
         if best is not None and best.moved < run.recorded.moved:
             parts.append(f"With {best.policy}, {count(best.moved)} partitions would have moved.")
     return " ".join(p for p in parts if p)
 
 
 #: Groups that the lead names.
-_LED = 3
+_MOST_NAMED = 3
 
 
-def _distribution(run: RunFigures, begin: str) -> str:
+def _distribution_sentence(run: RunFigures, begin: str) -> str:
     """Return a sentence that names the groups with half of the estimated downtime."""
     found = [(g.name, g.unread.best) for g in run.groups if g.unread and g.unread.best > 0]
     found.sort(key=lambda pair: -pair[1])
@@ -399,16 +399,15 @@ def _distribution(run: RunFigures, begin: str) -> str:
     while reached < whole / 2:
         reached += found[some][1]
         some += 1
-    named = ", ".join(
-        f"{short_name(name)} {percent(best, whole)}" for name, best in found[: min(some, _LED)]
-    )
+    shown = found[: min(some, _MOST_NAMED)]
+    named = ", ".join(f"{short_name(name)} {percent(best, whole)}" for name, best in shown)
     where = "1 group" if some == 1 else f"{count(some)} groups"
-    first = "" if some <= _LED else "; first "
+    first = "" if some <= _MOST_NAMED else "; first "
     joined = f"{first}{named}" if first else f": {named}"
     return f"{begin} {percent(reached, whole)} of the downtime is in {where}{joined}."
 
 
-def _where_lost(run: RunFigures) -> str:
+def _location_sentence(run: RunFigures) -> str:
     """Return a sentence with the number of rebalances, and the groups with most of the downtime."""
     lost = [(g, g.lost) for g in run.groups if g.lost is not None and g.lost.high > 0]
     whole = sum(r.high for _, r in lost)
@@ -417,7 +416,7 @@ def _where_lost(run: RunFigures) -> str:
     if not whole:
         return begin
     if run.unread is not None and run.unread.best > 0:
-        return _distribution(run, begin)
+        return _distribution_sentence(run, begin)
     some, reached = 0, 0.0
     for _, r in lost:
         some, reached = some + 1, reached + r.high
@@ -429,7 +428,7 @@ def _where_lost(run: RunFigures) -> str:
     return f"{begin} {part} of the downtime is in {names}."
 
 
-def _main_cause(run: RunFigures) -> str:
+def _main_cause_sentence(run: RunFigures) -> str:
     known = [c for c in run.causes if c.kind not in {"unknown", "first"}]
     if not known:
         return ""
@@ -455,7 +454,7 @@ def _main_cause(run: RunFigures) -> str:
     )
 
 
-def _fewest_moves(run: RunFigures) -> Figures | None:
+def _policy_with_fewest_moves(run: RunFigures) -> Figures | None:
     """Return the policy that moves the fewest partitions without leaving more members idle."""
     fit = [
         f
@@ -488,14 +487,14 @@ def simulated_note(run: RunFigures) -> str:
 def notes(run: RunFigures) -> list[str]:
     """Return notes about the limits of a run's results, such as missing records; empty if none."""
     cover = run.summary.get("coverage", {})
-    found = [*_failed(run), *_selection(run)]
+    found = [*_failed_groups_note(run), *_selection_note(run)]
     missing = cover.get("missing_before", 0) + cover.get("missing_within", 0)
     if missing:
         found.append(
             f"{plural(missing, 'rebalance')} happened that the log no longer has. "
             "All sums leave them out."
         )
-    found += _transactions(str(cover.get("transactions", "")))
+    found += _transaction_notes(str(cover.get("transactions", "")))
     if cover.get("cluster_states") == 0 or str(cover.get("cluster", "")).startswith("inferred"):
         found.append(
             "The capture has no cluster metadata: partition counts are inferred from assignments "
@@ -518,10 +517,10 @@ def notes(run: RunFigures) -> list[str]:
     bad = run.summary.get("accounting", {}).get("bad", 0)
     if bad:
         found.append(f"{plural(bad, 'record')} could not be decoded; see the list of bad records.")
-    return [*found, *_unknown_downtime(run), *map(str, run.summary.get("notes", ()))]
+    return [*found, *_unknown_downtime_notes(run), *map(str, run.summary.get("notes", ()))]
 
 
-def _transactions(known: str) -> list[str]:
+def _transaction_notes(known: str) -> list[str]:
     if known.startswith("unknown: read_committed"):
         return [
             "Records were read by Spark's Kafka source, which has no transaction markers: aborted "
@@ -535,7 +534,7 @@ def _transactions(known: str) -> list[str]:
     return []
 
 
-def _unknown_downtime(run: RunFigures) -> list[str]:
+def _unknown_downtime_notes(run: RunFigures) -> list[str]:
     if run.groups and run.recorded.stopped is None:
         return [
             "Downtime is unknown: the log has no commits before and after these rebalances, or an "
@@ -551,13 +550,13 @@ def _unknown_downtime(run: RunFigures) -> list[str]:
 
 
 #: Failed groups that a note names.
-_NAMED = 3
+_MOST_FAILED_NAMED = 3
 
 
-def _failed(run: RunFigures) -> list[str]:
+def _failed_groups_note(run: RunFigures) -> list[str]:
     if not run.failed:
         return []
-    some = [f"{short_name(g.name)} ({g.why})" for g in run.failed[:_NAMED]]
+    some = [f"{short_name(g.name)} ({g.why})" for g in run.failed[:_MOST_FAILED_NAMED]]
     more = len(run.failed) - len(some)
     names = "; ".join(some) + (f"; and {more} more" if more > 0 else "")
     return [
@@ -566,11 +565,11 @@ def _failed(run: RunFigures) -> list[str]:
     ]
 
 
-def _selection(run: RunFigures) -> list[str]:
+def _selection_note(run: RunFigures) -> list[str]:
     """Return a note on the groups and times that the user selected; empty without a selection."""
-    asked = run.summary.get("selection") or {}
-    parts = [f"groups {', '.join(asked['groups'])}"] if asked.get("groups") else []
-    for preposition, limit in (("from", asked.get("from_ms")), ("to", asked.get("to_ms"))):
+    selected = run.summary.get("selection") or {}
+    parts = [f"groups {', '.join(selected['groups'])}"] if selected.get("groups") else []
+    for preposition, limit in (("from", selected.get("from_ms")), ("to", selected.get("to_ms"))):
         if limit is not None:
             parts.append(f"{preposition} {_utc(limit)}")
     if not parts:

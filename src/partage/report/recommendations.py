@@ -90,7 +90,7 @@ def recommendations_for(group: GroupFigures) -> tuple[Recommendation, ...]:
     found = [_recommendation(group, one) for one in advice_for(group)]
     if group.main_cause is not None and group.main_cause.kind == "broker":
         found = [one for one in found if one.advice.saves is not None]
-    return tuple(sorted(found, key=_order))
+    return tuple(sorted(found, key=_sort_key))
 
 
 def combined_gain(group: GroupFigures) -> float | None:
@@ -112,7 +112,7 @@ def _downtime(group: GroupFigures) -> float:
     return group.unread.best if group.unread else group.lost.high if group.lost else 0.0
 
 
-def _order(one: Recommendation) -> tuple[int, float]:
+def _sort_key(one: Recommendation) -> tuple[int, float]:
     kind = 0 if one.advice.saves else 2 if one.advice.rule == "as-it-is" else 1
     return kind, -one.gain_ps
 
