@@ -81,7 +81,7 @@ def made(client, wanted):
             from partage.groups import registry
 
             registry._built_in.cache_clear()
-            registry._OURS["broken"] = "member_strategies:Broken"
+            registry._BUILT_IN["broken"] = "member_strategies:Broken"
             sys.modules["member_strategies"] = SimpleNamespace(Broken=broken)
             out.append(ours.assignor("broken"))
         else:
