@@ -87,8 +87,8 @@ def test_weights_that_do_not_fit_the_cluster_are_warned_of() -> None:
     }
     plan = pg.assign("optimal", group, cluster, config=config)
     assert [one.partition(":")[2] or one for one in plan.warnings][:2] == [
-        " the list of 't' has 2 numbers for 3 partitions; those without one count as the mean",
-        " the list of 'u' has 3 numbers for 2 partitions; it is cut",
+        " the list of 't' has 2 numbers for 3 partitions; missing ones get the mean",
+        " the list of 'u' has 3 numbers for 2 partitions; the rest is ignored",
     ]
     assert "names 'order', which is not among the topics" in plan.warnings[2]
     assert "copartitioned names 'orders'" in plan.warnings[3]

@@ -41,12 +41,13 @@ __all__ = [
 
 
 _BOUND_REASONS = {
-    "cut": "the weight of {topics} topics must be with their {members} subscribers",
-    "heaviest": "one partition (or what must stay together with it) weighs that much",
-    "crowd": "of {topics} topics' heaviest items one of {members} subscribers has {most} or more",
-    "moves": "so few moves leave a member with that much of what it owns",
+    "cut": "only {members} members subscribe to {topics} topics and must bear their weight",
+    "heaviest": "one member must own the heaviest partition (or set of partitions with one owner)",
+    "crowd": "one of {members} members must own {most} or more of the heaviest of {topics} topics",
+    "moves": "with so few moves a member keeps this much of the partitions that it owns",
     "none": "no load is below zero",
 }
+_COST_REASON = "rack cost, moves: partitions cost at least this at the members' dual prices"
 
 
 def certify_counts(
@@ -67,8 +68,8 @@ def certify_counts(
     level = np.zeros(len(canonical.problem.index.topics), np.int64)
     level[canonical.rows.topics] = found.topic_level
     why = (
-        "spread: for every k, topics of a level above k fill their subscribers beyond k so much",
-        "rack cost, moves: each partition's least cost and price add up to that",
+        "spread: for each load k, the topics of a level above k fill their subscribers beyond k",
+        _COST_REASON,
     )
     figures, bounds = _with_topics(canonical, found.owner, figures, figures)
     return Certificate(
@@ -110,8 +111,8 @@ def certify_limited(
         "move_weight": found.move_weight,
     }
     why = (
-        "largest, spread: of every level of load, one member less needs more moves than allowed",
-        "rack cost, moves: each partition's least cost and price add up to that",
+        "largest, spread: one member fewer at any level of load needs more moves than the limit",
+        _COST_REASON,
     )
     return Certificate(
         settled_owner(canonical, found.owner), "counts", figures, bounds, why,

@@ -190,7 +190,7 @@ def _decode_text(setting: str, value: object) -> object:
     try:
         found: object = json.loads(value) if value.strip() else None
     except (ValueError, RecursionError):
-        raise InvalidConfigError(setting, "must be JSON where it is text", value) from None
+        raise InvalidConfigError(setting, "is text that is no JSON", value) from None
     return found
 
 
@@ -205,7 +205,8 @@ _PARSERS = {
     "tolerance": ("tolerance", _parse_fraction),
 }
 
-#: The same for people, in the order of the objective; see `Optimal` for the whole story.
+#: The settings as `partage strategies` lists them, in the order of the objective; `Optimal` has
+#: the details.
 OPTIONS = tuple(
     Setting(PREFIX + key, default, meaning)
     for key, default, meaning in (
@@ -259,7 +260,7 @@ def input_warnings(problem: Problem, settings: OptimalSettings) -> tuple[str, ..
             numbers = problem.index.number_of[problem.cluster.partitions_of(t)]
             count = int(numbers.max(initial=-1)) + 1
             if isinstance(of, tuple) and len(of) != count:
-                effect = "those without one count as the mean" if len(of) < count else "it is cut"
+                effect = "missing ones get the mean" if len(of) < count else "the rest is ignored"
                 out.append(
                     f"{PREFIX}{key}: the list of {topic!r} has {len(of)} numbers for {count} "
                     f"partitions; {effect}"
@@ -270,7 +271,7 @@ def input_warnings(problem: Problem, settings: OptimalSettings) -> tuple[str, ..
 
 
 def _unknown_topic(key: str, topic: str) -> str:
-    return f"{PREFIX}{key} names {topic!r}, which is not among the topics: ignored"
+    return f"{PREFIX}{key} names {topic!r}, which the cluster does not have: ignored"
 
 
 def needs_loads(problem: Problem, settings: OptimalSettings) -> bool:
@@ -333,8 +334,8 @@ def families(
             family[np.array(mine)] = i
         elif name in named and len(lists[named[name]]) > 1:
             warnings.append(
-                f"{name} has the partition numbers and the subscribers of none of the topics "
-                "that it is to stay together with"
+                f"{PREFIX}copartitioned: {name} stays apart, because no other topic of its list "
+                "has the same partition numbers and subscribers"
             )
     return family, tuple(warnings)
 

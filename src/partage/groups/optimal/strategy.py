@@ -23,6 +23,7 @@ from partage.groups.optimal.move_limit import balance_within_limit
 from partage.groups.optimal.problem import CanonicalProblem, Int64Array
 from partage.groups.optimal.settings import (
     OPTIONS,
+    PREFIX,
     OptimalSettings,
     by_partition,
     families,
@@ -51,56 +52,58 @@ class Optimal(PlainStrategy):
     The objective, each line before the next:
 
     1. valid: every partition with subscribers has one owner, which subscribes to its topic;
-    2. the most even loads. Counts, as a rule: least-majorised, so that no plan has a smaller
-       largest, a larger smallest or a smaller sum of squares. With weights of partitions or
-       members, or capacities: first the least load beyond capacities, then the relative
-       loads (per unit of member weight), the largest smallest, then the second, and so on;
+    2. the most even loads. By counts they are least-majorised: the largest load is as small as
+       possible, then the second largest, and so on. With weights of partitions or members, or
+       with capacities: the least load beyond capacities, then the same for relative loads (load
+       per unit of member weight);
     3. the fewest rack mismatches, or what reading across racks costs in money;
-    4. the fewest moves from the owned partitions: when nothing changed nothing moves, and
-       when a member leaves only its partitions do, unless balance needs more;
+    4. the fewest moves: if nothing changed nothing moves, and if a member leaves only its
+       partitions move, unless balance needs more;
     5. co-partitioned topics together, by option;
     6. former claimants, then each topic spread evenly over its subscribers (by counts exact for
        the members' loads, by weight among partitions of equal weight, up to a limit of size; see
        `spread_exactly`);
     7. then a choice that neither join order nor hash seed changes.
 
-    Settings (`configure`); those that map are JSON where they are text:
+    Settings (`configure`). A mapping or list may be given as JSON text:
 
     * ``assignment.optimal.weights``: {topic: load, or list of loads by partition number}: bytes,
       lag, records per second. Partitions without one weigh the mean of the others. Members'
       weight (share of the load) and capacity (in the same unit) are their own. A member of
       weight 0 owns only what no other member may own, before capacities count.
     * ``assignment.optimal.racks`` (true): whether racks matter at all.
-    * ``assignment.optimal.rack.prices``: {member's rack: {replica's rack: money per GB}}; a pair
-      that is missing costs nothing within a rack, else the dearest price.
+    * ``assignment.optimal.rack.prices``: {member's rack: {replica's rack: money per GB}}. A missing
+      pair costs nothing within a rack, otherwise the highest price.
     * ``assignment.optimal.traffic``: GB by topic or partition, as weights; 1 each if not set.
     * ``assignment.optimal.max.moves``: most owned partitions that may move in one rebalance;
-      2 to 4 are then the best within that. Partitions that no claimant may keep move all the same.
+      2 to 4 are then the best within this limit. Partitions that no claimant may keep move even
+      beyond the limit.
     * ``assignment.optimal.together`` ("no"): "prefer" keeps co-partitioned topics (the same
       partition numbers and subscribers) together where nothing above is worse for it;
       "require" does so before 2.
-    * ``assignment.optimal.copartitioned``: lists of topics that belong together; all that can.
-    * ``assignment.optimal.tolerance``: with weights, by how much of an average member's load a
-      change must lower a load to be worth it: 0.001 if not set, and 0 in problems of at
-      most 16 partitions. Weights that are measured anew each time want more.
+    * ``assignment.optimal.copartitioned``: lists of topics that belong together; all topics that
+      can if not set.
+    * ``assignment.optimal.tolerance``: with weights, the least gain that is worth a move, as a
+      fraction of an average member's load: 0.001 if not set, and 0 for at most 16 partitions.
+      Weights that are measured before each rebalance need a larger one.
 
-    It is cooperative: partitions that move have no owner in this plan (``plan.withheld``), and
-    the follow-up rebalance assigns them; ``plan.settled()`` is the plan that is reached.
+    It is cooperative: partitions that move have no owner in this plan (``plan.withheld``), and the
+    follow-up rebalance assigns them. ``plan.settled()`` is the plan after the follow-up.
 
-    ``plan.certificate`` has the figures, and bounds that no plan can beat that is as good in
-    the figures before; `partage.judge.verify_certificate` proves both from the problem alone.
-    By counts all gaps are 0. By weights (an NP-hard problem), with a limit of moves, or with
-    "require", the plan is the best of all if it has at most 16 partitions (and not too many
-    plans), otherwise the best found; the certificate says how far it may be from the optimum.
-    Where the exact answer by counts would take more than some seconds, the plan is the best
-    found too, and a warning says so.
+    ``plan.certificate`` has the plan's figures with their bounds: no plan that is as good in all
+    previous figures has a value below the bound. `partage.judge.verify_certificate` proves both
+    from the problem alone. By counts all gaps are 0. By weights (an NP-hard problem), with a limit
+    of moves, or with "require", the plan is the best found, and the certificate says how far it may
+    be from the optimum. Up to 16 partitions it is optimal, unless the search reaches its limit of
+    work. By counts, too, the plan is only the best found if the exact answer would take more than
+    some seconds; a warning says so.
 
-    Claims are the subscription's owned partitions, of the newest generation where they contradict
-    each other. In a group that runs the eager protocol members have none left when they join:
-    there every plan is a fresh one.
+    Claims are the subscription's owned partitions. If claims contradict each other, the newest
+    generation counts. In a group with the eager protocol members own nothing when they join, so no
+    partition has a previous owner.
 
-    Cost: by counts O(P) on arrays for P partitions, and a flow whose size depends on how many
-    members, kinds of subscriptions and sets of racks differ. By weights O(P log P), in Python.
+    Cost: by counts O(P) on arrays for P partitions, and a flow whose size grows with the number of
+    different members, subscriptions and sets of racks. By weights O(P log P), in Python.
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"t": 4})
@@ -166,7 +169,11 @@ class Optimal(PlainStrategy):
         return self._by_loads(request, warnings)
 
     def _within(self, request: _Request, limit: int, warnings: tuple[str, ...]) -> Plan:
-        # The search by weights takes over where the exact answer would take too long.
+        """Return the best plan by counts within the limit of moves.
+
+        The search by weights finds it if the exact solver would take too long. It also searches up
+        to 16 partitions if the certificate does not prove the plan optimal.
+        """
         canonical = request.canonical
         try:
             found = balance_within_limit(canonical, request.table, request.family, limit)
@@ -178,6 +185,7 @@ class Optimal(PlainStrategy):
         return self._by_loads(request, warnings)
 
     def _by_loads(self, request: _Request, warnings: tuple[str, ...]) -> Plan:
+        """Return the best plan by weighted loads, found by search."""
         canonical = request.canonical
         required = request.family if self.settings.together == "require" else None
         weight = by_partition(canonical.problem, self.settings.weights or {})
@@ -206,7 +214,18 @@ class Optimal(PlainStrategy):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
-    """Inputs of one call of `Optimal.assign`, prepared for the solvers."""
+    """Inputs of one call of `Optimal.assign`, prepared for the solvers.
+
+    Attributes:
+        canonical: the problem in canonical order.
+        racks: costs of consuming across racks, None if they do not matter; table: these costs by
+            partition and member.
+        family: int64[T], the family of each topic (see `families`); None if topics need not stay
+            together.
+        promised: the member to which the previous plan promised a partition (see
+            `_promised_places`).
+        limit: the limit of moves, at least the number that no plan can avoid; None for none.
+    """
 
     canonical: CanonicalProblem
     racks: RackCosts | None
@@ -229,8 +248,8 @@ class Promises:
 
 def _forced_warning(forced: int, limit: int) -> str:
     return (
-        f"{forced} partitions have to move, for nobody who owned them subscribes to them now: "
-        f"more than the {limit} that may"
+        f"{PREFIX}max.moves is {limit}, and {forced} partitions must move because none of their "
+        "previous owners subscribes to them now"
     )
 
 

@@ -1,11 +1,13 @@
 """The last criterion of `optimal`: each topic spread evenly over its subscribers.
 
-A row is a partition, a place a member, both in canonical order. Partitions of one class (the same
-subscribers, weight and rack costs) that do not stay with a claimant (a member that owned them) can
-exchange their owners: loads, rack cost and moves do not change. Each is given to a former claimant,
-if there is one, else to the owner that has the fewest of its topic; then pairs exchange as long as
-that makes a topic more even (2-exchange local search). `spread_exactly` continues from there: by
-counts to the most even spread, by weight among partitions of equal weight.
+A row is a partition, a place a member, both in canonical order. A claimant is a member that owned a
+partition. Partitions of one class have the same subscribers, weight and rack costs. If they do not
+stay with a claimant, they can exchange their owners: loads, rack cost and moves do not change.
+
+First, each such partition goes to a former claimant, else to the owner with the fewest partitions
+of its topic. Then two partitions exchange owners as long as that makes a topic more even
+(2-exchange local search). `spread_exactly` continues from there: by counts to the most even spread,
+by weight among partitions of equal weight.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ __all__ = ["spread_exactly", "spread_topics", "topic_excess"]
 
 #: Limits that keep this step at milliseconds: pairs (topic, member) counted, and rows swapped.
 _MOST_PAIRS, _MOST_ROWS = 1 << 20, 5_000
+#: Exchanges of two partitions of one class.
 _MOST_EXCHANGES = 2_000
-#: Pairs of members that the search for exchanges compares, at most: seconds.
+#: Pairs of members that the search for exchanges compares: seconds.
 _MOST_COMPARED = 1 << 20
+#: Passes in which owned partitions change places with moved ones.
 _MOST_PASSES = 3
 
 
@@ -36,8 +40,7 @@ def spread_topics(
     class_of: Int64Array,
     classes: PartitionClasses | None = None,
 ) -> Int32Array:
-    """Return owners that spread each topic more evenly over members, with the same loads, rack cost
-    and moves.
+    """Return owners that spread each topic more evenly, with the same loads, rack cost and moves.
 
     ``owner`` is a plan that is optimal in these three.
 
@@ -113,10 +116,9 @@ def _return_to_former(
     weight: NDArray[np.float64] | None,
     class_of: Int64Array,
 ) -> Int32Array:
-    """Swap equivalent partitions, so that members get back partitions that they owned in an older
-    generation.
+    """Swap equivalent partitions so that former claimants get their partitions back.
 
-    A former claimant has a claim of an older generation; it swaps with the newest claimant.
+    A former claimant has a claim of an older generation. It swaps with the newest claimant.
     """
     keeper: Int32Array = canonical.claims.keeper
     out: Int32Array = owner.copy()

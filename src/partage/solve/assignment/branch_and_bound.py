@@ -175,11 +175,11 @@ class _Search:
         *,
         squares: int = 0,
     ) -> None:
-        """Search all promising owners of the items from ``at`` on, and remember the best assignment
-        found.
+        """Search for better owners of the items from position ``at`` on, depth first.
 
-        An item is a partition, or several that must have one owner. The items before ``at`` already
-        have owners.
+        The items before ``at`` in the search's order already have owners; an item is a partition,
+        or several that must have one owner. The best complete assignment is stored in ``owner``
+        and its score in ``best``.
         """
         self.nodes -= 1
         if self.nodes <= 0 or moves > self.most_moves:
@@ -200,7 +200,7 @@ class _Search:
         for m in sorted(self._may[i], key=lambda m: self._preference(i, m)):
             alike = int(self.members.group[m]), self._load[m], *self._count[m]
             if m not in self._claimants:
-                # Of members who had nothing, and bear the same now, one will do.
+                # Members without claims that have the same load and topics are equivalent.
                 if alike in tried:
                     continue
                 tried.add(alike)

@@ -10,7 +10,8 @@ Nodes are source, classes, groups of members, units, steps and sink:
     source -> class                  all its partitions (contested ones are classes of their own)
     class -> claimant                kept
     class -> group -> member         moved, to any member of the group at the same cost
-    member -> step -> sink           a step of width w, reached by n loads: w each, w * n in all
+    member -> step -> sink           a step of width w that n loads reach: at most w for a member,
+                                     w * n in all
 
 A claimant is a member that may keep the partition without a move. Members of a group that claim
 nothing are one node (a unit), because they are interchangeable.
@@ -234,7 +235,8 @@ def build_network(
     best = np.full(len(classes), far)
     np.minimum.at(best, problem.free_class, problem.free_cost)
     np.minimum.at(best, problem.keep_class, problem.keep_cost)
-    # All supply must go, so that the cheapest way of each class may as well be free of cost.
+    # All supply must be shipped, so the least cost of each class is a constant: its supply arcs
+    # cost minus that, and its cheapest path costs nothing.
     kinds = {
         "supply": (np.full(len(classes), layout.source), classes, problem.supply, -best),
         "keep": (

@@ -170,7 +170,7 @@ def _solve_or_split(
         network.augment()
     found = network.flow()[to_sink]
     higher = np.flatnonzero(found > k * size) + len(supply)
-    # Topics that a member with k + 1 can reach hold that level up.
+    # Topics that the residual network reaches from a member with k + 1 have level k + 1.
     at_higher_level = network.reachable(higher)[: len(supply)]
     stuck = _nodes_without_room(network, len(supply))
     settled_topics = ~stuck[: len(supply)]

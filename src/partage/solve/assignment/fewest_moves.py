@@ -12,7 +12,8 @@ Nodes are source, topic classes, contested classes, member classes, members, ste
     contested class -> a claimant    kept: cost -1 each
     contested class -> topic         not kept
     topic -> class -> member         moved: cost 0
-    member -> step -> sink           a step of width w, reached by n loads: w each, w * n in all
+    member -> step -> sink           a step of width w that n loads reach: at most w for a member,
+                                     w * n in all
 """
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ def build_network(classes: SubscriptionClasses, claims: ClaimClasses, steps: Ste
         for i in range(4)
     )
     price = np.zeros(nodes.sink + 1, np.int64)
-    # Where something can be kept, the way to the sink costs -1.
+    # From a class of which a partition can stay, the shortest path to the sink costs -1.
     price[claims.arc_topic] = price[nodes.contested] = -1
     price[nodes.source] = price.min(initial=0)
     network = Network(

@@ -2,12 +2,14 @@
 
 Let n[j] be the number of members with a load of at least j. The best loads are those whose n is
 lexicographically least from the highest level down. A staircase with one step for each level bounds
-n (see `staircase`), so "n[j] can be c, with all higher levels as they are" is a minimum-cost flow,
-and it holds if that flow needs no more moves than the limit. Steps are emptied from the top: what
-leaves a step takes the shortest paths to lower steps, as long as moves are left.
+n (see `staircase`). So a minimum-cost flow decides whether n[j] can be c while all higher levels
+stay unchanged: it can if the flow needs no more moves than the limit. The steps are lowered from
+the top. The flow that leaves a step takes the shortest paths to lower steps, as long as moves are
+left.
 
-For every level that ends above the next higher one, the dual prices of members prove that one
-member fewer needs more moves than the limit (weak duality, see `partage.judge.verify_certificate`).
+The dual prices of members prove each result. For a level that more members reach than the next
+higher one, they prove that one member fewer needs more moves than the limit (weak duality, see
+`partage.judge.verify_certificate`).
 """
 
 from __future__ import annotations
@@ -111,7 +113,7 @@ def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int
     """
     most = np.bincount(problem.keep_member, problem.keep_most, max(len(problem.group), 1))
     low, high = int(problem.loads.max(initial=0)), int(problem.supply.sum())
-    # A first guess: nobody gets more than the most that a member can keep.
+    # The first guess is the largest number of partitions that one member can keep.
     middle = max(low, int(most.max(initial=0)))
     while low < high:
         middle = min(middle, high - 1)
@@ -124,6 +126,7 @@ def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int
 
 
 def _most_kept(problem: TransportProblem, top: int, members: int) -> int:
+    """Return the most partitions that can stay if no member gets more than ``top``."""
     bounded = TransportProblem(
         problem.supply, problem.group, problem.groups, problem.keep_class, problem.keep_member,
         problem.keep_most, problem.keep_cost, problem.free_class, problem.free_group,
@@ -137,7 +140,8 @@ class _LevelLowering:
     """State of the algorithm that lowers the highest loads, level by level, within the limit of
     moves.
 
-    Each load level (step of the staircase) has an arc to the sink. Lowering loads empties that arc.
+    Each load level (step of the staircase) has an arc to the sink, whose flow is the number of
+    members that reach the level.
 
     Attributes:
         network: with the cheapest flow; its source is the node from which steps are emptied.
@@ -146,6 +150,8 @@ class _LevelLowering:
         spare: moves that are left.
         top_price: a price above any number of moves.
         proofs: see `LimitedLoads`.
+        _stuck: bool[nodes], the nodes that the block's levels reach when no path leads to a lower
+            level; None if there is a path.
     """
 
     network: Network
@@ -158,7 +164,11 @@ class _LevelLowering:
     _stuck: NDArray[np.bool_] | None = None
 
     def run(self) -> None:
-        # Blocks of levels grow while they empty wholly; otherwise they shrink to single levels.
+        """Lower all levels, from the highest to the lowest.
+
+        Several levels are lowered together. Such a block doubles after each success. After a
+        failure it is halved, until a single level is lowered as far as possible.
+        """
         higher, at, size = 0, len(self.step), 1
         while at > 0:
             block = np.arange(max(0, at - size), at)
@@ -175,15 +185,15 @@ class _LevelLowering:
                 size = len(block) // 2
 
     def _members_reaching(self, at: int) -> int:
-        # How many members reach the load level whose index in the staircase is ``at``.
+        """Return how many members may reach the load level with index ``at`` in the staircase."""
         arc = 2 * int(self.step[at])
         return int(self.network.left[arc] + self.network.left[arc + 1])
 
     def _lower_block(self, block: IntArray, down_to: int) -> bool:
-        """Lower the flow through several load levels to ``down_to``; return whether all levels
-        reached it.
+        """Lower the flow through a block of load levels to ``down_to``.
 
-        A single level is lowered as far as possible. Several levels are lowered all or not at all.
+        Return True if all levels reached it. Otherwise a single level is as low as possible, and
+        the caller restores the network for several.
         """
         network, layout = self.network, self.layout
         step, drain = self.step[block], self.drain[block]
@@ -196,7 +206,7 @@ class _LevelLowering:
         self._push(drain)
         short = network.left[2 * drain].copy()
         network.left[2 * drain] = network.left[2 * drain + 1] = 0
-        # A step that had room for more may have filled up meanwhile.
+        # Paths from other steps of the block may have used free capacity of this step.
         flow += network.left[2 * step + 1] - (wanted - short)
         network.left[2 * step + 1] = flow
         network.left[2 * step] = np.maximum(down_to - flow, 0)
@@ -213,7 +223,7 @@ class _LevelLowering:
             wanted = network.left[2 * drain].copy()
             total = int(wanted.sum())
             most = min(total, self.spare // each) if each > 0 else total
-            # All that is left in the steps costs as much, or more.
+            # Each later path costs at least as many moves: a block of levels cannot be lowered.
             if not most or (most < total and len(drain) > 1):
                 return
             if most < total:

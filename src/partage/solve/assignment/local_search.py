@@ -51,7 +51,7 @@ def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
             waiting.append(i)
     owned = int(items.owned.sum())
     plan.moves = owned - sum(items.homes[i][m] for i, m in found.items())
-    # What a member of weight 0 owns leaves it, the heaviest first, as far as moves are left.
+    # Members of weight 0 release their heaviest items first, as far as the limit of moves allows.
     excess = plan.moves - plan.most_moves
     for i in sorted(waiting, key=lambda i: (items.weight[i], -i)):
         homes = items.homes[i]

@@ -60,7 +60,7 @@ class Ownership:
         owned: bool[P], whether a member owned it; assigning a partition without owner is no move.
         start: int[P + 1]; claimant: int[n], the claimants of each partition: members that may keep
             it without a move (CSR). There are several where members' claims contradict each other.
-            None for an owned partition means that its owner has left.
+            An owned partition without claimants was owned by a member that has left.
 
     >>> kept = Ownership(np.array([0]), np.array([True]), np.array([0, 1]), np.array([3]))
     >>> kept.claimant.tolist()

@@ -1,23 +1,24 @@
 """Tabu search by weight for the least largest load within a limit of moves.
 
-A descent that spends each move on the largest load stops when the limit is used up, because every
-further step needs another partition to go back first. This search passes such local optima. For a
-target of the largest load, "reach it with the fewest moves" is a generalised assignment problem: a
-partition costs nothing at its previous owner and one move elsewhere, and a member's capacity is the
-target. J. A. Díaz and E. Fernández (2001), "A tabu search heuristic for the generalized assignment
-problem", give the method:
+`local_search` spends each move on the largest load and stops in a local optimum when the limit is
+used up: each further step would need a partition to return to its previous owner first. This search
+passes such optima.
 
-* a step transfers one item, or swaps two; the best one is taken even if it is no improvement;
+For a target of the largest load, "reach it with the fewest moves" is a generalised assignment
+problem. An item (a partition, or several that must have one owner) costs nothing at its previous
+owner and one move elsewhere. The capacity of a member is the target. The method is that of J. A.
+Díaz and E. Fernández (2001), "A tabu search heuristic for the generalized assignment problem":
+
+* a step transfers one item, or swaps two. The best step is taken even if it is no improvement;
 * an item must not return to a member for some steps after it left (the tabu tenure);
 * load above the target and moves beyond the limit are allowed, but penalised. The penalty of load
   falls after a step beyond the limit and rises after the others (strategic oscillation);
-* every 40 steps an arbitrary item leaves a member above the target (diversification). Where one
-  member must exchange several items, such a transfer is the first of a chain that no single step
-  improves.
+* every 40 steps an arbitrary item leaves a member above the target (diversification). If a member
+  must exchange several items, no single step of that exchange is an improvement.
 
 The target is bisected between a lower bound and the best plan, several times. The search starts at
-the best plan, and for every third target at the previous owners. Work is counted, not timed, and
-the arbitrary items follow a fixed sequence, so that equal problems have equal plans.
+the best plan, and for every third target at the previous owners. The limit is counted work, not
+time, and the arbitrary items follow a fixed sequence, so that equal problems have equal plans.
 """
 
 from __future__ import annotations
@@ -33,16 +34,17 @@ from partage.solve.assignment.weighted_plan import FloatArray, WeightedPlan
 
 __all__ = ["lower_largest_load"]
 
-#: Candidate steps that one search may evaluate: 0.3 seconds on one core in the mean of the measured
-#: problems, at most 1.3. Small problems have less, in proportion to their pairs of item and member.
+#: Candidate steps that one search may evaluate: at most, at least, and more for each pair of item
+#: and member. Measured, that is 0.3 seconds on one core in the mean, at most 1.3.
 _MOST_WORK, _LEAST_WORK, _WORK_PER_CELL = 22_000_000, 1_600_000, 5_500
 #: Fixed cost of one step, in candidates.
 _STEP_OVERHEAD = 3_000
-#: Steps without success after which a target is given up.
-_PATIENCE = 120
-#: Largest number of pairs of item and member; larger problems keep the descent's plan.
+#: Steps for one target.
+_MOST_STEPS = 120
+#: Largest number of pairs of item and member; larger problems keep the local search's plan.
 _MOST_CELLS = 4_000_000
-#: Pairs of items that one step compares; beyond it those on the members with most room.
+#: Pairs of items that one step compares. If there are more, only the items of the members with most
+#: room are partners.
 _MOST_PAIRS = 30_000
 #: Least tabu tenure in steps, and by how many steps it varies, so that cycles end.
 _TENURE, _VARIATION = 8, 7
@@ -52,18 +54,18 @@ _ADAPTATION, _LEAST_PENALTY, _MOST_PENALTY = 1.4, 1e-2, 1e4
 _DIVERSIFICATION = 40
 #: Relative gap between target and best plan at which the bisection begins anew.
 _RESTART_GAP = 0.01
-#: Of so many targets one is sought from the previous owners, the others from the best plan.
+#: Every third search starts at the previous owners, the others at the best plan.
 _ALTERNATION = 3
 #: The linear congruential generator of ANSI C's example `rand`: multiplier, increment, modulus - 1.
 _MULTIPLIER, _INCREMENT, _MASK = 1_103_515_245, 12_345, 0x7FFF_FFFF
 
 
 def lower_largest_load(plan: WeightedPlan, bound: float) -> WeightedPlan:
-    """Return a plan with a lower largest relative load within the limit of moves, found by tabu
-    search; ``plan`` itself if there is none.
+    """Return a plan with a lower largest relative load within the limit of moves, by tabu search.
 
-    The lower load differs by more than the plan's tolerance. A plan with load beyond capacities,
-    and one with more than 4 million pairs of item and member, is returned as given.
+    The load is lower by more than the plan's tolerance. The result is ``plan`` itself if the search
+    finds no such plan, if ``plan`` has load beyond capacities, and for more than 4 million pairs of
+    item and member.
 
     Args:
         plan: a local optimum of `local_search`, in which every item has an owner.
@@ -79,7 +81,7 @@ def lower_largest_load(plan: WeightedPlan, bound: float) -> WeightedPlan:
     tries = 0
     while search.work > 0 and largest - bound > least_gain:
         if largest - low <= max(least_gain, _RESTART_GAP * largest):
-            # Other arbitrary transfers may reach targets that were given up.
+            # Other arbitrary transfers may reach targets that earlier searches missed.
             low = bound
         target = (low + largest) / 2
         tries += 1
@@ -95,7 +97,7 @@ def lower_largest_load(plan: WeightedPlan, bound: float) -> WeightedPlan:
 
 
 def _even_out_loads(plan: WeightedPlan, owner: IntArray) -> WeightedPlan:
-    # The other loads are evened out within the moves that are left.
+    """Return a plan with these owners, improved by `descend` within the moves that are left."""
     out = WeightedPlan(plan.items, plan.members, plan.most_moves, plan.tolerance)
     for i, m in enumerate(owner.tolist()):
         out.put(i, m)
@@ -106,7 +108,7 @@ def _even_out_loads(plan: WeightedPlan, owner: IntArray) -> WeightedPlan:
 
 @dataclass(slots=True, eq=False)
 class _TabuSearch:
-    """State of the tabu search.
+    """State of the tabu search: the current owners, the penalty of load, and the tabu list.
 
     Attributes:
         plan: the problem: items, members, limit of moves.
@@ -115,7 +117,7 @@ class _TabuSearch:
         owner: int64[n], member of each item; load: float64[M]; moves: owned partitions that are not
             with a previous owner.
         ceiling: float64[M], the load that each member may have under the current target.
-        penalty: penalty of one unit of load above the ceiling, in moves.
+        penalty: cost of one unit of load above the ceiling, in moves.
         moves_to: int64[n, M], moves that each pair of item and member costs.
         move_cost: float64[n, M], the same; infinite if the member may not own the item.
         tabu_until: int64[n, M], the step until which an item must not go to a member.
@@ -140,7 +142,7 @@ class _TabuSearch:
         self.move_cost = np.where(plan.open[plan.items.kind], self.moves_to.astype(float), np.inf)
 
     def owners_with_fewest_moves(self) -> IntArray:
-        """Return the owners if each item stays with a previous owner where it may (int64[n])."""
+        """Return the previous owner of each item, or the plan's if none may own it (int64[n])."""
         every_item, home = np.arange(len(self.plan.owner)), self.move_cost.argmin(axis=1)
         closer = self.move_cost[every_item, home] < self.move_cost[every_item, self.plan.owner]
         return np.where(closer, home, self.plan.owner)
@@ -152,42 +154,52 @@ class _TabuSearch:
         return out
 
     def reach(self, target: float, start: IntArray, below: float) -> IntArray | None:
-        """Return the owners in a plan whose largest relative load is at most the target.
+        """Search for owners with a largest relative load of at most ``target``; return the best.
 
-        If the search finds none, return the owners in the plan with the lowest largest load found,
-        or None if none is below ``below``.
+        The search ends when it reaches the target within the limit of moves, or after 120 steps.
+        The result is None if no owners found within the limit have a largest load below ``below``.
 
         Args:
             target: the largest relative load (load divided by share) wanted.
             start: int64[n], the owners to start from.
             below: the largest relative load to improve on.
         """
+        self._start_at(start, target)
+        members = self.plan.members
+        found: IntArray | None = None
+        for step in range(1, _MOST_STEPS + 1):
+            if self.work <= 0:
+                break
+            if step % _DIVERSIFICATION == 0 or not self._advance(step):
+                self._diversify(step)
+            is_beyond_limit = self.moves > self.plan.most_moves
+            if not is_beyond_limit and bool((self.load <= members.capacity).all()):
+                largest = float((self.load / members.speed).max())
+                if largest < below:
+                    below, found = largest, self.owner.copy()
+            if not is_beyond_limit and not bool((self.load > self.ceiling).any()):
+                break
+            self._adapt_penalty(is_beyond_limit=is_beyond_limit)
+        return found
+
+    def _start_at(self, start: IntArray, target: float) -> None:
         items, members = self.plan.items, self.plan.members
         self.owner = start.copy()
         self.load = np.bincount(start, items.weight, len(self.plan.load)).astype(float)
         self.moves = int(self.moves_to[np.arange(len(start)), start].sum())
         self.ceiling = np.floor(np.minimum(target * members.speed, members.capacity))
         self.tabu_until = np.zeros_like(self.moves_to)
-        mean = max(float(items.weight.mean()), 1.0)
-        self.penalty = 1.0 / mean
-        found: IntArray | None = None
-        for step in range(1, _PATIENCE + 1):
-            if self.work <= 0:
-                break
-            if step % _DIVERSIFICATION == 0 or not self._advance(step):
-                self._diversify(step)
-            overloaded = bool((self.load > self.ceiling).any())
-            beyond = self.moves > self.plan.most_moves
-            if not beyond and bool((self.load <= members.capacity).all()):
-                largest = float((self.load / members.speed).max())
-                if largest < below:
-                    below, found = largest, self.owner.copy()
-            if not overloaded and not beyond:
-                break
-            factor = 1 / _ADAPTATION if beyond else _ADAPTATION
-            penalty = max(self.penalty * factor, _LEAST_PENALTY / mean)
-            self.penalty = min(penalty, _MOST_PENALTY / mean)
-        return found
+        self.penalty = 1.0 / self._mean_weight()
+
+    def _mean_weight(self) -> float:
+        return max(float(self.plan.items.weight.mean()), 1.0)
+
+    def _adapt_penalty(self, *, is_beyond_limit: bool) -> None:
+        """Lower the penalty of load if the step exceeds the limit of moves, else raise it."""
+        mean = self._mean_weight()
+        factor = 1 / _ADAPTATION if is_beyond_limit else _ADAPTATION
+        penalty = max(self.penalty * factor, _LEAST_PENALTY / mean)
+        self.penalty = min(penalty, _MOST_PENALTY / mean)
 
     def _diversify(self, step: int) -> None:
         """Transfer an arbitrary item from a member above its ceiling to another member."""
@@ -202,7 +214,7 @@ class _TabuSearch:
             self._move(int(item[i]), to, step)
 
     def _advance(self, step: int) -> bool:
-        """Take the best step that is not tabu, and return whether there is one."""
+        """Take the best step that is not tabu; return False if there is none, else True."""
         over = self.load - self.ceiling
         every_item = np.arange(len(self.owner))
         overloaded = over[self.owner] > 0
@@ -210,8 +222,8 @@ class _TabuSearch:
         move_cost = np.where(self.tabu_until < step, self.move_cost, np.inf)
         move_cost[every_item, self.owner] = np.inf
         gain, i, to = self._best_transfer(np.flatnonzero(overloaded | moved), overloaded, move_cost)
-        among = np.flatnonzero(overloaded if overloaded.any() else moved)
-        swap_gain, k, j = self._best_swap(among, move_cost)
+        to_swap = np.flatnonzero(overloaded if overloaded.any() else moved)
+        swap_gain, k, j = self._best_swap(to_swap, move_cost)
         if min(gain, swap_gain) == np.inf:
             return False
         if gain <= swap_gain:
@@ -223,6 +235,7 @@ class _TabuSearch:
         return True
 
     def _move(self, i: int, to: int, step: int) -> None:
+        """Transfer an item to a member, and make its return to the previous one tabu."""
         weight, a = self.plan.items.weight[i], int(self.owner[i])
         self.load[a] -= weight
         self.load[to] += weight
@@ -233,9 +246,11 @@ class _TabuSearch:
     def _best_transfer(
         self, rows: IntArray, overloaded: NDArray[np.bool_], move_cost: FloatArray
     ) -> tuple[float, int, int]:
-        """Return the change of the penalty, the item and the receiver of the best transfer.
+        """Return the transfer that changes the penalty most for the better.
 
-        Items of members above the ceiling may go anywhere, others only to a previous owner.
+        The results are the change of the penalty (infinite if there is none), the item and its new
+        member. Items of members above their ceiling may go anywhere, others only to a previous
+        owner. ``move_cost`` is infinite for tabu transfers.
         """
         if not len(rows):
             return np.inf, -1, -1
@@ -252,7 +267,10 @@ class _TabuSearch:
         return float(change[row, to]), int(rows[row]), to
 
     def _best_swap(self, rows: IntArray, move_cost: FloatArray) -> tuple[float, int, int]:
-        """Return the change of the penalty and the two items of the best swap."""
+        """Return the change of the penalty and the two items of the best swap.
+
+        The first item is one of ``rows``.
+        """
         if not len(rows):
             return np.inf, -1, -1
         over = self.load - self.ceiling
@@ -270,13 +288,14 @@ class _TabuSearch:
         return float(change[row, column]), int(rows[row]), int(others[column])
 
     def _partners(self, rows: int, over: FloatArray) -> IntArray:
+        """Return the items with which ``rows`` items may be swapped, at most 30,000 pairs."""
         most = max(1, _MOST_PAIRS // rows)
         if most >= len(self.owner):
             return np.arange(len(self.owner))
         return np.sort(np.argsort(over[self.owner], kind="stable")[:most])
 
     def _penalty_of_moves(self, added_moves: FloatArray) -> FloatArray:
-        # Change of the number of moves beyond the limit.
+        """Return how much added moves change the number of moves beyond the limit."""
         spare = self.plan.most_moves - self.moves
         out: FloatArray = np.maximum(added_moves - spare, 0.0) - max(-spare, 0.0)
         return out

@@ -35,9 +35,11 @@ class Items:
         weight: float64[n], integers.
         kind: int64[n], class of each item; items of a class have the same eligible members.
             open_groups: the groups of members that may own items of each class.
-        cost: int64[K, columns], rack costs; profile: int64[n], the row of each item in it.
+        cost: int64[profiles, columns], rack costs; profile: int64[n], the row of each item in it.
+            `Members.column` has the column of each member group.
         owned: int64[n], how many partitions of the item had an owner.
-        homes: for each item, how many of these each previous owner may keep (members ascending).
+        homes: dict from item to a dict from previous owner (members ascending) to how many of these
+            partitions it may keep.
     """
 
     weight: FloatArray
@@ -168,8 +170,9 @@ class WeightedPlan:
         return found
 
     def moves_to(self, item: IntArray, member: IntArray) -> IntArray:
-        """Return how many partitions of each item change owner if the member at the same position
-        gets it.
+        """Return the moves if each item goes to the member at the same position (int64).
+
+        A move is a partition that gets another owner than before.
 
         An item is a partition, or several that must have one owner. The arguments are index arrays,
         which are broadcast.
@@ -271,7 +274,7 @@ class WeightedPlan:
         return self.misplaced(), over, relative, int(owned_by.sum()), self.moves
 
     def misplaced(self) -> int:
-        """Return how many items members of weight 0 own although other members may own them.
+        """Return the number of items that a member of weight 0 owns although others may own them.
 
         An item is a partition, or several that must have one owner.
         """
