@@ -33,7 +33,7 @@ _EXTRAS = {
     "pandas": "spark", "prometheus_client": "watch", "py4j": "spark", "pyarrow": "spark",
     "pyspark": "spark",
 }  # fmt: skip
-#: Options of output files and folders, and the parameters that the commands name them.
+#: Options of output files and folders, and the names of their parameters in the commands.
 _OUTPUTS = {"--out": "to", "--page": "page", "--junit": "junit"}
 _REPORT = "this is a mistake in Partage: run again with PARTAGE_DEBUG=1 and report what it prints"
 
@@ -113,7 +113,7 @@ def describe_error(error: Exception) -> str:
             library = "pyspark"
         if library in _EXTRAS:
             return f"{library} is not installed: pip install 'partage[{_EXTRAS[library]}]'"
-    # Spark puts a worker's whole traceback into its message; the last line is what happened.
+    # Spark's message contains a worker's whole traceback; its last line is the error itself.
     message = (str(error).strip().splitlines() or ["no message"])[-1].strip()
     return f"unexpected {type(error).__name__}: {shortened(message)}; {_REPORT}"
 

@@ -57,13 +57,13 @@ class Negotiation:
     ) -> Negotiation:
         """Return the group after a member has joined, or rejoined with other supported strategies.
 
-        A group without members takes any protocol type but the empty one, and any list but
-        the empty one. A group with members takes a member that has their protocol type and at
-        least one strategy that all of them support. A member that joins again is judged by the
-        same rule, and the list that it had before counts among the others.
+        A group without members accepts any protocol type and any list that are not empty. A group
+        with members accepts a member with their protocol type and at least one strategy that all of
+        them support. The same rule holds for a member that rejoins: its previous list is still one
+        of the members' lists.
 
         Raises:
-            InconsistentGroupProtocolError: the member is refused.
+            InconsistentGroupProtocolError: the member cannot join the group.
             InvalidProblemError: ``supported`` is one text, or no list of names; the id is no text.
         """
         expect_text(member_id, "member_id")
@@ -107,8 +107,9 @@ class Negotiation:
         return tuple(n for n in lists[0] if all(n in one for one in lists)) if lists else ()
 
     def votes(self) -> dict[str, int]:
-        """Return how many members prefer each strategy that all support, in the order of first
-        votes.
+        """Return the number of votes for each candidate, in the order of first votes.
+
+        Each member votes for the first candidate of its own list.
         """
         candidates = set(self.candidates())
         count: dict[str, int] = {}
@@ -132,6 +133,11 @@ class Negotiation:
 
 
 def _expect_first_member(member_id: str, names: tuple[str, ...], protocol_type: str) -> None:
+    """Check that the first member of a group has a protocol type and a strategy.
+
+    Raises:
+        InconsistentGroupProtocolError: one is missing.
+    """
     if not protocol_type:
         what = f"{member_id}, the group's first member, has an empty protocol type"
         raise InconsistentGroupProtocolError(what)
@@ -146,8 +152,8 @@ class Negotiated:
 
     Attributes:
         strategy: the protocol name that the coordinator selected.
-        decided_by: the strategy that the leader runs under that protocol name: another one if the
-            leader listed a dialect (`librdkafka:range`).
+        decided_by: the name that the leader listed for the selected strategy: a dialect such as
+            `librdkafka:range` decides by the rule of that client.
         leader: the member that runs the strategy, the first that joined.
         candidates: the protocol names that all members support.
         votes: number of members that prefer each candidate.
@@ -215,8 +221,8 @@ def _explain_selection(
 def rebalance_protocol(strategies: Iterable[Strategy]) -> RebalanceProtocol:
     """Return the rebalance protocol of a consumer: the highest one that all its strategies support.
 
-    Kafka's default list, range and cooperative-sticky, therefore speaks EAGER: going over
-    to COOPERATIVE takes a second rolling restart, without range.
+    Kafka's default list, range and cooperative-sticky, therefore runs EAGER. The change to
+    COOPERATIVE needs a second rolling restart, which removes range from the list.
 
     Raises:
         InvalidConfigError: no strategy is given, or they have no protocol in common.

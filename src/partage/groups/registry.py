@@ -145,7 +145,7 @@ def _is_of_the_jar(name: str) -> bool:
 def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
     """Return the strategy with a name; for a list of names, the first strategy that exists.
 
-    Names may come from files and logs, so only registered modules are imported.
+    The names may be read from files or logs: only registered strategies are imported.
 
     Args:
         strategy: a name of `strategies`, a Java class name, several names separated by commas, a
@@ -167,7 +167,7 @@ def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
 def load(strategy: str | Strategy | Sequence[str]) -> Strategy:
     """Return the strategy with a name, or import the class that ``package.module:Class`` names.
 
-    Only names from a person or a program may be passed, never names from a file or a log.
+    Do not pass names from files or logs: a class path imports and runs any module.
 
     Raises:
         UnknownStrategyError: no strategy has the name; the message lists similar names.
@@ -226,7 +226,7 @@ def _names_in(value: object) -> list[str]:
         InvalidConfigError: the value is neither a list of names nor a strategy.
     """
     if isinstance(value, Group | Cluster):
-        what = f"must be a name or a strategy, not a {type(value).__name__}: it comes first"
+        what = f"must be a name or a strategy, not a {type(value).__name__}: pass it first"
         raise InvalidConfigError("strategy", what, value)
     if not isinstance(value, Sequence):
         lacks = ", ".join(_missing_attributes(value))
@@ -355,7 +355,7 @@ def _find(name: str) -> Strategy | None:
     return next((one for one in _built_in_and_plugged_in() if name in one.aliases), None)
 
 
-#: What stands before the colon in names of ours: such a name is never imported.
+#: Prefixes of built-in names, before the colon. A name with such a prefix is no class path.
 _BUILT_IN_PREFIXES = {name.partition(":")[0] for name in _BUILT_IN if ":" in name} | {"streams"}
 
 
@@ -401,7 +401,7 @@ def _all_built_in() -> Iterator[Strategy]:
 
 @cache
 def _entry_points() -> dict[str, EntryPoint]:
-    # It takes 15 ms, which built-in strategies do not need.
+    # The search takes 15 ms. Built-in strategies are found without it.
     from importlib.metadata import entry_points
 
     return {one.name: one for one in entry_points(group=ENTRY_POINTS)}
@@ -438,8 +438,8 @@ def is_strategy(value: object) -> bool:
 
 
 def _missing_attributes(value: object) -> list[str]:
-    # isinstance with a protocol would, since Python 3.12, miss attributes that a wrapper forwards
-    # by __getattr__.
+    # Since Python 3.12 isinstance with a protocol ignores attributes that a wrapper forwards by
+    # __getattr__.
     return [one for one in _STRATEGY_ATTRIBUTES if not hasattr(value, one)]
 
 

@@ -3,18 +3,18 @@
     rounds = pg.play("sticky", cluster, [pg.Join(a, b, c), pg.Leave("b"), pg.Metadata(larger)])
     [one.plan.to_dict() for one in rounds], [one.moved for one in rounds]
 
-Members behave like Kafka's consumers (`ConsumerCoordinator` 4.3.1): under the eager protocol they
-revoke all partitions before they join; under the cooperative one they send their owned partitions,
+Members behave like Kafka's consumers (`ConsumerCoordinator` 4.3.1). Under the eager protocol they
+revoke all partitions before they join. Under the cooperative one they send their owned partitions,
 and a member that revokes a partition rejoins. A member sends its initial user data until its
 strategy remembers an assignment. The member that joined first is the leader, with its own `config`.
-Generations count from 1. If the broker decides (``server:``), members keep their targets, and each
+Generations count from 1. If the broker assigns (``server:``), members keep their targets, and each
 change has one plan.
 
 A round without a plan is an outage: members of an eager group own nothing until the next round,
 those of a cooperative group keep their partitions.
 
-A cooperative strategy may never settle: each rebalance revokes a partition and so causes the next
-one. librdkafka's does with racks, for example. The follow-ups of a change end when the group's
+A cooperative group may never settle: each rebalance revokes a partition and so causes the next one.
+An example is librdkafka's strategy with racks. The follow-ups of a change end when the group's
 state repeats, and the last round's plan has a warning that names the cycle.
 """
 
@@ -129,7 +129,7 @@ class Round:
         plan: the leader's `Plan`, in share groups an `Assignment`; without one, the partitions
             that members keep.
         before: the previous owner of each partition, by (topic, partition).
-        refused: the reason why the strategy raised an error instead of a plan; None if it has one.
+        refused: the reason why there is no plan: the strategy's error. None if there is a plan.
     """
 
     generation: int
@@ -279,8 +279,8 @@ def _newest_claims(
 ) -> tuple[dict[tuple[str, int], str], tuple[str, ...]]:
     """Return the newest owner of each partition, according to the members' claims.
 
-    The second result has a warning if several members claim a partition. Of equal generations the
-    member that joined first counts.
+    The second result has a warning if several members claim a partition. If their generations are
+    equal, the member that joined first counts.
     """
     newest: dict[tuple[str, int], str] = {}
     contested = set()
@@ -305,12 +305,21 @@ def _name_partitions(partitions: AbstractSet[tuple[str, int]]) -> str:
 
 @dataclass(slots=True)
 class _GroupSimulation:
+    """State of a simulated group between rebalances.
+
+    Attributes:
+        strategy: the strategy of all members.
+        cluster: the current metadata.
+        consumers: dict from member id to consumer, in join order; the first one leads.
+        rounds: the rebalances so far.
+        warnings: warnings of the next round, about user data and settings of joining members.
+    """
+
     strategy: Strategy
     cluster: Cluster
     consumers: dict[str, _Consumer] = field(default_factory=dict)
     rounds: list[Round] = field(default_factory=list)
-    completed: list[str] = field(default_factory=list)
-    """Warnings of the next round, about the user data and configuration of joining members."""
+    warnings: list[str] = field(default_factory=list)
 
     def apply(self, change: Change) -> None:
         """Apply a change to the group and simulate the rebalances that it causes.
@@ -323,8 +332,8 @@ class _GroupSimulation:
                 joining = without_foreign_data(self.strategy, Group(change.members))
                 for member in joining:
                     self._join(member)
-                self.completed += ineffective_config([self.strategy], joining)
-                self.completed += subscribed(self.strategy, joining, self.cluster).warnings
+                self.warnings += ineffective_config([self.strategy], joining)
+                self.warnings += subscribed(self.strategy, joining, self.cluster).warnings
         elif isinstance(change, Leave):
             for member_id in change.ids:
                 self._consumer_of(member_id)
@@ -384,8 +393,10 @@ class _GroupSimulation:
         self._warn(f"{what} follow-up rebalances")
 
     def _cycle_state(self) -> object:
-        # Partitions and memories decide the next follow-up rebalance. The generation, equal for
-        # all, is left out.
+        """Return the values that decide the next follow-up rebalance: owned partitions, memories.
+
+        The generation is left out: it differs each time, and all members have the same.
+        """
         return [
             (member_id, one.owned, _without_generation(one.memory))
             for member_id, one in self.consumers.items()
@@ -414,8 +425,8 @@ class _GroupSimulation:
         except UnsupportedProblemError as e:
             self._add_refused_round(generation, change, group, before, str(e))
             return False
-        plan = plan.with_warnings((*missing_topics(group, self.cluster), *self.completed))
-        self.completed.clear()
+        plan = plan.with_warnings((*missing_topics(group, self.cluster), *self.warnings))
+        self.warnings.clear()
         # A share group's result is an Assignment, without memory and user data.
         memory, sent = getattr(plan, "memory", None), getattr(plan, "user_data", {})
         if memory is not None:
@@ -442,10 +453,10 @@ class _GroupSimulation:
         before: dict[tuple[str, int], str],
         reason: str,
     ) -> None:
-        """Record a rebalance in which the strategy raised an error instead of a plan.
+        """Add a round without a plan, because the strategy raised an error.
 
-        All claims stay, and the next rebalance decides. Of a partition that several members claim,
-        the one with the newest generation is shown as the owner.
+        All claims stay, and the next rebalance decides. If several members claim a partition, the
+        one with the newest generation is shown as its owner.
         """
         for one, member in zip(self.consumers.values(), group, strict=True):
             one.owned = tuple(member.owned) if self._keeps_partitions else ()
@@ -460,7 +471,10 @@ class _GroupSimulation:
         self.rounds.append(Round(generation, change, group, self.cluster, left, before, reason))
 
     def _joining_member(self, one: _Consumer) -> Member:
-        # Owned partitions of topics that the member no longer subscribes to are left out.
+        """Return a consumer as it joins: with its owned partitions, generation and user data.
+
+        Owned partitions of topics that it no longer subscribes to are left out.
+        """
         topics = set(one.member.topics)
         owned = [p for p in one.owned if p[0] in topics] if self._keeps_partitions else []
         data = one.member.user_data

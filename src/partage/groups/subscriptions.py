@@ -1,9 +1,9 @@
-"""User data that the members of a described group would send under each strategy.
+"""User data that the members of a group would send under each strategy.
 
-A problem may say what members own (`owned`, `generation`) and how each one is configured
-(`config`), or contain the user data that one strategy's members sent. Before a strategy decides,
-its members' user data are completed here, in the same way for `assign`, `compare`, `play` and the
-command line.
+A problem may have the members' partitions (`owned`, `generation`) and settings (`config`), or the
+user data that members of one strategy sent. This module adds the user data that the deciding
+strategy's own members would send, in the same way for `assign`, `compare`, `play` and the command
+line.
 """
 
 from __future__ import annotations
@@ -61,22 +61,21 @@ def subscribed(
     sender: str | None = None,
     compared: bool = False,
 ) -> Subscribed:
-    """Return the group with the user data that its members would have sent if they used
-    ``strategy``.
+    """Return the group with the user data that its members would send under ``strategy``.
 
-    User data of another strategy's format are dropped. A member without user data sends what it
-    would send as the owner of ``owned`` in ``generation``, configured by its ``config``. If a
-    strategy remembers nothing, sends nothing by default and no member is configured, nothing is
-    constructed.
+    User data of another strategy's format are dropped. A member without user data gets those that
+    it would send after it was assigned ``owned`` in ``generation``, with the settings of its
+    ``config``. Nothing is constructed if the strategy remembers nothing and sends nothing by
+    default, and no member has settings.
 
     Args:
-        strategy: the strategy that is about to decide.
-        group: the members as described.
+        strategy: the strategy that decides.
+        group: the members of the problem.
         cluster: the partitions.
         sender: the strategy whose members sent the user data, if known.
-        compared: whether the strategy is one of several on this group. Four bytes may be a priority
-            or the generation of ``cooperative-sticky``: with several strategies, bytes that
-            contradict each other as generations are taken for priorities.
+        compared: whether several strategies are compared on this group. Four bytes may be a
+            priority (``failover``) or a generation (``cooperative-sticky``). In a comparison,
+            members with different four bytes sent priorities, because one group has one generation.
 
     >>> cluster = Cluster.from_topics({"t": 2})
     >>> group = Group([Member("c1", ["t"], owned={"t": [1]}, generation=3)])
@@ -112,7 +111,7 @@ def subscribed(
 
 
 def _would_send_other_data(own: Strategy, strategy: Strategy, member: Member) -> bool:
-    # The member's own settings would make it send other data than it has sent.
+    """Return whether a member's settings contradict the user data that it sent."""
     configured_data = own.subscription_user_data(member.topics, None)
     default = strategy.subscription_user_data(member.topics, None)
     return configured_data not in {default, member.user_data}
@@ -127,9 +126,9 @@ def _ignored_config_warning(strategy: Strategy, member: Member) -> str:
 
 
 def owned_memory(strategy: Strategy, member: Member, cluster: Cluster) -> object:
-    """Return what a member would remember of its assignment if it were its owned partitions.
+    """Return the memory of a member that was assigned the partitions that it owns.
 
-    None if the strategy remembers nothing.
+    None if it owns none, or if the strategy remembers nothing.
     """
     # A plain strategy remembers nothing; to build its claims takes longer than some plans.
     if not len(member.owned) or _remembers_nothing(strategy):
@@ -298,6 +297,7 @@ def _format_of(name: str) -> str | None:
 def _has_other_format(
     strategy: Strategy, group: Group, sender: str | None, *, compared: bool
 ) -> bool:
+    """Return whether members sent user data in the format of another strategy."""
     sent = [member for member in group if member.user_data is not None]
     own = _FORMATS.get(strategy.name)
     if not sent or own is None:

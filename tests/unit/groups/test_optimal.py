@@ -337,7 +337,7 @@ def test_more_moves_than_allowed_earn_a_warning() -> None:
     ])  # fmt: skip
     plan = pg.assign("optimal", group, cluster, config={PREFIX + "max.moves": 0})
     assert plan.certificate.figures["moves"] == 2
-    assert "2 partitions have to move" in plan.warnings[0]
+    assert "2 partitions must move" in plan.warnings[0]
     plan = pg.assign("optimal", group, cluster, config={PREFIX + "max.moves": 2})
     assert plan.certificate.figures["moves"] == 2
     assert not plan.warnings

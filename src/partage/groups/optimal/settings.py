@@ -271,7 +271,7 @@ def input_warnings(problem: Problem, settings: OptimalSettings) -> tuple[str, ..
 
 
 def _unknown_topic(key: str, topic: str) -> str:
-    return f"{PREFIX}{key} names {topic!r}, which the cluster does not have: ignored"
+    return f"{PREFIX}{key} names {topic!r}, which is not among the topics: ignored"
 
 
 def needs_loads(problem: Problem, settings: OptimalSettings) -> bool:
