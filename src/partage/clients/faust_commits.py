@@ -1,17 +1,18 @@
 """A guard that keeps a Faust consumer from committing past records which it never processed.
 
-faust-streaming 0.15.3 drops fetched records during a rebalance: those that a fetch brings while
-partitions are paused, and those that wait in a stream's queue. It relies on its seek to the
-committed offset to read them again. Two things then lose records with healthy brokers:
+faust-streaming 0.15.3 drops fetched records during a rebalance: those that a fetch returns while
+partitions are paused, and those in a stream's queue. It relies on its seek to the committed offset
+to read them again. Two cases lose records although all brokers are healthy:
 
-* Where no offset is committed yet, ``seek_to_committed`` seeks nowhere, and ``_new_offset`` takes
-  the first record that is acknowledged for the beginning. The commit passes all dropped records.
-* Where one is committed, ``_new_offset`` tolerates one missing record behind it, ``_add_gap``
-  counts dropped records as absent from the log, and a commit before the seek checks nothing.
+* No offset is committed yet. ``seek_to_committed`` does not seek, and ``_new_offset`` commits from
+  the first acknowledged record on, past all dropped records before it.
+* An offset is committed. ``_new_offset`` tolerates one missing record after it, ``_add_gap`` counts
+  dropped records as gaps of the log, and a commit before the seek is not checked.
 
-The guard remembers which offsets were fetched. It limits each commit to the first fetched offset
-that is not acknowledged, allows no commit between an assignment and its seek, and seeks back to
-dropped records. They are read twice rather than never. It replaces four methods of one consumer.
+The guard stores which offsets were fetched. It limits each commit to the first fetched offset that
+is not acknowledged, allows no commit between an assignment and its seek, and seeks back to dropped
+records. Such records are read again, so that some are processed twice. The guard replaces four
+methods of one consumer.
 """
 
 from __future__ import annotations
@@ -27,15 +28,14 @@ __all__ = ["CommitGuard"]
 
 log = logging.getLogger("partage.clients")
 
-#: Seconds for which a fetched offset may wait below acknowledged ones before it counts as dropped.
+#: Seconds after which a fetched offset below acknowledged ones counts as dropped.
 _PATIENCE = 5.0
 
 
 class CommitGuard:
-    """Guard that keeps a Faust consumer from committing offsets of records that it never processed,
-    which would lose them.
+    """Guard that keeps a Faust consumer from committing past records that it never processed.
 
-    The guard records the offsets that the consumer fetched and has not committed, by partition.
+    It stores the offsets that the consumer fetched and has not committed, by partition.
 
     Args:
         consumer: Faust's ``app.consumer``, some of whose methods are replaced.
@@ -52,7 +52,9 @@ class CommitGuard:
         # Acknowledged when the partition was revoked; Faust forgets these before its last commit.
         self._processed: defaultdict[Any, set[int]] = defaultdict(set)
         self._tasks: set[asyncio.Task[Any]] = set()
+        # The lowest offset that is fetched and not acknowledged, and since when (s).
         self._waits_since: dict[Any, tuple[int, float]] = {}
+        # Number of assignments, and the number of the last one whose seek is done.
         self._assignments = self._sought = 0
         self._original_getmany = consumer._getmany
         self._original_perform_seek = consumer.perform_seek
@@ -101,8 +103,8 @@ class CommitGuard:
         self._sought = assignment
 
     async def _seek_back(self, tp: Any, fetched: set[int]) -> None:
-        # Not if the position is already before them.
-        # A fetch of the assignment before may end late: its offsets are ahead of the position.
+        # A fetch of the previous assignment may end late. Its offsets are at or above the position
+        # and will be read again anyway.
         if fetched and min(fetched) < await self.consumer.position(tp):
             log.warning(
                 "%s: %d fetched records were dropped before any commit: reading again from %d",
@@ -115,7 +117,7 @@ class CommitGuard:
         nothing.
         """
         if self._sought != self._assignments:
-            # Faust goes on after a seek that timed out; without one nothing would be committed.
+            # Faust continues after a seek that timed out: seek again, or nothing is ever committed.
             if not self.consumer.app.rebalancing and not self._tasks:
                 self._start(self._perform_seek())
             return None
@@ -128,7 +130,7 @@ class CommitGuard:
             offset: int | None = self._original_new_offset(tp)
             self._waits_since.pop(tp, None)
         else:
-            # Faust's rule sees the records before the first waiting one only.
+            # Faust's rule gets only the acknowledged records before the first waiting one.
             above = [one for one in acked if one > first]
             acked[:] = [one for one in acked if one < first]
             offset = self._original_new_offset(tp)
@@ -139,10 +141,9 @@ class CommitGuard:
         return offset
 
     def _watch(self, tp: Any, waiting: int) -> None:
-        """Read a record again if no stream has it, although later records have been acknowledged
-        for long.
+        """Read a record again if it was dropped: no stream has it, and it waits for too long.
 
-        ``waiting`` is the offset of the record.
+        ``waiting`` is its offset, below that of acknowledged records.
         """
         since = self._waits_since.get(tp)
         if since is None or since[0] != waiting:

@@ -28,9 +28,9 @@ class FaustCopartitioned(FaustStrategy):
     such group of topics, the aims are, each only as far as the previous ones allow:
 
     1. no member is idle while there are as many partitions as members;
-    2. a partition whose active member left goes to one of its standbys, or to a member that had
-       no active partition and needs it for its share;
-    3. in such a rebalance the other members take over no other partition;
+    2. a partition whose active member left goes to one of its standbys, or to a new member (one
+       that had no active partition);
+    3. in a rebalance with such partitions, members that are not new take over no others;
     4. the members' loads are as even as possible;
     5. as few partitions as possible start cold (on a member without a copy), then as few as
        possible move;
@@ -46,7 +46,8 @@ class FaustCopartitioned(FaustStrategy):
     and evened out afterwards, which may move more of them than necessary. Groups of topics are
     independent of each other: the same member may get the additional partition of each.
 
-    The user data is the one of stock workers, so both can be in one group; the leader decides.
+    Members send the same user data as those of ``faust``, so one group can have both; the leader
+    decides.
 
     Settings: those of ``faust``, and ``assignment.faust.seed``; the leader's values count.
     Cost: O(P M) memory for P partitions and M members, O(P M + moves M^2) steps on arrays.
@@ -109,7 +110,7 @@ class _Penalties(NamedTuple):
     Attributes:
         cold_start: a partition on a member without a copy.
         load: one partition on a member, multiplied by the member's load.
-        disturbed: a partition that a member takes over needlessly while partitions are lost.
+        disturbed: a partition that a member takes over while others are lost, unless it is new.
         missed_standby: a lost partition on neither a standby nor a new member.
         idle: an idle member; 0 if there are fewer partitions than members.
     """
@@ -144,10 +145,11 @@ def assign_actives(previous: PreviousCopies, members: int) -> list[int]:
     5. as few partitions as possible start cold, on a member without a copy;
     6. as few partitions as possible move.
 
-    A new member's partitions start cold whichever they are. Lost partitions change their member
-    anyway, so new members get them first. Otherwise each of them would go to a standby, and that
-    member would give another partition to the new one. A failure may leave loads uneven. The next
-    rebalance without a failure evens them out, mostly to members that have a copy by then.
+    Every partition of a new member starts cold, so new members get lost partitions first: these
+    have to move anyway. A standby that took over a lost partition would have to release another
+    one for the new member, which is two moves. After a failure loads may be uneven. The next
+    rebalance without a failure evens them out; most of the moved partitions then have a copy at
+    their new member.
 
     Algorithm: successive shortest paths (Ahuja, Magnanti, Orlin, "Network Flows", chapters 9.7 and
     14.5). Every partition starts at one of its cheapest members, so no cycle of moves lowers the
@@ -245,6 +247,7 @@ class _MinimumCostFlow:
             self._update_moves(member)
 
     def augment_until_optimal(self) -> None:
+        """Move partitions along shortest paths until no path lowers the cost."""
         while (path := self._shortest_path()) is not None:
             moves = [(int(self._move_partition[a, b]), a, b) for a, b in pairwise(path)]
             for p, source, target in moves:
@@ -255,6 +258,7 @@ class _MinimumCostFlow:
                 self._update_moves(member)
 
     def _update_moves(self, member: int) -> None:
+        """Find the cheapest partition that a member can pass to each other member."""
         owned = self._owned[member]
         self._move_cost[member] = _INFINITE
         if owned:
@@ -354,8 +358,7 @@ def place_standbys(
     replicas: int,
     generator: SplitMix64,
 ) -> list[set[int]]:
-    """Choose the members with a standby of each partition, so that any member's failure spreads
-    evenly.
+    """Choose the standbys of each partition so that others take over a failed member's load evenly.
 
     Standbys stay where they are as far as the placement stays even. Two values are even at the end:
 
@@ -388,9 +391,9 @@ def place_standbys(
 class _Placement:
     """Standbys placed on members so far, with the counts that keep the placement even.
 
-    A choice prefers the member with the fewest standbys of the owner's partitions, then the
-    smallest total, then the lowest random number. It only changes the figures of the chosen member,
-    so one sort chooses all standbys of a partition.
+    The best member for a standby has the fewest standbys of the owner's partitions, then the
+    smallest total, then the lowest random number. A choice changes only the counts of the chosen
+    member, so one sort chooses all standbys of a partition.
 
     Attributes:
         standbys: the members with a standby of each partition.
@@ -427,6 +430,7 @@ class _Placement:
             self._existing[p] = set(self.standbys[p])
 
     def add_missing(self, wanted: int) -> None:
+        """Add standbys on the best members until each partition has ``wanted``."""
         is_candidate = np.ones(self._members, np.bool_)
         for p in self._order:
             missing = wanted - len(self.standbys[p])
@@ -437,11 +441,12 @@ class _Placement:
                 is_candidate[excluded] = True
 
     def balance_by_owner(self) -> None:
+        """Move standbys of each owner's partitions until other members' counts differ by 1."""
         for owner in range(self._members):
             count = self._count[owner]
             others = np.delete(np.arange(self._members), owner)
             while np.ptp(count[others]) > 1:
-                # By standbys of this owner's partitions, then by total; the first of equals.
+                # The count of this owner's standbys ranks before the total; ties: lowest position.
                 score = count[others] * (int(self._total.max()) + 1) + self._total[others]
                 self._move(owner, int(others[score.argmax()]), int(others[score.argmin()]))
 
@@ -454,7 +459,10 @@ class _Placement:
             self._move(*exchange)
 
     def _find_exchange(self) -> tuple[int, int, int] | None:
-        # The largest totals come first, and for each of them the smallest.
+        """Return owner, source and target of a standby whose move evens totals; None for none.
+
+        Sources are tried by descending total, and targets by ascending total.
+        """
         total = self._total
         order = np.argsort(total, kind="stable")
         for source in order[::-1].tolist():
@@ -471,6 +479,7 @@ class _Placement:
         return None
 
     def _best_members(self, p: int, candidates: NDArray[np.intp], limit: int) -> list[int]:
+        """Return up to ``limit`` candidates for standbys of a partition, the best first."""
         owner = self._owner[p]
         keys = (
             self._random[owner, candidates],
@@ -486,6 +495,7 @@ class _Placement:
         self._total[members] += 1
 
     def _move(self, owner: int, source: int, target: int) -> None:
+        """Move a standby of one of the owner's partitions; prefer one that is no existing copy."""
         movable = [
             p for p in self._owned[owner]
             if source in self.standbys[p] and target not in self.standbys[p]

@@ -97,8 +97,8 @@ def read_metadata(problem: Problem) -> tuple[list[FaustMetadata], tuple[str, ...
     """Decode each member's Faust metadata, with a warning for each member whose metadata is
     malformed.
 
-    A member with unreadable metadata counts as a new one: it gets its share and the others keep
-    theirs. Faust's own leader fails on it. Without user data, the owned partitions count.
+    A member with malformed metadata counts as a new one: it gets its share and the others keep
+    theirs. Faust's own leader fails there. Without user data, the owned partitions count.
     """
     metadata, warnings = [], []
     for member in problem.group:
@@ -106,7 +106,9 @@ def read_metadata(problem: Problem) -> tuple[list[FaustMetadata], tuple[str, ...
             metadata.append(_read_member(member))
         except WireFormatError as e:
             metadata.append(FaustMetadata())
-            warnings.append(f"{member.id} sent user data that is not Faust's: {e}; it had nothing")
+            warnings.append(
+                f"{member.id} sent user data that is not Faust's ({e}) and counts as a new member"
+            )
     return metadata, tuple(warnings)
 
 
@@ -215,8 +217,8 @@ def _unsubscribed_changelogs(problem: Problem, settings: FaustSettings) -> list[
 def _misplaced_changelogs(
     groups: Sequence[CopartitionedTopics], settings: FaustSettings
 ) -> list[str]:
-    # Faust does not report the source topic of a table. A changelog is certainly placed apart from
-    # its source if no source topic with a common subscriber has as many partitions.
+    # User data do not name the source topic of a table. A changelog is certainly assigned apart
+    # from its source if no source topic with a common subscriber has as many partitions.
     changelogs, global_changelogs = settings.all_changelogs, set(settings.global_changelogs)
     warnings = []
     for group in groups:
@@ -234,8 +236,8 @@ def _misplaced_changelogs(
         counts = _join_names([f"{topic} has {count}" for topic, count in sorted(sources.items())])
         warnings += [
             f"changelog {topic} has {group.partitions} partitions and no source topic has as many "
-            f"({counts}): its partitions are placed apart from their source's; give both topics "
-            "the same number of partitions"
+            f"({counts}): its partitions are placed apart from those of its source; give both "
+            "topics the same number of partitions"
             for topic in here if topic not in global_changelogs
         ]  # fmt: skip
     return warnings

@@ -53,7 +53,7 @@ class FaustPlan(Plan):
     """Plan of a Faust group, with the Faust metadata that each worker receives with its assignment.
 
     The owner of a partition is its one active member by the assignment rule. All members are
-    active for a global table's changelog: only ``metadata`` and `wire` contain that.
+    active for a global table's changelog, but only ``metadata`` and `wire` show that.
 
     Attributes:
         metadata: the contents of each member's user data.
@@ -227,7 +227,7 @@ def _assign_global_changelogs(
     count = {topic: group.partitions for group in groups for topic in group.topics}
     for topic in settings.global_changelogs:
         if topic not in count:
-            what = f"the changelog {topic} of a global table is not subscribed to, or not there"
+            what = f"the changelog {topic} of a global table does not exist or has no subscriber"
             raise PeerAssignorError(f"{what}: create it, or subscribe to it (KeyError)", "KeyError")
         every = set(range(count[topic]))
         for active_by_topic, standby_by_topic in zip(actives, standbys, strict=True):

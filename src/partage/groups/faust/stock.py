@@ -26,7 +26,7 @@ from partage.wire.faust import ByTopic, FaustMetadata
 
 __all__ = ["Faust", "assign_partitions"]
 
-#: Evictions before a repeated state is looked for. Terminating runs need far fewer.
+#: Evictions before states are compared. Runs that terminate need far fewer.
 _EVICTIONS_BEFORE_CHECK = 1024
 
 
@@ -43,8 +43,9 @@ class Faust(FaustStrategy):
     Members' previous partitions are in their user data (JSON); without user data, their owned
     partitions count. A member whose user data cannot be read counts as a new one, with a warning;
     Faust's own leader fails there. Where Faust's class raises, `PeerAssignorError` is raised.
-    Topics that are now assigned together may have had different owners. Faust then takes the
-    previous partitions of a topic that its hash seed decides; this takes the first by name.
+    Topics that are now assigned together may have had different owners. Faust then keeps the
+    owners of an arbitrary one of them, which depends on the hash seed; Partage those of the first
+    by name.
 
     Settings: `partage.groups.faust.settings`. Cost: O(P R M) for P partitions, R standbys of
     each and M members, times the sizes of topics, in plain Python.
