@@ -106,9 +106,8 @@ def read_metadata(problem: Problem) -> tuple[list[FaustMetadata], tuple[str, ...
             metadata.append(_read_member(member))
         except WireFormatError as e:
             metadata.append(FaustMetadata())
-            warnings.append(
-                f"{member.id} sent user data that is not Faust's ({e}) and counts as a new member"
-            )
+            what = f"sent user data that is not Faust's: {e}; it counts as a new member"
+            warnings.append(f"{member.id} {what}")
     return metadata, tuple(warnings)
 
 
