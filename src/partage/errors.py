@@ -199,8 +199,8 @@ class NoFeasiblePlanError(PartageError):
     """Raised if no reassignment of replicas satisfies all constraints; ``constraint`` names one
     that prevents it.
 
-    >>> str(NoFeasiblePlanError("capacity", "9 bytes are to be held, brokers have room for 8"))
-    'no feasible plan (capacity): 9 bytes are to be held, brokers have room for 8'
+    >>> str(NoFeasiblePlanError("capacity", "replicas need 9 bytes, brokers have room for 8"))
+    'no feasible plan (capacity): replicas need 9 bytes, brokers have room for 8'
     """
 
     def __init__(self, constraint: str, what: str) -> None:

@@ -1,9 +1,9 @@
 """The public function `reassign`: solver, replicas and judge meet here.
 
 `reassign` makes a plan by local search, balances leaders and disks, searches for lower bounds, and
-improves the plan with HiGHS if it is installed. The judge checks and measures every plan on the
-way. A *figure* is a value that the judge measures, such as the bytes moved; *prices* are dual
-prices that prove a lower bound of a figure.
+improves the plan with HiGHS if it is installed. The judge checks and measures each of these plans.
+A *figure* is a value that the judge measures, such as the bytes moved. *Prices* are dual prices
+that prove a lower bound of a figure.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from partage.solve.replicas.repair import neighbours, restrict, select_free
 
 __all__ = ["MOST_DUAL_PAIRS", "Reassignment", "reassign"]
 
-#: Evaluations of every pair of partition and broker in search of a bound.
+#: Rounds of the search for a bound; each evaluates every pair of partition and broker.
 _BOUND_ROUNDS = 150
-#: The same from so many pairs on, where each takes a second.
+#: The same for clusters with at least so many pairs, where a round takes a second.
 _BOUND_ROUNDS_OF_MANY, _MANY_PAIRS = 24, 20_000_000
-#: Neighbours that are tried, on clusters of at most so many pairs of replica and broker. Measured:
-#: 0.7 s at most with two disks on each broker.
+#: Neighbours (plans with one or two replicas elsewhere) that are tried, and the most pairs of
+#: replica and broker of such a cluster. Measured: 0.7 s at most with two disks on each broker.
 _MOST_NEIGHBOURS, _NEIGHBOUR_CELLS = 500, 60
-#: Turns of the integer programme and of neighbours.
+#: Turns, each of the integer programme and then of neighbours.
 _MOST_TURNS = 4
 #: Pairs of partition and broker that are planned by dual prices: minutes on one core at most.
 MOST_DUAL_PAIRS = 6_000_000
@@ -200,7 +200,7 @@ def _plan_within_disks(task: ReplicaTask, plan: NewReplicas, breach: str) -> New
             break
         if not judge_replicas(task, plan).breaches:
             return plan
-    raise NoFeasiblePlanError("capacity", f"{breach}; no plan was found without")
+    raise NoFeasiblePlanError("capacity", f"{breach}; no plan without an overfull disk was found")
 
 
 def _complete(task: ReplicaTask, replica: NDArray[np.int32]) -> NewReplicas:
@@ -450,8 +450,8 @@ def _overfull_broker(task: ReplicaTask, replica: NDArray[np.int32]) -> str:
     b = int(outside_bands(task, held)[0].argmax())
     total, room = int(task.weight[0][task.owner].sum()), int(cluster.capacity[task.alive].sum())
     if (cluster.capacity[task.alive] >= 0).all() and total > room:
-        return f"{total} bytes are to be held, brokers have room for {room}"
+        return f"replicas need {total} bytes, brokers have room for {room}"
     return (
         f"broker {cluster.brokers[b].id} would hold {held[0, b]} bytes, and has room for "
-        f"{cluster.capacity[b]}; no plan was found in which every broker has room enough"
+        f"{cluster.capacity[b]}; no plan was found that keeps to all capacities"
     )

@@ -20,7 +20,7 @@ from partage.model import Broker, ReplicaCluster
 __all__ = ["cluster_from_json", "sizes_from_log_dirs"]
 
 _INT32 = 1 << 31
-#: Fields of brokers and partitions. Others are errors: a mistyped limit would have no effect.
+#: Fields of brokers and partitions. Others are errors: a misspelt limit would have no effect.
 _BROKER = frozenset({"id", "rack", "host", "port", "fenced", "capacity", "directories"})
 _PARTITION = frozenset({
     "p", "leader", "replicas", "isr", "size", "load", "directories", "adding", "removing",
@@ -237,7 +237,7 @@ class _PartitionParser:
             what = "two replicas are on one broker"
             raise InvalidProblemError(what, path=f"{name}-{number}", value=ids)
         size, load = row.get("size"), row.get("load")
-        # Followers lag, so that replicas differ: the largest is what a new one will be.
+        # Replicas differ in size because followers lag: a new one will be as large as the largest.
         bytes_ = (
             max(one for one, _ in held.values()) if held
             else None if size is None else _expect_int(size, f"{where}.size", _MOST_BYTES)
@@ -280,8 +280,6 @@ class _PartitionParser:
 
 def _leader_position(value: object, ids: Sequence[int], replica: Sequence[int], path: str) -> int:
     """Return the position of a partition's leader among the brokers, -1 if the partition has none.
-
-    Kafka only elects one of the replicas.
 
     Args:
         value: the id of a broker among ``ids``, or null or -1, which both mean none.
@@ -330,7 +328,7 @@ def _complete_column(
     if missing:
         p = missing[0]
         name = f"{rows.topics[rows.topic[p]]}-{rows.number[p]}"
-        message = f"other partitions have a {what}, this one has none ({len(missing)} lack it)"
+        message = f"has no {what}, but others have; {len(missing)} partitions have none"
         raise InvalidProblemError(message, path=name, value=None)
     total = sum((value or 0) * count for value, count in zip(values, rows.count, strict=True))
     if total > _MOST_IN_ALL:

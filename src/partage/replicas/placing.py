@@ -66,9 +66,9 @@ def place(
         replication_factor: number of replicas of each partition.
         strategy: see above.
         start_index: position of the first leader, Kafka's ``fixedStartIndex``, for the
-            strategies of 3.9. Without it (or below zero, as Kafka has it) a draw decides.
-        start_shift: distance from the leader to its first follower in the broker list. Without it
-            the start index, as in Kafka, or the next draw if that is not given either.
+            strategies of 3.9. None or a negative number, as in Kafka, draws it at random.
+        start_shift: distance from the leader to its first follower in the broker list. None for
+            the start index, as in Kafka; if that is not given either, it is drawn as well.
         first_partition: number of the first partition, Kafka's ``startPartitionId``; the striped
             placer ignores it, and rejects the two above.
         seed: the seed of ``java.util.Random``.
@@ -112,7 +112,7 @@ def _place_as_admin_utils(
     brokers: list[Broker], start: int, shift: int, first: int, partitions: int, factor: int,
     *, aware: bool,
 ) -> Int32Array:  # fmt: skip
-    # Racks count if ``aware``.
+    # ``aware``: whether to use the brokers' racks.
     racks = len({b.rack for b in brokers})
     if aware and racks > 1:
         all_have_racks(brokers)
@@ -203,7 +203,7 @@ def extend(
     """
     if not existing or not len(existing[0]):
         raise InvalidPlacementError(
-            "a topic without a partition 0 and its replicas cannot be added to",
+            "the topic has no partition 0 with replicas, so partitions cannot be added",
             java_exception="AdminOperationException",
         )
     listed = sorted(brokers, key=lambda b: b.id)
@@ -293,7 +293,7 @@ def _expect_not_too_many(partitions: int, factor: int, brokers: int) -> None:
         InvalidConfigError: it has more.
     """
     if partitions * min(factor, brokers) > _MOST_REPLICAS:
-        what = f"{partitions} partitions x {factor} replicas; at most {_MOST_REPLICAS:,} in one go"
+        what = f"{partitions} partitions x {factor} replicas; at most {_MOST_REPLICAS:,} at once"
         raise InvalidConfigError("partitions", what, partitions)
 
 

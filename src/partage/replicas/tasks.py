@@ -202,10 +202,10 @@ class _TaskBuilder:
             raise NoFeasiblePlanError(
                 "pinned topics",
                 f"{cluster.name(p)} has a replica on broker "
-                f"{cluster.brokers[cluster.replica[stuck[0]]].id}, which is to be empty",
+                f"{cluster.brokers[cluster.replica[stuck[0]]].id}, which must be drained",
             )
         if not self.alive.any():
-            raise NoFeasiblePlanError("brokers", "none is left to hold anything")
+            raise NoFeasiblePlanError("brokers", "no broker is left to hold replicas")
         first = np.minimum(cluster.start[:-1], max(len(cluster.replica) - 1, 0))
         self.lead_free = (cluster.factor > 0) & leaves[first] if len(leaves) else self.lead_free
 

@@ -368,7 +368,7 @@ def test_a_cluster_of_one() -> None:
     """Nothing to balance, nothing to drain to, no second replica."""
     one = cluster("7", [7], [7])
     assert reassign(tasks.rebalance(one)).verdict.optimal
-    with pytest.raises(pg.NoFeasiblePlanError, match="none is left to hold"):
+    with pytest.raises(pg.NoFeasiblePlanError, match="no broker is left to hold"):
         tasks.drain_brokers(one, [7])
     with pytest.raises(pg.NoFeasiblePlanError, match="2 replicas need 2 brokers, there are 1"):
         tasks.change_factor(one, 2)

@@ -134,7 +134,7 @@ def _ascend(
     prices, direction = start, np.zeros_like(start)
     best, best_prices = -np.inf, start.copy()
     length, idle = 1.0, 0
-    # No figure is below 0: where rounds are few, they are not spent on a bound that stays there.
+    # No figure is below 0: if rounds are few, a search whose bound stays at 0 ends early.
     hurry = _PATIENCE if dual.moves else min(_PATIENCE, max(1, rounds // 12))
     for _ in range(rounds):
         value, held = dual.value(prices)
@@ -242,7 +242,7 @@ class _Dual:
         for k in (2, 1):
             worth = np.ones(now.shape[1])
             if k == 1:
-                # What the dearest costs of as many of the cheapest replicas as are too many.
+                # If n replicas are too many, the n-th cheapest move sets the price.
                 costs = np.sort(task.cost[owner][over[k][cluster.replica]])
                 many = int(np.maximum(now[k] - task.high[k], 0)[: self.brokers].sum())
                 if not len(costs):

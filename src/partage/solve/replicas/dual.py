@@ -1,11 +1,11 @@
 """The Lagrangian dual of large reassignments by the boxstep method, and its rounded optimum.
 
 Dual variables are prices of bands (`partage.judge.replica_bounds` shows why they prove a bound).
-Each round searches for the best prices in a box around the best so far. That is a linear programme
-over the choices of brokers that earlier prices led to (columns of Dantzig-Wolfe), which HiGHS
-solves. A column belongs to one large partition or to a group of small ones, so that the programme
-stays small. Its optimum is a convex combination (blend) of choices within the bands; rounding that
-blend gives the plan to repair.
+Each round searches for the best prices in a box around the best so far. HiGHS solves a linear
+programme for that. Its columns (of the Dantzig-Wolfe decomposition) are the choices of brokers that
+were cheapest at earlier prices. A column belongs to one large partition or to a group of small
+ones, so that the programme stays small. Its optimum is a convex combination (blend) of choices
+within the bands. `repair` improves the plan that rounding makes from this blend.
 
 Source: R. E. Marsten, W. W. Hogan, J. W. Blankenship, "The Boxstep Method for Large-Scale
 Optimization", Operations Research 23 (1975).
@@ -113,7 +113,7 @@ def solve_dual(
         else:
             box = max(box * _SHRINKAGE, _SMALLEST_BOX)
         if optimum - best <= _STOPPING_GAP * abs(optimum):
-            # If the box binds, the programme says nothing of prices outside it.
+            # If the box binds, better prices may be outside it.
             growing += 1
             if elastic <= _ELASTIC_TOLERANCE or growing > _MOST_GROWING:
                 break

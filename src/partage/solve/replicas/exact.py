@@ -26,7 +26,7 @@ __all__ = [
 #: Binaries of the largest programme. Measured on random clusters, HiGHS takes 5 s at 900 and 13 s
 #: at this number.
 MOST_BINARIES = 4_000
-#: Nodes of branch and bound times binaries: some seconds whatever the size.
+#: Limit of branch-and-bound nodes times binaries: some seconds at any size.
 _NODES = 9_000_000
 
 

@@ -19,15 +19,15 @@ from partage.solve.replicas.sweeps import MoveCandidates, SweepArrays, place_ini
 
 __all__ = ["LocalSearch", "improve_placement", "place_replicas"]
 
-#: Sweeps a round: the next round sees what other replicas did meanwhile. At the last penalties
-#: sweeps go on until nothing moves, at most this often.
+#: Sweeps of a round: the second one uses the places that the first one vacated. With the last
+#: penalties sweeps continue until nothing moves, at most 12 times.
 _SWEEPS, _LAST_SWEEPS = 2, 12
 #: Rounds in which a plan near the best is improved. Measured: with the last one alone, plans for
 #: heavy-tailed sizes move a percent more.
 _ROUNDS_OF_IMPROVEMENT = 12
-#: Attempts to mend numbers of replicas with bytes loosened, and turns of swaps and sweeps.
+#: Attempts to repair replica counts at a low penalty on bytes, and turns of swaps and sweeps.
 _LOOSE_TURNS, _SETTLING_TURNS = 3, 4
-#: Swaps by which a turn must gain for another one: one replica in so many.
+#: Another turn follows if at least one replica in so many was swapped.
 _REPLICAS_A_SWAP = 5_000
 
 
@@ -159,7 +159,7 @@ class LocalSearch:
 
     def _finish(self) -> NDArray[np.int32]:
         self._settle()
-        # Tasks that take balance as they find it have no numbers to mend.
+        # Tasks that do not repair imbalance have no replica counts to repair.
         if not self.task.closed.all():
             self._mend_numbers()
         return self.state.broker
@@ -226,8 +226,8 @@ class LocalSearch:
         """Return whether no move can lower the cost under the new penalties, so that the round can
         be skipped.
 
-        The penalties rise only for resources whose balance limits are all kept. A move that was of
-        no use before is of no use then.
+        Only penalties of resources whose balance limits are all kept rise. A move that did not
+        lower the cost before does not lower it then.
         """
         n, now = len(self.task.alive), self.state.penalty
         off = outside_bands(self.task, self.state.held)

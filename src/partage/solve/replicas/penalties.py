@@ -39,11 +39,12 @@ _RISE, _RISE_OF_MANY, MANY_REPLICAS = 1.25, 1.6, 100_000
 _RACK_PART = 0.3
 #: The first penalty as a part of the cheapest move, the last of the schedule in dearest moves.
 _FIRST, _LAST = 0.4, 4.0
-#: A byte outside its band at the end, in bytes moved: more than any balance gained by moving.
+#: Penalty of a byte outside its band in the last round, in bytes moved: balance ranks before moves.
 _BYTE_AT_THE_END = 1e6
-#: Each kind outweighs the next by this factor at the end.
+#: Factor by which each kind outweighs the next in the last round.
 _OUTWEIGHS = 1e3
-#: Room is a hard limit: one byte too many outweighs any breach of the rack rule.
+#: Factors for capacity and for the rack rule in the last round. Capacity is a hard limit: one byte
+#: too many outweighs any breach of the rack rule.
 _ROOM, _RACK_RULE = 1e8, 1e6
 
 
@@ -96,8 +97,8 @@ def _rising_penalties(task: ReplicaTask) -> list[Penalties]:
     last, first = _LAST * dearest, cheapest * _FIRST
     rise = _RISE if int(task.start[-1]) < MANY_REPLICAS else _RISE_OF_MANY
     steps = max(1, int(np.ceil(np.log(last / cheapest) / np.log(rise))))
-    # A byte outside is worth a byte or two; what a replica or a unit of load is worth follows
-    # from what is moved for it.
+    # A byte outside its band costs as much as one or two moved bytes. The penalties of a replica
+    # and of a unit of load follow from the bytes that a move costs.
     load = (mean[2] if mean[2] > 1e-9 else last) / max(mean[3], 1e-9)
     out = []
     for i in range(steps + 1):

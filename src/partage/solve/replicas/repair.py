@@ -44,9 +44,9 @@ def select_free(
 ) -> Ints:
     """Choose the partitions that the next repair step may change; all others keep their brokers.
 
-    The step is a fix-and-optimise heuristic. Half of the partitions have the largest excess cost
-    over their cheapest choice. A quarter are large and a quarter small, others in each turn. The
-    result is int64[n], ascending.
+    The step is a fix-and-optimise heuristic. Half of the partitions are those with the largest
+    excess cost over their cheapest choice. A quarter are large and a quarter small, and each turn
+    takes others. The result is int64[n], ascending.
 
     Args:
         task: the reassignment.
@@ -59,7 +59,7 @@ def select_free(
     excess = _priced(task, prices, plan) - _priced(task, prices, choice)
     excess[task.closed] = -np.inf
     order = np.argsort(-excess, kind="stable")
-    # Where a programme gained nothing, the next one frees others beside the first few.
+    # Each turn frees other partitions beside the first few: repeating a choice gains nothing.
     first = order[: 2 * many]
     chosen = [first[: many // 4], first[many // 4 :][turn % 4 :: 4][: many // 4]]
     movable = np.flatnonzero(~task.closed & (task.factor > 0))
