@@ -6,8 +6,8 @@ strategy or its static membership: the best settings (`best_policy`), otherwise 
 evidence, otherwise to keep the strategy. docs/report.md lists the rules.
 
 The effect of a policy is its expected gain against `own` (the group simulated with its present
-settings), from `partage.report.gains`. It counts only if its interval, which contains the
-simulation's error, excludes zero.
+settings), from `partage.report.gains`. Its interval contains the simulation's error. The effect
+counts only if the interval excludes zero.
 """
 
 from __future__ import annotations
@@ -122,9 +122,7 @@ _SETTINGS = {
 
 
 def _rule_of(group: GroupFigures, policy: str) -> str:
-    """Return the name of the rule that recommends a policy to a group,
-    by what the policy changes.
-    """
+    """Return the rule that may recommend a policy to a group: it depends on what would change."""
     protocol, strategy, _ = parse_policy(policy)
     if f"{protocol}/{strategy}" == base_policy(group.strategy):
         return "static-members"
@@ -134,9 +132,7 @@ def _rule_of(group: GroupFigures, policy: str) -> str:
 
 
 def _advise_best_settings(rule: str, group: GroupFigures) -> Advice | None:
-    """Recommend the group's best settings, if the given rule is responsible
-    for what they change.
-    """
+    """Recommend the group's best settings if the given rule recommends them (see `_rule_of`)."""
     best = best_policy(group)
     if best is None or _rule_of(group, best.policy) != rule:
         return None
@@ -152,9 +148,7 @@ def _advise_best_settings(rule: str, group: GroupFigures) -> Advice | None:
 
 
 def _error_sentence(group: GroupFigures) -> str:
-    """Return a sentence for the user on how exactly the simulation reproduces the recorded
-    downtime.
-    """
+    """Return a sentence on the difference between simulated and recorded downtime."""
     error = error_of(group) or 0.0
     if error < _SMALLEST_ERROR:
         return "The simulation of the present settings equals the record."
@@ -179,7 +173,7 @@ def _advise_static_members(group: GroupFigures) -> Advice | None:
     if not bounces or not has_static or group.traits.dynamic_members == 0 or best_policy(group):
         return None
     static = f"{base_policy(group.strategy)}+static" if group.strategy else ""
-    if static in group.figures:  # simulated, and not among the settings that certainly help
+    if static in group.figures:  # simulated without a certain gain, or `best` would have it
         return None
     session = group.traits.session_ms
     within = f" within {duration(session)}" if session else ""
@@ -195,8 +189,7 @@ def _advise_static_members(group: GroupFigures) -> Advice | None:
 
 
 def _certainly_improves(group: GroupFigures, metric: str, strategy: str) -> bool:
-    """Return whether cooperative-sticky certainly improves a metric of a group,
-    such as idle members.
+    """Return whether cooperative-sticky certainly improves a metric of a group.
 
     The clients must support it, no other settings may be better, and downtime may not grow. The
     metric (idle members, avoidable moves) must improve by more than the simulation's error.
@@ -234,8 +227,8 @@ def _advise_against_range(group: GroupFigures) -> Advice | None:
         return None
     why = (
         f"range left members without a partition {plural(idle, 'time')} although they could own "
-        "some. Its advantage, equal partition numbers of several topics at one member, does not "
-        "apply: no two topics have equal partition counts."
+        "some. range assigns equal partition numbers of several topics to one member. That has no "
+        "use here: no two topics have equal partition counts."
     )
     lines = _settings_lines(group, _COOPERATIVE)
     return Advice("idle-under-range", "Replace range: it leaves members idle", why, lines,
@@ -243,6 +236,7 @@ def _advise_against_range(group: GroupFigures) -> Advice | None:
 
 
 def _advise_against_roundrobin(group: GroupFigures) -> Advice | None:
+    """Recommend another strategy than roundrobin if it made avoidable moves."""
     recorded = group.recorded
     if not recorded.avoidable or not _certainly_improves(group, "avoidable", "roundrobin"):
         return None
@@ -299,6 +293,7 @@ def _advise_session_timeout(group: GroupFigures) -> Advice | None:
 
 
 def _advise_frequent_polls(group: GroupFigures) -> Advice | None:
+    """Recommend more frequent polls if members exceeded max.poll.interval.ms and rejoined."""
     late = group.traits.late_polls
     if not late or group.traits.protocol not in {"classic", "consumer"}:
         return None
@@ -315,6 +310,7 @@ def _advise_frequent_polls(group: GroupFigures) -> Advice | None:
 
 
 def _advise_fewer_members(group: GroupFigures) -> Advice | None:
+    """Recommend fewer members if most rebalances ended with more members than partitions."""
     crowded, settled = group.traits.crowded, group.traits.settled
     # A replacement may briefly coexist with its dead predecessor.
     if 2 * crowded <= settled or "share" in group.kind:
@@ -351,6 +347,7 @@ def _advise_slow_rollouts(group: GroupFigures) -> Advice | None:
 
 
 def _advise_to_keep_strategy(group: GroupFigures) -> Advice | None:
+    """Recommend to keep the strategy if no simulated policy certainly helps."""
     lost, tried = group.lost, [f for f in group.figures.values() if f.saved is not None]
     if lost is None or lost.high <= 0 or not group.covered or len(tried) < _ENOUGH_TRIED:
         return None
@@ -362,8 +359,8 @@ def _advise_to_keep_strategy(group: GroupFigures) -> Advice | None:
     most = next((c for c in group.causes if c.kind not in {"first", "unknown"}), None)
     why = (
         "No measurable difference: of "
-        f"{plural(len(tried), 'simulated policy', 'simulated policies')}, none that its clients "
-        "support has certainly less downtime than the present settings."
+        f"{plural(len(tried), 'simulated policy', 'simulated policies')}, none that the clients "
+        "support saves more than the simulation's error."
     )
     why += "" if most is None else f" Main cause: {cause_clause(most.kind)}."
     return Advice(
@@ -440,8 +437,8 @@ def coverage_advice(run: RunFigures) -> Advice | None:
 
 
 def savable(run: RunFigures) -> tuple[Estimate | None, int]:
-    """Return the downtime that the best settings would save in all groups,
-    and the number of groups.
+    """Return the downtime that each group's best settings save, summed, and how many groups have
+    such settings.
 
     Downtime is time in which partitions have no consumer.
     """

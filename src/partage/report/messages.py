@@ -18,9 +18,7 @@ _HARD = "\N{NO-BREAK SPACE}"
 
 
 class CauseText(NamedTuple):
-    """Texts about one kind of rebalance cause:
-    its label, and a clause that can follow "because".
-    """
+    """Label of a kind of rebalance cause, and a clause that can follow "because"."""
 
     label: str
     clause: str
@@ -275,9 +273,7 @@ def downtime_text(
 
 
 def _unit(size: float) -> tuple[int, str, str]:
-    """Choose the time unit for displaying partition-seconds;
-    return its factor, long and short name.
-    """
+    """Return the unit in which to show partition-seconds: its factor, long and short name."""
     if size < 120:
         return 1, "seconds", "s"
     return (60, "minutes", "min") if size < 7_200 else (3_600, "hours", "h")
@@ -298,9 +294,7 @@ RECORD_MORE = (
 
 
 def headline(run: RunFigures) -> str:
-    """Return the report's first sentence: how long rebalances kept partitions
-    without a consumer.
-    """
+    """Return the report's first sentence: the time in which partitions had no consumer."""
     if not run.rebalancing:
         return "No group rebalanced in this log."
     if not run.covered:
@@ -328,7 +322,7 @@ def headline(run: RunFigures) -> str:
 
 
 def _unread_sentence(run: RunFigures, estimate: Estimate) -> str:
-    """Return a sentence with the estimated downtime, and its share of all time with an owner."""
+    """Return a sentence with the estimated downtime and its share of the time with an owner."""
     text = f"Rebalances kept partitions unread for {format_estimate(estimate)}"
     if not run.assigned_ps:
         return f"{text}."
@@ -337,9 +331,7 @@ def _unread_sentence(run: RunFigures, estimate: Estimate) -> str:
 
 
 def trust(run: RunFigures) -> str:
-    """Return sentences on how reliable the report is:
-    coverage, reproduced assignments, intervals.
-    """
+    """Return sentences on the report's reliability: coverage, reproduced assignments, intervals."""
     parts = [
         f"The log has {percent(run.in_log, run.known)} of {plural(run.known, 'known rebalance')}."
     ]
@@ -476,11 +468,11 @@ def simulated_note(run: RunFigures) -> str:
     if run.in_log > simulated:
         text += (
             " The others have no members, belong to share groups, Kafka Streams or Kafka Connect, "
-            "or only carry an assignment over in a migration."
+            "or only convert the group in a migration."
         )
     return (
         f"{text} own: the present settings, simulated. A policy has its own number: cooperative "
-        "policies add second steps, and some rebalances do not happen under a policy."
+        "policies add second steps, and a policy may avoid a rebalance."
     )
 
 
@@ -492,7 +484,7 @@ def notes(run: RunFigures) -> list[str]:
     if missing:
         found.append(
             f"{plural(missing, 'rebalance')} happened that the log no longer has. "
-            "All sums leave them out."
+            "No sum includes them."
         )
     found += _transaction_notes(str(cover.get("transactions", "")))
     if cover.get("cluster_states") == 0 or str(cover.get("cluster", "")).startswith("inferred"):

@@ -23,8 +23,8 @@ __all__ = [
 
 #: Evidence (rebalances or members) from which advice without a simulation has medium confidence.
 _MUCH_EVIDENCE = 3
-#: A simulated gain has medium confidence if its lower end is at least this share of it. None has
-#: more: no back-test has measured how often these intervals contain the true gain.
+#: A simulated gain has medium confidence if its lower end is at least this share of the estimate.
+#: No gain has high confidence: how often the intervals contain the true gain was never measured.
 _SURE_SHARE = 1 / 3
 #: Value of a setting that no record has.
 NOT_IN_LOG = "not in the log"
@@ -106,9 +106,7 @@ def combined_gain(group: GroupFigures) -> float | None:
 
 
 def _downtime(group: GroupFigures) -> float:
-    """Return a group's downtime in partition-seconds:
-    its estimate, else its upper bound, else 0.
-    """
+    """Return a group's downtime (partition-seconds): its estimate, else its upper bound, else 0."""
     return group.unread.best if group.unread else group.lost.high if group.lost else 0.0
 
 

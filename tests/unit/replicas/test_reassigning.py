@@ -446,7 +446,7 @@ def test_sizes_of_some_partitions_only() -> None:
     topics = {"t": {"partitions": [
         {"p": 0, "leader": 1, "replicas": [1], "size": 5}, {"p": 1, "leader": 1, "replicas": [1]},
     ]}}  # fmt: skip
-    with pytest.raises(pg.InvalidProblemError, match="t-1: other partitions have a size"):
+    with pytest.raises(pg.InvalidProblemError, match="t-1: has no size, but others have"):
         cluster_from_json({"brokers": [{"id": 1}], "topics": topics})
 
 
