@@ -161,7 +161,7 @@ def test_what_placement_refuses_and_tells(tmp_path) -> None:
     assert "--add places partitions in addition" in run(
         "place", SAMPLE, "--topic", "LegacyERP", code=1
     )
-    assert "has 2 replicas of each" in run(
+    assert "the topic's own factor 2" in run(
         "place", SAMPLE, "--topic", "LegacyERP", "--add", "-r", 3, code=1
     )
     assert "must be host:port" in run("place", "x:a", code=1)

@@ -71,7 +71,7 @@ COMMANDS = {
     ),
     "place": (
         "place",
-        "Print where Kafka puts the replicas of a new topic, or of partitions that a topic gets.",
+        "Print the brokers on which Kafka places the replicas of a new topic or new partitions.",
     ),
     "reassign": (
         "reassign",

@@ -145,8 +145,8 @@ def assign(
         bool,
         typer.Option(
             "--as-documented",
-            help="failover only: the highest priority gets all partitions, subscribed or not, as "
-            "its document has it. The judge objects.",
+            help="failover only: the member with the highest priority gets all partitions, also "
+            "of topics that it does not subscribe to, as in its document. The judge rejects that.",
         ),
     ] = False,
 ) -> None:

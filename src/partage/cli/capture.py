@@ -32,7 +32,7 @@ __all__ = ["capture"]
 def capture(
     *,
     to: Annotated[
-        Path | None, output_option("Folder of the capture; may be one to go on with.")
+        Path | None, output_option("Folder of the capture; an existing capture is continued.")
     ] = None,
     cluster: ClusterOptions,
     check: Annotated[
@@ -46,15 +46,15 @@ def capture(
                      help="Copied files instead: folder of __consumer_offsets-*; repeatable."),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until stopped.")
+        bool, typer.Option("--follow", "-f", help="Continue until interrupted.")
     ] = False,
     metadata_every: Annotated[
         float,
-        typer.Option("--metadata-every", metavar="SECONDS", help="Between looks at the metadata."),
+        typer.Option("--metadata-every", metavar="SECONDS", help="Interval to read the metadata."),
     ] = 1.0,
     roll_every: Annotated[
         float,
-        typer.Option("--roll-every", metavar="SECONDS", help="Write a file at the latest after."),
+        typer.Option("--roll-every", metavar="SECONDS", help="Longest time between two files."),
     ] = 60.0,
     events: Annotated[
         str | None,

@@ -47,7 +47,7 @@ def groups(
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Look repeatedly.")] = False,
     every: Annotated[
-        float, typer.Option("--every", metavar="SECONDS", help="Between two looks.")
+        float, typer.Option("--every", metavar="SECONDS", help="Interval of --watch.")
     ] = 2.0,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
@@ -131,7 +131,7 @@ def _shown(looks: list[GroupLook], *, whole: bool) -> None:
         if whole:
             _whole(look)
     if not whole:
-        show(name("one of them in full: --group NAME", "dim"))
+        show(name("details of one group: --group NAME", "dim"))
 
 
 def _head(look: GroupLook) -> None:
@@ -160,7 +160,7 @@ def _waiting(look: GroupLook) -> str:
     if not owned:
         return f"{others:,}{age}"
     return f"{mine:,}{age}" + (
-        f" (and {others:,} in partitions that nobody owns)" if others else ""
+        f" (and {others:,} in partitions without an owner)" if others else ""
     )
 
 
@@ -238,9 +238,9 @@ def _runs(numbers: list[int]) -> str:
 def _distance(now: Measures) -> str:
     text = f"now: spread {now.spread}, {now.idle} idle, {now.rack_mismatches} rack mismatches"
     if now.best_spread is None:
-        return f"{text}; optimum not computed: {now.refused or 'nothing to share'}"
+        return f"{text}; optimum not computed: {now.refused or 'no partitions to assign'}"
     if now.spread == now.best_spread:
-        return f"{text}; as even as can be"
+        return f"{text}; no plan has a smaller spread"
     moves = now.fewest_moves_to_best
     return f"{text}; optimum: spread {now.best_spread}, {moves} moves away (proven)"
 
@@ -257,7 +257,7 @@ def changes(before: Iterable[LiveGroup], now: Iterable[LiveGroup]) -> list[str]:
     was = {one.id: one for one in before}
     said = [_change(was.get(one.id), one) for one in now]
     gone = was.keys() - {one.id for one in now}
-    return [one for one in said if one] + [f"{one}: no longer there" for one in sorted(gone)]
+    return [one for one in said if one] + [f"{one}: no longer listed" for one in sorted(gone)]
 
 
 def _change(before: LiveGroup | None, now: LiveGroup) -> str:

@@ -71,16 +71,16 @@ def owner(
         asked = [("topic", one) for one in (topic,) if one is not None]
         asked += [("group", one) for one in group or ()]
         only = "".join(f" of {what} {one!r}" for what, one in asked)
-        show(name(f"nobody owned a partition{only} at {_utc(time_ms)}", "bold"))
+        show(name(f"no member owned a partition{only} at {_utc(time_ms)}", "bold"))
 
 
 def _warn_of_uncertainty(owners: OwnersAt) -> None:
     """Print a warning if the requested time is outside the recording: owners are unknown then."""
     first, last, time_ms = owners.first_ms, owners.last_ms, owners.at_ms
     if first is not None and time_ms < first:
-        tell(f"warning: the record begins at {_utc(first)}; what was before is not known", "yellow")
+        tell(f"warning: the record begins at {_utc(first)}; earlier owners are unknown", "yellow")
     if last is not None and time_ms > last:
-        tell(f"warning: the record ends at {_utc(last)}; shown is who owned it last", "yellow")
+        tell(f"warning: the record ends at {_utc(last)}; these are the last known owners", "yellow")
 
 
 def _gaps(gaps: Sequence[Missing]) -> None:
@@ -91,11 +91,12 @@ def _gaps(gaps: Sequence[Missing]) -> None:
         else:
             words = (
                 f"{many} between {one.from_generation} and {one.to_generation} are not in the log; "
-                f"not known until {_utc(one.to_ms)}, shown is generation {one.from_generation}"
+                f"owners until {_utc(one.to_ms)} are unknown, these are of generation "
+                f"{one.from_generation}"
             )
         tell(f"warning: {short_name(one.group)}: {words}", "yellow")
     if len(gaps) > _MOST_GAPS:
-        tell(f"warning: the same of {len(gaps) - _MOST_GAPS} more groups", "yellow")
+        tell(f"warning: {len(gaps) - _MOST_GAPS} more groups have such gaps", "yellow")
 
 
 def _utc(ms: int) -> str:

@@ -77,7 +77,7 @@ def place(
     cluster: ClusterOptions,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Print where Kafka puts the replicas of a new topic, or of partitions that a topic gets.
+    """Print the brokers on which Kafka places the replicas of a new topic or new partitions.
 
         partage place 1:a,2:b,3:c --partitions 12 --replication-factor 3
 
@@ -85,8 +85,8 @@ def place(
 
         partage place -b broker:9092 --partitions 12 --replication-factor 3
 
-    `kafka-topics.sh --replica-assignment` creates a topic, or adds partitions: its line is printed.
-    `--json` prints the input of kafka-reassign-partitions, which applies the
+    The last line is the `kafka-topics.sh --replica-assignment` command that creates the topic or
+    adds the partitions. `--json` prints the input of kafka-reassign-partitions, which applies the
     placement to an existing topic.
 
     The seed of a real controller's random generator is unknown, so `striped` prints one of its
@@ -97,7 +97,7 @@ def place(
     from partage.replicas.kafka_json import topic_assignment
 
     if partitions < 1:
-        # The striped placer itself answers nothing to 0; the controller in front of it refuses.
+        # The striped placer returns an empty placement for 0; the controller rejects the request.
         raise InvalidPlacementError(
             f"number of partitions {partitions} is not positive",
             java_exception="InvalidPartitionsException",
@@ -113,7 +113,7 @@ def place(
     chosen: Any = strategy
     if add:
         if factor not in {None, len(existing[0])}:
-            what = f"the topic has {len(existing[0])} replicas of each; with --add leave it out"
+            what = f"--add uses the topic's own factor {len(existing[0])}: leave the option out"
             raise InvalidConfigError("--replication-factor", what, factor)
         rows = extend(listed, existing, partitions, strategy=chosen, seed=seed)
     else:
@@ -140,9 +140,9 @@ def _show(
     for row in rows:
         for b in row:
             held[b] += 1
-    tell(f"replicas a broker: {min(held.values())} to {max(held.values())}")
+    tell(f"replicas per broker: {min(held.values())} to {max(held.values())}")
     if first + len(rows) <= _MOST_TYPED:
-        # Kafka's tool wants to read all partitions, and passes over those that are there.
+        # Kafka's tool requires all partitions in the list, and skips the existing ones.
         by_hand = ",".join(":".join(map(str, row)) for row in [*existing, *rows])
         how = f"--alter --partitions {first + len(rows)}" if first else "--create"
         tell(f"kafka-topics.sh --bootstrap-server HOST:9092 {how} --topic {shlex.quote(topic)} "
@@ -166,7 +166,7 @@ def _brokers(
     found = read_replica_cluster(given, cluster)
     if not add:
         if topic in found.topics:
-            what = "the topic is there: --add places partitions in addition to its own"
+            what = "the topic exists: use --add to add partitions to it"
             raise InvalidConfigError("--topic", what, topic)
         return list(found.brokers), []
     if topic not in found.topics:

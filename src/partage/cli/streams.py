@@ -270,7 +270,7 @@ def _sweeps(given: Sequence[str]) -> dict[str, list[str]]:
             what = "a setting and its values: max.warmup.replicas=1,2,4"
             raise typer.BadParameter(what, param_hint="--sweep")
         if key.strip() in sweeps:
-            raise typer.BadParameter(f"{key.strip()} is there twice", param_hint="--sweep")
+            raise typer.BadParameter(f"{key.strip()} is given twice", param_hint="--sweep")
         sweeps[key.strip()] = list(dict.fromkeys(listed))
     return sweeps
 

@@ -43,10 +43,10 @@ def watch(
     *,
     to: Annotated[Path, output_option("Folder for the tables and Spark's checkpoint.")],
     once: Annotated[
-        bool, typer.Option("--once", help="Stop when everything that is there is processed.")
+        bool, typer.Option("--once", help="Stop when the present input is processed.")
     ] = False,
     every: Annotated[
-        float, typer.Option("--every", metavar="SECONDS", help="Between two looks.")
+        float, typer.Option("--every", metavar="SECONDS", help="Interval of micro-batches.")
     ] = 2.0,
     cluster: ClusterOptions,
     spark: SparkOptions,

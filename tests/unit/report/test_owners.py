@@ -146,7 +146,7 @@ def test_times_outside_the_record_are_doubted(out) -> None:
     early = run(str(out), "--at", "0")
     assert early.exit_code == 0
     assert "the record begins at" in early.stderr
-    assert "nobody owned a partition at" in early.stdout
+    assert "no member owned a partition at" in early.stdout
     assert "the record ends at" in run(str(out), "--at", "99999").stderr
 
 
