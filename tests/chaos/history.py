@@ -164,7 +164,7 @@ def judged_otherwise(party: Party, capture: Path, log: list[Written], first: int
     """
     states = (capture / "cluster.jsonl").read_text().splitlines()
     clusters = ClusterHistory([json.loads(line) for line in states])
-    lived, found = ClassicGroup(), []
+    group, found = ClassicGroup(), []
     for partition, offset, key, value in rows(capture):
         if (
             key[:2] != _OF_A_GROUP
@@ -172,8 +172,8 @@ def judged_otherwise(party: Party, capture: Path, log: list[Written], first: int
         ):
             continue
         state = None if not said.value else parse_classic_state(said.value)
-        found += lived.feed(ClassicRecord(LogPosition(partition, offset), 0, state))
-    found = [one for one in (*found, *lived.finish()) if isinstance(one, Generation)]
+        found += group.feed(ClassicRecord(LogPosition(partition, offset), 0, state))
+    found = [one for one in (*found, *group.finish()) if isinstance(one, Generation)]
     had = {
         (one.number, m.id): set(assigned_partitions(m)) for one in found for m in one.last.members
     }

@@ -9,7 +9,7 @@ from tests.clients.faust_workers import FAUST
 from tests.support.processes import ROOT, client_python
 
 
-def _lived(kind: str) -> dict[str, dict]:
+def _run_workers(kind: str) -> dict[str, dict]:
     script = ROOT / "tests" / "peers" / "faust_commits.py"
     done = subprocess.run(
         [client_python(FAUST), script, kind],
@@ -25,7 +25,7 @@ def test_the_guard_keeps_fausts_commits_behind_dropped_records() -> None:
     """300 records dropped before any commit, and one record missing behind a commit: Faust's consumer
     commits past them, with the guard they are read again or waited for. Without drops both agree.
     """
-    stock, guarded = _lived("stock"), _lived("guarded")
+    stock, guarded = _run_workers("stock"), _run_workers("guarded")
     assert stock["nothing committed"] == {"read": [300, 301, 302], "early": 301, "late": 303}
     assert guarded["nothing committed"] == {"read": [0, 1, 2], "early": 1, "late": 3}
     assert stock["one missing"]["early"] == 86

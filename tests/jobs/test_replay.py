@@ -262,9 +262,9 @@ def test_some_groups_and_some_time(replayed, tmp_path: Path) -> None:
     wanted = {(r["group"], r["incarnation"], r["generation"]) for r in rows
               if r["group"].startswith("c") and chosen.within(r["time_ms"])}  # fmt: skip
     assert {(r["group"], r["incarnation"], r["generation"]) for r in part} == wanted
-    lived = read_table(out, "replays").to_pylist()
-    assert lived
-    assert {(r["group"], r["incarnation"], r["generation"]) for r in lived} <= wanted
+    simulated = read_table(out, "replays").to_pylist()
+    assert simulated
+    assert {(r["group"], r["incarnation"], r["generation"]) for r in simulated} <= wanted
 
 
 def test_a_pattern_without_a_group_is_reported(tmp_path: Path) -> None:

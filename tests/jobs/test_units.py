@@ -85,7 +85,7 @@ def test_rows_with_long_plans_are_written_early(
     assert [found.metadata.row_group(i).num_rows for i in range(3)] == [2, 2, 1]
 
 
-def test_every_rebalance_is_lived_once() -> None:
+def test_every_rebalance_is_simulated_once() -> None:
     """Each chunk of each group, and each policy of each, is in exactly one unit."""
     groups = [kept("a", 1), kept("b", 64), kept("c", 1_000), kept("d", 129)]
     work = [
@@ -109,7 +109,7 @@ def test_a_history_is_the_same_every_time(tmp_path: Path) -> None:
 
 
 def test_a_synthetic_history_is_understood(tmp_path: Path) -> None:
-    """Half of the rebalances in one group: all agree with range, and all are lived both ways."""
+    """Half of the rebalances in one group: all agree with range, and all are simulated both ways."""
     count = write_capture(Size(12_000, groups=5, huge=True), tmp_path / "c", seed=3)
     policies = ["eager/range", "consumer/uniform+static"]
     found = replay(tmp_path / "c", tmp_path / "out", engine="local", policies=policies)

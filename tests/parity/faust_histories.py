@@ -121,7 +121,7 @@ class Life:
             "copied": self.copied,
         }
 
-    def lived(self, count: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    def simulate(self, count: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """``count`` rounds with our plans; members keep what a plan assigns, or what they had."""
         found = []
         for _ in range(count):

@@ -126,7 +126,7 @@ def _haunted_claims(rng: random.Random, topics: Problem) -> Pairs:
     return claims
 
 
-def lived(
+def simulated_problem(
     rng: random.Random, play: Callable[[Problem], dict[str, Pairs] | None], *, cooperative: bool
 ) -> Line:
     """A group's life: ``play`` gives the plan of a round, the claims of the next come from it."""

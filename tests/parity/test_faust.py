@@ -37,9 +37,9 @@ def test_every_leaders_answer_is_that_of_the_published_class(histories) -> None:
     failed = rounds = 0
     with FaustOracle() as oracle:
         for some in batches(histories):
-            lived = [one for n in some for one in Life(seeded(n)).lived(ROUNDS)]
-            answers = oracle.ask([problem for problem, _ in lived])
-            for (problem, mine), answer in zip(lived, answers, strict=True):
+            simulated = [one for n in some for one in Life(seeded(n)).simulate(ROUNDS)]
+            answers = oracle.ask([problem for problem, _ in simulated])
+            for (problem, mine), answer in zip(simulated, answers, strict=True):
                 patient = answer == {"error": "hangs"} != mine  # it gets the time that it needs
                 again = oracle.ask([{**problem, "seconds": PATIENCE}]) if patient else [answer]
                 if again != [mine]:
@@ -57,9 +57,9 @@ def test_what_no_hash_seed_changes_is_ours_too(histories) -> None:
     with FaustOracle("any", hash_seed="1") as a, FaustOracle("any", hash_seed="2") as b, \
             FaustOracle("any", hash_seed="3") as c:  # fmt: skip
         for some in batches(min(histories // 5, 1000)):
-            lived = [one for n in some for one in Life(seeded(n), wild=False).lived(ROUNDS)]
-            problems = [problem for problem, _ in lived]
-            for (problem, answer), *seeds in zip(lived, *(o.ask(problems) for o in (a, b, c)),
+            simulated = [one for n in some for one in Life(seeded(n), wild=False).simulate(ROUNDS)]
+            problems = [problem for problem, _ in simulated]
+            for (problem, answer), *seeds in zip(simulated, *(o.ask(problems) for o in (a, b, c)),
                                                  strict=True):  # fmt: skip
                 first, *others = map(in_any_order, seeds)
                 mine = in_any_order(answer)

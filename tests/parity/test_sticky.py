@@ -13,7 +13,7 @@ from tests.support.jvm import JvmOracle
 from tests.support.sticky_transfers import transfer_rows
 
 from parity.problems import _cuts
-from parity.sticky_problems import invented, lived, smaller_lines
+from parity.sticky_problems import invented, simulated_problem, smaller_lines
 from partage.groups.registry import find
 from partage.groups.sticky import StickyAssignorError
 from partage.groups.sticky.problem import StickyProblem
@@ -80,7 +80,7 @@ def lines(strategy, rng, count):
         if rng.random() < 0.5:
             line = invented(rng)
         else:
-            line = lived(rng, player(strategy), cooperative=strategy == "cooperative-sticky")
+            line = simulated_problem(rng, player(strategy), cooperative=strategy == "cooperative-sticky")
         answers = ours(strategy, line)
         if not any(answer.get("loop") for answer in answers):
             yield line, answers

@@ -52,7 +52,7 @@ class Log:
         return True
 
 
-async def lived(committed, *, dropped, acked_early):
+async def run_rebalance(committed, *, dropped, acked_early):
     """The committed offsets after a rebalance that dropped ``dropped`` fetches.
 
     Args:
@@ -104,9 +104,9 @@ async def lived(committed, *, dropped, acked_early):
 
 async def main():
     print(json.dumps({
-        "nothing committed": await lived(None, dropped=100, acked_early=(0,)),
-        "one missing": await lived(84, dropped=0, acked_early=(1,)),
-        "as it should be": await lived(84, dropped=5, acked_early=(0,)),
+        "nothing committed": await run_rebalance(None, dropped=100, acked_early=(0,)),
+        "one missing": await run_rebalance(84, dropped=0, acked_early=(1,)),
+        "as it should be": await run_rebalance(84, dropped=5, acked_early=(0,)),
     }))  # fmt: skip
 
 

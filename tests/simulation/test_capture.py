@@ -21,7 +21,7 @@ from partage.simulation.recorded_rebalances import RecordedRebalance, recorded_r
 
 
 @cache
-def lived(group: str) -> tuple[tuple[RecordedRebalance, ...], SimulationContext]:
+def recorded_group(group: str) -> tuple[tuple[RecordedRebalance, ...], SimulationContext]:
     all_recorded = tuple(recorded_rebalances(rebalances(group), clusters()))
     pauses = [found for found in rebuilt(group)[1] if isinstance(found, Pause)]
     commits = CommitStatistics.of(pauses, commit_rates(commit_runs().get(group, [])))
@@ -29,13 +29,13 @@ def lived(group: str) -> tuple[tuple[RecordedRebalance, ...], SimulationContext]
 
 
 def groups() -> list[str]:
-    return [g for g in sorted(group_records()) if any(s.replayable for s in lived(g)[0])]
+    return [g for g in sorted(group_records()) if any(s.replayable for s in recorded_group(g)[0])]
 
 
 @pytest.fixture(scope="module")
 def compared() -> GroupComparison:
     """The group's own policy, with a past of its own, beside the record."""
-    return total(compare_group(group, *lived(group)) for group in groups())
+    return total(compare_group(group, *recorded_group(group)) for group in groups())
 
 
 def test_own_policies_reproduce_the_rebalances(compared) -> None:
@@ -73,7 +73,7 @@ def test_range_decides_for_range_groups_what_was_recorded() -> None:
     """
     checked = 0
     for group in groups():
-        all_recorded, world = lived(group)
+        all_recorded, world = recorded_group(group)
         for recorded_one in all_recorded:
             members = recorded_one.generation.first.members
             if recorded_one.generation.first.strategy != "range" or not recorded_one.replayable:
@@ -91,7 +91,7 @@ def test_range_decides_for_range_groups_what_was_recorded() -> None:
 def test_recorded_moves_are_those_of_the_record() -> None:
     """The recorded rows' moves, summed up, are those counted without any of our arrays."""
     for group in groups():
-        all_recorded, world = lived(group)
+        all_recorded, world = recorded_group(group)
         last: dict = {}
         at = None
         for recorded_one in all_recorded:

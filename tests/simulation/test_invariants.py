@@ -39,7 +39,7 @@ policies = st.sampled_from(
 )
 
 
-def lived(made, *, static: bool = False) -> SimulatedHistory:
+def simulated_history(made, *, static: bool = False) -> SimulatedHistory:
     """A history in which round robin by hand gave the partitions out; all rebalances take 2 s."""
     rows, time_ms, before, births = [], 1_000, {}, Counter()
     seen = []
@@ -82,7 +82,7 @@ def test_no_partition_is_read_twice_at_any_moment(made, policy, static) -> None:
         counted = Counter(p for mine in reads.values() for p in mine.tolist())
         assert not counted or max(counted.values()) == 1
 
-    rows = lived(made, static=static).cumulative(policy, watch)
+    rows = simulated_history(made, static=static).cumulative(policy, watch)
     assert moments == sorted(moments)
     assert len(moments) >= sum(r.caused for r in rows)
 
@@ -91,7 +91,7 @@ def test_no_partition_is_read_twice_at_any_moment(made, policy, static) -> None:
 @given(steps, st.sampled_from(["eager/range", "eager/sticky", "eager/optimal"]))
 def test_eager_stops_everything_that_was_read(made, policy) -> None:
     """Every rebalance stops what was assigned before it, for its length and no partition else."""
-    simulated = lived(_alive(made))
+    simulated = simulated_history(_alive(made))
     rows = {r.generation: r for r in simulated.cumulative(policy)}
     read = 0
     for recorded in simulated.rebalances:
@@ -111,7 +111,7 @@ def _alive(made):
 @given(steps, st.sampled_from(["cooperative/cooperative-sticky", "consumer/uniform"]))
 def test_what_stops_is_what_moves(made, policy) -> None:
     """Of a group that nobody leaves without a word, exactly what changes hands stops."""
-    simulated = lived(_alive(made))
+    simulated = simulated_history(_alive(made))
     rows = simulated.cumulative(policy)
     before: dict[int, str] = {}
     empty = {s.generation.number for s in simulated.rebalances if not s.replayable}
@@ -145,7 +145,7 @@ def _owners(row):
 @given(steps)
 def test_the_recorded_rows_are_the_record(made) -> None:
     """Moves, stops and rewinds of the recorded rows are those counted from the history itself."""
-    simulated = lived(_alive(made))
+    simulated = simulated_history(_alive(made))
     rows = simulated.recorded()
     last: dict[int, str] = {}
     recorded_rebalances = [s for s in simulated.rebalances if s.replayable]
@@ -170,7 +170,7 @@ def test_the_recorded_rows_are_the_record(made) -> None:
 @given(steps, st.lists(policies, min_size=1, max_size=3, unique=True))
 def test_jobs_may_be_spread(made, names) -> None:
     """Rebalances, policies and commits travel as pickles; same rows, in any order, from any worker."""
-    simulated = lived(made)
+    simulated = simulated_history(made)
     chosen = [Policy.parse(name) for name in names]
     here = [
         r for s in simulated.rebalances for r in simulate_rebalance(s, chosen, simulated.context)
@@ -190,7 +190,7 @@ def test_jobs_may_be_spread(made, names) -> None:
 @given(steps, policies)
 def test_every_rebalance_has_its_row(made, policy) -> None:
     """Steps count from 0 without a gap, times never go back, what does not happen moves nothing."""
-    simulated = lived(made)
+    simulated = simulated_history(made)
     rows = simulated.cumulative(policy)
     numbers = {s.generation.number for s in simulated.rebalances if s.replayable}
     assert {r.generation for r in rows} == numbers

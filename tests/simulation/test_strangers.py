@@ -115,13 +115,13 @@ def thrice() -> SimulatedHistory:
 def test_a_plug_in_that_raises_fails_alone(plugged_in, reading, error, message) -> None:
     """Its row says failed, type and message; the others and its next rebalance go on."""
     plugged_in(Breaks(error))
-    lived = thrice()
-    rows = getattr(lived, reading)("acme:breaks")
+    simulated = thrice()
+    rows = getattr(simulated, reading)("acme:breaks")
     assert [r.status for r in rows] == [DONE, FAILED, DONE]
     assert rows[1].detail.startswith(message)
     assert len(rows[1].detail) <= 501
     assert (rows[1].plan, rows[1].measured) == (None, PlanMetrics())
-    assert [r.status for r in getattr(lived, reading)("eager/range")] == [DONE] * 3
+    assert [r.status for r in getattr(simulated, reading)("eager/range")] == [DONE] * 3
 
 
 @pytest.mark.parametrize("reading", ["per_rebalance", "cumulative"])

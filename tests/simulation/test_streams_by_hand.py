@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.streams_lived import Listener
+from tests.support.recorded_streams import Listener
 
 from partage.simulation.streams import (
     SimulationResult,

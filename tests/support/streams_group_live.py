@@ -1,10 +1,10 @@
-"""A real Kafka Streams application under the streams protocol (KIP-1071), lived and recorded.
+"""A real Kafka Streams application under the streams protocol (KIP-1071), run and recorded.
 
     python -m tests.support.streams_group_live tests/data/streams/groups/another.json.xz --seed 7
 
 Three instances with one standby; one is killed, one is added, the killed one comes back with its
 disk, another is killed. What is recorded is what the coordinator wrote down: its records of the
-group. ``tests/simulation/test_streams_group_lived.py`` plays it again. It takes three minutes.
+group. ``tests/simulation/test_streams_group_recorded.py`` plays it again. It takes three minutes.
 """
 
 from __future__ import annotations

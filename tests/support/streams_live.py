@@ -1,4 +1,4 @@
-"""A real Kafka Streams application on a real broker, lived through and recorded.
+"""A real Kafka Streams application on a real broker, run and recorded.
 
     python -m tests.support.streams_live tests/data/streams/another.json.xz --seed 7
 
@@ -6,7 +6,7 @@ Three instances with one standby; one is killed, one with an empty disk is added
 slowly that it is looked at more than once, the killed one comes back, and the leader is killed.
 The seed decides who has how many threads, who is killed, heartbeats, time-outs and how long
 everything takes. What the leaders saw and decided is written down by Kafka's own classes with a
-listener in them (jvm/.../live/LeaderLog.java). ``tests/simulation/test_streams_lived.py`` plays it
+listener in them (jvm/.../live/LeaderLog.java). ``tests/simulation/test_streams_recorded.py`` plays it
 again: a file in tests/data/streams is a test.
 """
 

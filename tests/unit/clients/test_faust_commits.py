@@ -99,7 +99,7 @@ def test_records_dropped_before_the_first_commit_are_read_again() -> None:
     record 300, with the guard the position goes back and the commit stays behind it.
     """
 
-    async def lived(*, is_guarded):
+    async def run_rebalance(*, is_guarded):
         consumer = FaustConsumer()
         guard = CommitGuard(consumer) if is_guarded else None
         if guard:
@@ -111,15 +111,15 @@ def test_records_dropped_before_the_first_commit_are_read_again() -> None:
         consumer.ack(first_read)
         return first_read, consumer.commit()
 
-    assert asyncio.run(lived(is_guarded=False)) == (300, 301)
-    assert asyncio.run(lived(is_guarded=True)) == (0, 1)
+    assert asyncio.run(run_rebalance(is_guarded=False)) == (300, 301)
+    assert asyncio.run(run_rebalance(is_guarded=True)) == (0, 1)
 
 
 @pytest.mark.parametrize("committed", [None, 84])
 def test_a_commit_never_passes_a_fetched_record_that_is_not_acknowledged(committed) -> None:
     """Record 84 is dropped and 85 acknowledged: Faust commits 86, the guard waits for 84."""
 
-    async def lived(*, is_guarded):
+    async def run_rebalance(*, is_guarded):
         consumer = FaustConsumer(committed)
         consumer.at = 84
         if is_guarded:
@@ -132,14 +132,14 @@ def test_a_commit_never_passes_a_fetched_record_that_is_not_acknowledged(committ
         consumer.ack(84)
         return early, consumer.commit()
 
-    assert asyncio.run(lived(is_guarded=False))[0] == 86
-    assert asyncio.run(lived(is_guarded=True)) == (committed, 86)
+    assert asyncio.run(run_rebalance(is_guarded=False))[0] == 86
+    assert asyncio.run(run_rebalance(is_guarded=True)) == (committed, 86)
 
 
 def test_no_commit_between_an_assignment_and_its_seek() -> None:
     """An acknowledgement of before the seek has no committed offset to be compared with."""
 
-    async def lived():
+    async def run_rebalance():
         consumer, guard = guarded(84)
         guard.on_assignment()
         consumer.ack(85)
@@ -147,13 +147,13 @@ def test_no_commit_between_an_assignment_and_its_seek() -> None:
         await consumer.perform_seek()
         assert consumer.at == 84
 
-    asyncio.run(lived())
+    asyncio.run(run_rebalance())
 
 
 def test_a_seek_that_faust_gave_up_is_made_when_the_rebalance_is_over() -> None:
     """Faust goes on after a seek that timed out; the guard seeks then, and commits again."""
 
-    async def lived():
+    async def run_rebalance():
         consumer, guard = guarded(84)
         guard.on_assignment()
         consumer.at, consumer.app.rebalancing = 99, False
@@ -164,13 +164,13 @@ def test_a_seek_that_faust_gave_up_is_made_when_the_rebalance_is_over() -> None:
         consumer.ack(84)
         assert consumer.commit() == 85
 
-    asyncio.run(lived())
+    asyncio.run(run_rebalance())
 
 
 def test_the_last_commit_of_a_revocation_counts_what_was_acknowledged_before() -> None:
     """Faust forgets acknowledged records when it revokes, and then commits once more."""
 
-    async def lived():
+    async def run_rebalance():
         consumer, guard = guarded()
         await joined(consumer, guard)
         await consumer._getmany(3)
@@ -179,7 +179,7 @@ def test_the_last_commit_of_a_revocation_counts_what_was_acknowledged_before() -
         consumer.ack(2)
         assert consumer.commit() == 3
 
-    asyncio.run(lived())
+    asyncio.run(run_rebalance())
 
 
 def test_a_dropped_record_is_read_again_after_a_while_and_named(caplog) -> None:
@@ -187,7 +187,7 @@ def test_a_dropped_record_is_read_again_after_a_while_and_named(caplog) -> None:
     processes is waited for.
     """
 
-    async def lived():
+    async def run_rebalance():
         clock = iter([0.0, 6.0, 6.0, 13.0])
         consumer, guard = guarded(now=lambda: next(clock))
         await joined(consumer, guard)
@@ -206,18 +206,18 @@ def test_a_dropped_record_is_read_again_after_a_while_and_named(caplog) -> None:
         consumer.ack(0)
         assert consumer.commit() == 3
 
-    asyncio.run(lived())
+    asyncio.run(run_rebalance())
     assert "would pass offset 0, which was fetched and never processed" in caplog.text
 
 
 def test_records_that_the_log_does_not_have_stop_no_commit() -> None:
     """Compaction leaves gaps: what was never fetched is not waited for."""
 
-    async def lived():
+    async def run_rebalance():
         consumer, guard = guarded(10)
         await joined(consumer, guard)
         guard._fetched[TP] = {11, 12}
         consumer.ack(11, 12)
         assert consumer.commit() == 13
 
-    asyncio.run(lived())
+    asyncio.run(run_rebalance())

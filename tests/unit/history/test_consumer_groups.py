@@ -12,7 +12,7 @@ from partage.history.records import assigned_partitions
 
 
 def test_every_target_assignment_is_a_rebalance() -> None:
-    """155 consumer, 40 share (32 epochs, one group lived twice) and 14 streams assignments."""
+    """155 consumer, 40 share (32 epochs, one group recorded twice) and 14 streams assignments."""
     found = [f for g in group_records() for f in rebalances(g)]
     assert Counter(f.protocol for f in found) == {
         "classic": 479, "consumer": 155, "share": 40, "streams": 14,

@@ -20,7 +20,7 @@ STATE = {"ts_ms": 0, "brokers": [{"id": 1, "rack": None}],
 LOADS = {("t", p): (39.0 if p == 4 else 5.0 + p) for p in range(9)}
 
 
-def lived(strategy: str, *, loads: bool, keeps: bool = False) -> list[dict]:
+def simulated_records(strategy: str, *, loads: bool, keeps: bool = False) -> list[dict]:
     """Values of the group's records: two members, a third, and a rebalance more.
 
     Args:
@@ -75,14 +75,14 @@ def test_our_own_plans_come_out(strategy, loads, keeps) -> None:
     """Claims and loads stand behind the user data, the loads in use with the assignments, those of
     what is withheld with its next owner: with them each plan is the recorded one.
     """
-    verdicts = judged(lived(strategy, loads=loads, keeps=keeps))
+    verdicts = judged(simulated_records(strategy, loads=loads, keeps=keeps))
     assert [one.agrees for one in verdicts] == [True] * 4
     assert {one.judged_by for one in verdicts} == {strategy}
 
 
 def test_a_leader_that_does_not_see_instances_is_a_cause() -> None:
     """kafka-python 2.0 orders static members by their ids: found, and named."""
-    records = lived("range", loads=False)
+    records = simulated_records("range", loads=False)
     for number, one in enumerate(records[2]["members"]):
         one["groupInstanceId"] = f"at-{9 - number}"
     verdict = judged(records[:3])[-1]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.streams_group_lived import Record, application, wrote
+from tests.support.recorded_streams_group import Record, application, wrote
 
 from partage.simulation.streams import SimulationResult, simulate
 from partage.streams.kip1071_sticky import ServerSticky

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.streams_lived import (
+from tests.support.recorded_streams import (
     Decided,
     Listener,
     Rows,
@@ -28,9 +28,9 @@ from partage.simulation.streams import SimulatedApplication, SimulationResult, s
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "streams"
 RECORDINGS = sorted(file.name.removesuffix(".json.xz") for file in FOLDER.glob("*.json.xz"))
-#: Seconds that requests and work may take in reality, and not in the simulation: `lived` was
+#: Seconds that requests and work may take in reality, and not in the simulation: `recorded` was
 #: recorded on a quiet machine, others with forty programs on two cores.
-_QUIET, _BUSY = {"lived": 1.1}, 3.5
+_QUIET, _BUSY = {"recorded": 1.1}, 3.5
 #: Less than that may come of what the model rounds up: a poll, and members' heartbeats.
 _EARLY = 0.3
 
@@ -67,12 +67,12 @@ def _rows(given: Any) -> Rows:
 
 
 def _compare(recording: dict[str, Any], app: SimulatedApplication, slow: float = _BUSY) -> None:
-    lived, listener = decided(recording), Listener()
+    recorded, listener = decided(recording), Listener()
     played = simulate(app, listener, observed_states(recording))
     simulated = _decided(played, listener)
-    for number, (ours, theirs) in enumerate(zip(simulated, lived, strict=False)):
+    for number, (ours, theirs) in enumerate(zip(simulated, recorded, strict=False)):
         assert ours == theirs, f"rebalance {number}"
-    assert len(simulated) == len(lived)
+    assert len(simulated) == len(recorded)
     _compare_times(played, recording, slow)
 
 
@@ -125,13 +125,13 @@ def test_the_simulation_decides_what_a_real_application_decided(name: str) -> No
     ids="-".join,
 )
 def test_another_clock_does_not_give_the_recording(changed: dict[str, int]) -> None:
-    """The comparison can fail: one time of the model changed, and `lived` does not come out."""
-    recording = _read("lived")
+    """The comparison can fail: one time of the model changed, and `recorded` does not come out."""
+    recording = _read("recorded")
     app = application(recording)
     part = "settings" if "probing" in next(iter(changed)) else "runtime"
     app = replace(app, **{part: replace(getattr(app, part), **changed)})
     with pytest.raises(AssertionError):
-        _compare(recording, app, _QUIET["lived"])
+        _compare(recording, app, _QUIET["recorded"])
 
 
 def test_the_recordings_are_worth_it() -> None:
