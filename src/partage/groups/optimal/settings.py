@@ -334,8 +334,8 @@ def families(
             family[np.array(mine)] = i
         elif name in named and len(lists[named[name]]) > 1:
             warnings.append(
-                f"{PREFIX}copartitioned: {name} stays apart, because no other topic of its list "
-                "has the same partition numbers and subscribers"
+                f"{name} stays apart from the other topics of its list in {PREFIX}copartitioned: "
+                "none has the same partition numbers and subscribers"
             )
     return family, tuple(warnings)
 
