@@ -47,7 +47,7 @@ def groups(
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Look repeatedly.")] = False,
     every: Annotated[
-        float, typer.Option("--every", metavar="SECONDS", help="Interval of --watch.")
+        float, typer.Option("--every", metavar="SECONDS", help="Interval between updates.")
     ] = 2.0,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip

@@ -46,7 +46,7 @@ def watch(
         bool, typer.Option("--once", help="Stop when the present input is processed.")
     ] = False,
     every: Annotated[
-        float, typer.Option("--every", metavar="SECONDS", help="Interval of micro-batches.")
+        float, typer.Option("--every", metavar="SECONDS", help="Interval between updates.")
     ] = 2.0,
     cluster: ClusterOptions,
     spark: SparkOptions,
