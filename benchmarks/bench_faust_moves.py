@@ -35,11 +35,10 @@ def previous_assignments(
 def moves_and_evenness(
     assign: Assignor, before: Sequence[CopartitionedAssignment], partitions: int
 ) -> tuple[int, bool]:
-    """Return how many active partitions get another worker, and whether loads differ by at most 1."""
+    """Return how many actives get another worker, and whether loads differ by at most one."""
     topics = CopartitionedTopics(0, partitions, (TOPIC,), tuple(range(len(before))))
     sent = [
-        FaustMetadata({TOPIC: sorted(one.actives)}, {TOPIC: sorted(one.standbys)})
-        for one in before
+        FaustMetadata({TOPIC: sorted(one.actives)}, {TOPIC: sorted(one.standbys)}) for one in before
     ]
     after = assign(topics, sent)
     moved = sum(len(new.actives - old.actives) for new, old in zip(after, before, strict=True))

@@ -158,9 +158,7 @@ def test_what_placement_refuses_and_tells(tmp_path) -> None:
         app, ["place", str(SAMPLE), "--topic", "LegacyERP", "--add", "-p", "1"]
     )
     assert "--alter --partitions" in there.stderr
-    assert "use --add to add partitions" in run(
-        "place", SAMPLE, "--topic", "LegacyERP", code=1
-    )
+    assert "use --add to add partitions" in run("place", SAMPLE, "--topic", "LegacyERP", code=1)
     assert "the topic's own factor 2" in run(
         "place", SAMPLE, "--topic", "LegacyERP", "--add", "-r", 3, code=1
     )

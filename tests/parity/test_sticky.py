@@ -80,7 +80,9 @@ def lines(strategy, rng, count):
         if rng.random() < 0.5:
             line = invented(rng)
         else:
-            line = simulated_problem(rng, player(strategy), cooperative=strategy == "cooperative-sticky")
+            line = simulated_problem(
+                rng, player(strategy), cooperative=strategy == "cooperative-sticky"
+            )
         answers = ours(strategy, line)
         if not any(answer.get("loop") for answer in answers):
             yield line, answers
