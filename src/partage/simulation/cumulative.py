@@ -672,7 +672,7 @@ class _Simulation:
                 self.store = None
         self.unread_inputs = None
         self.counts[id(rebalance)].steps += 1
-        self._append(row if row.late is None else replace(row, late=None))
+        self._append(row if row.recompute is None else replace(row, recompute=None))
 
     def _append(self, row: SimulatedRebalance) -> None:
         self.rows.append(row)

@@ -22,10 +22,10 @@ __all__ = [
     "NOTHING",
     "Bounds",
     "CachedJudge",
-    "LateInputs",
     "Loads",
     "PlanLoads",
     "PlanMetrics",
+    "RecomputeInputs",
     "SimulatedRebalance",
     "load_spread",
 ]
@@ -73,10 +73,11 @@ class PlanMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class LateInputs:
-    """Inputs of those columns of a simulated rebalance's row that later offset commits may change.
+class RecomputeInputs:
+    """Inputs from which columns of a row are computed again when later offset commits are known.
 
-    These columns change with later commits: ``stopped``, ``reread`` and ``load_spread``.
+    These columns are ``stopped``, ``reread`` and ``load_spread``. An appending run stores the
+    inputs with the row.
 
     Attributes:
         stops: indices of the partitions that stop (int32).
@@ -102,7 +103,7 @@ class LateInputs:
 class SimulatedRebalance:
     """The result of one rebalance under one policy: a row of table ``replays``.
 
-    Fields are columns of the table, except for ``late`` and four that make several columns:
+    Fields are columns of the table, except for ``recompute`` and four that make several columns:
     ``measured`` one for each metric, ``stopped`` and ``reread`` two bounds, ``unread`` an estimate.
     docs/policies.md defines each column.
 
@@ -111,7 +112,7 @@ class SimulatedRebalance:
         unread: best estimate of these partition-seconds; None if there is none.
         reread: bounds on records read twice; None if no commit shows it.
         plan: the assignment as JSON.
-        late: inputs of columns that later commits change; None if no column does.
+        recompute: inputs of columns that later commits change; None without them.
     """
 
     incarnation: int
@@ -139,7 +140,7 @@ class SimulatedRebalance:
     unread_at_once: int | None = None
     plan: str | None = None
     # Its arrays have no truth value; rows that differ in it differ in a column, too.
-    late: LateInputs | None = field(default=None, compare=False)
+    recompute: RecomputeInputs | None = field(default=None, compare=False)
 
     def row(self) -> dict[str, Any]:
         """Return the simulated rebalance as a row of table ``replays``, without run and group."""
@@ -167,7 +168,7 @@ def _estimate_columns(found: UnreadEstimate | None) -> dict[str, float | None]:
 _COLUMNS = tuple(
     column.name
     for column in fields(SimulatedRebalance)
-    if column.name not in {"measured", "stopped", "reread", "unread", "late"}
+    if column.name not in {"measured", "stopped", "reread", "unread", "recompute"}
 )
 _METRICS = tuple(column.name for column in fields(PlanMetrics))
 
@@ -317,12 +318,12 @@ class PlanLoads:
     """
 
     def __init__(self) -> None:
-        self._loads: dict[tuple[int, int, int], tuple[LateInputs, Loads]] = {}
+        self._loads: dict[tuple[int, int, int], tuple[RecomputeInputs, Loads]] = {}
         self._facts: dict[tuple[int, int], Facts] = {}
 
-    def of(self, late: LateInputs) -> Loads:
+    def of(self, inputs: RecomputeInputs) -> Loads:
         """Return the arrays from which `load_spread` computes the spread of loads of a row."""
-        key = (id(late.plan), id(late.group), id(late.cluster))
+        key = (id(inputs.plan), id(inputs.group), id(inputs.cluster))
         known = self._loads.get(key)
         if known is None:
             if len(self._loads) >= _MOST_LOADS:
@@ -330,14 +331,14 @@ class PlanLoads:
                 self._facts.clear()
             facts = self._facts.get(key[1:])
             if facts is None:
-                facts = self._facts[key[1:]] = Facts(Problem(late.group, late.cluster))
-            counted = tally(late.plan, facts)
+                facts = self._facts[key[1:]] = Facts(Problem(inputs.group, inputs.cluster))
+            counted = tally(inputs.plan, facts)
             loads = (
                 counted.member.astype(np.int32), counted.partition.astype(np.int32),
                 np.flatnonzero(facts.takes_part).astype(np.int32), facts.members,
             )  # fmt: skip
             # The entry holds the objects, so that no other one gets the ids of its key.
-            known = self._loads[key] = late, loads
+            known = self._loads[key] = inputs, loads
         return known[1]
 
 

@@ -464,8 +464,8 @@ class StoredRow(NamedTuple):
         cells: the columns `_FIELDS`.
         metrics: the columns `_METRICS`.
         fixed: bounds on stopped time and on records read twice; None if they are computed again.
-        late: partitions that stop, partition-seconds of dead members, how much longer the rebalance
-            took, and loads; None if nothing is computed from them.
+        recompute: partitions that stop, partition-seconds of dead members, how much longer the
+            rebalance took, and loads; None if nothing is computed from them.
         unread: inputs of the unread time (`UnreadInputs`); None if there is no estimate.
     """
 
@@ -474,7 +474,7 @@ class StoredRow(NamedTuple):
     cells: list[Any]
     metrics: list[Any]
     fixed: list[Any] | None
-    late: list[Any] | None
+    recompute: list[Any] | None
     unread: list[Any] | None
 
     @classmethod
@@ -485,19 +485,19 @@ class StoredRow(NamedTuple):
 
         Args:
             position: position of the recorded rebalance in the group's history.
-            row: the row, with `LateInputs` if it has columns that are computed again.
+            row: the row, with `RecomputeInputs` if it has columns that are computed again.
             unread: inputs of its unread time; None if it has no estimate.
             loads: finds the loads of its plan.
         """
-        late, cells, fixed = row.late, None, None
-        if late is None:
+        inputs, cells, fixed = row.recompute, None, None
+        if inputs is None:
             fixed = [row.stopped, row.reread]
         else:
             of_plan: list[Any] | None = None
-            if late.has_loads:
-                *arrays, members = loads.of(late)
+            if inputs.has_loads:
+                *arrays, members = loads.of(inputs)
                 of_plan = [*map(_text, arrays), members]
-            cells = [_text(late.stops), late.extra, late.longer_ms, of_plan]
+            cells = [_text(inputs.stops), inputs.extra, inputs.longer_ms, of_plan]
         return cls(
             position, row.time_ms, [getattr(row, name) for name in _FIELDS],
             [getattr(row.measured, name) for name in _METRICS], fixed, cells,
@@ -520,17 +520,17 @@ class StoredRow(NamedTuple):
             lengths: recorded intervals without a consumer. The rows of a policy must be finished in
                 the order in which they were made, because each estimate uses up intervals.
         """
-        stops = _NO_PARTITIONS if self.late is None else _array(self.late[0])
+        stops = _NO_PARTITIONS if self.recompute is None else _array(self.recompute[0])
         stopped, reread = (None, None) if self.fixed is None else map(_bounds, self.fixed)
         spread = None
-        if self.late is not None:
-            extra, longer_ms = _bounds(self.late[1]), _bounds(self.late[2])
+        if self.recompute is not None:
+            extra, longer_ms = _bounds(self.recompute[1]), _bounds(self.recompute[2])
             costs = context.costs(rebalance)
             stopped = costs.stopped_seconds(stops, context.usual_ms, longer_ms=longer_ms)
             stopped = None if stopped is None or extra is None else stopped + extra
             reread = costs.reread(stops)
-            if self.late[3] is not None:
-                member, partition, taking, members = self.late[3]
+            if self.recompute[3] is not None:
+                member, partition, taking, members = self.recompute[3]
                 loads = (_array(member), _array(partition), _array(taking), members)
                 spread = load_spread(loads, context.weights)
         unread = None

@@ -25,8 +25,8 @@ from partage.simulation.members import EMPTY, SimulatedMember, owner_view, previ
 from partage.simulation.metrics import (
     NOTHING,
     Bounds,
-    LateInputs,
     PlanMetrics,
+    RecomputeInputs,
     SimulatedRebalance,
 )
 from partage.simulation.policies import Policy, is_recorded_strategy, recorded_protocol
@@ -160,7 +160,7 @@ class RowBuilder:
             extra: partition-seconds of dead or absent members, in addition to the stop.
             longer_ms: additional time that it waited for members that did not respond.
             unread: returns the estimated unread time of the partitions that stop.
-            is_stored: whether the row gets `LateInputs` in a cumulative simulation too.
+            is_stored: whether the row gets `RecomputeInputs` in a cumulative simulation too.
         """
         if result.plan is None or result.group is None or result.last_owner is None:
             return self._row(policy, resolved, result.status, place, detail=result.detail)
@@ -192,7 +192,7 @@ class RowBuilder:
             unread_at_once=len(stops),
             plan=_to_json(_numbers_by_topic(plan)),
             detail=None if plan.loop is None else plan.loop.warning(resolved.strategy.name),
-            late=LateInputs(
+            recompute=RecomputeInputs(
                 stops, extra, plan, result.group, on, not result.needs_follow_up, longer_ms
             )
             if is_stored or self.reading == PER_REBALANCE
@@ -288,7 +288,7 @@ def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> Si
         changed=0,
         unread_at_once=len(rows.costs.stopped),
         plan=_to_json(recorded_plan(generation.first)),
-        late=LateInputs(rows.costs.stopped, extra, given, members.group, rows.cluster),
+        recompute=RecomputeInputs(rows.costs.stopped, extra, given, members.group, rows.cluster),
     )
 
 

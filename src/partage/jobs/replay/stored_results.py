@@ -6,7 +6,7 @@ unchanged. `GroupStore` has what the last run has stored for a group, and stores
 **Single rebalances** (`RebalanceStore`): verdicts and plans are not computed again. Three kinds of
 columns of table ``replays`` still change with every new commit: times without a consumer, records
 read twice, and the spread of loads. They depend on commit rates, commit intervals and the usual
-length of a rebalance. They are computed again from stored inputs (`LateInputs`).
+length of a rebalance. They are computed again from stored inputs (`RecomputeInputs`).
 
 A result is found by a digest of the rebalance and of the cluster metadata that a verdict may use.
 Pauses are not part of the digest. Results are stored in blocks of plain values
@@ -125,8 +125,8 @@ class _StoredRow:
     """A stored row of table ``replays``, and the inputs of those columns that may still change.
 
     Attributes:
-        row: the row; late columns are empty if ``is_late``.
-        is_late: whether it has columns that depend on the group's whole history.
+        row: the row; columns that are computed again are empty if ``is_recomputed``.
+        is_recomputed: whether it has columns that depend on the group's whole history.
         stops: indices of the partitions that stop.
         extra: partition-seconds of dead members, in addition to the stop.
         member: owner of each assigned partition, as a position in the group.
@@ -136,7 +136,7 @@ class _StoredRow:
     """
 
     row: SimulatedRebalance
-    is_late: bool
+    is_recomputed: bool
     stops: Int32Array | None = None
     extra: Bounds | None = None
     member: Int32Array | None = None
@@ -156,15 +156,15 @@ def _stored_row(row: SimulatedRebalance, loads: PlanLoads) -> _StoredRow:
 
     Columns that depend on the group's whole history are replaced by their inputs.
     """
-    late = row.late
-    row = replace(row, late=None)
-    if late is None:
-        return _StoredRow(row, is_late=False)
+    inputs = row.recompute
+    row = replace(row, recompute=None)
+    if inputs is None:
+        return _StoredRow(row, is_recomputed=False)
     blank = replace(row, stopped=None, reread=None)
-    if not late.has_loads:
-        return _StoredRow(blank, True, late.stops, late.extra)
+    if not inputs.has_loads:
+        return _StoredRow(blank, True, inputs.stops, inputs.extra)
     blank = replace(blank, measured=replace(row.measured, load_spread=None))
-    return _StoredRow(blank, True, late.stops, late.extra, *loads.of(late))
+    return _StoredRow(blank, True, inputs.stops, inputs.extra, *loads.of(inputs))
 
 
 def _finished_row(
@@ -175,7 +175,7 @@ def _finished_row(
     Columns that depend on the group's whole history are computed again.
     """
     row, stops = stored.row, stored.stops
-    if not stored.is_late or stops is None:
+    if not stored.is_recomputed or stops is None:
         return row
     costs = context.costs(rebalance)
     is_recorded = row.policy == RECORDED
@@ -256,7 +256,8 @@ class RebalanceStore:
 
     def add(self, key: str, verdict: Verdict, rows: Sequence[SimulatedRebalance]) -> None:
         """Store the verdict and the ``replays`` rows of a rebalance for the next run."""
-        if any(m.weight != 1 for one in rows if one.late is not None for m in one.late.group):
+        groups = (one.recompute.group for one in rows if one.recompute is not None)
+        if any(member.weight != 1 for group in groups for member in group):
             return  # `load_spread` is for members of weight 1
         self._writer.add(key, (verdict, tuple(_stored_row(row, self._loads) for row in rows)))
 
