@@ -267,7 +267,7 @@ def _count(flags: BoolArray, start: Int64Array) -> Int64Array:
 
 
 def _ends(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the indices of the first and the last commit of each commit run, ignoring tombstones.
+    """Return the indices of the first and the last commit of each run, tombstones left out.
 
     The index is 0 for runs that have only tombstones.
     """

@@ -258,7 +258,7 @@ class EpochGroup:
         )
         gap = 0 if is_migrated else self._gap(epoch)
         state.missing += gap
-        self._drop_replaced()
+        self._add_leaves_of_static_members()
         shown = self._state_of(epoch, decision, record.timestamp_ms)
         state.open = Generation(
             state.incarnation, record.position, record.timestamp_ms, shown, shown, 1, gap, None,
@@ -275,8 +275,8 @@ class EpochGroup:
         processes = {m: value["processId"] for m, value in state.members.items()}
         return StreamsInput(processes, state.topology, state.settings)
 
-    def _drop_replaced(self) -> None:
-        """Add a leave as cause for each static member that left and has not returned."""
+    def _add_leaves_of_static_members(self) -> None:
+        """Count each static member that left and has not returned as a cause: it left."""
         for instance, (member, time_ms) in self.state.replaced.items():
             self._add_cause(Cause("leave", RECORDED, member, instance, time_ms))
         self.state.replaced = {}

@@ -232,15 +232,16 @@ class Assumption:
         elif self.behind and self.everywhere:
             words.append("lags beyond acceptable.recovery.lag")
         elif self.behind:
-            some = _some(map(str, self.behind))
+            some = _list_tasks(map(str, self.behind))
             words.append(f"lags beyond acceptable.recovery.lag: {some}")
         longer = [str(task) for task, more in self.longer.items() if more]
         if longer:
-            words.append(f"{_some(longer)} lag more than others")
+            words.append(f"{_list_tasks(longer)} lag more than others")
         return "; ".join(words)
 
 
-def _some(names: Iterable[str]) -> str:
+def _list_tasks(names: Iterable[str]) -> str:
+    """Return the first names in order, separated by commas, and how many more there are."""
     ordered = sorted(names)
     more = f" and {len(ordered) - _MOST_NAMED} more" if len(ordered) > _MOST_NAMED else ""
     return ", ".join(ordered[:_MOST_NAMED]) + more
@@ -265,7 +266,7 @@ def _with_racks(
     cluster: Cluster,
     plain: Sequence[Assumption],
 ) -> Iterator[Assumption]:
-    """Yield each assumption with each rack-aware strategy, at the strategy's default costs.
+    """Yield the plain assumptions again, now with each rack-aware strategy at its default costs.
 
     The assumed changelogs matter only to the placement of standbys.
     """

@@ -300,7 +300,7 @@ def costs_of(
     given = recorded_assignment(rebalance.generation.first, cluster)
     stopped = _stopped_in_record(rebalance, given, cluster)
     stops = RecordedStops.of(rebalance, stopped)
-    located = list(_located(pauses, clusters, cluster))
+    located = list(_with_index(pauses, clusters, cluster))
     rewinds = {p: pause.rewind for p, pause in located if pause.rewind is not None}
     length_ms = stop_length(stops.bounds_of(located))
     return RebalanceCosts(cluster, given, stopped, length_ms, rewinds, most)
@@ -339,7 +339,7 @@ class RecordedStops:
 
         Partitions that did not stop, and those without a commit on both sides, are left out.
         """
-        return self.bounds_of(_located(pauses, clusters, clusters.at(self.time_ms)))
+        return self.bounds_of(_with_index(pauses, clusters, clusters.at(self.time_ms)))
 
     def bounds_of(self, located: Iterable[tuple[int, Pause]]) -> list[Bounds]:
         """Return what `bounds` returns, of pauses with the dense numbers of their partitions."""
@@ -388,10 +388,10 @@ def _stopped_in_record(
     return stopped_partitions(before, after, cluster.partition_exists, eager=eager)
 
 
-def _located(
+def _with_index(
     pauses: Iterable[Pause], clusters: ClusterHistory, cluster: Cluster
 ) -> Iterator[tuple[int, Pause]]:
-    """Yield each consumption pause with the index of its partition.
+    """Yield each pause after the index of its partition (int).
 
     A pause between the deletion of a topic and the creation of one with the same name is left out.
     The new topic begins at offset 0, so its offsets cannot be compared with the old ones.
