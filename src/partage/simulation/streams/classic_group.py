@@ -6,7 +6,6 @@ Source: ``ClassicGroup``, ``ConsumerCoordinator.onJoinComplete``, ``StreamThread
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from partage.errors import UnsupportedProblemError
@@ -32,25 +31,45 @@ __all__ = ["ClassicGroupSimulation"]
 _REBALANCE_TIMEOUT_MS = 300_000
 
 
-class _JoinPhase(StreamsSimulation):
-    """The join phase of a classic group: a rebalance waits until all members have joined.
+class ClassicGroupSimulation(StreamsSimulation):
+    """Simulation of a Kafka Streams application in a classic group, whose leader assigns tasks.
 
     A rebalance begins when a member joins, requests one, or is lost. The other members learn of it
-    with their next heartbeat and join. Heartbeats are periodic from a member's last assignment on.
-    A member reports the state that it has when it joins, not when all have joined.
+    with their next heartbeat and join; the rebalance waits until all have joined. Heartbeats are
+    periodic from a member's last assignment on. A member reports the state that it has when it
+    joins, not when all have joined.
 
     A member that has to revoke tasks joins again at once, before it has opened its new tasks. A
     member that waits for a task of another member joins again at its next poll, with all tasks
     opened.
+
+    Args:
+        application: the application to simulate.
+        assignor: the leader's task assignor.
+        observed: states that a real leader saw at its first rebalances, in order; later rebalances
+            use the simulated state.
 
     Attributes:
         eager: whether members revoke everything when they join.
         began_ms: when the last rebalance began.
     """
 
-    def __init__(self, application: SimulatedApplication, *, eager: bool) -> None:
+    def __init__(
+        self,
+        application: SimulatedApplication,
+        assignor: TaskAssignor,
+        observed: Sequence[ObservedState],
+    ) -> None:
         super().__init__(application, application.runtime.session_timeout_ms)
-        self.eager = eager
+        # Before Kafka 2.4, all members revoked everything at the start of a rebalance.
+        self.eager = assignor.name in EARLY_RELEASES
+        self._assignor, self._observed = assignor, observed
+        self._racks = {
+            (topic, number): racks
+            for topic, rows in application.racks.items()
+            for number, racks in enumerate(rows)
+            if racks
+        }
         self.began_ms = 0
         #: Members of the group -> since when their heartbeats are counted.
         self._since: dict[str, int] = {}
@@ -58,10 +77,6 @@ class _JoinPhase(StreamsSimulation):
         self._causes: list[str] = []
         self._round = 0
         self._is_delayed = self._has_newcomers = False
-
-    @abstractmethod
-    def complete(self, joined: dict[str, StreamsMember], causes: tuple[str, ...]) -> None:
-        """Assign tasks after all members have joined; each subclass has its own way."""
 
     # -- group protocol ------------------------------------------------------------------------
 
@@ -265,37 +280,12 @@ class _JoinPhase(StreamsSimulation):
         self.state.stopped.clear()
         self._since = dict.fromkeys(consumers, self.clock.now_ms)
         if self._since:
-            self.complete(joined, causes)
+            self._complete(joined, causes)
         return True
 
+    # -- assignment of tasks ---------------------------------------------------------------------
 
-class ClassicGroupSimulation(_JoinPhase):
-    """Simulation of a Kafka Streams application in a classic group, whose leader assigns tasks.
-
-    Args:
-        application: the application to simulate.
-        assignor: the leader's task assignor.
-        observed: states that a real leader saw at its first rebalances, in order; later rebalances
-            use the simulated state.
-    """
-
-    def __init__(
-        self,
-        application: SimulatedApplication,
-        assignor: TaskAssignor,
-        observed: Sequence[ObservedState],
-    ) -> None:
-        # Before Kafka 2.4, all members revoked everything at the start of a rebalance.
-        super().__init__(application, eager=assignor.name in EARLY_RELEASES)
-        self._assignor, self._observed = assignor, observed
-        self._racks = {
-            (topic, number): racks
-            for topic, rows in application.racks.items()
-            for number, racks in enumerate(rows)
-            if racks
-        }
-
-    def complete(self, joined: dict[str, StreamsMember], causes: tuple[str, ...]) -> None:
+    def _complete(self, joined: dict[str, StreamsMember], causes: tuple[str, ...]) -> None:
         """Run the leader's task assignor, give members their tasks,
         and schedule further rebalances.
 
