@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -55,12 +55,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from partage.jobs.replay.output import RowWriter
+    from partage.jobs.replay.spill_files import RebalanceCollector
 
 __all__ = [
     "STORED_CLASSES",
     "GroupInput",
     "GroupRows",
-    "Listener",
     "RebalanceRows",
     "commit_columns",
     "event_row",
@@ -400,19 +400,6 @@ class RebalanceRows:
         }
 
 
-class Listener(Protocol):
-    """Interface of an object that receives a group's rebalances and consumption pauses.
-
-    It stores them for the simulation.
-    """
-
-    def generation(self, found: Generation) -> None:
-        """Receive the next rebalance, in log order."""
-
-    def pause(self, found: Pause) -> None:
-        """Receive a consumption pause; it comes some time after its rebalance."""
-
-
 #: Classes in the stored state of a group besides those of its history.
 STORED_CLASSES = (CommitRate,)
 
@@ -428,7 +415,7 @@ class GroupRows:
         clusters: the cluster metadata over time.
         writers: receives the rows of all tables.
         around: facts from files next to the records.
-        listener: receives rebalances and pauses for the simulation.
+        collector: receives rebalances and pauses for the simulation; None without one.
     """
 
     def __init__(
@@ -437,10 +424,10 @@ class GroupRows:
         clusters: ClusterHistory,
         writers: RowWriter,
         around: LogContext | None = None,
-        listener: Listener | None = None,
+        collector: RebalanceCollector | None = None,
     ) -> None:
         self.name = name
-        self._listener = listener
+        self._collector = collector
         self._clusters = clusters
         self._writers = writers
         self._around = known = around or LogContext()
@@ -589,8 +576,8 @@ class GroupRows:
         """Write a generation, event, assignment or pause of the history to the output tables."""
         if isinstance(found, Pause):
             found = self._without_wrong_times(found)
-            if self._listener is not None:
-                self._listener.pause(found)
+            if self._collector is not None:
+                self._collector.pause(found)
             self._rebalances.pause(found)
             self._write("pauses", pause_row(found))
             return
@@ -633,8 +620,8 @@ class GroupRows:
         at_cluster = self._clusters.position_at(found.timestamp_ms)
         row["cluster_ms"] = self._clusters.times[at_cluster] if at_cluster >= 0 else None
         self._totals.rebalance(row)
-        if self._listener is not None:
-            self._listener.generation(found)
+        if self._collector is not None:
+            self._collector.generation(found)
         for done in self._rebalances.row(found, row, self._stops(found)):
             self._write("rebalances", done)
         at = {"incarnation": found.incarnation, "generation": found.number}
