@@ -19,7 +19,7 @@ from tests.support.tiny_problems import (
 
 import partage as pg
 from partage import judge, solve
-from partage.api.measures import _Question, measure
+from partage.api.measures import _SolverProblem, measure
 from partage.errors import CertificateError
 from partage.judge.measures import tally
 from partage.model import Problem
@@ -28,7 +28,7 @@ from partage.model import Problem
 def _asked(tiny):
     facts = judge.Facts(Problem(tiny.group, tiny.cluster))
     was = judge.previous_owners(facts.problem)
-    return facts, was, _Question.of(facts, was)
+    return facts, was, _SolverProblem.of(facts, was)
 
 
 @given(tiny_problems())
