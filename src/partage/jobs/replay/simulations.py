@@ -318,15 +318,13 @@ def _stretches(one: SpilledHistory, policies: int, share: int) -> list[WorkUnit]
 def pack_tasks(work: Sequence[WorkUnit], *, tasks: int) -> list[list[WorkUnit]]:
     """Distribute work units over Spark tasks: each goes to the task with the lowest cost so far.
 
-        Units are placed in descending order of cost (longest processing time first).
+    Units are placed in descending order of cost (longest processing time first).
 
-        >>> from contextlib import closing
-    from dataclasses import replace
-        >>> history = SpilledHistory("g", "", (0, 0), ())
-        >>> costs = [[u.cost for u in one] for one in pack_tasks(
-        ...     [WorkUnit(history, (), (), cost) for cost in (9, 2, 2, 1)], tasks=3)]
-        >>> costs
-        [[9], [2, 1], [2]]
+    >>> history = SpilledHistory("g", "", (0, 0), ())
+    >>> costs = [[u.cost for u in one] for one in pack_tasks(
+    ...     [WorkUnit(history, (), (), cost) for cost in (9, 2, 2, 1)], tasks=3)]
+    >>> costs
+    [[9], [2, 1], [2]]
     """
     made: list[list[WorkUnit]] = [[] for _ in range(min(tasks, len(work)))]
     weight = [0] * len(made)
