@@ -220,7 +220,7 @@ class Comparison(Sequence[Compared]):
             if not found:
                 raise KeyError(which)
             return found[0]
-        return self.rows[which]  # type: ignore[return-value]  # a slice is for those who want one
+        return self.rows[which]  # type: ignore[return-value]  # a slice gives a tuple
 
     @property
     def measures(self) -> dict[str, judge.Measures]:
@@ -282,7 +282,7 @@ def compare(
     """Compare strategies on one problem: return each one's plan with the judge's measures.
 
     All strategies start from the same ownership: each gets the user data that its own members
-    would send (`partage.groups.subscriptions`), and user data of another strategy's format is
+    would send (`partage.groups.subscriptions`). User data in the format of another strategy are
     dropped. A strategy that is not applicable has a row with the reason.
 
     Args:

@@ -211,7 +211,7 @@ class AssignorState:
             loads = dict(self.look())
             wrong = [p for p, load in loads.items() if not _is_entry(p, load)]
         except Exception as e:  # noqa: BLE001 - foreign code, inside a rebalance
-            log.warning("group %s: the look at loads failed (%s: %s)", group, type(e).__name__, e)
+            log.warning("group %s: weights() failed (%s: %s)", group, type(e).__name__, e)
             return None
         if not wrong:
             return loads
@@ -229,18 +229,17 @@ class AssignorState:
         generation: int,
         group: str,
     ) -> None:
-        """Store the partitions that the group leader assigned to this consumer, for its next
-        subscription.
+        """Store the partitions that this consumer was assigned, for its next subscription.
 
-        Warn once if the broker, not a group leader, computed it.
+        Warn once if the broker assigned them instead of the group's leader.
         """
         self.consumer.received(pairs, user_data, generation)
         led_by_broker = self.consumer.is_assigned_by_broker(user_data)
         if led_by_broker and not self.is_led_by_broker:
             log.warning(
-                "group %s generation %d: the broker assigned these partitions, %s did not: the "
+                "group %s generation %d: the broker assigned these partitions, not %s, because the "
                 "group runs the consumer protocol (KIP-848, group.protocol=consumer). Use a group "
-                "id without such members, or choose group.remote.assignor there",
+                "id without such members, or set their group.remote.assignor",
                 group, generation, self.name,
             )  # fmt: skip
         self.is_led_by_broker = led_by_broker

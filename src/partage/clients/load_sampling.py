@@ -1,10 +1,10 @@
 """Measurement of partition loads in a thread: by each consumer for its own, or by the leader.
 
 `Sampler` reads positions and log ends that the client has anyway, every few seconds. It sends no
-request and changes nothing; its thread ends when the consumer is gone. Throughput is the growth of
-the log end in the last minute, which the client learns with every fetch: a consumer at its limit
-reads evenly whatever arrives, and a group that was idle for a week must see today's load. Where
-the end is unknown, the position replaces it.
+request and changes nothing; its thread ends when the consumer is deleted. Throughput is the growth
+of the log end in the last minute, which the client learns with every fetch. The position would not
+do: a consumer at its limit reads at the same rate however much arrives. Only if the end is unknown,
+the position replaces it.
 
 `ClusterLook` requests the log ends of all partitions of some topics, with or without consumers:
 
@@ -125,8 +125,9 @@ class Sampler:
 
 
 class ClusterLook:
-    """Callable for the option ``weights`` that returns the records per second which arrive in each
-    partition, measured in a thread.
+    """Callable for the option ``weights``: the records per second that arrive in each partition.
+
+    A thread measures them.
 
     Args:
         ends: a function that requests the log end offsets, called in a thread. If it raises,
@@ -181,7 +182,7 @@ class ClusterLook:
                 ends = dict(self._ends())
             except Exception as e:  # noqa: BLE001 - a broker that is away, foreign code
                 if not self._failed:
-                    log.warning("the look at the cluster failed (%s: %s)", type(e).__name__, e)
+                    log.warning("log ends cannot be read (%s: %s)", type(e).__name__, e)
                 self._failed = True
             else:
                 self._failed = False

@@ -56,11 +56,11 @@ class Kip441Document:
     * stateless tasks: clients by id are filled up to ceil(all tasks / all threads) tasks a
       thread, then the emptiest.
 
-    The plan's ``probing`` tells whether a movement is still pending. The document's rebalances may
-    never end. Example: a single task is on the second of two clients. It stays, because the loads
+    The plan's ``probing`` is True if a movement is still pending. The document's rebalances may
+    never end. Example: the only task is on the second of two clients. It stays, because the loads
     are within the factor, while the round robin proposes the first client each time. Such a loop
-    is detected exactly and without memory: the plan equals the previous assignment and all its
-    copies are ready, so the next rebalance has the same input. The plan then asks for no probing
+    is detected exactly and without memory: if the plan equals the previous assignment and all its
+    copies are ready, the next rebalance has the same input. The plan then asks for no probing
     and has a warning. The document does not consider racks and tags.
 
     Kafka's release differs (`partage.streams.high_availability`): it has no factor, lags sort as
@@ -217,10 +217,10 @@ class Kip441Document:
             problem.clients[one].process for one in (first.source, first.destination)
         )
         return (
-            f"{self.name} would rebalance for ever: each time it proposes task"
-            f" {problem.tasks[first.task]}{more} to move ({source} to {destination}) and moves"
-            f" nothing, though the copies are ready (balance_factor={self.balance_factor});"
-            " the plan stands and asks for no probing rebalance"
+            f"{self.name} would rebalance for ever: each time it proposes to move task"
+            f" {problem.tasks[first.task]}{more} ({source} to {destination}) and moves nothing,"
+            f" although the copies are ready (balance_factor={self.balance_factor}); this plan asks"
+            " for no probing rebalance"
         )
 
     def _reused(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int] | None:

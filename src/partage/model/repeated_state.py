@@ -7,17 +7,17 @@ from typing import Any, Final
 
 __all__ = ["EndlessLoop", "RepeatedState", "loop_attributes"]
 
-#: What moves in a loop is named in a warning up to here.
+#: Partitions (or tasks) of a loop that a warning names.
 _MOST_NAMED: Final = 5
 
 
 class RepeatedState:
     """Detector of endless loops in an algorithm, by Brent's cycle detection on its states.
 
-    A deterministic run over finitely many states ends, or returns to a state that it had. One
-    state is stored, after passes 1, 2, 4, 8 and so on, and each later one is compared with it.
-    Equality is exact, so a run that ends is never stopped, however long it is. Memory is one
-    state. A cycle of length ``l`` that begins after pass ``m`` is found before pass
+    A deterministic run over finitely many states either ends or returns to an earlier state. After
+    passes 1, 2, 4, 8 and so on the detector replaces its stored state, and it compares each later
+    state with that. Equality is exact, so a run that ends is never stopped, however long it is.
+    Memory is one state. A cycle of length ``l`` that begins after pass ``m`` is found before pass
     ``3 * max(m, l) + 2``.
 
     Source: R. P. Brent, "An improved Monte Carlo factorization algorithm", BIT 20 (1980).
@@ -40,7 +40,7 @@ class RepeatedState:
         self._store_after = 1
 
     def matches(self, state: object) -> bool:
-        """Return whether the algorithm is in a state that it had before, so that it never ends.
+        """Return whether the algorithm is in an earlier state again, so that it never ends.
 
         Otherwise the state is stored after some passes, for later comparisons.
 
