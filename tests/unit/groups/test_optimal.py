@@ -289,6 +289,19 @@ def test_racks_within_a_limit_of_moves_have_a_bound() -> None:
     assert max(gaps) <= 4
 
 
+def test_weight_0_comes_before_capacity_in_larger_problems() -> None:
+    """More than 16 partitions are not searched exactly: full members take the excess there, too."""
+    cluster = pg.Cluster.from_topics({"t": 20})
+    group = pg.Group([
+        pg.Member("out", ["t"], weight=0, owned={"t": range(5)}),
+        *(pg.Member(name, ["t"], capacity=4) for name in ("c1", "c2")),
+    ])  # fmt: skip
+    plan = pg.assign("optimal", group, cluster)
+    assert plan.settled().to_dict()["out"] == {}
+    assert plan.certificate.figures["on weight 0"] == 0
+    assert plan.certificate.figures["overload"] == 12
+
+
 def _skewed(partitions: int, members: int, topics: int) -> tuple[pg.Group, pg.Cluster, dict]:
     """Members with different subscriptions, the first of which own most partitions."""
     rng = np.random.default_rng(7)
