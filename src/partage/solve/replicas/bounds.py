@@ -54,7 +54,7 @@ _DEFLECTION = 1.5
 _BELOW_COST = 0.999
 #: Pairs of partition and broker in one block of arrays: what stays in the processor's cache.
 _BLOCK = 250_000
-#: Pairs that arrays process in the time of one interpreted kernel step.
+#: Pairs that NumPy processes in the time of one interpreted kernel step.
 _PAIRS_A_STEP = 30
 
 
@@ -70,7 +70,7 @@ def find_prices(task: ReplicaTask, figures: Mapping[str, int], *, name: str, rou
         name: the cost to bound.
         rounds: evaluations of the dual, at most; each looks at every pair of partition and broker.
     """
-    # Copies between the disks of a broker have no price of brokers.
+    # Prices of brokers prove nothing about copies between the disks of one broker.
     seen = "between brokers" if name == "moved" and "between brokers" in figures else name
     dual, reached = _Dual(task, figures, name), float(figures[seen])
     first = dual.initial_prices()

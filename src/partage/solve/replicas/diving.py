@@ -26,8 +26,8 @@ from partage.solve.replicas.problem import Floats
 
 __all__ = ["dive"]
 
-#: The part of a broker's mean bytes from which on a partition's choices are tried. Measured on
-#: Pareto(1.2) sizes: below, all choices have the same optimum within 0.1 %.
+#: Least size of a partition whose choices are tried, as a part of a broker's mean bytes. Measured
+#: on Pareto(1.2) sizes: all choices of a smaller one have the same optimum within 0.1 %.
 _SIZEABLE = 0.03
 #: Choices tried of a sizeable partition, besides those of the known plans.
 _MOST_TRIED = 4
@@ -35,7 +35,7 @@ _MOST_TRIED = 4
 _ROUNDS = 2
 #: Rounds after which no further choices are tried: half a minute for 30 x 10,000.
 _MOST_ROUNDS = 45
-#: Where all choices lead to the same optimum within this part, no smaller partition's are tried.
+#: If all choices of a partition lead to the same optimum within this part, no smaller one is tried.
 _LEAST_SPREAD = 0.005
 #: A round that lowers the optimum by less than this part is the last one for its choice.
 _LEAST_GAIN = 1e-5

@@ -1,4 +1,4 @@
-"""Exchanges of two replicas: the part of the local search for when single moves gain nothing.
+"""Exchanges of two replicas: the step of the local search after single moves gain nothing.
 
 A broker above its band gives a large replica and takes a smaller one. A replica that was moved
 returns to a current broker of its partition, and a cheaper one moves instead of it. The costs of
@@ -18,21 +18,20 @@ __all__ = ["Swaps"]
 
 #: Partners of a broker outside its band: those with most room, and those of its own rack.
 _PARTNERS, _RACK_PARTNERS = 16, 8
-#: Replicas of a partner next to the wanted weight, and pairs that are priced in full.
+#: Replicas of a partner with about the wanted weight, and pairs whose exact cost is computed.
 _NEAREST, _PRICED = 4, 4096
-#: Exchanges of one broker in a row.
+#: Successive exchanges of one broker.
 _TRIES = 64
-#: Replicas of a current broker that may go in a returning replica's stead: so many of the
+#: Replicas of a current broker that may leave in exchange for a returning one: so many of the
 #: cheapest, and so many of those just cheaper than the returning one.
 _SUBSTITUTES = 4
-#: Pairs that are looked at for brokers and racks outside their bands: some seconds.
+#: Pairs compared for brokers and racks outside their bands: some seconds.
 _MOST_PAIRS = 15_000_000
-#: Pairs that are priced at once: what stays in the processor's cache.
+#: Pairs whose costs are computed together: their arrays fit the processor's cache.
 _CHUNK = 1 << 15
-#: Pairs that are priced again after each few exchanges: few of thousands are affected.
+#: Pairs whose costs are computed again after a few exchanges, which affect few of thousands.
 _BATCH = 512
-#: A swap must gain more than this part of a byte and of its cost: rounding must not look like a
-#: gain.
+#: Least gain of a swap, as a part of a byte and of its cost: a rounding error is no gain.
 _LEAST_GAIN = 1e-6
 
 

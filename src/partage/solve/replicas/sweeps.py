@@ -47,11 +47,11 @@ __all__ = ["MoveCandidates", "SweepArrays", "place_initially", "sweep"]
 
 #: The price of a broker to which a replica must not go.
 _FORBIDDEN = 1e300
-#: Up to so many brokers below their bands, each one's gain is computed; beyond, one estimate for
-#: all is enough to select candidates.
+#: Most brokers below their bands for which the gain of each is computed. With more of them, one
+#: estimate for all selects the candidates.
 _MOST_SHORT_BROKERS = 24
-#: A move must gain more than this part of a byte and of its cost: rounding must not look like a
-#: gain. Candidates are selected at half of it, so that none is missed.
+#: Least gain of a move, as a part of a byte and of its cost: a rounding error is no gain. Half of
+#: it selects candidates, so that none is missed.
 _LEAST_GAIN = 1e-6
 
 
@@ -103,7 +103,8 @@ def sweep(arrays, work, candidates):
         _mark_replicas(arrays, work, p, 1)
         for r in range(len(rack_cost)):
             rack_cost[r] = _rack_cost(arrays, work, factor, r)
-        # The preferred leader, the first replica, moves only if no other replica would do.
+        # The preferred leader (the first replica) comes last: it moves only if the others do not
+        # restore balance.
         for s in range(start[p + 1] - 1, start[p] - 1, -1):
             if arrays.fixed[s] == 0:
                 moved += _move_replica(arrays, work, p, s)
@@ -230,7 +231,7 @@ def _move_replica(arrays, work, p, s):
     n, kinds, b = len(rack), len(arrays.held), arrays.broker[s]
     factor = arrays.start[p + 1] - arrays.start[p]
     own, move = rack[b], 1.0 * arrays.cost[p]
-    # A replica on its current broker pays for the copy; one that was moved has paid already.
+    # A move from a current broker costs a copy. A replica that was moved already costs one anyway.
     is_current = current_fate(arrays.old_start, arrays.old, arrays.fate, p, b) >= 0
     leave = penalty[kinds] * (
         (rack_count[own] <= arrays.rack_low[factor, own])
