@@ -39,8 +39,8 @@ def is_secret(name: str, regex: str | None = None) -> bool:
 
     >>> is_secret("spark.hadoop.fs.s3a.secret.key"), is_secret("spark.executor.memory")
     (True, False)
-    >>> is_secret("spark.acme.pin", "(?i)PIN$")
-    True
+    >>> is_secret("spark.acme.accessKeyId"), is_secret("spark.acme.pin", "(?i)PIN$")
+    (True, True)
     """
     if _KAFKA.search(name) or _SPARK.search(name):
         return True
