@@ -457,6 +457,27 @@ def test_what_goes_through_a_pipe_has_whole_lines_without_blanks_at_the_end(tmp_
     )
 
 
+def test_names_of_32_kb_are_cut_in_tables_and_warnings(tmp_path, monkeypatch) -> None:
+    """They filled a thousand lines of a terminal; JSON has them in full."""
+    long = "x" * 32_000
+    path = tmp_path / "long.json"
+    members = [{"id": f"m{long}", "topics": [f"t{long}", f"gone{long}"], "userData": "AA=="}]
+    path.write_text(json.dumps({"topics": {f"t{long}": 3}, "members": members}))
+    for arguments in (
+        ("compare", str(path), "-s", "failover", "-s", "range"),
+        ("keys", "--key", long, "--partitions", "3"),
+    ):
+        done = run(*arguments)
+        assert len(done.stdout) + len(done.stderr) < 4_000
+        assert "… (32,00" in done.stdout
+    done = run("assign", str(path), "-s", "failover")
+    assert f"m{long}" in json.loads(done.stdout)["assignment"]
+    assert len(done.stderr) < 4_000
+    monkeypatch.setattr("partage.cli.assign.interactive", lambda: True)
+    done = run("assign", str(path), "-s", "failover")
+    assert len(done.stdout) < 4_000
+
+
 def test_the_first_of_two_steps_says_where_it_leads(tmp_path) -> None:
     """JSON of a cooperative plan that withholds partitions has the settled plan beside it."""
     members = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,44 +13,12 @@ from partage.errors import InvalidConfigError
 
 __all__ = [
     "appended",
-    "expect_local",
     "fsync_folder",
     "name_folder_in_errors",
     "published",
     "put_json",
     "without_torn_line",
 ]
-
-#: The scheme of an address; a single letter is a drive of Windows.
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-
-
-def expect_local(path: Path | str, setting: str) -> None:
-    """Check that an output path is not a URL such as ``s3a://bucket``, which would become a local
-    folder of that name.
-
-    Args:
-        path: an output path; a `Path` has lost one slash of ``s3a://bucket``.
-        setting: name of the option or argument, for the message.
-
-    Raises:
-        InvalidConfigError: the path begins with a scheme, ``s3a:/`` for example.
-
-    >>> expect_local("run", "--out")
-    """
-    match = _SCHEME.match(str(path))
-    if match is None:
-        return
-    is_file = match[1].lower() == "file"
-    what = "must be a local folder or file: " + (
-        "give the path without file://"
-        if is_file
-        else "Partage writes with the file system of this machine and cannot write to "
-        f"{match[1]} addresses yet; write locally and copy it there"
-    )
-    slashes = ":///" if is_file else "://"
-    shown = str(path) if "//" in str(path) else str(path).replace(":/", slashes, 1)
-    raise InvalidConfigError(setting, what, shown)
 
 
 @contextmanager

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from partage.capture.durable import (
     appended,
-    expect_local,
     name_folder_in_errors,
     put_json,
     without_torn_line,
@@ -45,6 +44,7 @@ from partage.capture.manifest import (
 from partage.capture.unpacking import unpacked
 from partage.errors import InvalidCaptureError, InvalidConfigError, MissingExtraError
 from partage.history.live_log import LogBatch
+from partage.model.validation import expect_local
 from partage.wire.batches import Batch
 
 if TYPE_CHECKING:

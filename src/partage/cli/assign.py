@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.command_errors import FAILED, FAILED_JUDGE
-from partage.cli.console import first_of, interactive, name, out, show, tell, warn, write_json
+from partage.cli.console import (
+    first_of,
+    interactive,
+    name,
+    out,
+    short_names,
+    show,
+    tell,
+    warn,
+    write_json,
+)
 from partage.cli.options import AsJson, StrategyConfig, strategy_option, with_options
 from partage.cli.problems import (
     DEFAULT,
@@ -262,7 +272,7 @@ def _judged(found: JudgedPlan) -> None:
         return
     sys.stdout.flush()
     for breach in first_of([str(one) for one in found.breaches]):
-        tell(f"judge: {breach}", "red")
+        tell(f"judge: {short_names(breach)}", "red")
     tell("judge: this plan breaks the rules", "bold red")
     raise typer.Exit(FAILED_JUDGE)
 
@@ -287,10 +297,10 @@ def _show(found: JudgedPlan) -> None:
         cells: list[RenderableType] = [
             shown,
             str(count),
-            name(which or "(idle)", "" if which else "yellow"),
+            name(short_names(which) or "(idle)", "" if which else "yellow"),
         ]
         if standbys is not None:
-            cells.append(name(_by_topic(standbys[member]) or "-"))
+            cells.append(name(short_names(_by_topic(standbys[member])) or "-"))
         table.add_row(*cells)
     show(table)
     # What would be best for a share group is another question.
@@ -360,4 +370,4 @@ def _show_withheld(judged: JudgedPlan) -> None:
     who = ", ".join(f"{count} to {member}" for member, count in to_come.items() if count)
     if who:
         line = f"first of two steps: the next rebalance assigns the released partitions ({who})"
-        show(name(line, "dim"))
+        show(name(short_names(line), "dim"))

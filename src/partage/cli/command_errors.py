@@ -10,9 +10,9 @@ from typing import Any
 
 import typer
 
-from partage.capture.durable import expect_local
 from partage.cli.console import shortened, tell
 from partage.errors import PartageError
+from partage.model.validation import expect_local
 
 __all__ = ["FAILED", "FAILED_CHECK", "FAILED_GROUP", "FAILED_JUDGE", "UNDECIDED", "guarded"]
 

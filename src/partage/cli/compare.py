@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.command_errors import FAILED_JUDGE
-from partage.cli.console import first_of, name, shortened, show, warn, write_json
+from partage.cli.console import first_of, name, short_names, shortened, show, warn, write_json
 from partage.cli.options import AsJson, StrategyConfig, strategy_option, with_options
 from partage.cli.problems import problem_of, read_problem, settings
 
@@ -112,7 +112,7 @@ def shown_comparison(comparison: Comparison, known_warnings: Sequence[str] = ())
     for warning in plans[0] if len(plans) > 1 else ():
         if warning not in shown and all(warning in other for other in plans):
             shown.add(warning)
-            show(name(warning, "yellow"))
+            show(name(short_names(warning), "yellow"))
     best = comparison.best
     if best is not None and best.best_spread is not None:
         text = (
@@ -124,11 +124,12 @@ def shown_comparison(comparison: Comparison, known_warnings: Sequence[str] = ())
     for row in comparison:
         if row.refused:
             why = _without_name(row, row.refused)
-            show(name(shortened(f"{row.strategy} is not applicable: {why}"), "yellow"))
+            show(name(shortened(short_names(f"{row.strategy} is not applicable: {why}")), "yellow"))
         for warning in first_of([one for one in row.warnings if one not in shown]):
-            show(name(f"{row.strategy}: {_without_name(row, warning)}", "yellow"))
+            text = f"{row.strategy}: {_without_name(row, warning)}"
+            show(name(short_names(text), "yellow"))
         for breach in first_of([str(one) for one in row.breaches]):
-            show(name(f"{row.strategy} breaks the rules: {breach}", "red"))
+            show(name(short_names(f"{row.strategy} breaks the rules: {breach}"), "red"))
 
 
 def _without_name(row: Compared, message: str) -> str:

@@ -35,6 +35,8 @@ _MOST_LINES = 3
 _LONGEST = 400
 #: Characters of a name; Kafka's topic names have up to 249, group and client ids up to 32,767.
 _LONGEST_NAME = 256
+#: A longer name; one that is cut already has an ellipsis at its end.
+_LONG_NAME = re.compile(rf"\S{{{_LONGEST_NAME + 2},}}")
 #: Characters that a terminal obeys or that reorder text: DEL and C1 controls, format characters
 #: with the bidirectional ones, line separators, half surrogate pairs, tags.
 _UNSAFE_IN_JSON = re.compile(
@@ -126,6 +128,15 @@ def short_name(value: str) -> str:
     return f"{value[:_LONGEST_NAME]}… ({len(value):,} characters)"
 
 
+def short_names(line: str) -> str:
+    """Cut each name in a sentence as `short_name` does.
+
+    >>> short_names("c1 subscribes to " + "x" * 32_000)[-22:]
+    'x… (32,000 characters)'
+    """
+    return _LONG_NAME.sub(lambda found: short_name(found[0]), line)
+
+
 def amount(count: float) -> str:
     """Format a number of bytes with a unit, such as ``1.5 GB``.
 
@@ -201,4 +212,4 @@ def has_display() -> bool:
 def warn(lines: list[str]) -> None:
     """Print warnings on stderr: the first three, then the number of the others."""
     for line in first_of(lines):
-        tell(f"warning: {line}", "yellow")
+        tell(f"warning: {short_names(line)}", "yellow")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.console import name, out, show, write_json
+from partage.cli.console import name, out, short_name, show, write_json
 from partage.cli.key_results import KeyOptions, spread
 from partage.cli.options import (
     ClusterOptions,
@@ -303,7 +303,8 @@ def show_one_key(
         return
     console = out()
     form = serializer or "string"
-    console.print(name(f"key {key!r}, {len(data)} bytes by {form}: partition", "bold"))
+    title = f"key {short_name(repr(key))}, {len(data)} bytes by {form}: partition"
+    console.print(name(title, "bold"))
     wide = max(len(one) for one, _ in rows) + 2
     head = "".join(f"{f'of {n}':>10}" for n in counts)
     console.print(name(" " * wide + head, "dim"), soft_wrap=True)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from partage.capture.durable import expect_local
 from partage.errors import InvalidConfigError
+from partage.model.validation import expect_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from partage.capture.durable import expect_local
 from partage.errors import InvalidCaptureError, InvalidConfigError, InvalidProblemError
 from partage.model import ReplicaCluster
-from partage.model.validation import reject_text
+from partage.model.validation import expect_local, reject_text
 
 if TYPE_CHECKING:
     import numpy as np

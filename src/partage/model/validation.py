@@ -6,6 +6,7 @@ Equal topic lists of consecutive members are validated once.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -16,6 +17,7 @@ from partage.errors import InvalidConfigError, InvalidProblemError
 __all__ = [
     "expect_kind",
     "expect_list",
+    "expect_local",
     "expect_text",
     "name_list",
     "parse_json",
@@ -28,6 +30,9 @@ __all__ = [
 
 #: Longer lists are not cached, because an unused list would occupy memory.
 _MAX_CACHED_NAMES = 100_000
+
+#: The scheme of an address; a single letter is a drive of Windows.
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 #: The last validated list, its tuple, and the last other tuple that was equal to it. One variable
 #: is read and written at a time, so a race between threads only validates a list again.
@@ -158,6 +163,34 @@ def expect_kind(value: object, kind: type, path: str) -> None:
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
         what = f"must be {article} {kind.__name__}, not {got}"
         raise InvalidProblemError(what, path=path, value=value)
+
+
+def expect_local(path: Path | str, setting: str) -> None:
+    """Check that an output path is not a URL such as ``s3a://bucket``, which would become a local
+    folder of that name.
+
+    Args:
+        path: an output path; a `Path` has lost one slash of ``s3a://bucket``.
+        setting: name of the option or argument, for the message.
+
+    Raises:
+        InvalidConfigError: the path begins with a scheme, ``s3a:/`` for example.
+
+    >>> expect_local("run", "--out")
+    """
+    match = _SCHEME.match(str(path))
+    if match is None:
+        return
+    is_file = match[1].lower() == "file"
+    what = "must be a local folder or file: " + (
+        "give the path without file://"
+        if is_file
+        else "Partage writes with the file system of this machine and cannot write to "
+        f"{match[1]} addresses yet; write locally and copy it there"
+    )
+    slashes = ":///" if is_file else "://"
+    shown = str(path) if "//" in str(path) else str(path).replace(":/", slashes, 1)
+    raise InvalidConfigError(setting, what, shown)
 
 
 def parse_problem(problem: object) -> Mapping[str, Any]:

@@ -10,9 +10,9 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from partage.capture.durable import expect_local
 from partage.errors import InvalidConfigError
 from partage.model.display import Picture, bar, histogram, html_table, pretty_print
+from partage.model.validation import expect_local
 from partage.results.tables import (
     MOST_SHOWN,
     AdviceResult,

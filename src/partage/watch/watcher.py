@@ -18,10 +18,11 @@ from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from partage.capture.durable import expect_local, name_folder_in_errors, published
+from partage.capture.durable import name_folder_in_errors, published
 from partage.errors import InvalidCaptureError, InvalidConfigError
 from partage.history.live_groups import LiveGroups, RebalanceOpened, WatchEvent
 from partage.history.live_log import LogBatch
+from partage.model.validation import expect_local
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import partage
-from partage.capture.durable import expect_local
 from partage.errors import InvalidConfigError, MissingExtraError
 from partage.jobs.replay.append import Appender
 from partage.jobs.replay.capture import open_capture, read_context, with_remote_files
@@ -62,6 +61,7 @@ from partage.jobs.replay.summary import SimulationTotals, Summary, summarised
 from partage.jobs.replay.tally import Tally
 from partage.jobs.spark.failures import job_errors, jvm_errors, write_errors
 from partage.jobs.spark.progress import Progress, Stages
+from partage.model.validation import expect_local
 from partage.simulation.policies import Policy, default_policies
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from partage.capture.connection import client_errors
-from partage.capture.durable import appended, expect_local, without_torn_line
+from partage.capture.durable import appended, without_torn_line
 from partage.capture.manifest import expect_growing_capture
 from partage.capture.metadata_image import state_of
 from partage.errors import MissingExtraError, PartageError, SparkFailedError
@@ -53,6 +53,7 @@ from partage.jobs.watch.group_tables import (
     update_group,
 )
 from partage.jobs.watch.stream_output import StreamFolder, expect_stream_folder, write_changes
+from partage.model.validation import expect_local
 
 try:
     from pyspark.errors import StreamingQueryException
