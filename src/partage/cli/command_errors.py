@@ -49,6 +49,8 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             _expect_stdout()
             for option, parameter in _OUTPUTS.items():
                 if named.get(parameter) is not None:
+                    from partage.model.validation import expect_local
+
                     expect_local(named[parameter], option)
             command(*arguments, **named)
             sys.stdout.flush()
