@@ -12,7 +12,6 @@ import typer
 
 from partage.cli.console import shortened, tell
 from partage.errors import PartageError
-from partage.model.validation import expect_local
 
 __all__ = ["FAILED", "FAILED_CHECK", "FAILED_GROUP", "FAILED_JUDGE", "UNDECIDED", "guarded"]
 

@@ -193,34 +193,6 @@ def expect_kind(value: object, kind: type, path: str) -> None:
         raise InvalidProblemError(what, path=path, value=value)
 
 
-def expect_local(path: Path | str, setting: str) -> None:
-    """Check that an output path is not a URL such as ``s3a://bucket``, which would become a local
-    folder of that name.
-
-    Args:
-        path: an output path; a `Path` has lost one slash of ``s3a://bucket``.
-        setting: name of the option or argument, for the message.
-
-    Raises:
-        InvalidConfigError: the path begins with a scheme, ``s3a:/`` for example.
-
-    >>> expect_local("run", "--out")
-    """
-    match = _SCHEME.match(str(path))
-    if match is None:
-        return
-    is_file = match[1].lower() == "file"
-    what = "must be a local folder or file: " + (
-        "give the path without file://"
-        if is_file
-        else "Partage writes with the file system of this machine and cannot write to "
-        f"{match[1]} addresses yet; write locally and copy it there"
-    )
-    slashes = ":///" if is_file else "://"
-    shown = str(path) if "//" in str(path) else str(path).replace(":/", slashes, 1)
-    raise InvalidConfigError(setting, what, shown)
-
-
 def parse_problem(problem: object) -> Mapping[str, Any]:
     """Parse a problem from JSON text or from the path of a JSON file; return a mapping
     unchanged.
