@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidConfigError, InvalidProblemError
-from partage.streams.assignment_configs import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from partage.streams.problem import DraftAssignment, TaskPlan, TaskProblem
+from partage.wire.streams.subscription_info import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 
 __all__ = ["Kip441Document", "Movement"]
 

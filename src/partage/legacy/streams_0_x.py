@@ -10,7 +10,8 @@ import math
 from partage.java.random import JavaRandom, shuffle
 from partage.streams.problem import DraftAssignment, TaskPlan, TaskProblem
 from partage.streams.sticky import StickyCore, TaskPairs
-from partage.streams.task_ids import TaskId, early_task_hash, process_hash, tasks_in_hash_order
+from partage.streams.task_ids import TaskId, early_task_hash, process_hash
+from partage.wire.streams.arrays import tasks_in_hash_order
 
 __all__ = ["Release0102", "Release011"]
 

@@ -14,7 +14,7 @@ a `TaskProblem` (tasks and clients only). By module:
 
 from __future__ import annotations
 
-from partage.streams.assignment_configs import LATEST_OFFSET, UNKNOWN_OFFSET_SUM, AssignmentConfigs
+from partage.streams.assignment_configs import AssignmentConfigs
 from partage.streams.high_availability import HighAvailability
 from partage.streams.kip1071_sticky import (
     ServerMember,
@@ -29,6 +29,7 @@ from partage.streams.problem import ClientState, PartitionRacks, TaskPlan, TaskP
 from partage.streams.registry import TaskAssignor, assignors, find_assignor
 from partage.streams.task_ids import ProcessId, TaskId
 from partage.streams.topology import Subtopology, Topology, TopologyLayout
+from partage.wire.streams.subscription_info import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 
 __all__ = [
     "LATEST_OFFSET",

@@ -9,19 +9,9 @@ from typing import Any, Literal, get_args
 
 from partage.errors import InvalidConfigError
 
-__all__ = [
-    "LATEST_OFFSET",
-    "LONG_MAX",
-    "UNKNOWN_OFFSET_SUM",
-    "AssignmentConfigs",
-    "RackAwareStrategy",
-]
+__all__ = ["LONG_MAX", "AssignmentConfigs", "RackAwareStrategy"]
 
 LONG_MAX = 2**63 - 1
-#: Offset sum or lag of a task that the client runs as a fully restored active task.
-LATEST_OFFSET = -2
-#: Offset sum or lag that is unknown.
-UNKNOWN_OFFSET_SUM = -3
 
 RackAwareStrategy = Literal["none", "min_traffic", "balance_subtopology"]
 _INT_MAX = 2**31 - 1

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.java.priority_queue import poll_order
-from partage.streams.assignment_configs import LATEST_OFFSET, LONG_MAX
+from partage.streams.assignment_configs import LONG_MAX
 from partage.streams.problem import DraftAssignment, TaskPlan, TaskProblem
 from partage.streams.rack_aware import RackOptimizer
 from partage.streams.standbys import placement_for
+from partage.wire.streams.subscription_info import LATEST_OFFSET
 
 __all__ = ["HighAvailability", "TaskMovements", "balance_over_threads"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from partage.errors import InvalidConfigError, InvalidProblemError
-from partage.java.hash_order import hash_order, table_for_capacity
+from partage.java.hash_order import hash_order, names_in_map_order, table_for_capacity
 from partage.java.priority_queue import PriorityQueue
 from partage.java.strings import string_hash, string_order_key, string_ranks
 
@@ -146,9 +146,7 @@ def _check_distinct(path: str, names: Sequence[str]) -> None:
 
 def _in_map_order(members: Sequence[ServerMember]) -> list[ServerMember]:
     # A Java HashMap with the member ids as keys.
-    ids = [member.id for member in members]
-    places = hash_order([string_hash(one) for one in ids], rank=lambda: string_ranks(ids))
-    return [members[place] for place in places]
+    return [members[place] for place in names_in_map_order([member.id for member in members])]
 
 
 class _Quota:
@@ -360,19 +358,15 @@ class _TargetDraft:
 
     def _assign_standby(self, task: ServerTask) -> bool:
         # To a member that had the task before; False if none can take it.
-        member = self.previous_active.get(task)
-        if member is not None and self._may_be_standby(task, member):
-            self._record_standby(task, member, self.process_of[member].add(task, member))
-            return True
-        member = self._best_previous_standby(task, without_copy=True)
-        if member is None or self.process_of[member].count[member] >= self.all_quota.each:
-            return False
-        self._record_standby(task, member, self.process_of[member].add(task, member))
-        return True
-
-    def _may_be_standby(self, task: ServerTask, member: str) -> bool:
-        process = self.process_of[member]
-        return task not in process.tasks and process.count[member] < self.all_quota.each
+        owner = self.previous_active.get(task)
+        for member in (owner, self._best_previous_standby(task, without_copy=True)):
+            if member is None:
+                continue
+            process = self.process_of[member]
+            if task not in process.tasks and process.count[member] < self.all_quota.each:
+                self._record_standby(task, member, process.add(task, member))
+                return True
+        return False
 
     def _record_standby(self, task: ServerTask, member: str, count: int) -> None:
         self.standby[member].append(task)

@@ -9,12 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError, InvalidTopologyError, PlanInvariantError
-from partage.streams.assignment_configs import (
-    LATEST_OFFSET,
-    LONG_MAX,
-    UNKNOWN_OFFSET_SUM,
-    AssignmentConfigs,
-)
+from partage.streams.assignment_configs import LONG_MAX, AssignmentConfigs
 from partage.streams.high_availability import HighAvailability
 from partage.streams.member_assignments import (
     Hosts,
@@ -23,13 +18,14 @@ from partage.streams.member_assignments import (
     hosts,
     member_assignments,
 )
-from partage.streams.members import LATEST_VERSION, ClientGroup, StreamsMember, group_by_client
+from partage.streams.members import ClientGroup, StreamsMember, group_by_client
 from partage.streams.problem import ClientState, PartitionRacks, TaskPlan, TaskProblem
 from partage.streams.registry import EARLY_RELEASES, TaskAssignor
 from partage.streams.sticky import FallbackPrior, LegacySticky, PublicSticky
 from partage.streams.task_assignment_utils import AssignmentError, validate_task_assignment
 from partage.streams.task_ids import ProcessId, TaskId
 from partage.streams.topology import TopicPartition, Topology, TopologyLayout
+from partage.wire.streams.subscription_info import LATEST_OFFSET, LATEST_VERSION, UNKNOWN_OFFSET_SUM
 from partage.wire.streams.versions import (
     EARLIEST_PROBEABLE_VERSION,
     SHUTDOWN_REQUESTED,

@@ -16,14 +16,15 @@ from partage.java.hash_order import hash_set_order
 from partage.java.priority_queue import PriorityQueue
 from partage.java.strings import string_hash, string_order_key
 from partage.streams.assignment_configs import LONG_MAX
-from partage.streams.members import FUTURE_PROCESS, LATEST_VERSION, ClientGroup, StreamsMember
+from partage.streams.members import FUTURE_PROCESS, ClientGroup, StreamsMember
 from partage.streams.problem import TaskPlan
-from partage.streams.task_ids import ProcessId, TaskId, task_order_key
-from partage.streams.topology import TopicPartition, TopologyLayout, partition_order_key
+from partage.streams.task_ids import ProcessId, TaskId
+from partage.streams.topology import TopologyLayout
 from partage.wire.errors import UnsupportedVersionError
+from partage.wire.streams.arrays import TopicPartition, partition_order_key, task_order_key
 from partage.wire.streams.assignment_info import AssignmentInfo
-from partage.wire.streams.subscription_info import SubscriptionInfo
-from partage.wire.streams.versions import next_version
+from partage.wire.streams.subscription_info import LATEST_VERSION, SubscriptionInfo
+from partage.wire.streams.versions import SHUTDOWN_REQUESTED, next_version
 
 __all__ = [
     "Hosts",
@@ -380,7 +381,6 @@ def _pairs(
 # --- user data and the next rebalance ------------------------------------------------------
 
 
-_SHUTDOWN = 4
 #: ``Utils.HOST_PORT_PATTERN`` of Kafka 4.3.1, which has to match as a whole.
 _HOST_AND_PORT = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]{1,10})")
 _INT_MAX = 2**31 - 1
@@ -436,7 +436,7 @@ def member_of(
         _endpoint(name, info.endpoint),
         info.version,
         info.latest_version,
-        info.error_code == _SHUTDOWN,
+        info.error_code == SHUTDOWN_REQUESTED,
     )
 
 

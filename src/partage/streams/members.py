@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from partage.errors import InvalidProblemError, InvalidTopologyError
-from partage.java.hash_order import hash_order
-from partage.java.strings import string_hash, string_order_key, string_ranks
-from partage.streams.assignment_configs import LATEST_OFFSET
+from partage.java.hash_order import names_in_map_order
+from partage.java.strings import string_order_key
 from partage.streams.task_ids import ProcessId, TaskId
-from partage.streams.topology import TopicPartition, TopologyLayout
+from partage.streams.topology import TopologyLayout
+from partage.wire.streams.arrays import TopicPartition
+from partage.wire.streams.subscription_info import LATEST_OFFSET, LATEST_VERSION
 
-__all__ = ["FUTURE_PROCESS", "LATEST_VERSION", "ClientGroup", "StreamsMember", "group_by_client"]
+__all__ = ["FUTURE_PROCESS", "ClientGroup", "StreamsMember", "group_by_client"]
 
-LATEST_VERSION = 11
 #: Process id of the one client that stands for all members whose version is too new to read.
 #: Kafka draws a random id.
 FUTURE_PROCESS = ProcessId(-1, -1)
@@ -177,7 +177,7 @@ def group_by_client(members: Iterable[StreamsMember]) -> list[ClientGroup]:
             "must be at least one, and none twice", path="members", value=twice
         )
     groups: dict[ProcessId, ClientGroup] = {}
-    for place in hash_order([string_hash(one) for one in ids], rank=lambda: string_ranks(ids)):
+    for place in names_in_map_order(ids):
         member = given[place]
         readable = member.version <= LATEST_VERSION
         process = member.process if readable else FUTURE_PROCESS

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError
 from partage.java.hash_order import DEFAULT_TABLE, copied_hash_set_table, hash_order
-from partage.streams.assignment_configs import LATEST_OFFSET, UNKNOWN_OFFSET_SUM, AssignmentConfigs
-from partage.streams.task_ids import ProcessId, TaskId, process_hash, task_hash, task_order_key
+from partage.streams.assignment_configs import AssignmentConfigs
+from partage.streams.task_ids import ProcessId, TaskId, process_hash
+from partage.wire.streams.arrays import task_hash, task_order_key
+from partage.wire.streams.subscription_info import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 
 __all__ = [
     "ClientState",

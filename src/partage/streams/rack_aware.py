@@ -219,9 +219,7 @@ class RackOptimizer:
         held = np.array([[task in draft.active[one] for one in clients] for task in tasks])
         cost = self._cost(self._active_misses[np.ix_(tasks, clients)], held, traffic, non_overlap)
         if self._strategy == "balance_subtopology":
-            rows = {task: row for row, task in enumerate(tasks)}
-            groups = [[rows[task] for task in group] for group in self._groups(tasks)]
-            owners = balance_subtopology(held, cost, groups)
+            owners = _balance(held, cost, tasks, self._groups(tasks))
         else:
             owners = min_traffic(held, cost)
         before = held.argmax(axis=1).tolist()
@@ -265,9 +263,7 @@ class RackOptimizer:
         held = np.array([[task in draft.standby[client] for client in ends] for task in tasks])
         cost = self._cost(self._standby_misses[np.ix_(tasks, ends)], held, *costs)
         if self._balanced_standbys:
-            rows = {task: row for row, task in enumerate(tasks)}
-            kept = [[rows[task] for task in group if task in rows] for group in groups]
-            owners = balance_subtopology(held, cost, kept)
+            owners = _balance(held, cost, tasks, groups)
         else:
             owners = min_traffic(held, cost)
         moved = False
@@ -284,6 +280,14 @@ class RackOptimizer:
         # Costs overflow as Java's int.
         cost = misses * traffic + np.where(held, 0, non_overlap)
         return cost.astype(np.int32).astype(np.int64)
+
+
+def _balance(
+    held: NDArray[np.bool_], cost: Int64Array, tasks: Sequence[int], groups: Sequence[Sequence[int]]
+) -> list[int]:
+    # The groups may have other tasks, too: only those of ``tasks`` have a row.
+    rows = {task: row for row, task in enumerate(tasks)}
+    return balance_subtopology(held, cost, [[rows[t] for t in one if t in rows] for one in groups])
 
 
 def _movable(draft: DraftAssignment, source: int, destination: int, may_swap: MaySwap) -> list[int]:

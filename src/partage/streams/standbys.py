@@ -194,7 +194,22 @@ class DefaultStandbys:
 
     def assign(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
         """Assign the configured number of standbys to each task, in the order given."""
-        assign_to_least_loaded(draft, ((task, self._replicas) for task in tasks))
+        heap = [(load, client) for client, load in enumerate(draft.load)]
+        heapq.heapify(heap)
+        for task in tasks:
+            visited: list[tuple[float, int]] = []
+            left = self._replicas
+            while left > 0 and heap:
+                entry = heapq.heappop(heap)
+                client = entry[1]
+                if not draft.holds(client, task):
+                    draft.assign_standby(client, task)
+                    left -= 1
+                    entry = draft.load[client], client
+                # A client with a copy is no candidate for another standby of this task.
+                visited.append(entry)
+            for entry in visited:
+                heapq.heappush(heap, entry)
 
     def may_balance(self, source: int, destination: int) -> bool:  # noqa: ARG002 - the interface
         """Return True: without tags, balancing may move any standby."""
@@ -209,34 +224,6 @@ class DefaultStandbys:
     ) -> bool:
         """Return True: without tags, rack-aware optimisation may move any standby."""
         return True
-
-
-def assign_to_least_loaded(draft: DraftAssignment, wanted: Iterable[tuple[int, int]]) -> None:
-    """Assign standbys of several tasks, each to the least loaded client that has no copy of its
-    task.
-
-    Ties go to the lower client number.
-
-    Args:
-        draft: assignment, which is changed.
-        wanted: (task, number of standbys) pairs.
-    """
-    heap = [(load, client) for client, load in enumerate(draft.load)]
-    heapq.heapify(heap)
-    for task, replicas in wanted:
-        aside: list[tuple[float, int]] = []
-        left = replicas
-        while left > 0 and heap:
-            entry = heapq.heappop(heap)
-            client = entry[1]
-            if not draft.holds(client, task):
-                draft.assign_standby(client, task)
-                left -= 1
-                entry = draft.load[client], client
-            # A client with a copy is no candidate for another standby of this task.
-            aside.append(entry)
-        for entry in aside:
-            heapq.heappush(heap, entry)
 
 
 def placement_for(problem: TaskProblem) -> StandbyPlacement:

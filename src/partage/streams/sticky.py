@@ -16,7 +16,8 @@ from partage.streams.task_assignment_utils import (
     optimize_rack_aware_standby_tasks,
     stateful_in_hash_order,
 )
-from partage.streams.task_ids import TaskId, task_hash, task_order_key, tasks_in_hash_order
+from partage.streams.task_ids import TaskId
+from partage.wire.streams.arrays import task_hash, task_order_key, tasks_in_hash_order
 
 __all__ = [
     "FallbackPrior",
@@ -72,8 +73,8 @@ class TaskPairs:
         """Return whether every two tasks have been together on one client."""
         return len(self._pairs) == self._most
 
-    def _pair(self, one: int, other: int) -> int:
-        return one * self._size + other if one < other else other * self._size + one
+    def _pair(self, task: int, other: int) -> int:
+        return task * self._size + other if task < other else other * self._size + task
 
 
 class StickyCore:
@@ -196,15 +197,10 @@ class StickyCore:
         """
         for task in tasks:
             for _ in range(self.problem.settings.num_standby_replicas):
-                free = self._without_copy(task)
+                free = [client for client in self.map_order if not self.draft.holds(client, task)]
                 if not free:
                     break
-                self.assign_standby(task, self.best(task, free))
-
-    def _without_copy(self, task: int) -> list[int]:
-        # In the order of a Java hash set.
-        free = [client for client in self.map_order if not self.draft.holds(client, task)]
-        return self.problem.client_hash_order(free)
+                self.assign_standby(task, self.best(task, self.problem.client_hash_order(free)))
 
     # -- choosing --------------------------------------------------------------------------------
 

@@ -11,8 +11,9 @@ from enum import Enum
 
 from partage.streams.problem import DraftAssignment, TaskProblem
 from partage.streams.rack_aware import RackOptimizer
-from partage.streams.standbys import TagAwareStandbys, assign_to_least_loaded
-from partage.streams.task_ids import ProcessId, TaskId, task_order_key
+from partage.streams.standbys import placement_for
+from partage.streams.task_ids import ProcessId, TaskId
+from partage.wire.streams.arrays import task_order_key
 
 __all__ = [
     "AssignmentError",
@@ -101,12 +102,10 @@ def validate_task_assignment(
 
 def default_standby_task_assignment(problem: TaskProblem, draft: DraftAssignment) -> None:
     """Assign the configured standbys to clients: by client tags if tags are configured, else by
-    load. Tasks are visited in Java's hash order.
+    load.
 
-    Tasks are visited in Java's hash order.
-
-    With tags, a task gets a standby even if ``num.standby.replicas`` is 0, provided that a client
-    with other tags exists.
+    Tasks are visited in Java's hash order. With tags, a task gets a standby even if
+    ``num.standby.replicas`` is 0, provided that a client with other tags exists.
 
     Source: ``TaskAssignmentUtils.defaultStandbyTaskAssignment`` 4.3.1.
 
@@ -122,12 +121,7 @@ def default_standby_task_assignment(problem: TaskProblem, draft: DraftAssignment
     >>> draft.standby
     [{1}, {0}]
     """
-    tasks = stateful_in_hash_order(problem)
-    if problem.settings.rack_aware_assignment_tags:
-        TagAwareStandbys(problem).assign(draft, tasks)
-    else:
-        replicas = problem.settings.num_standby_replicas
-        assign_to_least_loaded(draft, ((task, replicas) for task in tasks))
+    placement_for(problem).assign(draft, stateful_in_hash_order(problem))
 
 
 def stateful_in_hash_order(problem: TaskProblem) -> list[int]:

@@ -1,24 +1,16 @@
-"""Task ids and process ids, with the order and the hash code that Java gives them."""
+"""Task ids and process ids, with Java's hash codes of process ids and of early task ids.
+
+`partage.wire.streams.arrays` has the order and the hash code of task ids today.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from partage.errors import InvalidProblemError
-from partage.java.hash_order import DEFAULT_TABLE, copied_hash_set_table, hash_order
-from partage.java.strings import string_hash, string_order_key
 
-__all__ = [
-    "ProcessId",
-    "TaskId",
-    "early_task_hash",
-    "process_hash",
-    "task_hash",
-    "task_order_key",
-    "tasks_in_hash_order",
-]
+__all__ = ["ProcessId", "TaskId", "early_task_hash", "process_hash"]
 
 _TASK = re.compile(
     r"(?:(?P<topology>.*?)__)?(?P<subtopology>-?\d+)_(?P<partition>-?\d+)", re.DOTALL
@@ -113,28 +105,6 @@ class ProcessId(NamedTuple):
         return b"".join(half.to_bytes(8, "big", signed=True) for half in self)
 
 
-def task_order_key(task: TaskId) -> tuple[bytes, int, int]:
-    """Return a sort key that orders tasks like Java's ``TaskId.compareTo``.
-
-    All tasks of one sort must have a topology's name, or none may have one.
-
-    >>> sorted([TaskId(0, 10), TaskId(0, 9)], key=task_order_key)[0].partition
-    9
-    """
-    name = b"" if task.topology is None else string_order_key(task.topology)
-    return name, task.subtopology, task.partition
-
-
-def task_hash(task: TaskId) -> int:
-    """Return the hash code of a task id in Java (``TaskId.hashCode`` of 4.3.1), a signed int32.
-
-    >>> task_hash(TaskId(0, 0)), task_hash(TaskId(1, 2))
-    (29791, 30814)
-    """
-    named = 0 if task.topology is None else string_hash(task.topology)
-    return _int32(29791 + 961 * task.subtopology + 31 * task.partition + named)
-
-
 def early_task_hash(task: TaskId) -> int:
     """Return the hash code of a task id in Kafka Streams 0.10 and 0.11, a signed int32
     (``TaskId.hashCode``).
@@ -158,37 +128,3 @@ def process_hash(process: ProcessId) -> int:
     """
     mixed = _int64(process.msb ^ process.lsb)
     return _int32(mixed >> 32 ^ mixed)
-
-
-def tasks_in_hash_order(
-    tasks: Iterable[TaskId],
-    *,
-    copied: bool = False,
-    hash_of: Callable[[TaskId], int] = task_hash,
-) -> list[TaskId]:
-    """Sort distinct task ids as a Java ``HashMap`` or ``HashSet`` would iterate over them.
-
-    Unlike `TaskProblem.task_hash_order`, this accepts tasks that the problem does not have.
-
-    Args:
-        tasks: the tasks in the order of insertion.
-        copied: whether the collection was constructed from another one of this size, which
-            determines its capacity.
-        hash_of: hash code of a task.
-
-    >>> [str(task) for task in tasks_in_hash_order([TaskId(0, 0), TaskId(0, 1)])]
-    ['0_1', '0_0']
-    """
-    distinct = list(dict.fromkeys(tasks))
-    table = copied_hash_set_table(len(distinct)) if copied else DEFAULT_TABLE
-
-    def rank() -> list[int]:
-        ranks = [0] * len(distinct)
-        for place, i in enumerate(
-            sorted(range(len(distinct)), key=lambda i: task_order_key(distinct[i]))
-        ):
-            ranks[i] = place
-        return ranks
-
-    places = hash_order([hash_of(task) for task in distinct], table=table, rank=rank)
-    return [distinct[place] for place in places]

@@ -12,20 +12,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from partage.errors import InvalidProblemError, InvalidTopologyError
-from partage.java.hash_order import hash_order
-from partage.java.strings import string_hash, string_order_key, string_ranks
-from partage.streams.task_ids import TaskId, tasks_in_hash_order
+from partage.java.hash_order import hash_order, names_in_map_order
+from partage.java.strings import string_hash
+from partage.streams.task_ids import TaskId
+from partage.wire.streams.arrays import TopicPartition, partition_order_key, tasks_in_hash_order
 
 __all__ = [
     "Subtopology",
     "TopicPartition",
     "Topology",
     "TopologyLayout",
-    "partition_order_key",
     "repartition_counts",
 ]
-
-TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -157,13 +155,6 @@ class Topology:
             for one in self.subtopologies
         ]
         return [(one, topics) for one, topics in absent if topics]
-
-
-def partition_order_key(partition: TopicPartition) -> tuple[bytes, int]:
-    """Return the sort key of Kafka Streams for partitions: the topic's name, then the partition
-    number.
-    """
-    return string_order_key(partition[0]), partition[1]
 
 
 @dataclass(frozen=True)
@@ -395,8 +386,7 @@ def _underivable(unknown: list[str], subtopologies: Iterable[Subtopology]) -> In
 def _in_map_order(topics: list[str]) -> list[str]:
     # As a Java HashMap iterates. The order matters where two of them have no count and one is
     # upstream of the other.
-    order = hash_order([string_hash(topic) for topic in topics], rank=lambda: string_ranks(topics))
-    return [topics[place] for place in order]
+    return [topics[place] for place in names_in_map_order(topics)]
 
 
 def _largest_upstream(

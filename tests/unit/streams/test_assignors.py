@@ -31,7 +31,8 @@ from partage.streams.task_assignment_utils import (
     identity_assignment,
     validate_task_assignment,
 )
-from partage.streams.task_ids import early_task_hash, task_hash
+from partage.streams.task_ids import early_task_hash
+from partage.wire.streams.arrays import task_hash
 
 NINE = [TaskId(group, number) for group in range(3) for number in range(3)]
 FOUR = [TaskId(0, number) for number in range(4)]

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn, TypeVar
@@ -16,18 +16,19 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.java.hash_order import hash_order
+from partage.java.hash_order import DEFAULT_TABLE, copied_hash_set_table, hash_order
 from partage.java.strings import string_hash, string_order_key
 from partage.wire.errors import EncodingError
 
 __all__ = [
     "NO_HOSTS", "NO_LISTS", "NO_TASKS", "NO_VALUES", "Host", "Hosts", "PartitionLists",
     "PartitionListsBuilder", "TaskKey", "TaskValues", "Tasks", "TasksBuilder", "TopicPartition",
-    "merge_unnamed", "partition_order_key", "task_set_order",
+    "merge_unnamed", "partition_order_key", "task_hash", "task_order_key", "tasks_in_hash_order",
 ]  # fmt: skip
 
 Value = TypeVar("Value")
 TaskKey = tuple[int, int, "str | None"]
+Task = TypeVar("Task", bound=TaskKey)
 TopicPartition = tuple[str, int]
 Host = tuple[str, int]
 
@@ -262,36 +263,55 @@ def merge_unnamed(values: Mapping[Any, Value]) -> Mapping[Any, Value]:
     return {(*task[:2], (*task, None)[2] or None): value for task, value in values.items()}
 
 
-def task_set_order(tasks: Iterable[TaskKey]) -> list[TaskKey]:
-    """Return distinct tasks in the order in which a Java ``HashSet<TaskId>`` iterates over them.
+def task_order_key(task: TaskKey) -> tuple[bytes, int, int]:
+    """Return a sort key that orders tasks like Java's ``TaskId.compareTo``.
 
-    The tasks are inserted into the set in the given order.
+    All tasks of one sort must have a topology's name, or none may have one.
 
-    >>> [partition for _, partition, _ in task_set_order((0, p, None) for p in range(4))]
-    [3, 2, 1, 0]
+    >>> sorted([(0, 10, None), (0, 9, None)], key=task_order_key)[0]
+    (0, 9, None)
     """
-    distinct = list(dict.fromkeys(tasks))
-    hashes = [
-        _int32(29791 + 961 * first + 31 * second + (0 if name is None else string_hash(name)))
-        for first, second, name in distinct
-    ]
-    return [distinct[index] for index in hash_order(hashes, rank=lambda: _ranks(distinct))]
+    subtopology, partition, name = task
+    return b"" if name is None else string_order_key(name), subtopology, partition
 
 
-def _int32(value: int) -> int:
+def task_hash(task: TaskKey) -> int:
+    """Return the hash code of a task id in Java (``TaskId.hashCode`` of 4.3.1), a signed int32.
+
+    >>> task_hash((0, 0, None)), task_hash((1, 2, None))
+    (29791, 30814)
+    """
+    subtopology, partition, name = task
+    value = 29791 + 961 * subtopology + 31 * partition + (0 if name is None else string_hash(name))
     return (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
 
 
-def _ranks(tasks: list[TaskKey]) -> list[int]:
-    # Java sorts crowded hash bins by TaskId.compareTo.
-    def key(index: int) -> tuple[bytes, int, int]:
-        subtopology, partition, name = tasks[index]
-        return (b"" if name is None else string_order_key(name)), subtopology, partition
+def tasks_in_hash_order(
+    tasks: Iterable[Task], *, copied: bool = False, hash_of: Callable[[Task], int] = task_hash
+) -> list[Task]:
+    """Sort distinct tasks as a Java ``HashMap`` or ``HashSet`` of task ids would iterate over them.
 
-    rank = [0] * len(tasks)
-    for place, index in enumerate(sorted(range(len(tasks)), key=key)):
-        rank[index] = place
-    return rank
+    Args:
+        tasks: the tasks in the order of insertion.
+        copied: whether the collection was constructed from another one of this size, which
+            determines its capacity.
+        hash_of: hash code of a task.
+
+    >>> [partition for _, partition, _ in tasks_in_hash_order((0, p, None) for p in range(4))]
+    [3, 2, 1, 0]
+    """
+    distinct = list(dict.fromkeys(tasks))
+    table = copied_hash_set_table(len(distinct)) if copied else DEFAULT_TABLE
+
+    def rank() -> list[int]:
+        ranks = [0] * len(distinct)
+        in_order = sorted(range(len(distinct)), key=lambda i: task_order_key(distinct[i]))
+        for place, i in enumerate(in_order):
+            ranks[i] = place
+        return ranks
+
+    places = hash_order([hash_of(task) for task in distinct], table=table, rank=rank)
+    return [distinct[place] for place in places]
 
 
 # --- partitions ------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from partage.wire.streams.arrays import (
     TaskKey,
     Tasks,
     TaskValues,
-    task_set_order,
+    tasks_in_hash_order,
 )
 from partage.wire.streams.task_codecs import (
     FIRST_NAMED_VERSION,
@@ -232,9 +232,9 @@ def _check_versions(version: int, latest: int) -> None:
 
 def _as_lists(sums: TaskValues) -> tuple[Tasks, Tasks]:
     values = sums.to_dict()
-    previous = task_set_order(task for task, value in values.items() if value == LATEST_OFFSET)
-    standby = task_set_order(task for task, value in values.items() if value != LATEST_OFFSET)
-    return Tasks.of(previous), Tasks.of(standby)
+    previous = (task for task, value in values.items() if value == LATEST_OFFSET)
+    standby = (task for task, value in values.items() if value != LATEST_OFFSET)
+    return Tasks.of(tasks_in_hash_order(previous)), Tasks.of(tasks_in_hash_order(standby))
 
 
 def _by_subtopology(sums: TaskValues) -> TaskValues:
@@ -249,17 +249,12 @@ def _by_subtopology(sums: TaskValues) -> TaskValues:
         groups.setdefault(task[0], {})[task] = value
     numbers = list(groups)
     order = hash_order(
-        numbers, rank=lambda: _ranks(numbers), compute_if_absent=True, looked_up_after=calls > 0
+        numbers, rank=lambda: numbers, compute_if_absent=True, looked_up_after=calls > 0
     )
     ordered: dict[TaskKey, int] = {}
     for index in order:
         ordered |= groups[numbers[index]]
     return TaskValues.of(ordered)
-
-
-def _ranks(numbers: list[int]) -> list[int]:
-    rank = dict(zip(sorted(numbers), range(len(numbers)), strict=True))
-    return [rank[number] for number in numbers]
 
 
 # --- bytes -----------------------------------------------------------------------------------
