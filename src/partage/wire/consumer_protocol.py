@@ -102,11 +102,6 @@ def _unsupported(message: Message, version: int) -> UnsupportedVersionError:
     return UnsupportedVersionError(what, offset=0, field=field, version=version)
 
 
-def _no_version(message: Message, left: int) -> TruncatedError:
-    what, field = f"2 bytes needed, {left} left", f"{message.name}.version"
-    return TruncatedError(what, offset=0, field=field)
-
-
 def read_embedded(message: Message, data: bytes, *, version: int | None = None) -> Embedded:
     r"""Decode a member's subscription or assignment to a dict of raw fields, with its version.
 
@@ -121,7 +116,8 @@ def read_embedded(message: Message, data: bytes, *, version: int | None = None) 
     reader = Reader(data)
     if version is None:
         if reader.left < 2:
-            raise _no_version(message, reader.left)
+            what, field = f"2 bytes needed, {reader.left} left", f"{message.name}.version"
+            raise TruncatedError(what, offset=0, field=field)
         version = reader.int16()
     if version < 0:
         raise _unsupported(message, version)
@@ -311,14 +307,9 @@ def encode_sticky_user_data(
     b'\x00\x00\x00\x00\xff\xff\xff\xff'
     """
     claims = list(partitions)
-    numbers_by_topic: dict[str, list[int]] = {}
-    for topic, number in claims:
-        numbers_by_topic.setdefault(topic, []).append(number)
+    by_topic = {group["topic"]: group for group in _grouped(claims)}
     topics = hash_set_order((topic for topic, _ in claims), string_hash, compute_if_absent=True)
-    values = {
-        "previousAssignment": [{"topic": t, "partitions": numbers_by_topic[t]} for t in topics],
-        "generation": generation,
-    }
+    values = {"previousAssignment": [by_topic[t] for t in topics], "generation": generation}
     return encode(STICKY_ASSIGNOR_USER_DATA, values, version=version, path="userData")
 
 
@@ -343,9 +334,4 @@ def _decode_version(data: bytes, version: int) -> StickyClaims | None:
         values = message_codec(STICKY_ASSIGNOR_USER_DATA, version).read(Reader(data))
     except WireFormatError:
         return None
-    partitions = tuple(
-        (group["topic"], number)
-        for group in values["previousAssignment"]
-        for number in group["partitions"]
-    )
-    return StickyClaims(partitions, values.get("generation"))
+    return StickyClaims(_flat(values["previousAssignment"]), values.get("generation"))

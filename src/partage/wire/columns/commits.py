@@ -233,9 +233,8 @@ class _Merger:
         columns = dict(self.plain.columns)
         renamed = _numbers(self.plain.pairs, self._pair_code)
         columns["pair"] = _renamed(columns["pair"], renamed)
-        columns["topic_id"] = _renamed(
-            columns["topic_id"], _numbers(self.plain.topic_ids, self._id_code)
-        )
+        ids = _numbers(self.plain.topic_ids, lambda raw: self._id_number(uuid_text(raw)))
+        columns["topic_id"] = _renamed(columns["topic_id"], ids)
         records = self._engine_records()
         odd: dict[int, DecodedRecord] = {}
         if records:
@@ -302,9 +301,6 @@ class _Merger:
         length = int.from_bytes(raw[:2], "big")
         pair = decode_utf8(raw[2 : 2 + length]), decode_utf8(raw[4 + length :])
         return self.pairs.setdefault(pair, len(self.pairs))
-
-    def _id_code(self, raw: bytes) -> int:
-        return self._id_number(uuid_text(raw))
 
     def _id_number(self, text: str) -> int:
         # The zero id means none, as in Kafka.
