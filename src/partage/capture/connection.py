@@ -10,7 +10,6 @@ import logging
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from partage.errors import ClusterUnreachableError, InvalidConfigError, MissingExtraError
@@ -132,7 +131,8 @@ class ClusterConnection:
                     for one in opened:
                         one.close()
                     opened.clear()
-                    if tries and _refused(e):
+                    refused = "refused" in str(e).lower() or "ECONNREFUSED" in str(e)
+                    if tries and refused:  # another broker may accept the connection
                         time.sleep(_BETWEEN_TRIES)
                         continue
                     raise unreachable(
@@ -145,12 +145,7 @@ class ClusterConnection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self.admin.close()
         from kafka.errors import KafkaError
 
@@ -377,11 +372,6 @@ def _check_reachable(bootstrap: str, settings: Mapping[str, Any]) -> None:
             return  # an unknown name or a timeout: the client's own error is better
     if refused is not None:
         raise unreachable(bootstrap, settings, refused, "")
-
-
-def _refused(error: Exception) -> bool:
-    # Another broker may accept the connection.
-    return "ECONNREFUSED" in str(error) or "refused" in str(error).lower()
 
 
 class _Listener(logging.Handler):

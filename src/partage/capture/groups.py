@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
@@ -147,8 +148,6 @@ def _listed(
     connection: ClusterConnection, nodes: Sequence[int], wanted: Iterable[str] | None
 ) -> dict[tuple[int, str], list[str]]:
     # Each broker lists the groups that it coordinates.
-    from fnmatch import fnmatchcase
-
     from kafka.protocol.admin import ListGroupsRequest
 
     patterns = None if wanted is None else tuple(wanted)
@@ -222,30 +221,28 @@ def _classic_group(one: Any, node: int) -> LiveGroup:
     trouble, members = "", []
     for m in one.members:
         # A member with malformed bytes is still a member, and owns what it was assigned.
-        said = ConsumerSubscription(())
+        subscription = ConsumerSubscription(())
         owned: tuple[Partition, ...] = ()
-        has = bytes(m.member_assignment or b"")
+        assigned = bytes(m.member_assignment or b"")
         try:
-            owned = tuple(decode_assignment(has).partitions) if has else ()
+            owned = tuple(decode_assignment(assigned).partitions) if assigned else ()
             # While a group rebalances there is no protocol, and no subscription is known.
             if m.member_metadata:
-                said = _subscription(bytes(m.member_metadata), one.protocol_data)
+                sent = bytes(m.member_metadata)
+                if one.protocol_data == _FAUST:  # it writes version 4 with the fields of version 0
+                    subscription = decode_subscription(sent[2:], version=0)
+                else:
+                    subscription = decode_subscription(sent)
         except WireFormatError as e:
             trouble = f"member {m.member_id} sent what cannot be read ({e})"
         members.append(LiveMember(
             m.member_id, m.client_id, m.client_host, getattr(m, "group_instance_id", None) or None,
-            said.rack, tuple(said.topics), tuple((t, int(p)) for t, p in owned),
-            -1 if said.generation is None else said.generation, said.user_data,
+            subscription.rack, tuple(subscription.topics), tuple((t, int(p)) for t, p in owned),
+            -1 if subscription.generation is None else subscription.generation,
+            subscription.user_data,
         ))  # fmt: skip
     return LiveGroup(one.group_id, "classic", one.group_state, one.protocol_data or "", node,
                      tuple(members), trouble=trouble)  # fmt: skip
-
-
-def _subscription(sent: bytes, protocol: str | None) -> ConsumerSubscription:
-    # Faust writes version 4 but sends the fields of version 0.
-    if protocol == _FAUST:
-        return decode_subscription(sent[2:], version=0)
-    return decode_subscription(sent)
 
 
 def _server_group(one: Any, kind: str, node: int) -> LiveGroup:
@@ -292,8 +289,6 @@ def _streams_group(description: Any, node: int, counts: Mapping[str, int]) -> Li
 
 
 def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:
-    from dataclasses import replace
-
     from kafka.errors import KafkaError
 
     if group.type == "share":

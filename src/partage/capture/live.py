@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
 from partage.capture.connection import ClusterConnection, Fetched, PartitionRequest, failed, reason
-from partage.capture.metadata_image import state_of
+from partage.capture.metadata_image import id_text, state_of
 from partage.capture.unpacking import checksum
 from partage.capture.writing import CaptureWriter
 from partage.errors import (
@@ -168,11 +168,15 @@ class LiveCapture:
             self._report_cleaned()
             wanted = {**self._ends, **wanted}
             if not follow:
-                left = [p for p in self._leaders if self._is_unfinished(p, wanted)]
-                if not left:
+                unfinished = [
+                    p for p in self._leaders
+                    if p not in wanted or self._writer.position(p) < wanted[p]
+                ]  # fmt: skip
+                if not unfinished:
                     break
-                self._check_patience(left, began)
-            self._progress(self._writer.records, self._behind(self._ends))
+                self._check_patience(unfinished, began)
+            left = sum(max(0, end - self._writer.position(p)) for p, end in self._ends.items())
+            self._progress(self._writer.records, left)
         self._look_again()
         self._writer.roll()
         self._report_cleaned()
@@ -220,15 +224,13 @@ class LiveCapture:
             except KafkaError as e:
                 if _is_permanent(e) or time.monotonic() >= end or self._stop.wait(0.3):
                     raise
-                self._say(f"metadata cannot be had: {reason(e)}")
+                self._conditions.say(f"metadata cannot be had: {reason(e)}")
             else:
                 return
 
     def _take_leaders(self, topic: Any) -> None:
         if topic.error_code == _NOT_AUTHORIZED:
             raise NotAuthorizedError(f"topic {OFFSETS_TOPIC}", _NEEDED)
-        from partage.capture.metadata_image import id_text
-
         self._writer.set_ids(topic_id=id_text(getattr(topic, "topic_id", None)))
         # A partition without a leader is read when it has one.
         self._leaders = {p.partition_index: p.leader_id for p in topic.partitions}
@@ -240,13 +242,13 @@ class LiveCapture:
         try:
             self._read_metadata()
         except KafkaError as e:
-            self._say(f"metadata cannot be had: {reason(e)}")
+            self._conditions.say(f"metadata cannot be had: {reason(e)}")
 
     def _wait_for_topic(self, *, follow: bool) -> None:
         what = f"the cluster has no topic {OFFSETS_TOPIC}: no group has joined or committed yet"
         if not follow:
             raise InvalidCaptureError(what)
-        self._say(f"{what}; waiting for it")
+        self._conditions.say(f"{what}; waiting for it")
         while not self._leaders and not self._stop.wait(self._pace.metadata):
             self._look_again()
 
@@ -261,7 +263,7 @@ class LiveCapture:
         except KafkaError as e:
             if _is_permanent(e):
                 raise
-            self._say(f"cannot be read: {reason(e)}")
+            self._conditions.say(f"cannot be read: {reason(e)}")
             self._stop.wait(0.3)
             self._look_again()
 
@@ -276,13 +278,13 @@ class LiveCapture:
         for node, e in failures.items():
             if "Incompatible" in type(e).__name__:
                 raise e  # a broker before 0.11: waiting does not help
-            self._say(f"broker {node} does not answer: {reason(e)}")
+            self._conditions.say(f"broker {node} does not answer: {reason(e)}")
         if failures or not found:
             self._stop.wait(0.2)
             self._look_again()
         leaderless = sorted(p for p, leader in self._leaders.items() if leader < 0)
         if leaderless:
-            self._say(f"partitions {leaderless} have no leader")
+            self._conditions.say(f"partitions {leaderless} have no leader")
         elif found and not failures and not any(one.error for one in found):
             self._conditions.well()
 
@@ -311,7 +313,7 @@ class LiveCapture:
             self._out_of_range(p)
             return
         if one.error:
-            self._say(f"partition {p}: {failed(one.error)}")
+            self._conditions.say(f"partition {p}: {failed(one.error)}")
             if one.error not in _MOVED:
                 self._stop.wait(0.2)
             self._look_again()
@@ -369,7 +371,7 @@ class LiveCapture:
         try:
             starts, ends = self._connection.bounds(OFFSETS_TOPIC, [partition])
         except ClusterUnreachableError as e:
-            self._say(f"partition {partition}: its offsets cannot be had: {e.reason}")
+            self._conditions.say(f"partition {partition}: its offsets cannot be had: {e.reason}")
             return
         first, end = starts[partition], ends[partition]
         self._heard[partition] = time.monotonic()
@@ -403,16 +405,6 @@ class LiveCapture:
         )
         self._trouble(f"partition {partition}: {why}")
         self._writer.cut(partition, to, why)
-
-    def _behind(self, ends: Mapping[int, int]) -> int:
-        # Offsets still to read, up to these ends.
-        return sum(max(0, end - self._writer.position(p)) for p, end in ends.items())
-
-    def _say(self, what: str) -> None:
-        self._conditions.say(what)
-
-    def _is_unfinished(self, partition: int, wanted: Mapping[int, int]) -> bool:
-        return partition not in wanted or self._writer.position(partition) < wanted[partition]
 
     def _check_patience(self, partitions: Sequence[int], began: float) -> None:
         """Check that at least one of these partitions answered within the time that the capture

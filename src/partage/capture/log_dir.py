@@ -206,7 +206,7 @@ def _apply(batch: Batch, image: MetadataImage, report: DamageReport) -> bool:
             marker = marker_of(batch, payload)
             if marker.type == "LEADER_CHANGE" and len(marker.value) >= 6:
                 # LeaderChangeMessage: its version int16, then a field of the same, leader int32.
-                image.controller = _leader(marker.value)
+                image.controller = int.from_bytes(marker.value[2:6], "big", signed=True)
                 return True
             return False
         for record in records_of(batch, payload):
@@ -214,10 +214,6 @@ def _apply(batch: Batch, image: MetadataImage, report: DamageReport) -> bool:
     except WireFormatError as e:
         report(f"batch of offset {batch.base_offset}: {e}; passed over")
     return changed and not image.in_transaction
-
-
-def _leader(value: bytes) -> int:
-    return int.from_bytes(value[2:6], "big", signed=True)
 
 
 #: The largest batch that is believed; `message.max.bytes` limits real ones.

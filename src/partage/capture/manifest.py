@@ -164,8 +164,6 @@ class Manifest:
         """Write the manifest ``capture.json`` to the folder of a recording.
 
         From then on the recording consists of the files that it lists.
-
-        From then on the capture consists of the files that it lists.
         """
         content: dict[str, Any] = asdict(self)
         for name in ("positions", "cut", "epochs", "cleaned", "first_ends"):

@@ -81,11 +81,11 @@ class MetadataImage:
         self._partitions: dict[str, dict[int, dict[str, Any]]] = {}
         self._held: list[MetadataRecord] | None = None
         #: The method for each record type; records of other types do not change the state.
-        self._takes: dict[str, Callable[[dict[str, Any]], None]] = {
+        self._takes: dict[str, Callable[[dict[str, Any]], object]] = {
             "RegisterBrokerRecord": self._register_broker,
-            "UnregisterBrokerRecord": self._unregister_broker,
-            "FenceBrokerRecord": self._fence_broker,
-            "UnfenceBrokerRecord": self._unfence_broker,
+            "UnregisterBrokerRecord": lambda value: self._brokers.pop(value["brokerId"], None),
+            "FenceBrokerRecord": lambda value: self._fence(value["id"], fenced=True),
+            "UnfenceBrokerRecord": lambda value: self._fence(value["id"], fenced=False),
             "BrokerRegistrationChangeRecord": self._broker_registration_change,
             "TopicRecord": self._topic,
             "RemoveTopicRecord": self._remove_topic,
@@ -130,18 +130,9 @@ class MetadataImage:
             "fenced": value["fenced"],
         }  # fmt: skip
 
-    def _unregister_broker(self, value: dict[str, Any]) -> None:
-        self._brokers.pop(value["brokerId"], None)
-
     def _fence(self, broker: int, *, fenced: bool) -> None:
         if broker in self._brokers:
             self._brokers[broker]["fenced"] = fenced
-
-    def _fence_broker(self, value: dict[str, Any]) -> None:
-        self._fence(value["id"], fenced=True)
-
-    def _unfence_broker(self, value: dict[str, Any]) -> None:
-        self._fence(value["id"], fenced=False)
 
     def _broker_registration_change(self, value: dict[str, Any]) -> None:
         change = value.get("fenced", 0)

@@ -384,20 +384,20 @@ class _GapSearch:
         """
         return self.start if self.first is None else (self.low + self.high) // 2
 
-    def add(self, at: int, window: Sequence[Batch]) -> None:
-        """Narrow the binary search by the record batches that the log has from offset ``at`` on."""
+    def add(self, offset: int, window: Sequence[Batch]) -> None:
+        """Narrow the binary search by the record batches that the log has from ``offset`` on."""
         begins = self.first is None
         if begins and window:
             self.first = window[0]
         if not window:  # every record from here on was removed
             self.low, self.high, self.high_ms = self.end, self.end, None
             return
-        gap = offset_after_gap(at, window)
+        gap = offset_after_gap(offset, window)
         reaches_end = window[-1].last_offset + 1 >= self.end
         if gap is None:
             # A complete part at the start of the log says nothing about the rest.
             if reaches_end or not begins:
-                self.high = max(self.low, min(at, window[0].base_offset))
+                self.high = max(self.low, min(offset, window[0].base_offset))
                 self.high_ms = _time(window[0])
             return
         self.low = gap
@@ -473,31 +473,29 @@ class _LogProbe:
         # An empty partition is read, too: the answer shows whether the account may READ.
         open_ones = {p: one.next_offset() for p, one in self._searches.items()}
         for _ in range(_MOST_STEPS):
-            self._step(open_ones)
+            for p, window in self._windows(open_ones, _WINDOW_BYTES).items():
+                if p in self._searches and not self._searches[p].is_done:
+                    self._searches[p].add(open_ones[p], window)
             open_ones = {p: one.next_offset() for p, one in self._searches.items()
                          if not one.is_done}  # fmt: skip
             if not open_ones or self.readable is False:
                 break
 
-    def _step(self, at: Mapping[int, int]) -> None:
-        for p, window in self._windows(at, _WINDOW_BYTES).items():
-            if p in self._searches and not self._searches[p].is_done:
-                self._searches[p].add(at[p], window)
-
-    def _windows(self, at: Mapping[int, int], size: int) -> dict[int, list[Batch]]:
+    def _windows(self, offsets: Mapping[int, int], size: int) -> dict[int, list[Batch]]:
         """Read a sample of each log partition: the record batches from an offset on, at most
         ``size`` bytes.
 
         A broker leaves out a batch that is larger, unless the request names one partition only.
         """
-        found = self._fetched(at, size)
-        for p in [p for p, window in found.items() if not window and at[p] < self._searches[p].end]:
-            found |= self._fetched({p: at[p]}, size)
+        found = self._fetched(offsets, size)
+        for p in [p for p, window in found.items() if not window]:
+            if offsets[p] < self._searches[p].end:
+                found |= self._fetched({p: offsets[p]}, size)
         return found
 
-    def _fetched(self, at: Mapping[int, int], size: int) -> dict[int, list[Batch]]:
+    def _fetched(self, offsets: Mapping[int, int], size: int) -> dict[int, list[Batch]]:
         asked: dict[int, list[PartitionRequest]] = {}
-        for p, offset in at.items():
+        for p, offset in offsets.items():
             asked.setdefault(self._leaders[p], []).append(PartitionRequest(p, offset))
         answers, failures = self._connection.fetch(
             asked, OFFSETS_TOPIC, wait_ms=0, partition_bytes=size, most_bytes=_MOST_BYTES

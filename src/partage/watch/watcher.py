@@ -25,8 +25,6 @@ from partage.history.live_log import LogBatch
 from partage.model.validation import expect_local
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
     from partage.capture.writing import CaptureWriter
@@ -330,12 +328,7 @@ class Watcher:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Stop the thread after it has processed its queue; raise its error unless another one is
         pending.
         """
