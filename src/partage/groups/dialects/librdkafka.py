@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 
 import numpy as np
@@ -21,6 +22,8 @@ from partage.groups.dialects.sticky_core import (
     GeneralAssignment,
     SettledClaims,
     owned_slots_in_turns,
+    run_to_end,
+    subscriptions_identical,
 )
 from partage.groups.dialects.user_data import RemembersAssignment
 from partage.model import Group, Plan, Problem, Unresolved
@@ -356,13 +359,7 @@ def assign_sticky(peer: LibrdkafkaProblem) -> tuple[list[list[int]], EndlessLoop
     Raises:
         PeerAssignorError: the library would crash, or its behaviour is undefined.
     """
-    claims = settle_claims(peer)
-    run = LibrdkafkaAssignment(peer, claims)
-    run.run()
-    if run.loop is not None:
-        run = LibrdkafkaAssignment(peer, claims, watch=True)
-        run.run()
-    return run.lists, run.loop
+    return run_to_end(partial(LibrdkafkaAssignment, peer, settle_claims(peer)))
 
 
 @dataclass(frozen=True)
@@ -416,7 +413,7 @@ def order_slots(peer: LibrdkafkaProblem, claims: SettledClaims) -> list[int]:
     reverse of the metadata's order. Partitions are numbers in this problem.
     """
     slots = range(len(peer.topic_of_slot))
-    if not _subscriptions_identical(peer):
+    if not subscriptions_identical(peer, peer.topic_sets):
         return sorted(slots, key=lambda s: len(peer.subscribers[peer.topic_of_slot[s]]))
     backwards = [slots_of_member[::-1] for slots_of_member in claims.owned]
     order = owned_slots_in_turns(peer, SettledClaims(backwards, claims.previous))
@@ -426,13 +423,6 @@ def order_slots(peer: LibrdkafkaProblem, claims: SettledClaims) -> list[int]:
     for topic in reversed(peer.metadata_order):
         order += [slot for slot in reversed(peer.slots_of(topic)) if slot not in is_owned]
     return order
-
-
-def _subscriptions_identical(peer: LibrdkafkaProblem) -> bool:
-    by_topic, by_member = peer.subscribers, peer.topic_sets
-    return all(one == by_topic[0] for one in by_topic) and all(
-        one == by_member[0] for one in by_member
-    )
 
 
 class LibrdkafkaAssignment(GeneralAssignment):
@@ -447,10 +437,12 @@ class LibrdkafkaAssignment(GeneralAssignment):
     def __init__(
         self, peer: LibrdkafkaProblem, claims: LibrdkafkaClaims, *, watch: bool = False
     ) -> None:
-        self._racks = peer.racks if _uses_racks(peer) else None
+        # The library's metadata has topics that do not exist too, so all members count.
+        uses_racks = peer.uses_racks(range(len(peer.topics)), range(len(peer.problem.group)))
+        self._racks = peer.racks if uses_racks else None
         self._rack_of_member = [member.rack for member in peer.problem.group]
         settled: SettledClaims = claims
-        if _subscriptions_identical(peer):
+        if subscriptions_identical(peer, peer.topic_sets):
             settled = SettledClaims([sorted(slots) for slots in claims.owned], claims.previous)
         super().__init__(peer, settled, order_slots(peer, settled), watch=watch)
         owners = self.owner
@@ -531,11 +523,6 @@ class LibrdkafkaAssignment(GeneralAssignment):
     def _state(self) -> tuple[object, ...]:
         lists = tuple(map(tuple, self.lists))
         return lists, tuple(self.owner), self._movements.state(), self._is_irregular
-
-
-def _uses_racks(peer: LibrdkafkaProblem) -> bool:
-    # The library's metadata has topics that do not exist too, so all members count.
-    return peer.uses_racks(range(len(peer.topics)), range(len(peer.problem.group)))
 
 
 class _ListedOwners(dict[int, int]):

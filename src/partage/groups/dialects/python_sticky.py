@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
+from functools import partial
 
 from partage.groups.dialects.problem import PeerAssignorError, PeerProblem
 from partage.groups.dialects.sticky_core import (
     GeneralAssignment,
     SettledClaims,
     owned_slots_in_turns,
+    run_to_end,
+    subscriptions_identical,
 )
 from partage.groups.dialects.user_data import Claims
 from partage.model.repeated_state import EndlessLoop
@@ -45,12 +48,9 @@ def assign_sticky(
     settled = settle_claims(peer, claims)
     has_claims = any(partitions for partitions, _ in claims)
     order = order_slots(peer, settled, has_claims=has_claims)
-    run = PythonAssignment(peer, settled, order, undoes_exchanges=undoes_exchanges)
-    run.run()
-    if run.loop is not None:
-        run = PythonAssignment(peer, settled, order, undoes_exchanges=undoes_exchanges, watch=True)
-        run.run()
-    return run.lists, run.loop
+    return run_to_end(
+        partial(PythonAssignment, peer, settled, order, undoes_exchanges=undoes_exchanges)
+    )
 
 
 def settle_claims(peer: PeerProblem, claims: Sequence[Claims]) -> SettledClaims:
@@ -92,20 +92,13 @@ def order_slots(peer: PeerProblem, claims: SettledClaims, *, has_claims: bool) -
     subscribers = [len(members) for members in peer.subscribers]
     slots = range(len(peer.topic_of_slot))
     by_subscribers = sorted(slots, key=lambda s: subscribers[peer.topic_of_slot[s]])
-    if not has_claims or not _subscriptions_identical(peer):
+    # The order of topic names as sent counts. A client may send a set's elements in any order, so
+    # members with the same topics may have "different" subscriptions.
+    if not has_claims or not subscriptions_identical(peer, peer.subscriptions):
         return by_subscribers
     owned = owned_slots_in_turns(peer, claims)
     is_owned = set(owned)
     return owned + [slot for slot in by_subscribers if slot not in is_owned]
-
-
-def _subscriptions_identical(peer: PeerProblem) -> bool:
-    # The order of topic names as sent counts. A client may send a set's elements in any order, so
-    # members with the same topics may have "different" subscriptions.
-    by_topic, by_member = peer.subscribers, peer.subscriptions
-    return all(one == by_topic[0] for one in by_topic) and all(
-        one == by_member[0] for one in by_member
-    )
 
 
 class PythonAssignment(GeneralAssignment):

@@ -18,7 +18,10 @@ from dataclasses import dataclass
 from partage.groups.dialects.problem import PeerProblem
 from partage.model.repeated_state import EndlessLoop, RepeatedState
 
-__all__ = ["GeneralAssignment", "SettledClaims", "SortedMembers", "owned_slots_in_turns"]
+__all__ = [
+    "GeneralAssignment", "SettledClaims", "SortedMembers", "owned_slots_in_turns", "run_to_end",
+    "subscriptions_identical",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -283,6 +286,33 @@ class GeneralAssignment(ABC):
 
         The run never ends if it has equal values after two of its passes.
         """
+
+
+def run_to_end(
+    make: Callable[..., GeneralAssignment],
+) -> tuple[list[list[int]], EndlessLoop | None]:
+    """Run a client's assignment; if the client would never return, run it again for the best plan.
+
+    Return each member's partitions and the endless loop. ``make`` creates a run for an argument
+    ``watch`` (see `GeneralAssignment`).
+    """
+    run = make(watch=False)
+    run.run()
+    if run.loop is not None:
+        run = make(watch=True)
+        run.run()
+    return run.lists, run.loop
+
+
+def subscriptions_identical(peer: PeerProblem, by_member: Sequence[object]) -> bool:
+    """Return whether all topics have the same subscribers, and all members the same subscription.
+
+    ``by_member`` is each member's subscription in the form that the client compares.
+    """
+    by_topic = peer.subscribers
+    return all(one == by_topic[0] for one in by_topic) and all(
+        one == by_member[0] for one in by_member
+    )
 
 
 class SortedMembers:
