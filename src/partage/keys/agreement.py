@@ -89,33 +89,33 @@ def who_agrees(
     reject_text(names, "names")
     chosen = tuple(find(name).name for name in (by_key() if names is None else names))
     tried = probes(keys)
-    placed = np.stack([_placed(name, tried, counts) for name in chosen])
+    placed = np.stack([_place_at_each(name, tried, counts) for name in chosen])
     share = (placed[:, None, :] == placed[None, :, :]).mean(axis=2)
     groups: list[list[int]] = []
     for i in range(len(chosen)):
-        home = next((one for one in groups if share[one[0], i] == 1.0), None)
-        if home is None:
+        agreeing = next((group for group in groups if share[group[0], i] == 1.0), None)
+        if agreeing is None:
             groups.append([i])
         else:
-            home.append(i)
+            agreeing.append(i)
     return Agreement(
         chosen,
         share,
-        tuple(tuple(chosen[i] for i in one) for one in groups),
-        tuple(_of_special(name, None) for name in chosen),
-        tuple(_of_special(name, b"") for name in chosen),
+        tuple(tuple(chosen[i] for i in group) for group in groups),
+        tuple(_describe_placement(name, None) for name in chosen),
+        tuple(_describe_placement(name, b"") for name in chosen),
         len(tried),
         tuple(counts),
     )
 
 
-def _placed(name: str, keys: list[bytes], counts: Sequence[int]) -> NDArray[np.int32]:
+def _place_at_each(name: str, keys: list[bytes], counts: Sequence[int]) -> NDArray[np.int32]:
     # One count after the other. Keys for streams:windowed get a window appended first.
     given = [key + _WINDOW for key in keys] if name == "streams:windowed" else keys
     return np.concatenate([partition_for(given, partitions=n, partitioner=name) for n in counts])
 
 
-def _of_special(name: str, key: bytes | None) -> str:
+def _describe_placement(name: str, key: bytes | None) -> str:
     found = int(partition_for([key], partitions=1000, partitioner=name)[0])
     if found >= 0:
         return "hashed" if key is not None else "hashed as an empty key"

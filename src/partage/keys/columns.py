@@ -363,7 +363,8 @@ def arrow_column(keys: Any, pa: Any) -> KeyColumn:
     if types.is_large_binary(kind) or types.is_large_string(kind):
         return _variable(keys, np.int64)
     if types.is_fixed_size_binary(kind):
-        return _fixed(keys, kind.byte_width)
+        starts = (np.arange(len(keys) + 1, dtype=np.int64) + keys.offset) * kind.byte_width
+        return KeyColumn(_bytes_in(keys.buffers()[1]), starts, _null(keys))
     if kind in {pa.binary_view(), pa.string_view()}:
         return _variable(keys.cast(pa.large_binary()), np.int64)
     if types.is_nested(kind):
@@ -401,12 +402,6 @@ def _variable(keys: Any, offset: Any) -> KeyColumn:
     if len(starts) != count + 1:
         raise InvalidKeysError("has fewer offsets than keys", where="the Arrow array")
     return KeyColumn(_bytes_in(data), starts, _null(keys))
-
-
-def _fixed(keys: Any, width: int) -> KeyColumn:
-    data = _bytes_in(keys.buffers()[1])
-    starts = (np.arange(len(keys) + 1, dtype=np.int64) + keys.offset) * width
-    return KeyColumn(data, starts, _null(keys))
 
 
 def _null(keys: Any) -> NDArray[np.bool_] | None:

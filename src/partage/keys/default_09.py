@@ -7,14 +7,10 @@ from collections.abc import Mapping
 from partage.errors import InvalidConfigError
 from partage.java.random import JavaRandom
 from partage.keys.hashing import murmur2
+from partage.keys.partitioner import positive
 from partage.model import Cluster
 
 __all__ = ["DefaultPartitioner"]
-
-
-def _to_positive(number: int) -> int:
-    # Utils.toPositive of Kafka's Java client. An absolute value would move keys of old topics.
-    return number & 0x7FFFFFFF
 
 
 class DefaultPartitioner:
@@ -66,13 +62,13 @@ class DefaultPartitioner:
         if not len(partitions):
             raise InvalidConfigError("topic", "the cluster has no such topic", topic)
         if key_bytes is not None:
-            return _to_positive(murmur2(key_bytes)) % len(partitions)
+            return positive(murmur2(key_bytes)) % len(partitions)
         turn = self._counter
         self._counter = (turn + 1 + (1 << 31)) % (1 << 32) - (1 << 31)  # an int of Java's
         led = [i for i, p in enumerate(partitions.tolist()) if cluster.leader[p] >= 0]
         if led:
-            return led[_to_positive(turn) % len(led)]
-        return _to_positive(turn) % len(partitions)
+            return led[positive(turn) % len(led)]
+        return positive(turn) % len(partitions)
 
     def close(self) -> None:
         """Do nothing: the partitioner holds no resources."""

@@ -74,12 +74,6 @@ def place_keys(
     return placed if call.state is None else Partitioned(placed, call.state)
 
 
-def _longest(longest: object) -> int:
-    if isinstance(longest, bool) or not isinstance(longest, int | np.integer) or longest < 0:
-        raise InvalidConfigError("longest_key", "must be a number of bytes, 0 or more", longest)
-    return int(longest)
-
-
 def _check_state(one: Partitioner, state: State | None) -> None:
     if state is None:
         if one.rule is None and one.explicit != "only":
@@ -102,16 +96,18 @@ class _Call:
 
     def __init__(
         self,
-        one: Partitioner,
+        partitioner: Partitioner,
         partitions: int,
         state: State | None,
         *,
         sizes: Any,
         explicit: Any,
-        longest: int,
+        longest: object,
     ) -> None:
-        self.one, self.partitions, self.state = one, partitions, state
-        self.longest = _longest(longest)
+        if isinstance(longest, bool) or not isinstance(longest, int | np.integer) or longest < 0:
+            raise InvalidConfigError("longest_key", "must be a number of bytes, 0 or more", longest)
+        self.partitioner, self.partitions, self.state = partitioner, partitions, state
+        self.longest = int(longest)
         self.sizes, self.explicit = _sizes(sizes), _explicit(explicit)
         self.done = 0
 
@@ -123,29 +119,29 @@ class _Call:
         named = self._named(count)
         first = self.done
         self.done += count
-        one = self.one
-        if one.explicit == "only":
+        partitioner = self.partitioner
+        if partitioner.explicit == "only":
             # A message in Go has partition 0 by default.
             placed = np.zeros(count, np.int32) if named is None else np.maximum(named, 0)
             return placed, None
         placed, open_ = self._by_rule(keys, count)
-        if named is not None and one.explicit == "first":
+        if named is not None and partitioner.explicit == "first":
             placed = np.where(named >= 0, named, placed)
-            open_ = (named < 0) if open_ is None and one.rule is None else open_
+            open_ = (named < 0) if open_ is None and partitioner.rule is None else open_
             open_ = None if open_ is None else open_ & (named < 0)
-        if open_ is not None and self.state is not None and one.machine is not None:
+        if open_ is not None and self.state is not None and partitioner.machine is not None:
             sizes = self._sizes_of(first, count)[open_]
-            chosen, self.state = one.machine.choose(self.state, sizes, self.partitions)
+            chosen, self.state = partitioner.machine.choose(self.state, sizes, self.partitions)
             placed[open_] = chosen
             open_ = None
         return placed, open_
 
     def _by_rule(self, keys: KeyColumn, count: int) -> tuple[Int32Array, NDArray[np.bool_] | None]:
-        if self.one.rule is None:
+        if self.partitioner.rule is None:
             return np.zeros(count, np.int32), np.ones(count, np.bool_)
-        part = self.one.key_part(keys.checked(self.longest))
-        left_over = self.one.rule.left_over(part)
-        return self.one.rule.of_all(part, self.partitions), left_over
+        part = self.partitioner.key_part(keys.checked(self.longest))
+        left_over = self.partitioner.rule.left_over(part)
+        return self.partitioner.rule.of_all(part, self.partitions), left_over
 
     def _sizes_of(self, first: int, count: int) -> NDArray[np.int64]:
         if isinstance(self.sizes, int):
@@ -157,11 +153,11 @@ class _Call:
             return None
         named = self.explicit[self.done : self.done + count]
         outside = ((named < 0) & (named != _NONE)) | (named >= self.partitions)
-        if outside.any() and self.one.explicit != "ignored":
+        if outside.any() and self.partitioner.explicit != "ignored":
             i = int(np.argmax(outside))
             raise InvalidConfigError(
                 f"explicit[{self.done + i}]",
-                self.one.refusal(int(named[i]), self.partitions),
+                self.partitioner.refusal(int(named[i]), self.partitions),
                 int(named[i]),
             )
         return np.where(named == _NONE, -1, named).astype(np.int32)

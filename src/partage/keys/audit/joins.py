@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from partage.keys.audit.client_names import called, clients_of, hash_of
 from partage.keys.audit.evidence import KeyPairs
@@ -110,14 +111,14 @@ def canonical(keys: Sequence[bytes], reading: str) -> dict[str, bytes]:
     """
     read = READINGS[reading]
     out: dict[str, bytes] = {}
-    for key in _of_schemas(keys) if reading == FRAMED else keys:
+    for key in _keys_of_common_schemas(keys) if reading == FRAMED else keys:
         meaning = read(key)
         if meaning is not None:
             out.setdefault(meaning, key)
     return out
 
 
-def _of_schemas(keys: Sequence[bytes]) -> list[bytes]:
+def _keys_of_common_schemas(keys: Sequence[bytes]) -> list[bytes]:
     # Rare ids are numbers that happen to begin with a zero byte.
     framed = [key for key in keys if key[:1] == b"\0"]
     times = Counter(key[1:HEADER] for key in framed)
@@ -196,108 +197,106 @@ def broken_joins(sides: Sequence[Side]) -> list[Broken]:
     ['a has 3 partitions, b has 4']
     """
     out: list[Broken] = []
-    for i, one in enumerate(sides):
-        for other in sides[i + 1 :]:
-            out += _pair(one, other)
+    for first, second in combinations(sides, 2):
+        out += _compare(first, second)
     return out
 
 
-def _pair(one: Side, other: Side) -> Iterator[Broken]:
-    topics = (one.topic, other.topic)
-    differ_by_count = one.surely_differs(other)
-    if differ_by_count:
-        mine_has, theirs_has = (
+def _compare(first: Side, second: Side) -> Iterator[Broken]:
+    topics = (first.topic, second.topic)
+    counts_differ = first.surely_differs(second)
+    if counts_differ:
+        counts = [
             f"{side.topic} has {'' if side.counted else 'at least '}{side.partitions}"
-            for side in (one, other)
-        )
-        words = f"{mine_has} partitions, {theirs_has}"
-        yield Broken("partition counts", topics, words)
-    mine, theirs = _where(one.seen), _where(other.seen)
-    common = [key for key in mine if key in theirs]
-    apart = [key for key in common if mine[key] != theirs[key]]
-    examples = tuple((k, mine[k], k, theirs[k]) for k in apart[:_EXAMPLES])
-    differ = _families_differ(one, other)
-    if differ:
-        both = (*one.verdict.families, *other.verdict.families)
-        names = tuple(dict.fromkeys(family.partitioners for family in both))
-        yield Broken("partitioners", topics, differ, examples, names)
-    elif apart and not differ_by_count:
+            for side in (first, second)
+        ]
+        yield Broken("partition counts", topics, f"{counts[0]} partitions, {counts[1]}")
+    placed, placed_2 = _partitions_by_key(first.seen), _partitions_by_key(second.seen)
+    common = [key for key in placed if key in placed_2]
+    apart = [key for key in common if placed[key] != placed_2[key]]
+    examples = tuple((k, placed[k], k, placed_2[k]) for k in apart[:_EXAMPLES])
+    writers = _describe_different_writers(first, second)
+    if writers is not None:
+        families = (*first.verdict.families, *second.verdict.families)
+        names = tuple(dict.fromkeys(family.partitioners for family in families))
+        yield Broken("partitioners", topics, writers, examples, names)
+    elif apart and not counts_differ:
         words = f"{len(apart):,} of {len(common):,} common keys lie in other partitions"
         yield Broken("keys apart", topics, words, examples)
-    yield from _serializers(one, other, mine, theirs, len(common))
+    yield from _compare_serializers(topics, placed, placed_2, len(common))
 
 
-def _by_chance(
-    same: list[tuple[bytes, bytes]],
-    left: dict[str, bytes],
-    right: dict[str, bytes],
-    readings: tuple[str, str],
-) -> bool:
-    """Return whether the decoded keys of two topics may coincide by chance, because they are so
-    short.
-
-    If five bytes of an 8-byte number are taken for a schema registry header, only three remain.
-    """
-    bodies = [len(pair[i]) - HEADER for pair in same for i in (0, 1) if readings[i] == FRAMED]
-    if not bodies:
-        return False
-    expected = len(left) * len(right) / 256.0 ** sorted(bodies)[len(bodies) // 2]
-    return len(same) < _MORE_THAN_CHANCE * expected
-
-
-def _where(seen: KeyPairs) -> dict[bytes, tuple[int, ...]]:
+def _partitions_by_key(pairs: KeyPairs) -> dict[bytes, tuple[int, ...]]:
     out: dict[bytes, tuple[int, ...]] = {}
-    for key, p in zip(seen.keys, seen.partition.tolist(), strict=True):
+    for key, p in zip(pairs.keys, pairs.partition.tolist(), strict=True):
         out[key] = tuple(sorted({*out.get(key, ()), p}))
     return out
 
 
-def _families_differ(one: Side, other: Side) -> str | None:
+def _describe_different_writers(first: Side, second: Side) -> str | None:
     """Return a description of the two topics' writers if one topic has a writer that the other
     lacks.
 
     Returns None if the writers agree or are unknown.
     """
-    names = []
-    for side in (one, other):
-        found = {p for f in side.verdict.families for p in [f.name]}
-        rivals = {r.name for w in side.verdict.writers for r in w.rivals}
-        names.append((found, rivals))
-    (mine, mine_too), (theirs, theirs_too) = names
-    if not mine or not theirs:
+    sides = (first, second)
+    found, found_2 = ({family.name for family in side.verdict.families} for side in sides)
+    rivals, rivals_2 = (
+        {rival.name for writer in side.verdict.writers for rival in writer.rivals} for side in sides
+    )
+    if not found or not found_2:
         return None
-    if mine <= theirs | theirs_too and theirs <= mine | mine_too:
+    if found <= found_2 | rivals_2 and found_2 <= found | rivals:
         return None
-    said = [f"{side.topic} by {' and '.join(_called(side))}" for side in (one, other)]
-    return "written " + ", ".join(said)
+    return "written " + ", ".join(
+        f"{side.topic} by {' and '.join(_writer_labels(side))}" for side in sides
+    )
 
 
-def _called(side: Side) -> list[str]:
+def _writer_labels(side: Side) -> list[str]:
     return [
         called(clients_of(f.partitioners), hash_of(f.partitioners), f.part.words)
         for f in side.verdict.families
     ]
 
 
-def _serializers(
-    one: Side,
-    other: Side,
-    mine: dict[bytes, tuple[int, ...]],
-    theirs: dict[bytes, tuple[int, ...]],
+def _compare_serializers(
+    topics: tuple[str, str],
+    placed: dict[bytes, tuple[int, ...]],
+    placed_2: dict[bytes, tuple[int, ...]],
     common: int,
 ) -> Iterator[Broken]:
-    # Keys of two topics with equal meaning but different bytes.
+    """Yield a difference of serializers: many keys with equal meaning have other bytes.
+
+    ``placed`` and ``placed_2`` are dicts from key to its partitions, in the first and in the second
+    topic. ``common`` is the number of keys with equal bytes.
+    """
     best: tuple[int, str, str, list[tuple[bytes, bytes]]] | None = None
-    read = [{r: canonical(list(side), r) for r in READINGS} for side in (mine, theirs)]
-    for a, left in read[0].items():
-        for b, right in read[1].items():
-            same = [(left[m], right[m]) for m in left if m in right and left[m] != right[m]]
-            if len(same) > (best[0] if best else 0) and not _by_chance(same, left, right, (a, b)):
+    decoded = {reading: canonical(list(placed), reading) for reading in READINGS}
+    decoded_2 = {reading: canonical(list(placed_2), reading) for reading in READINGS}
+    for a, keys in decoded.items():
+        for b, keys_2 in decoded_2.items():
+            same = [(keys[m], keys_2[m]) for m in keys if m in keys_2 and keys[m] != keys_2[m]]
+            if len(same) <= (best[0] if best else 0):
+                continue
+            expected = _expected_by_chance(same, len(keys) * len(keys_2), (a, b))
+            if len(same) >= _MORE_THAN_CHANCE * expected:
                 best = (len(same), a, b, same)
     if best is None or best[0] < _FEWEST_COMMON or best[0] <= common:
         return
     count, a, b, same = best
-    how = f"{one.topic} writes {a}, {other.topic} writes {b}" if a != b else f"both write {a}"
+    how = f"{topics[0]} writes {a}, {topics[1]} writes {b}" if a != b else f"both write {a}"
     words = f"{count:,} keys are the same and written otherwise: {how}"
-    examples = tuple((k, mine[k], q, theirs[q]) for k, q in same[:_EXAMPLES])
-    yield Broken("serializers", (one.topic, other.topic), words, examples)
+    examples = tuple((k, placed[k], q, placed_2[q]) for k, q in same[:_EXAMPLES])
+    yield Broken("serializers", topics, words, examples)
+
+
+def _expected_by_chance(
+    same: list[tuple[bytes, bytes]], pairs: int, readings: tuple[str, str]
+) -> float:
+    """Return how many of so many pairs of decoded keys coincide by chance, because they are short.
+
+    If five bytes of an 8-byte number are taken for a schema registry header, only three remain.
+    """
+    bodies = sorted(len(pair[i]) - HEADER for pair in same for i in (0, 1) if readings[i] == FRAMED)
+    return pairs / 256.0 ** bodies[len(bodies) // 2] if bodies else 0.0

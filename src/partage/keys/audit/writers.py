@@ -97,7 +97,14 @@ class TopicVerdict:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Guess:
+class _Candidate:
+    """Family and partition count that may have written a topic, tried on all of its keys.
+
+    Attributes:
+        placed: int32[n], the partition where the family would place each key.
+        fits: bool[n], whether that is the partition of the pair.
+    """
+
     family: Family
     partitions: int
     placed: NDArray[np.int32]
@@ -132,12 +139,12 @@ def who_wrote(
         return TopicVerdict("one partition", (), 1.0, keys, none)
     if keys < FEWEST_KEYS:
         return TopicVerdict("too few keys", (), 0.0, keys, none)
-    guesses = _guesses(seen, useful, families, place)
-    chosen = _choose_writers(seen, guesses)
+    candidates = _evaluate_candidates(seen, useful, families, place)
+    chosen = _choose_writers(seen, candidates)
     if not chosen:
         return TopicVerdict("no partitioner fits", (), 0.0, keys, none)
     explains = np.stack([g.fits for g, _ in chosen])
-    writers = [_writer(i, chosen, explains, seen, guesses) for i in range(len(chosen))]
+    writers = [_writer(i, chosen, explains, seen, candidates) for i in range(len(chosen))]
     order = sorted(range(len(writers)), key=lambda i: (writers[i].first_ms, i))
     several = len({w.family for w in writers}) > 1
     return TopicVerdict(
@@ -149,45 +156,48 @@ def who_wrote(
     )
 
 
-def _guesses(
+def _evaluate_candidates(
     seen: KeyPairs, counts: Sequence[int], families: Sequence[Family], place: Place
-) -> list[_Guess]:
+) -> list[_Candidate]:
     made = []
     for family in families:
         keys = family.part.of(seen.keys)
         long_enough = np.array([len(k) > family.part.tail for k in seen.keys])
         for n in counts:
             placed = place(family.partitioners[0], keys, n)
-            made.append(_Guess(family, n, placed, (placed == seen.partition) & long_enough))
+            made.append(_Candidate(family, n, placed, (placed == seen.partition) & long_enough))
     return made
 
 
-def _choose_writers(seen: KeyPairs, guesses: Sequence[_Guess]) -> list[tuple[_Guess, float]]:
+def _choose_writers(
+    seen: KeyPairs, candidates: Sequence[_Candidate]
+) -> list[tuple[_Candidate, float]]:
     """Choose the topic's writers by greedy set cover over its keys.
 
     Each writer comes with the logarithm of the probability that its matches are chance.
     """
     left = np.ones(len(seen), np.bool_)
-    chosen: list[tuple[_Guess, float]] = []
-    enough = log(FALSE_ALARM / _MOST_WRITERS) - log(len(guesses))
+    chosen: list[tuple[_Candidate, float]] = []
+    enough = log(FALSE_ALARM / _MOST_WRITERS) - log(len(candidates))
     while len(chosen) < _MOST_WRITERS and left.any():
         best, chance = None, 0.0
-        for guess in guesses:
-            pairs = left & (seen.partition < guess.partitions)  # it cannot have written the others
-            hits, tries = int((guess.fits & pairs).sum()), int(pairs.sum())
-            if log_chance(hits, tries, 1 / guess.partitions) >= chance:
+        for candidate in candidates:
+            # It cannot have written pairs of other partitions.
+            pairs = left & (seen.partition < candidate.partitions)
+            hits, tries = int((candidate.fits & pairs).sum()), int(pairs.sum())
+            if log_chance(hits, tries, 1 / candidate.partitions) >= chance:
                 continue
-            now = log_chance(hits, tries, _match_probability(guess, seen, pairs))
+            now = log_chance(hits, tries, _match_probability(candidate, seen, pairs))
             if now < chance:
-                best, chance = guess, now
+                best, chance = candidate, now
         if best is None or chance > enough:
             break
-        chosen.append((best, chance + log(len(guesses))))
+        chosen.append((best, chance + log(len(candidates))))
         left &= ~best.fits
     return chosen
 
 
-def _match_probability(guess: _Guess, seen: KeyPairs, pairs: _Bools) -> float:
+def _match_probability(candidate: _Candidate, seen: KeyPairs, pairs: _Bools) -> float:
     """Return the probability that a wrong partitioner places a key in the right partition by
     chance.
 
@@ -195,32 +205,32 @@ def _match_probability(guess: _Guess, seen: KeyPairs, pairs: _Bools) -> float:
     (multiples of 8, repeated letters) and most keys of the topic are in these.
     """
     where, times = np.unique(seen.partition[pairs], return_counts=True)
-    guessed = np.sort(guess.placed[pairs])
-    same = np.searchsorted(guessed, where, "right") - np.searchsorted(guessed, where, "left")
-    return max(1 / guess.partitions, float(times @ same) / float(pairs.sum()) ** 2)
+    placed_in = np.sort(candidate.placed[pairs])
+    same = np.searchsorted(placed_in, where, "right") - np.searchsorted(placed_in, where, "left")
+    return max(1 / candidate.partitions, float(times @ same) / float(pairs.sum()) ** 2)
 
 
 def _writer(
     i: int,
-    chosen: Sequence[tuple[_Guess, float]],
+    chosen: Sequence[tuple[_Candidate, float]],
     explains: _Bools,
     seen: KeyPairs,
-    guesses: Sequence[_Guess],
+    candidates: Sequence[_Candidate],
 ) -> WriterFamily:
-    guess, chance = chosen[i]
+    candidate, chance = chosen[i]
     before = explains[:i].any(axis=0)
-    only = guess.fits & (explains.sum(axis=0) == 1)
-    pairs = only if only.any() else guess.fits & ~before
+    only = candidate.fits & (explains.sum(axis=0) == 1)
+    pairs = only if only.any() else candidate.fits & ~before
     chosen_families = {g.family for g, _ in chosen}
     return WriterFamily(
-        guess.family,
-        guess.partitions,
-        int((guess.fits & ~before).sum()),
+        candidate.family,
+        candidate.partitions,
+        int((candidate.fits & ~before).sum()),
         int(only.sum()),
-        float(guess.fits.mean()),
+        float(candidate.fits.mean()),
         chance / log(10),
-        *_time_range(seen, pairs, int((~explains.any(axis=0)).sum()) / (guess.partitions - 1)),
-        _rivals(guess, pairs, [g for g in guesses if g.family not in chosen_families]),
+        *_time_range(seen, pairs, int((~explains.any(axis=0)).sum()) / (candidate.partitions - 1)),
+        _rivals(candidate, pairs, [c for c in candidates if c.family not in chosen_families]),
     )
 
 
@@ -236,9 +246,11 @@ def _time_range(seen: KeyPairs, pairs: _Bools, by_chance: float) -> tuple[int, i
     return int(first[skipped]), int(last[len(last) - 1 - skipped])
 
 
-def _rivals(guess: _Guess, pairs: _Bools, others: Sequence[_Guess]) -> tuple[Family, ...]:
+def _rivals(
+    candidate: _Candidate, pairs: _Bools, others: Sequence[_Candidate]
+) -> tuple[Family, ...]:
     tries = int(pairs.sum())
-    own = tries * log(1 - _NOISE + _NOISE / guess.partitions)
+    own = tries * log(1 - _NOISE + _NOISE / candidate.partitions)
     out: dict[Family, None] = {}
     for other in others:
         hits = int((other.fits & pairs).sum())
