@@ -309,7 +309,7 @@ def _walk(group: NDArray[Any], hashes: Hashes, *, copied: bool) -> Order:
     first = np.flatnonzero(np.diff(group, prepend=group[0] - 1))
     sizes = np.diff(first, append=len(group))
     table = np.full(len(sizes), DEFAULT_TABLE, np.int64)
-    for n in _doublings():
+    for n in (1 << bit for bit in range(4, _MAX_TABLE.bit_length())):
         # Copied sets have a capacity of size * 4/3 + 1; filled maps keep the load under 3/4.
         small = sizes * 4 // 3 + 1 > n if copied else sizes * 4 > n * 3
         if not small.any():
@@ -322,10 +322,6 @@ def _walk(group: NDArray[Any], hashes: Hashes, *, copied: bool) -> Order:
     order = np.argsort(key, kind="stable")
     _walk_large_buckets(order, key[order], first, sizes, hashes, copied=copied)
     return order
-
-
-def _doublings() -> list[int]:
-    return [1 << bit for bit in range(4, _MAX_TABLE.bit_length())]
 
 
 def _walk_large_buckets(
