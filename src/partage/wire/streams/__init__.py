@@ -2,7 +2,7 @@
 
 `subscription_info` is what a member sends (its tasks and offset sums), `assignment_info` the
 leader's reply; `versions` selects a version that both sides support. `arrays` has tasks and
-partitions as arrays, `task_codecs` their readers and writers.
+partitions as arrays.
 """
 
 from __future__ import annotations

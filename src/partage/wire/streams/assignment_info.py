@@ -46,8 +46,13 @@ from partage.wire.streams.arrays import (
     merge_unnamed,
     partition_order_key,
 )
-from partage.wire.streams.subscription_info import LATEST_VERSION, UNKNOWN_VERSION
-from partage.wire.streams.task_codecs import FIRST_NAMED_VERSION, check_names, tasks_codec
+from partage.wire.streams.subscription_info import (
+    FIRST_NAMED_VERSION,
+    LATEST_VERSION,
+    UNKNOWN_VERSION,
+    check_names,
+    tasks_codec,
+)
 
 __all__ = [
     "ASSIGNMENT_INFO",
