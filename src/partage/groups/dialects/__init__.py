@@ -10,10 +10,9 @@ are used to simulate recorded groups; `docs/dialects.md` lists the differences f
 * `sticky_core`: the general sticky algorithm of Kafka 2.3 and 2.4, which all clients but the Go
   ones use.
 * `python_sticky`: the parts of it that differ in kafka-python and aiokafka.
-* `range_roundrobin`: the range and round-robin rules that several clients share.
 * `user_data`: encoding, decoding and memory of the claims in sticky user data.
-* `problem`: a problem in the order in which the clients see it, and `PeerAssignorError` for
-  problems on which a client's own class fails.
+* `problem`: a problem in the order in which the clients see it, `PeerAssignorError` for problems on
+  which a client's own class fails, and the range and round-robin rules that several clients share.
 """
 
 from __future__ import annotations

@@ -7,8 +7,12 @@ strategy here; `partage.history.agreement` judges their recorded plans by what t
 from __future__ import annotations
 
 from partage.groups.api import PlainStrategy
-from partage.groups.dialects.problem import PeerAssignorError, PeerProblem
-from partage.groups.dialects.range_roundrobin import assign_round_robin, divide_into_ranges
+from partage.groups.dialects.problem import (
+    PeerAssignorError,
+    PeerProblem,
+    assign_round_robin,
+    divide_into_ranges,
+)
 from partage.model import Group, Plan, Problem
 
 __all__ = ["FranzGoRange", "FranzGoRoundRobin", "SaramaRange", "SaramaRoundRobin"]

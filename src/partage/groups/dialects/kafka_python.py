@@ -9,9 +9,8 @@ from itertools import groupby
 import numpy as np
 
 from partage.groups.api import PlainStrategy, RebalanceProtocol
-from partage.groups.dialects.problem import PeerAssignorError, PeerProblem
+from partage.groups.dialects.problem import PeerAssignorError, PeerProblem, assign_ranges
 from partage.groups.dialects.python_sticky import assign_sticky
-from partage.groups.dialects.range_roundrobin import assign_ranges
 from partage.groups.dialects.user_data import RemembersAssignment, decode_claims
 from partage.model import Group, Plan, Problem
 from partage.model.repeated_state import loop_attributes

@@ -16,8 +16,7 @@ from itertools import groupby
 import numpy as np
 
 from partage.groups.api import PlainStrategy, RebalanceProtocol
-from partage.groups.dialects.problem import LibrdkafkaProblem, PeerAssignorError
-from partage.groups.dialects.range_roundrobin import assign_round_robin
+from partage.groups.dialects.problem import LibrdkafkaProblem, PeerAssignorError, assign_round_robin
 from partage.groups.dialects.sticky_core import (
     GeneralAssignment,
     SettledClaims,
