@@ -22,6 +22,7 @@ Made = TypeVar("Made")
 __all__ = [
     "SubscriberSets",
     "TopicRows",
+    "by_member",
     "member_order",
     "members_in_map_order",
     "names_in_map_order",
@@ -30,6 +31,7 @@ __all__ = [
     "plan_in_order",
     "rows_by_name",
     "rows_in_map_order",
+    "sort_by_member",
     "string_hashes",
     "topics_by_name",
     "topics_in_map_order",
@@ -230,14 +232,26 @@ def _subscriptions_by_topic(problem: Problem) -> list[Int32Array]:
     topic = np.concatenate(topics_of) if topics_of else np.zeros(0, np.int32)
     subscription = np.repeat(np.arange(len(topics_of), dtype=np.int32), sizes)
     topics = len(problem.index.topics)
-    in_order = subscription[np.argsort(_sort_key(topic, topics), kind="stable")]
+    in_order = subscription[sort_by_member(topics, topic)]
     ends = np.cumsum(np.bincount(topic, minlength=topics)).tolist()
     return [in_order[a:b] for a, b in zip([0, *ends], ends, strict=False)]
 
 
-def _sort_key(values: Int32Array, below: int) -> NDArray[np.signedinteger[Any]]:
-    # NumPy sorts 16-bit integers by radix, several times faster.
-    return values.astype(np.int16) if below <= 2**15 else values
+def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.intp]]:
+    """Group array entries by their member.
+
+    Return the offset of each member's group, and the indices that sort the entries (stable).
+    """
+    start = np.zeros(members + 1, np.int32)
+    np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
+    return start, sort_by_member(members, owner)
+
+
+def sort_by_member(members: int, owner: Int32Array) -> NDArray[np.intp]:
+    """Return the indices that sort array entries by a number below ``members`` (stable)."""
+    # NumPy sorts 16-bit keys by radix, several times faster than wider ones.
+    key = owner.astype(np.int16) if members <= 2**15 else owner
+    return key.argsort(kind="stable")
 
 
 def plan_in_order(
@@ -259,7 +273,7 @@ def plan_in_order(
         rows = np.ascontiguousarray(partition, np.int32)
         group_by_owner(rows, owner, start[:-1].copy(), grouped, work=len(rows))
     else:
-        grouped = partition[np.argsort(_sort_key(owner, members), kind="stable")]
+        grouped = partition[sort_by_member(members, owner)]
     role = np.zeros(len(partition), np.int8)
     return Plan(problem.index, problem.group.ids, start, grouped, role, **more)
 

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from partage.groups.layout import by_member, sort_by_member
 from partage.groups.sticky.claims import NO_OWNER, ResolvedClaims
 from partage.groups.sticky.decision import (
     Decision,
     StickyAssignorError,
     Transfers,
-    by_member,
-    sort_by_member,
 )
 from partage.groups.sticky.kernels import (
     SlotArrays,

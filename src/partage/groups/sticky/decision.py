@@ -18,7 +18,7 @@ from partage.model.index import Int32Array
 from partage.model.repeated_state import EndlessLoop, loop_attributes
 
 __all__ = [
-    "Decision", "StickyAssignorError", "Transfers", "by_member", "sort_by_member", "withheld",
+    "Decision", "StickyAssignorError", "Transfers", "withheld",
 ]  # fmt: skip
 
 
@@ -135,23 +135,6 @@ class Decision:
         role = np.zeros(len(dense), np.int8)
         index, ids = sticky.problem.index, sticky.problem.group.ids
         return kind(index, ids, start, dense, role, **more)
-
-
-def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.intp]]:
-    """Group array entries by their member.
-
-    Return the offset of each member's group, and the indices that sort the entries (stable).
-    """
-    start = np.zeros(members + 1, np.int32)
-    np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
-    return start, sort_by_member(members, owner)
-
-
-def sort_by_member(members: int, owner: Int32Array) -> NDArray[np.intp]:
-    """Return the indices that sort array entries by their member (stable)."""
-    # NumPy sorts 16-bit keys by radix, several times faster than wider ones.
-    key = owner.astype(np.int16) if members < 2**15 else owner
-    return key.argsort(kind="stable")
 
 
 def withheld(owned_by: Int32Array, owned: Int32Array, owner: Int32Array) -> NDArray[np.bool_]:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.layout import string_hashes
+from partage.groups.layout import by_member, string_hashes
 from partage.groups.sticky.claims import ClaimedSlots, ResolvedClaims
-from partage.groups.sticky.decision import Decision, by_member
+from partage.groups.sticky.decision import Decision
 from partage.groups.sticky.general_problem import (
     GeneralProblem,
     fixed_members,

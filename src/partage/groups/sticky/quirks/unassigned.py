@@ -80,7 +80,7 @@ def _sort_as_java(
         raise StickyAssignorError(what, "IllegalArgumentException") from None
 
 
-def _compare(one: tuple[int, int], other: tuple[int, int]) -> int:
+def _compare(first: tuple[int, int], second: tuple[int, int]) -> int:
     # The numbers' difference is a Java int, which may overflow.
-    topics = (one[0] >> 32) - (other[0] >> 32)
-    return topics or ((one[0] - other[0] + _HALF) & 0xFFFFFFFF) - _HALF
+    topics = (first[0] >> 32) - (second[0] >> 32)
+    return topics or ((first[0] - second[0] + _HALF) & 0xFFFFFFFF) - _HALF
