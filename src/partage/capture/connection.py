@@ -336,8 +336,8 @@ class ClusterConnection:
         found: dict[str, str] = {}
         for by_name in dict(response).values():
             for settings in by_name.values():
-                for name, one in settings.items():
-                    value = one.get("value") if isinstance(one, dict) else one
+                for name, entry in settings.items():
+                    value = entry.get("value") if isinstance(entry, dict) else entry
                     if isinstance(value, str):
                         found[name] = value
         return found

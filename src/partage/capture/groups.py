@@ -215,11 +215,13 @@ _BY_SERVER = {
 _KEPT: list[Any] = []
 
 
-def _classic_group(one: Any, node: int) -> LiveGroup:
-    if one.error_code:
-        return LiveGroup(one.group_id, "classic", "", "", node, trouble=failed(one.error_code))
+def _classic_group(description: Any, node: int) -> LiveGroup:
+    if description.error_code:
+        return LiveGroup(
+            description.group_id, "classic", "", "", node, trouble=failed(description.error_code)
+        )
     trouble, members = "", []
-    for m in one.members:
+    for m in description.members:
         # A member with malformed bytes is still a member, and owns what it was assigned.
         subscription = ConsumerSubscription(())
         owned: tuple[Partition, ...] = ()
@@ -229,7 +231,9 @@ def _classic_group(one: Any, node: int) -> LiveGroup:
             # While a group rebalances there is no protocol, and no subscription is known.
             if m.member_metadata:
                 sent = bytes(m.member_metadata)
-                if one.protocol_data == _FAUST:  # it writes version 4 with the fields of version 0
+                if (
+                    description.protocol_data == _FAUST
+                ):  # it writes version 4 with the fields of version 0
                     subscription = decode_subscription(sent[2:], version=0)
                 else:
                     subscription = decode_subscription(sent)
@@ -241,23 +245,26 @@ def _classic_group(one: Any, node: int) -> LiveGroup:
             -1 if subscription.generation is None else subscription.generation,
             subscription.user_data,
         ))  # fmt: skip
-    return LiveGroup(one.group_id, "classic", one.group_state, one.protocol_data or "", node,
+    protocol = description.protocol_data or ""
+    return LiveGroup(description.group_id, "classic", description.group_state, protocol, node,
                      tuple(members), trouble=trouble)  # fmt: skip
 
 
-def _server_group(one: Any, kind: str, node: int) -> LiveGroup:
-    if one.error_code:
-        return LiveGroup(one.group_id, kind, "", "", node, trouble=failed(one.error_code))
+def _server_group(description: Any, kind: str, node: int) -> LiveGroup:
+    if description.error_code:
+        return LiveGroup(
+            description.group_id, kind, "", "", node, trouble=failed(description.error_code)
+        )
     members = tuple(
         LiveMember(
             m.member_id, m.client_id, m.client_host, getattr(m, "instance_id", None), m.rack_id,
             tuple(m.subscribed_topic_names),
             tuple((t.topic_name, p) for t in m.assignment.topic_partitions for p in t.partitions),
             m.member_epoch,
-        ) for m in one.members
+        ) for m in description.members
     )  # fmt: skip
-    return LiveGroup(one.group_id, kind, one.group_state, f"server:{one.assignor_name}",
-                     node, members)  # fmt: skip
+    strategy = f"server:{description.assignor_name}"
+    return LiveGroup(description.group_id, kind, description.group_state, strategy, node, members)
 
 
 def _streams_group(description: Any, node: int, counts: Mapping[str, int]) -> LiveGroup:

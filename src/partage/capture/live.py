@@ -305,34 +305,34 @@ class LiveCapture:
                 asked.setdefault(self._leaders[p], []).append(one)
         return asked
 
-    def _take(self, one: Fetched) -> None:
-        p = one.partition
-        if one.error == _NOT_AUTHORIZED:
+    def _take(self, response: Fetched) -> None:
+        p = response.partition
+        if response.error == _NOT_AUTHORIZED:
             raise NotAuthorizedError(f"topic {OFFSETS_TOPIC}", _NEEDED)
-        if one.error == _OUT_OF_RANGE:
+        if response.error == _OUT_OF_RANGE:
             self._out_of_range(p)
             return
-        if one.error:
-            self._conditions.say(f"partition {p}: {failed(one.error)}")
-            if one.error not in _MOVED:
+        if response.error:
+            self._conditions.say(f"partition {p}: {failed(response.error)}")
+            if response.error not in _MOVED:
                 self._stop.wait(0.2)
             self._look_again()
             return
-        if one.parting is not None:
-            self._rewind(p, *one.parting)
+        if response.parting is not None:
+            self._rewind(p, *response.parting)
             return
-        self._ends[p] = one.high_watermark
-        self._writer.see_end(p, one.high_watermark)
+        self._ends[p] = response.high_watermark
+        self._writer.see_end(p, response.high_watermark)
         self._heard[p] = time.monotonic()
         first = self._writer.position(p)
-        if first < one.log_start:
-            self._writer.skip_to(p, one.log_start, f"offsets {first} to {one.log_start - 1} "
-                                 "are gone: the log begins behind them")  # fmt: skip
+        if first < response.log_start:
+            gone = f"offsets {first} to {response.log_start - 1} are gone"
+            self._writer.skip_to(p, response.log_start, f"{gone}: the log begins behind them")
         try:
-            for batch in batches_of(one.records, crc32c=checksum()):
+            for batch in batches_of(response.records, crc32c=checksum()):
                 self._add(p, batch)
         except WireFormatError as e:
-            self._retry_damaged(p, e, one.records)
+            self._retry_damaged(p, e, response.records)
 
     def _add(self, partition: int, batch: Any) -> None:
         try:

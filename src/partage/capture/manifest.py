@@ -181,10 +181,10 @@ def _offsets(by_partition: dict[str, Any]) -> dict[int, int]:
     return {int(p): int(o) for p, o in by_partition.items()}
 
 
-def _parts(found: dict[str, Any]) -> list[Part]:
-    if found["format"] == 1:
-        return [Part(number) for number in range(int(found["parts"]))]
-    return [Part(int(number), int(level)) for number, level in found["parts"]]
+def _parts(document: dict[str, Any]) -> list[Part]:
+    if document["format"] == 1:
+        return [Part(number) for number in range(int(document["parts"]))]
+    return [Part(int(number), int(level)) for number, level in document["parts"]]
 
 
 # --- parts ---------------------------------------------------------------------------------
@@ -252,16 +252,16 @@ class RecordBuffer:
             batch.producer_id, batch.transactional, batch.control, kind, found,
         )  # fmt: skip
 
-    def _add_records(self, partition: int, found: list[LogRecord], size: int) -> None:
-        if not found:
+    def _add_records(self, partition: int, records: list[LogRecord], size: int) -> None:
+        if not records:
             return
-        offsets, times, keys, values = zip(*found, strict=True)
-        self._records["partition"] += [partition] * len(found)
+        offsets, times, keys, values = zip(*records, strict=True)
+        self._records["partition"] += [partition] * len(records)
         self._records["offset"] += offsets
         self._records["timestamp_ms"] += times
         self._records["key"] += keys
         self._records["value"] += values
-        self.bytes += size + 64 * len(found)
+        self.bytes += size + 64 * len(records)
         first = min(times)
         self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
 

@@ -112,12 +112,14 @@ class ServerSticky:
         """
         replicas = _replicas(configs or {})
         _check_distinct("members", [member.id for member in members])
-        _check_distinct("subtopologies", [one.id for one in subtopologies])
-        for one in subtopologies:
-            if one.tasks < 0:
-                where = f"subtopologies.{one.id}.tasks"
-                raise InvalidProblemError("must not be negative", path=where, value=one.tasks)
-        if not members and any(one.tasks for one in subtopologies):
+        _check_distinct("subtopologies", [subtopology.id for subtopology in subtopologies])
+        for subtopology in subtopologies:
+            if subtopology.tasks < 0:
+                where = f"subtopologies.{subtopology.id}.tasks"
+                raise InvalidProblemError(
+                    "must not be negative", path=where, value=subtopology.tasks
+                )
+        if not members and any(subtopology.tasks for subtopology in subtopologies):
             raise InvalidProblemError("must be at least one", path="members", value=[])
         draft = _TargetDraft(subtopologies, _in_map_order(members), replicas)
         draft.assign_actives()

@@ -359,8 +359,8 @@ class DraftAssignment:
         self.active[active_at].remove(task)
         self.standby[active_at].add(task)
 
-    def _add_to_count(self, client: int, more: int) -> None:
-        self.count[client] += more
+    def _add_to_count(self, client: int, change: int) -> None:
+        self.count[client] += change
         self.load[client] = self.count[client] / self.capacity[client]
 
 

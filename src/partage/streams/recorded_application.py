@@ -219,20 +219,22 @@ def _expect_describable(application: RecordedApplication) -> None:
         raise UnsupportedProblemError(f"{application.name}: the capture shows no client")
 
 
-def _subtopology(application: RecordedApplication, one: RecordedSubtopology) -> dict[str, Any]:
-    found: dict[str, Any] = {"sources": dict(one.sources)}
-    if one.sinks:
-        found["sinks"] = list(one.sinks)
+def _subtopology(
+    application: RecordedApplication, subtopology: RecordedSubtopology
+) -> dict[str, Any]:
+    found: dict[str, Any] = {"sources": dict(subtopology.sources)}
+    if subtopology.sinks:
+        found["sinks"] = list(subtopology.sinks)
     stores: dict[str, Any] = {}
     records = size = 0
-    for changelog in one.changelogs:
-        sizes = [application.sizes.get((changelog, p)) for p in range(one.tasks)]
+    for changelog in subtopology.changelogs:
+        sizes = [application.sizes.get((changelog, p)) for p in range(subtopology.tasks)]
         known = [each for each in sizes if each is not None]
         store = stores.setdefault(store_name(application.name, changelog), {})
         if known:
             store["records"] = [0 if each is None else each.records for each in sizes]
         if writes := sum(each.writes_per_second for each in known):
-            store["writesPerSecond"] = round(writes / one.tasks, 3)
+            store["writesPerSecond"] = round(writes / subtopology.tasks, 3)
         in_bytes = [(each.records, each.bytes) for each in known if each.bytes is not None]
         records += sum(count for count, _ in in_bytes)
         size += sum(count for _, count in in_bytes)
@@ -243,14 +245,14 @@ def _subtopology(application: RecordedApplication, one: RecordedSubtopology) -> 
     return found
 
 
-def _client(one: RecordedClient) -> dict[str, Any]:
-    found: dict[str, Any] = {"threads": one.threads, "process": one.process}
-    if one.rack:
-        found["rack"] = one.rack
-    for name, value in (("tags", one.tags), ("lags", one.lags)):
+def _client(client: RecordedClient) -> dict[str, Any]:
+    found: dict[str, Any] = {"threads": client.threads, "process": client.process}
+    if client.rack:
+        found["rack"] = client.rack
+    for name, value in (("tags", client.tags), ("lags", client.lags)):
         if value:
             found[name] = dict(value)
-    for name, tasks in (("active", one.active), ("standby", one.standby)):
+    for name, tasks in (("active", client.active), ("standby", client.standby)):
         if tasks:
             found[name] = list(tasks)
     return found

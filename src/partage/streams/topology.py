@@ -285,16 +285,18 @@ def _excluded(topology: Topology, counts: Mapping[str, int]) -> dict[str, tuple[
     return excluded
 
 
-def _tasks(one: Subtopology, sizes: Mapping[str, int]) -> dict[TaskId, tuple[TopicPartition, ...]]:
-    empty = [topic for topic in one.sources if sizes.get(topic, 0) < 1]
+def _tasks(
+    subtopology: Subtopology, sizes: Mapping[str, int]
+) -> dict[TaskId, tuple[TopicPartition, ...]]:
+    empty = [topic for topic in subtopology.sources if sizes.get(topic, 0) < 1]
     if empty:
         raise InvalidTopologyError(
             "has no partitions", topics=empty, java_exception="RuntimeException"
         )
-    most = max((sizes[topic] for topic in one.sources), default=0)
+    most = max((sizes[topic] for topic in subtopology.sources), default=0)
     return {
-        TaskId(one.number, number, one.topology): _sorted(
-            (topic, number) for topic in one.sources if number < sizes[topic]
+        TaskId(subtopology.number, number, subtopology.topology): _sorted(
+            (topic, number) for topic in subtopology.sources if number < sizes[topic]
         )
         for number in range(most)
     }

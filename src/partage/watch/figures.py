@@ -226,14 +226,20 @@ class WatchFigures:
         self._families = tuple(self._exported(single))
 
     def _judge(
-        self, live: LiveGroups, name: str, found: Generation, measures: Measures, *, fresh: bool
+        self,
+        live: LiveGroups,
+        name: str,
+        generation: Generation,
+        measures: Measures,
+        *,
+        fresh: bool,
     ) -> None:
         # Not if there is a newer assignment.
         if fresh and measures.avoidable is not None:
             self._count("partage_group_avoidable_moves", name, measures.avoidable)
         group = live.groups.get(name)
         newest = None if group is None else group.opened
-        if newest is None or newest.position != found.position or name not in self._groups:
+        if newest is None or newest.position != generation.position or name not in self._groups:
             return
         values = (measures.spread, measures.best_spread, measures.fewest_moves_to_best)
         self._of(name).gauges |= {
