@@ -59,7 +59,7 @@ def assign_fairly(problem: Problem, topics: Int32Array) -> tuple[TopicRows, Int3
     ``topics`` are the existing topics with subscribers. Topics with as many subscribers and
     partitions are assigned in this order.
     """
-    rows, subscribers = _constrained_first(problem, topics)
+    rows, subscribers = _sort_most_constrained_first(problem, topics)
     owner = np.zeros(len(rows.partition), np.int32)
     load = np.zeros(len(problem.group), np.int64)
     for first, last, subscriber_set in _runs_of_topics(rows, subscribers):
@@ -69,7 +69,9 @@ def assign_fairly(problem: Problem, topics: Int32Array) -> tuple[TopicRows, Int3
     return rows, subscribers.order[owner]
 
 
-def _constrained_first(problem: Problem, topics: Int32Array) -> tuple[TopicRows, SubscriberSets]:
+def _sort_most_constrained_first(
+    problem: Problem, topics: Int32Array
+) -> tuple[TopicRows, SubscriberSets]:
     """Sort the topics: fewest subscribers first, then most partitions, then in the given order."""
     subscribers = SubscriberSets.of(problem, topics)
     counts = TopicRows.of(problem, topics).counts

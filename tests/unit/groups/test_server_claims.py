@@ -80,7 +80,7 @@ def test_both_forms_of_the_quotas_agree_and_add_up() -> None:
 
 def test_what_a_member_loses_is_the_same_with_and_without_the_short_way(monkeypatch) -> None:
     """Sets that Java walks as they lie lose their tails, as the walk bucket by bucket says."""
-    rng, short, released = random.Random(5), uniform._skip_walk, 0
+    rng, short, released = random.Random(5), uniform._find_revoked_in_order, 0
     answers = []
 
     def counted(*arguments):
@@ -98,10 +98,10 @@ def test_what_a_member_loses_is_the_same_with_and_without_the_short_way(monkeypa
         topics = ["a", "b", "c"] if rng.random() < 0.2 else ["a", "b"]
         group = Group(Member(f"m{i}", topics, owned=one) for i, one in enumerate(owned))
         with monkeypatch.context() as one:
-            one.setattr(uniform, "_skip_walk", lambda *_: None)
+            one.setattr(uniform, "_find_revoked_in_order", lambda *_: None)
             slow = find("server:uniform").assign(Problem(group, cluster))
         with monkeypatch.context() as one:
-            one.setattr(uniform, "_skip_walk", counted)
+            one.setattr(uniform, "_find_revoked_in_order", counted)
             fast = find("server:uniform").assign(Problem(group, cluster))
         assert fast.to_pairs() == slow.to_pairs()
         released += bool(answers) and answers[-1] is not None and len(answers[-1]) > 0

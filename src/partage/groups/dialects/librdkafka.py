@@ -537,7 +537,7 @@ class _ListedOwners(dict[int, int]):
 
 
 @dataclass(eq=False, slots=True)
-class _Way:
+class _Direction:
     """Direction in which partitions move: from a source member to a target member.
 
     Directions are compared by identity, as the library compares addresses.
@@ -554,7 +554,7 @@ class _MovedSlots:
     The key is the direction whose allocation the library shares with this list.
     """
 
-    key: _Way
+    key: _Direction
     slots: list[int] = field(default_factory=list)
 
 
@@ -575,10 +575,10 @@ class LibrdkafkaMovements:
     """
 
     def __init__(self) -> None:
-        self._way: dict[int, _Way] = {}
+        self._way: dict[int, _Direction] = {}
         self._moved: dict[int, dict[tuple[int, int], _MovedSlots]] = {}
         self._freed: set[int] = set()
-        self._alive: list[_Way] = []  # freed ways stay alive here, so that ids are unique
+        self._alive: list[_Direction] = []  # freed ways stay alive here, so that ids are unique
 
     def move(self, slot: int, topic: int, owner: Sequence[int], target: int) -> tuple[int, int]:
         """Record the move of a partition to a member.
@@ -599,7 +599,7 @@ class LibrdkafkaMovements:
         source = owner[moving]
         way = self._way.get(moving)
         if way is None:
-            self._add(moving, topic, _Way(source, target))
+            self._add(moving, topic, _Direction(source, target))
             return moving, source
         shortened = self._remove(moving, topic, way)
         if shortened is pointer:
@@ -609,7 +609,7 @@ class LibrdkafkaMovements:
         if way.target != source:
             raise _crash("fails an assertion: a partition is not where its last move put it")
         if way.source != target:
-            self._add(moving, topic, _Way(way.source, target))
+            self._add(moving, topic, _Direction(way.source, target))
         return moving, source
 
     def _opposite(self, slot: int, topic: int, owner: int, target: int) -> _MovedSlots | None:
@@ -627,7 +627,7 @@ class LibrdkafkaMovements:
             raise _undefined()
         return moved
 
-    def _remove(self, slot: int, topic: int, way: _Way) -> _MovedSlots:
+    def _remove(self, slot: int, topic: int, way: _Direction) -> _MovedSlots:
         # The library also deletes a list that becomes empty.
         moved = self._find(topic, way.source, way.target)
         if moved is None:
@@ -640,7 +640,7 @@ class LibrdkafkaMovements:
                 del self._moved[topic]
         return moved
 
-    def _add(self, slot: int, topic: int, way: _Way) -> None:
+    def _add(self, slot: int, topic: int, way: _Direction) -> None:
         # The library frees the earlier direction of the partition.
         if slot in self._way:
             self._freed.add(id(self._way[slot]))

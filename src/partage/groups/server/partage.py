@@ -96,12 +96,16 @@ class PartageOptimal(_JarAssignor):
     def _decide(self, spec: GroupSpec) -> GroupAssignment:
         canonical = _CoordinatorProblem(spec)
         costs = rack_costs(spec.problem, OptimalSettings(racks=self.racks))
-        table = None if costs is None else _of_rows(costs.table(spec.problem), canonical)
+        table = (
+            None
+            if costs is None
+            else _drop_unsubscribed_topics(costs.table(spec.problem), canonical)
+        )
         try:
             found = balance_counts(canonical, table, None)
         except ProblemTooLargeError:
             return ServerUniform().decide(spec)
-        return _by_member(spec, canonical.rows.partition, canonical.order[found.owner])
+        return _group_assignment(spec, canonical.rows.partition, canonical.order[found.owner])
 
 
 class PartageFair(_JarAssignor):
@@ -124,7 +128,7 @@ class PartageFair(_JarAssignor):
 
     def _decide(self, spec: GroupSpec) -> GroupAssignment:
         rows, member = assign_fairly(spec.problem, _topics_by_id(spec))
-        return _by_member(spec, rows.partition, member)
+        return _group_assignment(spec, rows.partition, member)
 
 
 @dataclass(frozen=True, repr=False)
@@ -181,7 +185,7 @@ class PartageFailover(_JarAssignor):
         rows = TopicRows.of(problem, _topics_by_id(spec))
         members = [problem.members_of(topic) for topic in rows.topics.tolist()]
         best = np.array([one[np.argmin(rank[one])] for one in members], np.int32)
-        return _by_member(spec, rows.partition, rows.spread(best))
+        return _group_assignment(spec, rows.partition, rows.spread(best))
 
 
 class _CoordinatorProblem(CanonicalProblem):
@@ -208,7 +212,7 @@ class _CoordinatorProblem(CanonicalProblem):
         return of[exists], row[exists]
 
 
-def _of_rows(table: RackTable, canonical: CanonicalProblem) -> RackTable:
+def _drop_unsubscribed_topics(table: RackTable, canonical: CanonicalProblem) -> RackTable:
     """Return the rack costs without those of topics that have no subscriber.
 
     A coordinator's assignor gets no information on such topics.
@@ -228,6 +232,8 @@ def _topics_by_id(spec: GroupSpec) -> Int32Array:
     return ordered
 
 
-def _by_member(spec: GroupSpec, partition: Int32Array, member: Int32Array) -> GroupAssignment:
+def _group_assignment(
+    spec: GroupSpec, partition: Int32Array, member: Int32Array
+) -> GroupAssignment:
     start, order = by_member(spec.members, member)
     return GroupAssignment(start, partition[order])

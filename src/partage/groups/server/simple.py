@@ -100,7 +100,7 @@ def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
     key = (31 * hashes[index.topic_of] + index.number_of) & 0xFFFFFFFF
     target = partition.tolist()
     result = _MemberSets(spec, only_topics=frozenset(topics.tolist()))
-    shares = _Shares(result, key.tolist().__getitem__, _table_for(len(target)))
+    shares = _SharedPartitions(result, key.tolist().__getitem__, _table_for(len(target)))
     members_per_partition, quotas = _quotas(spec.members, len(target))
     over_quota = []
     for member, sets in enumerate(result.previous):
@@ -167,7 +167,7 @@ def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers:
     members_per_partition, numbers = _quotas(len(subscribers), len(target))
     quotas = dict(zip(subscribers, numbers, strict=True))
     number_of = spec.problem.index.number_of
-    shares = _Shares(result, lambda p: int(number_of[p]), _table_for(len(target)))
+    shares = _SharedPartitions(result, lambda p: int(number_of[p]), _table_for(len(target)))
     for member, sets in enumerate(result.previous):
         for topic_of_set, partitions in sets:
             if topic_of_set == topic:
@@ -263,7 +263,7 @@ class _MemberSets:
         return GroupAssignment(start, partition, emptied=tuple(emptied))
 
 
-class _Shares:
+class _SharedPartitions:
     """Members of each partition of a share group, and partitions of each member, in Java's
     iteration order.
 

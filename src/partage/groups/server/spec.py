@@ -206,14 +206,14 @@ def previous_targets(
     """
     if not problem.group.claimed.names:
         return Targets.nothing(len(problem.group))
-    sent = _Sent.of(problem)
+    sent = _SentClaims.of(problem)
     # One entry more, for topic -1, which does not exist.
     limit, begin = np.append(count, np.int32(0)), np.append(first, np.int32(0))
     if read_claims.ready and not several_owners and not _has_holes(problem, dense):
         read = sent.read(begin[sent.topic], limit[sent.topic], problem.index.partitions)
         if read is not None:
             return sent.grouped(*read, hashes)
-    claimed = _Claimed.of(sent)
+    claimed = _GroupedClaims.of(sent)
     inside = claimed.number.view(np.uint32) < claimed.spread(limit[claimed.sent.topic]).view(
         np.uint32
     )
@@ -228,7 +228,9 @@ def previous_targets(
         inside[inside] &= problem.cluster.topic_exists[topic[inside]]
     times = np.bincount(partition[inside], minlength=1)
     if int(times.max()) > 1:
-        inside &= _undisputed(problem, claimed, partition, inside, several_owners=several_owners)
+        inside &= _find_valid_claims(
+            problem, claimed, partition, inside, several_owners=several_owners
+        )
     if not inside.all():
         claimed, partition = claimed.select(inside), partition[inside]
     return claimed.sent.grouped(claimed.size, partition, None, hashes)
@@ -242,7 +244,7 @@ def _has_holes(problem: Problem, dense: Int32Array) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Sent:
+class _SentClaims:
     """Partitions that members say they own, as flat arrays in the order sent.
 
     Each member sends topic names, and for each claimed partition a name and a partition number.
@@ -262,7 +264,7 @@ class _Sent:
     number: Int32Array
 
     @classmethod
-    def of(cls, problem: Problem) -> _Sent:
+    def of(cls, problem: Problem) -> _SentClaims:
         rows = problem.group.claimed
         topic = np.array(problem.cluster.topic_all(rows.names), np.int32)
         foreign = [rows.names[i] for i in np.flatnonzero(topic < 0).tolist()]
@@ -300,7 +302,7 @@ class _Sent:
 
 
 @dataclass(frozen=True, eq=False)
-class _Claimed:
+class _GroupedClaims:
     """Partitions that members say they own, grouped by member and topic name.
 
     Attributes:
@@ -309,12 +311,12 @@ class _Claimed:
         number: int32[n], partition numbers, by name.
     """
 
-    sent: _Sent
+    sent: _SentClaims
     size: NDArray[np.int64]
     number: Int32Array
 
     @classmethod
-    def of(cls, sent: _Sent) -> _Claimed:
+    def of(cls, sent: _SentClaims) -> _GroupedClaims:
         lengths = np.diff(sent.at)
         name_of = sent.name + np.repeat(sent.name_start[:-1].astype(np.int32), lengths)
         number = sent.number
@@ -328,19 +330,19 @@ class _Claimed:
         # From one value for each name to one for each claim.
         return np.repeat(by_name, self.size)
 
-    def select(self, kept: NDArray[np.bool_]) -> _Claimed:
+    def select(self, kept: NDArray[np.bool_]) -> _GroupedClaims:
         name_of = self.spread(np.arange(len(self.sent.topic), dtype=np.int32))[kept]
         size = np.bincount(name_of, minlength=len(self.sent.topic))
-        return _Claimed(self.sent, size, self.number[kept])
+        return _GroupedClaims(self.sent, size, self.number[kept])
 
     def member(self) -> Int32Array:
         names = np.diff(self.sent.name_start)
         return self.spread(np.repeat(np.arange(len(names), dtype=np.int32), names))
 
 
-def _undisputed(
+def _find_valid_claims(
     problem: Problem,
-    claimed: _Claimed,
+    claimed: _GroupedClaims,
     partition: Int32Array,
     exists: NDArray[np.bool_],
     *,

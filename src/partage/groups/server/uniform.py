@@ -205,7 +205,7 @@ def _revoke_over_quota(
     over = visit[previous.total[visit] > kept[visit]]
     if not len(over):
         return keeps, np.zeros(0, np.int32)
-    sets, rank = _rows_of(before.set_start, over)
+    sets, rank = _expand_rows(before.set_start, over)
     sets = sets[walk_maps(rank, before.uuid_hash[sets])]
     # The walk keeps the keys of one map together, so ranks stay ascending.
     within = previous.subscribed[sets]
@@ -215,11 +215,11 @@ def _revoke_over_quota(
     cut = begin + before.size[sets] > quota
     sets, begin, quota = sets[cut], begin[cut], quota[cut]
     keeps = np.ones(len(before.partition), bool) if keeps is None else keeps
-    tails = _skip_walk(spec, sets, np.maximum(quota - begin, 0))
+    tails = _find_revoked_in_order(spec, sets, np.maximum(quota - begin, 0))
     if tails is not None:
         keeps[tails] = False
         return keeps, before.partition[tails]
-    entries, rank = _rows_of(before.start, sets)
+    entries, rank = _expand_rows(before.start, sets)
     number = spec.problem.index.number_of[before.partition[entries]]
     entries = entries[walk_copied_sets(rank, number.view(np.uint32))]
     nth = _exclusive_sums(np.ones(len(entries), np.int64), rank) + begin[rank]
@@ -228,7 +228,9 @@ def _revoke_over_quota(
     return keeps, before.partition[revoked]
 
 
-def _skip_walk(spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]) -> Int32Array | None:
+def _find_revoked_in_order(
+    spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]
+) -> Int32Array | None:
     """Return the partitions that members over their quota lose: those after the first ``kept`` of
     each set.
 
@@ -237,7 +239,7 @@ def _skip_walk(spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]) -> In
     hash mixing begins), so each is alone in its bucket.
     """
     before, index = spec.previous, spec.problem.index
-    entries, rank = _rows_of(before.start, sets)
+    entries, rank = _expand_rows(before.start, sets)
     number = index.number_of[before.partition[entries]]
     room = np.maximum(before.size[sets] * 4 // 3, _DEFAULT_TABLE - 1)
     slots = np.int64(1) << np.frexp(room)[1]  # the least power of two above
@@ -250,7 +252,7 @@ def _skip_walk(spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]) -> In
     return (first + np.arange(len(first))).astype(np.int32)
 
 
-def _rows_of(start: Int32Array, rows: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:
+def _expand_rows(start: Int32Array, rows: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:
     """Return the indices of all entries in the given rows of a compressed-row (CSR) array.
 
     The second result is, for each entry, the position of its row in ``rows``.
@@ -307,7 +309,7 @@ def assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
     subscribed = _SubscribedTopics.of(spec)
     if not len(subscribed.topics):
         return GroupAssignment.empty(spec)
-    builder = _Builder(spec, subscribed)
+    builder = _HeterogeneousBuilder(spec, subscribed)
     builder.keep_previous()
     builder.assign_unassigned()
     builder.balance()
@@ -380,7 +382,7 @@ def _distinct_sets(spec: GroupSpec) -> tuple[Int32Array, Int32Array, list[NDArra
     return topic[first].astype(np.int32), np.array(set_of_topic, np.int32), distinct
 
 
-class _Builder:
+class _HeterogeneousBuilder:
     """Builder of the uniform assignment for members with different subscriptions.
 
     It has the owner of each partition and each member's number of partitions. Members are positions

@@ -74,7 +74,7 @@ def assign_constrained(
     low, extra = divmod(sticky.partitions, members)
     quota = Quota(low, low + (extra > 0), extra, 0, [], [])
     owner, previous_owner = _drop_lost_claims(owned, racks)
-    keep = _keep(sticky, owner, quota, any_claim=owned.any_claim)
+    keep = _keep_claims(sticky, owner, quota, any_claim=owned.any_claim)
     rank = sticky.problem.group.member_rank.tolist()
     quota.under.sort(key=rank.__getitem__)
     quota.exact.sort(key=rank.__getitem__)
@@ -118,7 +118,9 @@ def _drop_lost_claims(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, 
     return owner, previous_owner
 
 
-def _keep(sticky: StickyProblem, owner: Int32Array, quota: Quota, *, any_claim: bool) -> Int32Array:
+def _keep_claims(
+    sticky: StickyProblem, owner: Int32Array, quota: Quota, *, any_claim: bool
+) -> Int32Array:
     """Return how many of its partitions each member keeps (step 1 of Kafka's algorithm).
 
     The queues of ``quota`` get the members that may get more.
@@ -231,7 +233,7 @@ def assign_by_rack(
     under = np.array(quota.under, np.int32)
     waiting = np.array(quota.exact, np.int32)
     width = max(len(sticky.problem.cluster.rack_names), 1)
-    under_start, under_place = _by_rack(racks.of_member[under], width)
+    under_start, under_place = _group_by_rack(racks.of_member[under], width)
     # Each queue has room for all members of the rack: those that wait now, then those from under.
     both = np.concatenate([racks.of_member[waiting], racks.of_member[under]])
     queue_start = np.zeros(width + 1, np.int32)
@@ -276,7 +278,7 @@ def assign_by_rack(
     return free[given], out[given], free[~given]
 
 
-def _by_rack(rack: Int32Array, width: int) -> tuple[Int32Array, Int32Array]:
+def _group_by_rack(rack: Int32Array, width: int) -> tuple[Int32Array, Int32Array]:
     """Group members by rack, in compressed rows (CSR).
 
     ``rack`` is each member's rack. Members without a rack (-1) are left out.

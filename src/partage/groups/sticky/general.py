@@ -118,7 +118,7 @@ class ArrayBalancer:
         self._sets = np.full((SET_ROWS, 1), -1, np.int32)
         self._hash = np.zeros(1, np.int64)
         self._fixed = np.zeros(members, bool)
-        self._best: _Best
+        self._best: _BestAssignment
         self.loop: EndlessLoop | None = None
 
     def assign_unassigned(self) -> None:
@@ -150,7 +150,7 @@ class ArrayBalancer:
             return
         self._prepare_movements()
         owner, seq, size = self.owner.copy(), self.seq.copy(), self.size.copy()
-        self._best = _Best(owner.copy(), seq.copy(), self._score(size))
+        self._best = _BestAssignment(owner.copy(), seq.copy(), self._score(size))
         self._state[ONE_MOVE] = watch
         shared = inputs.subscriptions.shared
         moved = False
@@ -301,7 +301,7 @@ class ArrayBalancer:
         self._hash = np.array(string_hashes(names), np.int64)
 
 
-class _Best:
+class _BestAssignment:
     """Most even valid assignment of a run so far, stored as the moves made since then.
 
     Undoing these moves restores it.
@@ -369,7 +369,7 @@ class MemberQueue:
             cell,
             ((kinds & 0xFFFFFFFF) - 2).astype(np.int32),
             cell_of,
-            *_trees(cell_of, rank, size),
+            *_build_trees(cell_of, rank, size),
             rank,
             np.argsort(rank).astype(np.int32),
             np.full(len(kinds), -1, np.int32),
@@ -377,7 +377,7 @@ class MemberQueue:
         self.depth = 10 + int(members).bit_length()
 
 
-def _trees(
+def _build_trees(
     cell_of: Int32Array, rank: Int32Array, size: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Int32Array, NDArray[np.int64]]:
     """Build the tournament trees of a `MemberQueue`, which find the least loaded members.

@@ -2,8 +2,8 @@
 
 `assign_or_move_each` is one pass of the general algorithm over slots (numbered partitions); its
 parts are the member queue (`_update_key`, `_first_key`) and Kafka's ``PartitionMovements`` (`_find`
-to `_record`). `assign_on_racks`, `keep_up_to_quota` and `append_to_lists` belong to the constrained
-algorithm; `resolve_disputes`, `hash_names` and `read_claims` process claims.
+to `_record_move`). `assign_on_racks`, `keep_up_to_quota` and `append_to_lists` belong to the
+constrained algorithm; `resolve_disputes`, `hash_names` and `read_claims` process claims.
 """
 # ruff: noqa: ANN001, ANN201, ANN202, PLR0917 - a kernel's types stand in its signature
 # mypy: disallow-untyped-defs=False
@@ -209,7 +209,7 @@ def _remove(movements, state, k, slot):
 
 
 @piece
-def _add(movements, state, k, slot, source, target):
+def _add_movement(movements, state, k, slot, source, target):
     """Record that a partition of topic k has moved from one member to another.
 
     The table length of the set of such partitions grows as in Java's ``HashMap``.
@@ -246,7 +246,7 @@ def _add(movements, state, k, slot, source, target):
 
 
 @piece
-def _actual(movements, k, slot, holder, target):
+def _partition_to_move(movements, k, slot, holder, target):
     """Return the partition to move instead (Kafka's ``getTheActualPartitionToBeMoved``).
 
     It is the topic's first in Java's order that moved in the opposite direction, or ``slot``.
@@ -267,7 +267,7 @@ def _actual(movements, k, slot, holder, target):
 
 
 @piece
-def _record(movements, state, k, slot, holder, target):
+def _record_move(movements, state, k, slot, holder, target):
     """Record the move of a partition from its first owner in this run to ``target``.
 
     A partition that returns to its first owner has no record.
@@ -278,7 +278,7 @@ def _record(movements, state, k, slot, holder, target):
         _remove(movements, state, k, slot)
         if source == target:
             return
-    _add(movements, state, k, slot, source, target)
+    _add_movement(movements, state, k, slot, source, target)
 
 
 @kernel(
@@ -322,9 +322,9 @@ def assign_or_move_each(order, at, filling, racks, slots, draft, queue, movement
                 return i
             if not_subscribed:
                 state[TAINTED] = 1
-            slot = _actual(movements, k, slot, holder, target)
+            slot = _partition_to_move(movements, k, slot, holder, target)
             holder = owner[slot]
-            _record(movements, state, k, slot, holder, target)
+            _record_move(movements, state, k, slot, holder, target)
             size[holder] -= 1
             _update_key(queue, holder, size[holder] * members + queue.rank[holder])
         state[CHECK] = 0

@@ -221,7 +221,7 @@ class StickyProblem:
 
         The assignor fills that map in `visit` order.
         """
-        if self.members >= _MIN_REGULAR_KEYS and not _in_trees(self.hashes):
+        if self.members >= _MIN_REGULAR_KEYS and not _may_have_trees(self.hashes):
             return self.visit
         return self.problem.group.members_in_refilled_map_order
 
@@ -264,7 +264,7 @@ class StickyProblem:
         return out, Slots(self, foreign)
 
 
-def _in_trees(hash_of_id: list[int]) -> bool:
+def _may_have_trees(hash_of_id: list[int]) -> bool:
     """Return whether Java's map of these ids may have a bucket that is a tree.
 
     If it has, filling a map again changes its iteration order.
@@ -403,7 +403,7 @@ class Racks:
     def __init__(self, sticky: StickyProblem, slots: Slots) -> None:
         self.any_member = sticky.problem.group.has_racks
         self._sticky, self._slots = sticky, slots
-        self.active = self.any_member and self._differ()
+        self.active = self.any_member and self._racks_matter()
 
     @property
     def of_member(self) -> Int32Array:
@@ -438,7 +438,7 @@ class Racks:
     def _width(self) -> int:
         return max(len(self._sticky.problem.cluster.rack_names), 1)
 
-    def _differ(self) -> bool:
+    def _racks_matter(self) -> bool:
         """Return whether racks matter to Kafka's sticky assignors.
 
         They do if a member shares a rack with a replica, and partitions have different racks.
