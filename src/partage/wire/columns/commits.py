@@ -135,7 +135,7 @@ def decode_offset_commits(keys: BinaryColumn | CodedColumn, values: BinaryColumn
     """
     if len(keys) != len(values):
         raise ValueError(f"{len(keys)} keys, but {len(values)} values")
-    return _Merger(keys, values, _read_plain(keys, values)).commits()
+    return _CommitsBuilder(keys, values, _read_plain(keys, values)).commits()
 
 
 class _PlainCommits(NamedTuple):
@@ -215,7 +215,7 @@ def _kernel_column(column: BinaryColumn) -> tuple[NDArray[Any], NDArray[Any], ND
     )
 
 
-class _Merger:
+class _CommitsBuilder:
     """Second step of decoding offset commits, after the compiled kernel.
 
     It decodes names to text, and adds the commits that only the schema engine can decode.
@@ -232,9 +232,9 @@ class _Merger:
     def commits(self) -> OffsetCommits:
         columns = dict(self.plain.columns)
         renamed = _numbers(self.plain.pairs, self._pair_code)
-        columns["pair"] = _renamed(columns["pair"], renamed)
+        columns["pair"] = _renumber(columns["pair"], renamed)
         ids = _numbers(self.plain.topic_ids, lambda raw: self._id_number(uuid_text(raw)))
-        columns["topic_id"] = _renamed(columns["topic_id"], ids)
+        columns["topic_id"] = _renumber(columns["topic_id"], ids)
         records = self._engine_records()
         odd: dict[int, DecodedRecord] = {}
         if records:
@@ -256,10 +256,10 @@ class _Merger:
         self, columns: dict[str, NDArray[Any]], renamed: NDArray[np.int32], *, odd: bool
     ) -> NDArray[np.int32]:
         if odd:
-            return _paired(columns["pair"], columns["partition"])
+            return _number_pairs(columns["pair"], columns["partition"])
         pair, partition = self.plain.key_columns
         known = np.where((pair >= 0) & (pair < len(renamed) - 1), pair, -1)
-        return _paired(renamed[known], partition)[self.plain.key]
+        return _number_pairs(renamed[known], partition)[self.plain.key]
 
     def _engine_records(self) -> dict[int, DecodedRecord]:
         out: dict[int, DecodedRecord] = {}
@@ -312,13 +312,13 @@ def _numbers(names: Sequence[bytes], number_of: Callable[[bytes], int]) -> NDArr
     return np.array([*map(number_of, names), -1], np.int32)
 
 
-def _renamed(codes: NDArray[Any], numbers: NDArray[np.int32]) -> NDArray[np.int32]:
+def _renumber(codes: NDArray[Any], numbers: NDArray[np.int32]) -> NDArray[np.int32]:
     # Different bytes may decode to one name.
     same = np.array_equal(numbers[:-1], np.arange(len(numbers) - 1))
     return codes if same else numbers[codes]  # code -1 selects the last number, -1
 
 
-def _paired(pair: NDArray[np.int32], partition: NDArray[np.int32]) -> NDArray[np.int32]:
+def _number_pairs(pair: NDArray[np.int32], partition: NDArray[np.int32]) -> NDArray[np.int32]:
     both = (pair.astype(np.int64) << 32) | (partition.astype(np.int64) & 0xFFFFFFFF)
     codes: NDArray[np.int32] = np.unique(both, return_inverse=True)[1].astype(np.int32)
     return codes

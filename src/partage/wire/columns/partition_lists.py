@@ -273,7 +273,7 @@ def encode_assignments(
     order, first, size = _group_by_first_use(member * len(names) + topic)
 
     # Each pair is three pieces of one source: the name with its length, the count, the numbers.
-    heads, head_size = _heads(encoded)
+    heads, head_size = _encode_names(encoded)
     source = np.frombuffer(
         heads + size.astype(">i4").tobytes() + number[order].astype(">i4").tobytes(), np.uint8
     )
@@ -289,10 +289,10 @@ def encode_assignments(
 
     pair_start = np.searchsorted(first, start)
     at = np.concatenate(([0], np.cumsum(sizes.sum(axis=1))))[pair_start].tolist()
-    return _with_heads(body, np.diff(pair_start).tolist(), at, user_data)
+    return _add_headers(body, np.diff(pair_start).tolist(), at, user_data)
 
 
-def _with_heads(
+def _add_headers(
     body: bytes, counts: list[int], at: list[int], user_data: Sequence[bytes | None]
 ) -> list[bytes]:
     return [
@@ -301,7 +301,7 @@ def _with_heads(
     ]
 
 
-def _heads(names: Sequence[bytes]) -> tuple[bytes, Ints]:
+def _encode_names(names: Sequence[bytes]) -> tuple[bytes, Ints]:
     # The names with their lengths, one after the other, and the size of each.
     heads = b"".join(len(one).to_bytes(2, "big") + one for one in names)
     return heads, np.array([len(one) + 2 for one in names], np.int64)
@@ -314,7 +314,7 @@ def _encode_compiled(
     number: Int32s,
     user_data: Sequence[bytes | None],
 ) -> list[bytes]:
-    heads, head_size = _heads(names)
+    heads, head_size = _encode_names(names)
     members, topics = len(start) - 1, len(names)
     most_pairs = int(np.minimum(np.diff(start), topics).sum())
     out = np.empty((int(head_size.max(initial=0)) + 4) * most_pairs + 4 * len(topic), np.uint8)
@@ -326,7 +326,7 @@ def _encode_compiled(
         work=20 * len(topic),
     )  # fmt: skip
     at = ends[:, 0].tolist()
-    return _with_heads(out[: at[-1]].tobytes(), ends[1:, 1].tolist(), at, user_data)
+    return _add_headers(out[: at[-1]].tobytes(), ends[1:, 1].tolist(), at, user_data)
 
 
 @kernel(

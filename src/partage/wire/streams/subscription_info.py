@@ -347,7 +347,9 @@ class SubscriptionInfo:
         if sums.tasks.topology is not None and version < FIRST_NAMED_VERSION:
             what = f"topologies have names only from version {FIRST_NAMED_VERSION} on"
             raise EncodingError(what, offset=0, field=_path("taskOffsetSums"), version=version)
-        previous, standby = _as_lists(sums) if version < _FIRST_WITH_SUMS else (NO_TASKS, NO_TASKS)
+        previous, standby = (
+            _divide_by_role(sums) if version < _FIRST_WITH_SUMS else (NO_TASKS, NO_TASKS)
+        )
         if version < _FIRST_WITH_SUMS:
             sums = NO_VALUES
         elif version < FIRST_NAMED_VERSION:
@@ -445,7 +447,7 @@ def _check_versions(version: int, latest: int) -> None:
     raise UnsupportedVersionError(what, offset=0, field=_path("version"), version=version)
 
 
-def _as_lists(sums: TaskValues) -> tuple[Tasks, Tasks]:
+def _divide_by_role(sums: TaskValues) -> tuple[Tasks, Tasks]:
     values = sums.to_dict()
     previous = (task for task, value in values.items() if value == LATEST_OFFSET)
     standby = (task for task, value in values.items() if value != LATEST_OFFSET)
