@@ -133,7 +133,7 @@ class LiveCapture:
         self._progress = progress
         self._leaders: dict[int, int] = {}
         self._ends: dict[int, int] = {}
-        self._heard: dict[int, float] = {}
+        self._last_response: dict[int, float] = {}
         self._damaged_at: set[tuple[int, int]] = set()
         self._quorum_may_be_asked = True
         self._round = 0
@@ -159,7 +159,7 @@ class LiveCapture:
         while not self._stop.is_set():
             now = time.monotonic()
             if now - looked >= self._pace.metadata:
-                self._look_again()
+                self._reread_metadata()
                 looked = now
             if now - rolled >= self._pace.roll and self._writer.pending:
                 self._writer.roll()
@@ -177,7 +177,7 @@ class LiveCapture:
                 self._check_patience(unfinished, began)
             left = sum(max(0, end - self._writer.position(p)) for p, end in self._ends.items())
             self._progress(self._writer.records, left)
-        self._look_again()
+        self._reread_metadata()
         self._writer.roll()
         self._report_cleaned()
 
@@ -235,7 +235,7 @@ class LiveCapture:
         # A partition without a leader is read when it has one.
         self._leaders = {p.partition_index: p.leader_id for p in topic.partitions}
 
-    def _look_again(self) -> None:
+    def _reread_metadata(self) -> None:
         # A failure may pass, so it is reported and not raised.
         from kafka.errors import KafkaError
 
@@ -250,7 +250,7 @@ class LiveCapture:
             raise InvalidCaptureError(what)
         self._conditions.say(f"{what}; waiting for it")
         while not self._leaders and not self._stop.wait(self._pace.metadata):
-            self._look_again()
+            self._reread_metadata()
 
     # --- records ---------------------------------------------------------------------------
 
@@ -265,7 +265,7 @@ class LiveCapture:
                 raise
             self._conditions.say(f"cannot be read: {reason(e)}")
             self._stop.wait(0.3)
-            self._look_again()
+            self._reread_metadata()
 
     def _read(self) -> None:
         self._round += 1
@@ -281,7 +281,7 @@ class LiveCapture:
             self._conditions.say(f"broker {node} does not answer: {reason(e)}")
         if failures or not found:
             self._stop.wait(0.2)
-            self._look_again()
+            self._reread_metadata()
         leaderless = sorted(p for p, leader in self._leaders.items() if leader < 0)
         if leaderless:
             self._conditions.say(f"partitions {leaderless} have no leader")
@@ -316,14 +316,14 @@ class LiveCapture:
             self._conditions.say(f"partition {p}: {failed(response.error)}")
             if response.error not in _MOVED:
                 self._stop.wait(0.2)
-            self._look_again()
+            self._reread_metadata()
             return
         if response.parting is not None:
             self._rewind(p, *response.parting)
             return
         self._ends[p] = response.high_watermark
         self._writer.see_end(p, response.high_watermark)
-        self._heard[p] = time.monotonic()
+        self._last_response[p] = time.monotonic()
         first = self._writer.position(p)
         if first < response.log_start:
             gone = f"offsets {first} to {response.log_start - 1} are gone"
@@ -374,7 +374,7 @@ class LiveCapture:
             self._conditions.say(f"partition {partition}: its offsets cannot be had: {e.reason}")
             return
         first, end = starts[partition], ends[partition]
-        self._heard[partition] = time.monotonic()
+        self._last_response[partition] = time.monotonic()
         if position < first:
             why, to = f"offsets {position} to {first - 1} are gone", first
         elif position > end:
@@ -414,7 +414,7 @@ class LiveCapture:
             ClusterUnreachableError: none did; records of other partitions are in the capture.
         """
         now = time.monotonic()
-        if any(now - self._heard.get(p, began) <= self._pace.patience for p in partitions):
+        if any(now - self._last_response.get(p, began) <= self._pace.patience for p in partitions):
             return
         which = ", ".join(map(str, partitions[:20])) + (" ..." if len(partitions) > 20 else "")
         self._writer.trouble(

@@ -64,7 +64,7 @@ def capture_log_dirs(folders: Sequence[Path], writer: CaptureWriter) -> None:
     cluster_id = _cluster_id(folders)
     writer.set_ids(cluster_id=cluster_id)
     if metadata:
-        _read_metadata(max(metadata, key=_reach), writer, cluster_id)
+        _read_metadata(max(metadata, key=_last_offset), writer, cluster_id)
     for number, copies in sorted(partitions.items()):
         _read_partition(number, copies, writer)
     writer.roll()
@@ -96,7 +96,7 @@ def _files(folder: Path) -> list[Path]:
     return [*snapshots, *_segments(folder)]
 
 
-def _reach(folder: Path) -> tuple[int, int]:
+def _last_offset(folder: Path) -> tuple[int, int]:
     # Copies of a log sort by the offset of the last batch, then by the first offset, descending.
     segments = _segments(folder)
     last = -1

@@ -288,7 +288,7 @@ def _tls(properties: Properties) -> ssl.SSLContext:
     context.minimum_version, context.maximum_version = _versions(properties)
     # Kafka's default is https; the empty word turns the check of the host's name off.
     context.check_hostname = properties.get("ssl.endpoint.identification.algorithm", "https") != ""
-    trusted = _trusted(properties)
+    trusted = _trusted_certificates(properties)
     if trusted is None:
         context.load_default_certs()
     else:
@@ -297,7 +297,7 @@ def _tls(properties: Properties) -> ssl.SSLContext:
             context.load_verify_locations(cadata=text)
         except (ssl.SSLError, ValueError) as e:
             raise InvalidConfigError(name, f"has no certificates ({e})", "[hidden]") from None
-    _own(properties, context)
+    _load_client_certificate(properties, context)
     return context
 
 
@@ -311,7 +311,7 @@ def _versions(properties: Properties) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
     return min(versions), max(versions)
 
 
-def _trusted(properties: Properties) -> tuple[str, str] | None:
+def _trusted_certificates(properties: Properties) -> tuple[str, str] | None:
     # As PEM, with the property they come from.
     inline = properties.get("ssl.truststore.certificates")
     if inline is not None:
@@ -357,7 +357,7 @@ def _by_keytool(location: str, password: str) -> str:
     return done.stdout
 
 
-def _own(properties: Properties, context: ssl.SSLContext) -> None:
+def _load_client_certificate(properties: Properties, context: ssl.SSLContext) -> None:
     # For a broker that requires mutual TLS.
     key, chain = (
         properties.get("ssl.keystore.key"), properties.get("ssl.keystore.certificate.chain"),
@@ -399,7 +399,7 @@ _TIMEOUT = 15.0
 #: Share of a token's lifetime after which a new one is requested, as in Kafka's Java client.
 _REFRESH_AT = 0.8
 #: Lifetime of a token whose response does not state one, in seconds.
-_UNSTATED = 300.0
+_DEFAULT_LIFETIME = 300.0
 #: Fetches a token; returns it with its lifetime in seconds.
 Fetch = Callable[[], tuple[str, float]]
 
@@ -479,7 +479,10 @@ def client_credentials(url: str, client_id: str, secret: str, scope: str | None)
         try:
             with urlopen(request, timeout=_TIMEOUT) as response:  # noqa: S310 - checked above
                 found = json.loads(response.read(1 << 20))
-            token, seconds = found["access_token"], float(found.get("expires_in", _UNSTATED))
+            token, seconds = (
+                found["access_token"],
+                float(found.get("expires_in", _DEFAULT_LIFETIME)),
+            )
         except HTTPError as e:
             what = f"rejects the client (HTTP {e.code}): check client id, secret and scope"
             raise InvalidConfigError(ENDPOINT, what, url) from None

@@ -175,13 +175,13 @@ class WatchFigures:
         elif isinstance(event, RebalanceSettled):
             if event.fresh and event.unread is not None:
                 added = max(0.0, event.unread.best - event.reported)
-                self._of(event.group).unread += added
+                self._group_figures(event.group).unread += added
                 self._count("partage_group_unread_partition_seconds", event.group, added)
         elif event.event.event == "deleted":
             self._groups.pop(event.group, None)
 
     def _opened(self, event: RebalanceOpened) -> None:
-        found, figures = event.generation, self._of(event.group)
+        found, figures = event.generation, self._group_figures(event.group)
         figures.gauges |= {
             "partage_group_members": len(found.first.members),
             "partage_group_generation": found.number,
@@ -242,13 +242,13 @@ class WatchFigures:
         if newest is None or newest.position != generation.position or name not in self._groups:
             return
         values = (measures.spread, measures.best_spread, measures.fewest_moves_to_best)
-        self._of(name).gauges |= {
+        self._group_figures(name).gauges |= {
             metric: float(value)
             for metric, value in zip(_JUDGED, values, strict=True)
             if value is not None
         }
 
-    def _of(self, name: str) -> _GroupFigures:
+    def _group_figures(self, name: str) -> _GroupFigures:
         return self._groups.setdefault(name, _GroupFigures())
 
     # --- names and counters ---------------------------------------------------------------
@@ -263,10 +263,10 @@ class WatchFigures:
         if group not in self._named:
             self._named.add(group)
             if len(self._named) > self._max_groups:
-                self._drop(min(self._named, key=self._loss))
+                self._drop(min(self._named, key=self._loss_of))
         return group if group in self._named else OTHER
 
-    def _loss(self, group: str) -> tuple[float, int, float]:
+    def _loss_of(self, group: str) -> tuple[float, int, float]:
         figures = self._groups.get(group)
         return (-1.0, 0, 0.0) if figures is None else figures.loss()
 
@@ -280,7 +280,7 @@ class WatchFigures:
         # Those with the largest loss; of equal ones, groups that are exported already stay.
         order = sorted(
             (name for name in self._groups if name != OTHER),
-            key=lambda name: (self._loss(name), name in self._named, name),
+            key=lambda name: (self._loss_of(name), name in self._named, name),
             reverse=True,
         )
         wanted = set(order[: self._max_groups])
