@@ -24,11 +24,11 @@ __all__ = ["TREE_TABLE", "Bucket", "HashTable", "iteration_order", "may_have_tre
 Key = TypeVar("Key", bound=Hashable)
 
 #: ``TREEIFY_THRESHOLD``: a longer chain becomes a tree.
-_CHAIN_FOR_TREE = 8
+_TREEIFY_THRESHOLD = 8
 #: ``MIN_TREEIFY_CAPACITY``: a smaller table grows instead.
 TREE_TABLE = 64
 #: ``UNTREEIFY_THRESHOLD``: a part of at most so many keys is a chain again.
-_CHAIN_AGAIN = 6
+_UNTREEIFY_THRESHOLD = 6
 #: From so many keys, counting by NumPy is faster.
 _MIN_KEYS_FOR_NUMPY = 64
 _LEFT, _RIGHT = 0, 1
@@ -43,12 +43,12 @@ def may_have_trees(spread: Sequence[int] | NDArray[np.int64], table: int) -> boo
     >>> may_have_trees([64 * i for i in range(8)], 16), may_have_trees(range(1000), 16)
     (True, False)
     """
-    if len(spread) < _CHAIN_FOR_TREE:
+    if len(spread) < _TREEIFY_THRESHOLD:
         return False
     slots = max(table, TREE_TABLE)
     while True:
         inserted = spread[: slots * 3 // 4 + 2]
-        if _largest_bucket(inserted, slots) >= _CHAIN_FOR_TREE:
+        if _largest_bucket(inserted, slots) >= _TREEIFY_THRESHOLD:
             return True
         if len(inserted) == len(spread):
             return False
@@ -148,7 +148,7 @@ class HashTable:
             bucket.insert(key)
         else:
             bucket.chain.insert(0, key)
-            if len(bucket.chain) >= _CHAIN_FOR_TREE:
+            if len(bucket.chain) >= _TREEIFY_THRESHOLD:
                 self._grow_or_treeify(bucket)
         self.size += 1
 
@@ -206,7 +206,7 @@ class Bucket(Generic[Key]):
             self.insert(key)
             return False
         self.chain.append(key)
-        return len(self.chain) > _CHAIN_FOR_TREE
+        return len(self.chain) > _TREEIFY_THRESHOLD
 
     def remove(self, key: Key) -> None:
         """Remove a key from the bucket.
@@ -228,11 +228,11 @@ class Bucket(Generic[Key]):
         chains: dict[int, list[Key]] = {}
         for key in self.chain:
             chains.setdefault(slot_of(key), []).append(key)
-        if len(chains) == 1 and len(self.chain) > _CHAIN_AGAIN:
+        if len(chains) == 1 and len(self.chain) > _UNTREEIFY_THRESHOLD:
             return dict.fromkeys(chains, self)
         made = {slot: Bucket(self._rank, chain) for slot, chain in chains.items()}
         for part in made.values():
-            if self.root is not None and len(part.chain) > _CHAIN_AGAIN:
+            if self.root is not None and len(part.chain) > _UNTREEIFY_THRESHOLD:
                 part.treeify()
         return made
 

@@ -1,6 +1,6 @@
 """Agreement of partitioners, found by running all of them on the same keys.
 
-Two partitioners agree if every key goes to the same partition at every partition count tried.
+Two partitioners agree if every key goes to the same partition at every partition count test_keys.
 Otherwise the share of equal placements shows how often they meet by chance, or because their
 arithmetic is the same for half of all hashes.
 """
@@ -38,8 +38,8 @@ class Agreement:
         groups: sets of partitioners that agree on every key, in the order of `names`.
         null: description of how each partitioner places a null key.
         empty: description of how each partitioner places an empty key.
-        keys: number of keys tried at each of ``counts``.
-        counts: partition counts tried.
+        keys: number of keys test_keys at each of ``counts``.
+        counts: partition counts test_keys.
     """
 
     names: tuple[str, ...]
@@ -88,8 +88,8 @@ def who_agrees(
     """
     reject_text(names, "names")
     chosen = tuple(find(name).name for name in (by_key() if names is None else names))
-    tried = probes(keys)
-    placed = np.stack([_place_at_each(name, tried, counts) for name in chosen])
+    test_keys = probes(keys)
+    placed = np.stack([_place_at_each(name, test_keys, counts) for name in chosen])
     share = (placed[:, None, :] == placed[None, :, :]).mean(axis=2)
     groups: list[list[int]] = []
     for i in range(len(chosen)):
@@ -104,7 +104,7 @@ def who_agrees(
         tuple(tuple(chosen[i] for i in group) for group in groups),
         tuple(_describe_placement(name, None) for name in chosen),
         tuple(_describe_placement(name, b"") for name in chosen),
-        len(tried),
+        len(test_keys),
         tuple(counts),
     )
 

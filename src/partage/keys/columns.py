@@ -161,7 +161,7 @@ def _bytes_of(key: object, i: int) -> bytes:
 
 def _of_numpy(keys: NDArray[Any]) -> KeyColumn:
     if keys.dtype == np.uint8 and keys.ndim == 2:
-        return _of_width(np.ascontiguousarray(keys).reshape(-1), len(keys), keys.shape[1])
+        return _of_fixed_width(np.ascontiguousarray(keys).reshape(-1), len(keys), keys.shape[1])
     if keys.ndim != 1:
         raise InvalidKeysError(
             f"have {keys.ndim} dimensions: one key a row is a 2-D uint8 array, all else is 1-D",
@@ -174,7 +174,7 @@ def _of_numpy(keys: NDArray[Any]) -> KeyColumn:
         return _of_sequence([str(key) for key in keys.tolist()])
     if kind == "V" and keys.dtype.names is None and keys.dtype.subdtype is None:
         flat = np.ascontiguousarray(keys).view(np.uint8).reshape(-1)
-        return _of_width(flat, len(keys), keys.dtype.itemsize)
+        return _of_fixed_width(flat, len(keys), keys.dtype.itemsize)
     if kind == "S":
         return _of_padded(keys)
     if kind == "V":
@@ -185,7 +185,7 @@ def _of_numpy(keys: NDArray[Any]) -> KeyColumn:
     )
 
 
-def _of_width(flat: NDArray[np.uint8], count: int, width: int) -> KeyColumn:
+def _of_fixed_width(flat: NDArray[np.uint8], count: int, width: int) -> KeyColumn:
     return KeyColumn(flat, np.arange(count + 1, dtype=np.int64) * width)
 
 
@@ -194,7 +194,7 @@ def _of_padded(keys: NDArray[Any]) -> KeyColumn:
     width = keys.dtype.itemsize
     flat = np.ascontiguousarray(keys).view(np.uint8).reshape(-1)
     if not width or not len(keys) or flat.reshape(len(keys), width)[:, -1].all():
-        return _of_width(flat, len(keys), width)
+        return _of_fixed_width(flat, len(keys), width)
     lengths = np.char.str_len(keys)
     starts = np.zeros(len(keys) + 1, np.int64)
     np.cumsum(lengths, out=starts[1:])
@@ -256,7 +256,7 @@ def place_arrow(keys: Any, place: Place) -> Any:
         raise MissingExtraError("pyarrow", extra="spark") from None
 
     if _library(keys) != "pyarrow":
-        placed = place_arrow(_imported(keys, pa), place)
+        placed = place_arrow(_to_pyarrow(keys, pa), place)
         if _library(keys) == "polars":
             return type(keys)(keys.name, placed)
         if _library(keys) == "nanoarrow":
@@ -276,7 +276,7 @@ def place_arrow(keys: Any, place: Place) -> Any:
     return _as_arrow(partitions, null, pa)
 
 
-def _imported(keys: Any, pa: Any) -> Any:
+def _to_pyarrow(keys: Any, pa: Any) -> Any:
     """Convert an object of any library with Arrow's PyCapsule interface to a pyarrow array.
 
     Raises:
@@ -357,7 +357,7 @@ def arrow_column(keys: Any, pa: Any) -> KeyColumn:
 
         return arrow_column(compute.run_end_decode(keys), pa)
     if types.is_dictionary(kind):
-        return _coded(keys, pa)
+        return _dictionary(keys, pa)
     if types.is_binary(kind) or types.is_string(kind):
         return _variable(keys, np.int32)
     if types.is_large_binary(kind) or types.is_large_string(kind):
@@ -378,7 +378,7 @@ def arrow_column(keys: Any, pa: Any) -> KeyColumn:
     )
 
 
-def _coded(keys: Any, pa: Any) -> KeyColumn:
+def _dictionary(keys: Any, pa: Any) -> KeyColumn:
     # Each distinct key is hashed once.
     distinct = arrow_column(keys.dictionary, pa)
     null = _null(keys.indices)

@@ -176,7 +176,7 @@ class Kip441Document:
         """
         ranks = self.rank(problem)
         draft = DraftAssignment(problem)
-        active = self._reused(problem, ranks) or self._constrained(problem, ranks)
+        active = self._reuse_owners(problem, ranks) or self._choose_by_rank(problem, ranks)
         for task, client in zip(problem.stateful, active, strict=True):
             draft.assign_active(client, task)
         movements = self.movements(problem, active)
@@ -189,7 +189,7 @@ class Kip441Document:
             draft,
             probing=bool(movements) and not repeats,
             warmups=warmups,
-            warnings=[self._loop(problem, movements)] if repeats else [],
+            warnings=[self._loop_warning(problem, movements)] if repeats else [],
         )
 
     @staticmethod
@@ -210,7 +210,7 @@ class Kip441Document:
             for number, client in enumerate(problem.clients)
         )
 
-    def _loop(self, problem: TaskProblem, movements: Sequence[Movement]) -> str:
+    def _loop_warning(self, problem: TaskProblem, movements: Sequence[Movement]) -> str:
         first = movements[0]
         more = f" and {len(movements) - 1} more" if len(movements) > 1 else ""
         source, destination = (
@@ -223,7 +223,7 @@ class Kip441Document:
             " for no probing rebalance"
         )
 
-    def _reused(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int] | None:
+    def _reuse_owners(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int] | None:
         # None unless all previous owners are caught up and balanced.
         owners: dict[int, list[int]] = {task: [] for task in problem.stateful}
         for number, client in enumerate(problem.clients):
@@ -242,7 +242,7 @@ class Kip441Document:
         loads = _loads(owned, problem)
         return active if max(loads) - min(loads) <= self.balance_factor else None
 
-    def _constrained(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int]:
+    def _choose_by_rank(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int]:
         """Choose each task's client among its best-ranked clients, as evenly as the ranks allow."""
         owned: list[list[int]] = [[] for _ in problem.clients]
         before = [

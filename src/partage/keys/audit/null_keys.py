@@ -70,7 +70,7 @@ def null_keys(
     'sticky'
     """
     if at is not None and len(at):
-        partition, whole = _in_order(partition, at), partition
+        partition, whole = _with_known_order(partition, at), partition
         if partitions > 1 and len(whole) >= FEWEST_RECORDS and (whole == whole[0]).all():
             partition = whole
     n = len(partition)
@@ -79,11 +79,11 @@ def null_keys(
     stay = partition[1:] == partition[:-1]
     step = partition[1:] == (partition[:-1] + 1) % partitions
     stays, steps = float(stay.mean()), float(step.mean())
-    behaviour, chance = _behaviour(partition, partitions, stay, step)
+    behaviour, chance = _classify(partition, partitions, stay, step)
     return NullKeys(behaviour, n, stays, steps, chance / log(10))
 
 
-def _in_order(partition: NDArray[np.int32], at: NDArray[np.int64]) -> NDArray[np.int32]:
+def _with_known_order(partition: NDArray[np.int32], at: NDArray[np.int64]) -> NDArray[np.int32]:
     """Return the partitions of the records whose order in time is known.
 
     These are nearly all records, or one record of each millisecond. The time alone selects the
@@ -100,7 +100,7 @@ def _in_order(partition: NDArray[np.int32], at: NDArray[np.int64]) -> NDArray[np
     return some
 
 
-def _behaviour(
+def _classify(
     partition: NDArray[np.int32],
     partitions: int,
     stay: NDArray[np.bool_],
@@ -117,10 +117,12 @@ def _behaviour(
         by_chance = log_chance(int(seen.sum()), len(seen), chance)
         if by_chance < _SURE:
             return name, by_chance
-    return _by_turns(partition, partitions)
+    return _classify_by_autocorrelation(partition, partitions)
 
 
-def _by_turns(partition: NDArray[np.int32], partitions: int) -> tuple[str, float]:
+def _classify_by_autocorrelation(
+    partition: NDArray[np.int32], partitions: int
+) -> tuple[str, float]:
     # Autocorrelation: partitions drawn at random repeat at no lag.
     lags = range(2, min(_MOST_TURNS * partitions, _MOST_LAGS, len(partition) - FEWEST_RECORDS) + 1)
     found = []
