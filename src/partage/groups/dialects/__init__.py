@@ -9,7 +9,6 @@ are used to simulate recorded groups; `docs/dialects.md` lists the differences f
   those of franz-go and Sarama.
 * `sticky_core`: the general sticky algorithm of Kafka 2.3 and 2.4, which all clients but the Go
   ones use.
-* `python_sticky`: the parts of it that differ in kafka-python and aiokafka.
 * `user_data`: encoding, decoding and memory of the claims in sticky user data.
 * `problem`: a problem in the order in which the clients see it, `PeerAssignorError` for problems on
   which a client's own class fails, and the range and round-robin rules that several clients share.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from partage.groups.api import PlainStrategy
+from partage.groups.dialects.kafka_python import assign_sticky
 from partage.groups.dialects.problem import PeerProblem, assign_ranges, assign_round_robin
-from partage.groups.dialects.python_sticky import assign_sticky
 from partage.groups.dialects.user_data import RemembersAssignment, decode_claims
 from partage.model import Plan, Problem
 from partage.model.repeated_state import loop_attributes

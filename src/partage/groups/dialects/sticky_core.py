@@ -2,7 +2,7 @@
 
 kafka-python, aiokafka and librdkafka ported ``AbstractStickyAssignor`` before Kafka added a
 separate algorithm for equal subscriptions, so they run this one for every group.
-`GeneralAssignment` is the common part of the ports. The modules `python_sticky` and `librdkafka`
+`GeneralAssignment` is the common part of the ports. The modules `kafka_python` and `librdkafka`
 have the differences: how claims conflict, in which order partitions are visited, and what a move
 does. A slot is a numbered partition (see `problem`).
 """
