@@ -2,7 +2,7 @@
 
 placing               entry points: `partition_for`, and `start` for a fresh state
 registry              all partitioners by name, with custom ones and plug-ins
-client_partitioners   partitioners of clients by name; clients/ has a table for each library
+clients               partitioners of clients by name; a module, with a table, for each library
 partitioner           the type of these tables: key rule, state machine, random numbers
 record_placement      one call: explicit partitions, key rule, state machine
 columns               columns of keys from lists, NumPy and Arrow

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidConfigError, PartageError, UnknownPartitionerError
-from partage.keys.client_partitioners import (
+from partage.keys.clients import (
     ENTRY_POINTS,
     find_named,
     load_plug_in,

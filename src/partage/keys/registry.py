@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from partage.errors import InvalidConfigError
-from partage.keys.client_partitioners import (
+from partage.keys.clients import (
     client_partitioners,
     find_named,
     load_plug_in,
