@@ -59,6 +59,12 @@ PAYLOAD = (
     "version", "topics_from", "topics", "pairs_from", "pairs", "user_at", "user_size",
     "generation", "rack_at", "rack_size",
 )  # fmt: skip
+(_ROW, _VERSION, _GENERATION, _STATE_MS, _PROTOCOL_TYPE, _PROTOCOL, _LEADER, _MEMBERS_FROM,
+ _MEMBERS) = range(len(RECORD))  # fmt: skip
+(_LAYOUT, _ID, _INSTANCE, _CLIENT_ID, _CLIENT_HOST, _REBALANCE_MS, _SESSION_MS, _SUBSCRIPTION,
+ _ASSIGNMENT) = range(len(MEMBER))  # fmt: skip
+(_PAYLOAD_VERSION, _TOPICS_FROM, _TOPICS, _PAIRS_FROM, _PAIRS, _USER_AT, _USER_SIZE,
+ _OWNED_GENERATION, _RACK_AT, _RACK_SIZE) = range(len(PAYLOAD))  # fmt: skip
 MIN_MEMBER_BYTES = 15
 """The size of the shortest member: version 4, all fields empty."""
 
@@ -232,30 +238,32 @@ def _column_of(members, like, column):
 def _read_member(data, at, end, layout, code, like, tables):
     # Most fields equal those of member ``like``.
     compact, members, texts = layout == 3, tables.members, tables.texts
-    members[code, 0] = layout
+    members[code, _LAYOUT] = layout
     stop = _stop(data, at, end, 2, compact, False)
-    members[code, 1] = _code(data, at, stop, 2, compact, texts, _column_of(members, like, 1))
-    members[code, 2] = -1
+    members[code, _ID] = _code(data, at, stop, 2, compact, texts, _column_of(members, like, _ID))
+    members[code, _INSTANCE] = -1
     if layout >= 2:
         at = stop
         stop = _stop(data, at, end, 2, compact, True)
-        members[code, 2] = _code(data, at, stop, 2, compact, texts, _column_of(members, like, 2))
-    for column in range(3, 5):
+        members[code, _INSTANCE] = _code(
+            data, at, stop, 2, compact, texts, _column_of(members, like, _INSTANCE)
+        )
+    for column in (_CLIENT_ID, _CLIENT_HOST):
         at = stop
         alike = _column_of(members, like, column)
         stop = _stop(data, at, end, 2, compact, False)
         members[code, column] = _code(data, at, stop, 2, compact, texts, alike)
     # Before value version 1 the rebalance timeout was the session timeout.
-    members[code, 5] = int32_at(data, stop)
+    members[code, _REBALANCE_MS] = int32_at(data, stop)
     at = stop if layout == 0 else stop + 4
-    members[code, 6] = int32_at(data, at)
+    members[code, _SESSION_MS] = int32_at(data, at)
     at += 4
     stop = _stop(data, at, end, 4, compact, False)
-    members[code, 7] = _code(data, at, stop, 4, compact, tables.subscriptions, -1)
+    members[code, _SUBSCRIPTION] = _code(data, at, stop, 4, compact, tables.subscriptions, -1)
     at = stop
-    alike = _column_of(members, like, 8)
+    alike = _column_of(members, like, _ASSIGNMENT)
     stop = _stop(data, at, end, 4, compact, False)
-    members[code, 8] = _code(data, at, stop, 4, compact, tables.assignments, alike)
+    members[code, _ASSIGNMENT] = _code(data, at, stop, 4, compact, tables.assignments, alike)
 
 
 @inline_piece
@@ -274,22 +282,22 @@ def _read_head(data, at, end, version, record, tables):
     stop = _stop(data, at, end, 2, compact, False)
     if stop < 0 or stop + 4 > end:
         return -1
-    alike = _column_of(records, record - 1, 4)
-    records[record, 4] = _code(data, at, stop, 2, compact, texts, alike)
-    records[record, 2] = int32_at(data, stop)
+    alike = _column_of(records, record - 1, _PROTOCOL_TYPE)
+    records[record, _PROTOCOL_TYPE] = _code(data, at, stop, 2, compact, texts, alike)
+    records[record, _GENERATION] = int32_at(data, stop)
     at = stop + 4
-    for column in range(5, 7):
+    for column in (_PROTOCOL, _LEADER):
         stop = _stop(data, at, end, 2, compact, True)
         if stop < 0:
             return -1
         alike = _column_of(records, record - 1, column)
         records[record, column] = _code(data, at, stop, 2, compact, texts, alike)
         at = stop
-    records[record, 3] = -1
+    records[record, _STATE_MS] = -1
     if version >= 2:
         if at + 8 > end:
             return -1
-        records[record, 3] = int64_at(data, at)
+        records[record, _STATE_MS] = int64_at(data, at)
         at += 8
     return at
 
@@ -314,7 +322,7 @@ def _read_members(data, at, end, version, count, likely, tables):
             code = code_of(data, at, stop, tables.whole)
             if code == known:
                 _read_member(data, at, end, layout, code, like, tables)
-        if tables.members[code, 0] != layout:
+        if tables.members[code, _LAYOUT] != layout:
             return -1  # the same bytes mean something else in another layout
         listed[counts[2]] = code
         counts[2] += 1
@@ -342,10 +350,10 @@ def _read_record(data, at, end, tables):
     if count * 15 > end - at:  # before the list takes so many
         return -1
     listed = tables.counts[2]
-    records[record, 1] = version
-    records[record, 7] = listed
-    records[record, 8] = count
-    likely = listed if record == 0 else records[record - 1, 7]
+    records[record, _VERSION] = version
+    records[record, _MEMBERS_FROM] = listed
+    records[record, _MEMBERS] = count
+    likely = listed if record == 0 else records[record - 1, _MEMBERS_FROM]
     at = _read_members(data, at, end, version, count, likely, tables)
     return at if at < 0 else _end_without_tags(data, at, end, version == 4)
 
@@ -370,7 +378,7 @@ def read_groups(source, first, tables):
             tables.odd[counts[1]] = row
             counts[1] += 1
         else:
-            tables.records[counts[0], 0] = row
+            tables.records[counts[0], _ROW] = row
             counts[0] += 1
     return len(source.rows)
 
@@ -451,8 +459,8 @@ def _read_user_data(data, at, end, payload, heads):
     if at + 4 > end:
         return -1
     size = int32_at(data, at)
-    heads[payload, 5] = at + 4
-    heads[payload, 6] = max(size, -1)
+    heads[payload, _USER_AT] = at + 4
+    heads[payload, _USER_SIZE] = max(size, -1)
     stop = at + 4 + max(size, 0)
     return stop if stop <= end else -1
 
@@ -466,14 +474,14 @@ def _read_later_fields(data, at, end, version, payload, tables):
     if at >= 0 and version >= 2:
         if at + 4 > end:
             return -1
-        heads[payload, 7] = int32_at(data, at)
+        heads[payload, _OWNED_GENERATION] = int32_at(data, at)
         at += 4
     if at >= 0 and version >= 3:
         if at + 2 > end:
             return -1
         size = int16_at(data, at)
-        heads[payload, 8] = at + 2
-        heads[payload, 9] = max(size, -1)
+        heads[payload, _RACK_AT] = at + 2
+        heads[payload, _RACK_SIZE] = max(size, -1)
         at += 2 + max(size, 0)
     return at if at <= end else -1
 
@@ -485,10 +493,10 @@ def _read_payload(data, at, end, is_subscription, payload, tables):
     if at + 2 > end:
         return -1
     version = int16_at(data, at)
-    heads[payload, 1] = counts[0]
-    heads[payload, 3] = counts[1]
-    heads[payload, 7] = -1
-    heads[payload, 9] = -1
+    heads[payload, _TOPICS_FROM] = counts[0]
+    heads[payload, _PAIRS_FROM] = counts[1]
+    heads[payload, _OWNED_GENERATION] = -1
+    heads[payload, _RACK_SIZE] = -1
     if version < 0:
         return -1
     at += 2
@@ -501,9 +509,9 @@ def _read_payload(data, at, end, is_subscription, payload, tables):
     if at >= 0 and is_subscription:
         at = _read_later_fields(data, at, end, version, payload, tables)
     if at >= 0:
-        heads[payload, 0] = version
-        heads[payload, 2] = counts[0] - heads[payload, 1]
-        heads[payload, 4] = counts[1] - heads[payload, 3]
+        heads[payload, _PAYLOAD_VERSION] = version
+        heads[payload, _TOPICS] = counts[0] - heads[payload, _TOPICS_FROM]
+        heads[payload, _PAIRS] = counts[1] - heads[payload, _PAIRS_FROM]
     return at
 
 
@@ -520,9 +528,9 @@ def read_payloads(source, is_subscription, first, tables):
         stop = _read_payload(source.data, at, at + source.size[i], is_subscription, i, tables)
         if stop < 0:
             counts[0], counts[1], counts[2] = topics, pairs, numbers
-            heads[i, 0] = -1
-            heads[i, 2] = 0
-            heads[i, 4] = 0
+            heads[i, _PAYLOAD_VERSION] = -1
+            heads[i, _TOPICS] = 0
+            heads[i, _PAIRS] = 0
         if stop == -2:
             return i
     return len(source.at)

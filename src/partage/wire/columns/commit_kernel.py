@@ -43,6 +43,9 @@ LONG = ("row", "offset", "commit_timestamp", "expire_timestamp", "metadata_at")
 #: The content of each distinct key: record type, pair of group and topic, partition. In place of
 #: the type, -1 means that it is no commit's key, -2 that it is not plain.
 KEY = ("key_version", "pair", "partition")
+_KEY, _LEADER_EPOCH, _TOPIC_ID, _METADATA_LENGTH = range(len(MIDDLE))
+_ROW, _OFFSET, _COMMIT_TIMESTAMP, _EXPIRE_TIMESTAMP, _METADATA_AT = range(len(LONG))
+_KEY_VERSION, _PAIR, _PARTITION = range(len(KEY))
 UNREAD = -3
 """Record type of a key that is not read yet."""
 
@@ -103,16 +106,16 @@ def _end_of_names(data, at, end):
 
 @piece
 def _read_key(data, at, end, code, keys, pairs):
-    keys[0, code] = -1
+    keys[_KEY_VERSION, code] = -1
     if end - at < 2 or data[at] != 0 or data[at + 1] > 1:
         return
     stop = _end_of_names(data, at + 2, end)
     if stop < 0:
-        keys[0, code] = -2
+        keys[_KEY_VERSION, code] = -2
         return
-    keys[0, code] = data[at + 1]
-    keys[1, code] = code_of(data, at + 2, stop, pairs)
-    keys[2, code] = int32_at(data, stop)
+    keys[_KEY_VERSION, code] = data[at + 1]
+    keys[_PAIR, code] = code_of(data, at + 2, stop, pairs)
+    keys[_PARTITION, code] = int32_at(data, stop)
 
 
 @piece
@@ -124,11 +127,11 @@ def _read_value(data, at, end, highest, table, commit):
     if version < 0 or version > highest:
         return -1
     table.short[0, commit] = version
-    table.long[1, commit] = int64_at(data, at + 2)
+    table.long[_OFFSET, commit] = int64_at(data, at + 2)
     at += 10
-    table.middle[1, commit] = -1
+    table.middle[_LEADER_EPOCH, commit] = -1
     if version >= 3:
-        table.middle[1, commit] = int32_at(data, at)
+        table.middle[_LEADER_EPOCH, commit] = int32_at(data, at)
         at += 4
     if version == 4:
         size = data[at] - 1 if data[at] < 128 else -1
@@ -136,8 +139,8 @@ def _read_value(data, at, end, highest, table, commit):
     else:
         size = int16_at(data, at)
         at += 2
-    table.middle[3, commit] = size
-    table.long[4, commit] = at
+    table.middle[_METADATA_LENGTH, commit] = size
+    table.long[_METADATA_AT, commit] = at
     if size < 0:
         return -1
     return _read_end_of_value(data, at + size, end, version, table, commit)
@@ -149,8 +152,8 @@ def _read_end_of_value(data, at, end, version, table, commit):
     # the value is invalid.
     if at + 8 + (8 if version == 1 else 1 if version == 4 else 0) > end:
         return -1
-    table.long[2, commit] = int64_at(data, at)
-    table.long[3, commit] = int64_at(data, at + 8) if version == 1 else -1
+    table.long[_COMMIT_TIMESTAMP, commit] = int64_at(data, at)
+    table.long[_EXPIRE_TIMESTAMP, commit] = int64_at(data, at + 8) if version == 1 else -1
     at += 8
     if version < 4 or data[at] == 0:
         return 0
@@ -164,8 +167,8 @@ def _read_end_of_value(data, at, end, version, table, commit):
 def _write_tombstone(table, commit):
     # A tombstone is an offset commit with a null value.
     table.short[0, commit] = -1
-    table.middle[1, commit] = -1
-    table.middle[3, commit] = 0
+    table.middle[_LEADER_EPOCH, commit] = -1
+    table.middle[_METADATA_LENGTH, commit] = 0
     for i in range(1, 5):
         table.long[i, commit] = -1
 
@@ -199,11 +202,11 @@ def read_commits(source, row, keys, key_columns, pairs, ids, table):
     start, valid = source.value_start, source.value_valid
     while row < len(start) - 1 and not _is_full(keys, pairs, ids):
         key = _key_code(source, row, keys)
-        if key >= 0 and key_columns[0, key] == -3:
+        if key >= 0 and key_columns[_KEY_VERSION, key] == UNREAD:
             at = key if len(source.code) > 0 else row
             _read_key(source.key_data, source.key_start[at], source.key_start[at + 1], key,
                       key_columns, pairs)  # fmt: skip
-        number = key_columns[0, key] if key >= 0 else -1
+        number = key_columns[_KEY_VERSION, key] if key >= 0 else -1
         if number == -1:
             table.others[others] = row
             others += 1
@@ -221,11 +224,11 @@ def read_commits(source, row, keys, key_columns, pairs, ids, table):
             odd += 1
             row += 1
             continue
-        table.middle[0, commits] = key
-        table.middle[2, commits] = -1
+        table.middle[_KEY, commits] = key
+        table.middle[_TOPIC_ID, commits] = -1
         if id_at > 0:
-            table.middle[2, commits] = code_of(source.value_data, id_at, id_at + 16, ids)
-        table.long[0, commits] = row
+            table.middle[_TOPIC_ID, commits] = code_of(source.value_data, id_at, id_at + 16, ids)
+        table.long[_ROW, commits] = row
         commits += 1
         row += 1
     table.counts[0], table.counts[1], table.counts[2] = commits, others, odd
