@@ -33,6 +33,11 @@ _Bytes = NDArray[np.uint8]
 _UNALIGNED = "Array(uint64, 1, 'A', readonly=True, aligned=False)"
 
 
+#: Elements of `KeyTable.used`: number of keys, end of the store, hash bits that do not select the
+#: slot, and words of an entry before the key's bytes.
+_KEYS, _END, _SHIFT, _HEAD = range(4)
+
+
 class KeyColumns(NamedTuple):
     """Batch of record keys to be counted, with the number of records and bytes of each.
 
@@ -57,8 +62,7 @@ class KeyTable(NamedTuple):
             offset of an entry of ``store``.
         store: entries of the keys (length, hash, counts and bytes), one after the other.
         words: the memory of ``store`` as unsigned words.
-        used: four numbers: keys, end of the store, hash bits that do not select the slot, and
-            words of an entry before the key's bytes.
+        used: four numbers, at `_KEYS`, `_END`, `_SHIFT` and `_HEAD`.
     """
 
     slots: Int64s
@@ -118,21 +122,21 @@ def _find_or_add(data: _Bytes, wide: _Words, at: int, end: int, tag: int, table:
     top = 0x7FFFFFFFFFFFFFFF
     slots, store, words, used = table
     mask = len(slots) - 1
-    slot = tag >> used[2]
+    slot = tag >> used[_SHIFT]
     head = tag << 32 | (end - at)
     while slots[slot & top] != 0:
         if slots[slot & top] >> 32 == tag:
             place: int = slots[slot & top] & 0xFFFFFFFF
             if store[place & top] == head and _is_stored_at(
-                data, wide, at, end, words, place + used[3]
+                data, wide, at, end, words, place + used[_HEAD]
             ):
                 return place
         slot = (slot + 1) & mask
-    new: int = used[1]
+    new: int = used[_END]
     slots[slot & top] = tag << 32 | new
     store[new & top] = head
     word = new + 1
-    while word < new + used[3]:
+    while word < new + used[_HEAD]:
         store[word & top] = 0
         word += 1
     while at + 8 <= end:
@@ -142,8 +146,8 @@ def _find_or_add(data: _Bytes, wide: _Words, at: int, end: int, tag: int, table:
     if at < end:
         words[word & top] = _last_word(data, wide, at, end)
         word += 1
-    used[0] += 1
-    used[1] = word
+    used[_KEYS] += 1
+    used[_END] = word
     return new
 
 
@@ -159,7 +163,7 @@ def _look_up(
     has another key, or none, are collected and probed one by one.
     """
     top = 0x7FFFFFFFFFFFFFFF
-    shift = used[2]
+    shift = used[_SHIFT]
     third = len(block) // 3
     for i in range(len(starts) - 1):
         tag = _hash(data, wide, starts[i & top], starts[(i + 1) & top])
@@ -225,8 +229,8 @@ def _count(
     done = first
     while done < len(starts) - 1:
         stop = min(len(starts) - 1, done + third)
-        need = used[1] + (starts[stop] - starts[done]) // 8 + 5 * third
-        if (used[0] + third) * 2 > len(slots) or need > len(store):
+        need = used[_END] + (starts[stop] - starts[done]) // 8 + 5 * third
+        if (used[_KEYS] + third) * 2 > len(slots) or need > len(store):
             return done
         _look_up(data, wide, starts[done : stop + 1], slots, store, used, block)
         for i in range(done, stop):
@@ -235,11 +239,11 @@ def _count(
             at = starts[i & top]
             end = starts[(i + 1) & top]
             place = block[(i - done + third) & top]
-            if place == 0 or not _is_stored_at(data, wide, at, end, words, place + used[3]):
+            if place == 0 or not _is_stored_at(data, wide, at, end, words, place + used[_HEAD]):
                 place = _find_or_add(data, wide, at, end, block[(i - done) & top], table)
             records = times[i & top] if len(times) > 0 else 1
             store[(place + 1) & top] += records
-            if used[3] > 2:
+            if used[_HEAD] > 2:
                 size = sizes[i & top] if len(sizes) > 0 else records * (end - at)
                 store[(place + 2) & top] += size
         done = stop
@@ -293,7 +297,7 @@ def _copy_keys(places: _Longs, head: int, store: _Longs, starts: _Longs, out: _L
 #: Keys looked up at a time.
 _BLOCK = 256
 #: Slots of an empty table, 2 to this power.
-_FIRST = 14
+_FIRST_SLOT_BITS = 14
 _HASH_BITS = 31
 #: Where the first key lies: its words then share as few lines of the cache as can be.
 _BEGIN = 8
@@ -340,15 +344,14 @@ class Distinct:
 
     def __init__(self, *, sized: bool = False) -> None:
         self._head = 3 if sized else 2
-        self._slots = np.zeros(1 << _FIRST, np.int64)
-        self._store = _words(8 << _FIRST)
-        # Keys, the store's end, bits of a hash that are no slot's, words of a head.
-        self._used = np.array([0, _BEGIN, _HASH_BITS - _FIRST, self._head], np.int64)
+        self._slots = np.zeros(1 << _FIRST_SLOT_BITS, np.int64)
+        self._store = _allocate_words(8 << _FIRST_SLOT_BITS)
+        self._used = np.array([0, _BEGIN, _HASH_BITS - _FIRST_SLOT_BITS, self._head], np.int64)
         self._block = np.zeros(3 * _BLOCK, np.int64)
         self._work = 0
 
     def __len__(self) -> int:
-        return int(self._used[0])
+        return int(self._used[_KEYS])
 
     def clear(self) -> None:
         """Remove all counted keys from the hash table, but keep its allocated memory for reuse."""
@@ -358,7 +361,7 @@ class Distinct:
     @property
     def nbytes(self) -> int:
         """Memory that the hash table uses, in bytes."""
-        return self._slots.nbytes + 8 * int(self._used[1])
+        return self._slots.nbytes + 8 * int(self._used[_END])
 
     def count(
         self,
@@ -406,14 +409,14 @@ class Distinct:
         known, end = self._used[:2].tolist()
         if (known + _BLOCK) * 2 > len(self._slots):
             slots = np.zeros(4 * len(self._slots), np.int64)
-            self._used[2] -= 2
-            _move_slots(self._slots, slots, int(self._used[2]), work=self._work)
+            self._used[_SHIFT] -= 2
+            _move_slots(self._slots, slots, int(self._used[_SHIFT]), work=self._work)
             self._slots = slots
         need = end + more // 8 + 5 * _BLOCK
         if need > len(self._store):
             if need > _MOST_WORDS:
                 raise MemoryError("a table of keys has at most 32 GiB")
-            wider = _words(max(2 * len(self._store), need))
+            wider = _allocate_words(max(2 * len(self._store), need))
             wider[:end] = self._store[:end]
             self._store = wider
 
@@ -465,7 +468,7 @@ class Distinct:
         return KeysCounted(data, starts, heads[2], heads[3])
 
 
-def _words(count: int) -> _Longs:
+def _allocate_words(count: int) -> _Longs:
     # Aligned to a cache line. Word 0 belongs to no key, so that offset 0 means none.
     room = np.empty(count + 8, np.int64)
     skipped = -room.ctypes.data % 64 // 8

@@ -34,7 +34,7 @@ KEYS_AT_ONCE = 16_384
 #: Keys of one length up to this many bytes go through lanes; longer ones gain nothing by it.
 LONGEST_IN_LANES = 64
 #: Fewer keys of one length than this are sooner done one by one.
-_A_HANDFUL = 8
+_FEWEST_KEYS_IN_ROWS = 8
 #: A word of a lane costs NumPy about a fiftieth of what a kernel's interpreted step costs.
 _LANE_WORDS_A_STEP = 50
 #: Bytes that are gathered at once where keys of one length lie apart.
@@ -144,12 +144,14 @@ def _hash_chunk(
     length, left = divmod(end - begin, len(out))
     chunks = -(-count // len(out))
     work = (end - begin) * chunks // 4
-    fits = not left and begin >= 0 <= length and end <= len(data) and len(out) >= _A_HANDFUL
+    fits = (
+        not left and begin >= 0 <= length and end <= len(data) and len(out) >= _FEWEST_KEYS_IN_ROWS
+    )
     fits = fits and hash_.lanes is not None
     # Where all steps are equal and the ends are right, none of them has wrapped around.
     if fits and bool((starts[1:] - starts[:-1] == length).all()):
         rows = data[begin:end].reshape(len(out), length)
-        if _by_lanes(hash_, rows, out, work=work // _LANE_WORDS_A_STEP):
+        if _hash_in_lanes(hash_, rows, out, work=work // _LANE_WORDS_A_STEP):
             return
     wide = starts.astype(np.int64)
     lengths = np.diff(wide)
@@ -161,10 +163,10 @@ def _hash_chunk(
     if hash_.each.pays(work=(work + count) // 4):
         hash_.each(data, wide, out, work=end - begin)
     else:
-        _hash_plainly(hash_, data, wide, lengths, out)
+        _hash_by_numpy(hash_, data, wide, lengths, out)
 
 
-def _by_lanes(hash_: Hash, rows: UInt8Array, out: UInt32Array, *, work: int) -> bool:
+def _hash_in_lanes(hash_: Hash, rows: UInt8Array, out: UInt32Array, *, work: int) -> bool:
     # False: hashing one key after the other is faster.
     length = rows.shape[1]
     chosen = hash_.lane_kernel(length) if hash_.lane_kernel is not None else None
@@ -179,7 +181,7 @@ def _by_lanes(hash_: Hash, rows: UInt8Array, out: UInt32Array, *, work: int) -> 
     return True
 
 
-def _hash_plainly(
+def _hash_by_numpy(
     hash_: Hash,
     data: UInt8Array,
     starts: NDArray[np.int64],
@@ -196,7 +198,7 @@ def _hash_plainly(
     for length, first, many in zip(values.tolist(), firsts.tolist(), counts.tolist(), strict=True):
         which = order[first : first + many]
         at_once = max(1, _GATHERED_AT_ONCE // max(1, length))
-        if min(many, at_once) < _A_HANDFUL:
+        if min(many, at_once) < _FEWEST_KEYS_IN_ROWS:
             for i in which.tolist():
                 out[i] = hash_.of_key(data[starts[i] : starts[i] + length].tobytes())
             continue

@@ -24,7 +24,7 @@ def crc32(key: bytes) -> int:
     return zlib.crc32(key)
 
 
-def _made_tables() -> UInt32Array:
+def _make_tables() -> UInt32Array:
     # Table s has the effect of a byte on the checksum s bytes later.
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
@@ -36,7 +36,7 @@ def _made_tables() -> UInt32Array:
     return np.concatenate(slices)
 
 
-_TABLES = _made_tables()
+_TABLES = _make_tables()
 #: As int64, or the compiler would mix signed and unsigned numbers.
 _WIDE = _TABLES.astype(np.int64)
 
@@ -50,7 +50,7 @@ def _of_rows(rows: UInt8Array) -> UInt32Array:
 
 
 @kernel("void(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], uint32[::1])")
-def _sliced(data: UInt8Array, starts: Int64Array, tables: Int64Array, out: UInt32Array) -> None:
+def _hash_each(data: UInt8Array, starts: Int64Array, tables: Int64Array, out: UInt32Array) -> None:
     """Compute the CRC-32 of each key in a column, eight bytes in each step ("slicing by 8")."""
     top = 0x7FFFFFFFFFFFFFFF
     for i in range(len(out)):
@@ -77,14 +77,14 @@ def _sliced(data: UInt8Array, starts: Int64Array, tables: Int64Array, out: UInt3
         out[i] = h ^ 0xFFFFFFFF
 
 
-class _Sliced(Each):
+class _HashEach(Each):
     def pays(self, *, work: int) -> bool:
-        return _sliced.pays(work=work)
+        return _hash_each.pays(work=work)
 
     def __call__(
         self, data: UInt8Array, starts: Int64Array, out: UInt32Array, /, *, work: int
     ) -> None:
-        _sliced(data, starts, _WIDE, out, work=work)
+        _hash_each(data, starts, _WIDE, out, work=work)
 
 
-CRC32 = Hash("crc32", crc32, _of_rows, None, None, _Sliced())
+CRC32 = Hash("crc32", crc32, _of_rows, None, None, _HashEach())

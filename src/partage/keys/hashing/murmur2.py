@@ -26,7 +26,7 @@ _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 #: Words that lie in the processor's nearest cache, and the longest key of which four fit there.
-_STIRRED = 1 << 13
+_BUFFER_WORDS = 1 << 13
 #: Keys begin at any byte.
 _WORDS = "Array(uint32, 1, 'C', readonly=True, aligned=False)"
 
@@ -89,7 +89,7 @@ def _of_rows(rows: UInt8Array) -> UInt32Array:
 
 
 @kernel("void(uint32[:,::1], uint32[::1], int64, uint32[::1])")
-def _mixed_lanes(words: UInt32Array, tail: UInt32Array, length: int, out: UInt32Array) -> None:
+def _hash_lanes(words: UInt32Array, tail: UInt32Array, length: int, out: UInt32Array) -> None:
     # words[w, i] is word w of key i.
     count = len(out)
     seed = (0x9747B28C ^ length) & 0xFFFFFFFF
@@ -112,13 +112,13 @@ def _mixed_lanes(words: UInt32Array, tail: UInt32Array, length: int, out: UInt32
 
 
 @piece
-def _stirred(word: int) -> int:
+def _mix_word(word: int) -> int:
     k: int = (word * 0x5BD1E995) & 0xFFFFFFFF
     return ((k ^ (k >> 24)) * 0x5BD1E995) & 0xFFFFFFFF
 
 
 @piece
-def _settled(h: int) -> int:
+def _finalize(h: int) -> int:
     h = ((h ^ (h >> 13)) * 0x5BD1E995) & 0xFFFFFFFF
     return h ^ (h >> 15)
 
@@ -127,35 +127,35 @@ def _settled(h: int) -> int:
 def _of_16_bytes(words: UInt32Array, out: UInt32Array) -> None:
     # An unrolled loop is vectorised.
     for i in range(len(out)):
-        a = _stirred(words[4 * i])
-        b = _stirred(words[4 * i + 1])
-        c = _stirred(words[4 * i + 2])
-        d = _stirred(words[4 * i + 3])
+        a = _mix_word(words[4 * i])
+        b = _mix_word(words[4 * i + 1])
+        c = _mix_word(words[4 * i + 2])
+        d = _mix_word(words[4 * i + 3])
         h = (((0x9747B28C ^ 16) * 0x5BD1E995) & 0xFFFFFFFF) ^ a
         h = ((h * 0x5BD1E995) & 0xFFFFFFFF) ^ b
         h = ((h * 0x5BD1E995) & 0xFFFFFFFF) ^ c
         h = ((h * 0x5BD1E995) & 0xFFFFFFFF) ^ d
-        out[i] = _settled(h)
+        out[i] = _finalize(h)
 
 
 @kernel(f"void({_WORDS}, int64, uint32[::1], uint32[::1])")
-def _of_words(words: UInt32Array, width: int, stirred: UInt32Array, out: UInt32Array) -> None:
+def _of_words(words: UInt32Array, width: int, mixed: UInt32Array, out: UInt32Array) -> None:
     """Compute murmur2 of keys whose length is a multiple of four bytes, ``width`` words each.
 
-    The buffer ``stirred`` has room for at least four keys. Two of three multiplications do not
+    The buffer ``mixed`` has room for at least four keys. Two of three multiplications do not
     depend on the words before: those of many keys are done first, in parallel. The third depends on
     the one before, so four keys are interleaved.
     """
     top = 0x7FFFFFFFFFFFFFFF
     count = len(out)
     seed = (0x9747B28C ^ (4 * width)) & 0xFFFFFFFF
-    at_once = (len(stirred) // width) & ~3
+    at_once = (len(mixed) // width) & ~3
     done = 0
     while done < count:
         some = min(at_once, count - done)
         first = (done * width) & top
         for j in range(some * width):
-            stirred[j] = _stirred(words[first + j])
+            mixed[j] = _mix_word(words[first + j])
         i = 0
         while i < some:
             # Fewer than four are left: the last one is done again in place of those not there.
@@ -167,14 +167,14 @@ def _of_words(words: UInt32Array, width: int, stirred: UInt32Array, out: UInt32A
             hc = seed
             hd = seed
             for w in range(width):
-                ha = ((ha * 0x5BD1E995) & 0xFFFFFFFF) ^ stirred[(i * width + w) & top]
-                hb = ((hb * 0x5BD1E995) & 0xFFFFFFFF) ^ stirred[(b * width + w) & top]
-                hc = ((hc * 0x5BD1E995) & 0xFFFFFFFF) ^ stirred[(c * width + w) & top]
-                hd = ((hd * 0x5BD1E995) & 0xFFFFFFFF) ^ stirred[(d * width + w) & top]
-            out[(done + i) & top] = _settled(ha)
-            out[(done + b) & top] = _settled(hb)
-            out[(done + c) & top] = _settled(hc)
-            out[(done + d) & top] = _settled(hd)
+                ha = ((ha * 0x5BD1E995) & 0xFFFFFFFF) ^ mixed[(i * width + w) & top]
+                hb = ((hb * 0x5BD1E995) & 0xFFFFFFFF) ^ mixed[(b * width + w) & top]
+                hc = ((hc * 0x5BD1E995) & 0xFFFFFFFF) ^ mixed[(c * width + w) & top]
+                hd = ((hd * 0x5BD1E995) & 0xFFFFFFFF) ^ mixed[(d * width + w) & top]
+            out[(done + i) & top] = _finalize(ha)
+            out[(done + b) & top] = _finalize(hb)
+            out[(done + c) & top] = _finalize(hc)
+            out[(done + d) & top] = _finalize(hd)
             i += 4
         done += some
 
@@ -183,27 +183,27 @@ def _lane_kernel(length: int) -> Kernel | None:
     # None if a loop key by key is faster.
     if length == 16:
         return _of_16_bytes
-    if length % 4 == 0 and 0 < length <= _STIRRED:
+    if length % 4 == 0 and 0 < length <= _BUFFER_WORDS:
         return _of_words
-    return _mixed_lanes if length <= LONGEST_IN_LANES else None
+    return _hash_lanes if length <= LONGEST_IN_LANES else None
 
 
 def _by_lanes(rows: UInt8Array, out: UInt32Array) -> None:
     length = rows.shape[1]
     chosen = _lane_kernel(length)
-    if chosen is _mixed_lanes:
+    if chosen is _hash_lanes:
         words, tail = _words_and_tail(rows)
-        _mixed_lanes(words, tail, length, out, work=rows.size)
+        _hash_lanes(words, tail, length, out, work=rows.size)
         return
     words = rows.reshape(-1).view("<u4")
     if chosen is _of_16_bytes:
         _of_16_bytes(words, out, work=rows.size)
     else:
-        _of_words(words, length // 4, np.empty(_STIRRED, np.uint32), out, work=rows.size)
+        _of_words(words, length // 4, np.empty(_BUFFER_WORDS, np.uint32), out, work=rows.size)
 
 
 @piece
-def _mixed(h: int, data: UInt8Array, at: int) -> int:
+def _mix_word_at(h: int, data: UInt8Array, at: int) -> int:
     k: int = data[at] | data[at + 1] << 8 | data[at + 2] << 16 | data[at + 3] << 24
     k = (k * 0x5BD1E995) & 0xFFFFFFFF
     k = ((k ^ (k >> 24)) * 0x5BD1E995) & 0xFFFFFFFF
@@ -211,13 +211,13 @@ def _mixed(h: int, data: UInt8Array, at: int) -> int:
 
 
 @piece
-def _ended(h: int, data: UInt8Array, at: int, end: int) -> int:
+def _finish_key(h: int, data: UInt8Array, at: int, end: int) -> int:
     """Finish the murmur2 hash of one key: process the bytes from ``at`` to ``end`` and mix the
     result.
     """
     last = at + ((end - at) & ~3)
     while at < last:
-        h = _mixed(h, data, at)
+        h = _mix_word_at(h, data, at)
         at += 4
     left = end - at
     if left > 0:
@@ -252,19 +252,19 @@ def _each(data: UInt8Array, starts: Int64Array, out: UInt32Array) -> None:
             hc = (0x9747B28C ^ (d - c)) & 0xFFFFFFFF
             hd = (0x9747B28C ^ (end - d)) & 0xFFFFFFFF
             for w in range(0, together, 4):
-                ha = _mixed(ha, data, a + w)
-                hb = _mixed(hb, data, b + w)
-                hc = _mixed(hc, data, c + w)
-                hd = _mixed(hd, data, d + w)
-            out[done] = _ended(ha, data, a + together, b)
-            out[done + 1] = _ended(hb, data, b + together, c)
-            out[done + 2] = _ended(hc, data, c + together, d)
-            out[done + 3] = _ended(hd, data, d + together, end)
+                ha = _mix_word_at(ha, data, a + w)
+                hb = _mix_word_at(hb, data, b + w)
+                hc = _mix_word_at(hc, data, c + w)
+                hd = _mix_word_at(hd, data, d + w)
+            out[done] = _finish_key(ha, data, a + together, b)
+            out[done + 1] = _finish_key(hb, data, b + together, c)
+            out[done + 2] = _finish_key(hc, data, c + together, d)
+            out[done + 3] = _finish_key(hd, data, d + together, end)
             done += 4
     for i in range(done, count):
         a = starts[i] & top
         b = starts[i + 1] & top
-        out[i] = _ended((0x9747B28C ^ (b - a)) & 0xFFFFFFFF, data, a, b)
+        out[i] = _finish_key((0x9747B28C ^ (b - a)) & 0xFFFFFFFF, data, a, b)
 
 
 MURMUR2 = Hash("murmur2", murmur2, _of_rows, _by_lanes, _lane_kernel, _each)
