@@ -233,7 +233,7 @@ def decode_subscription_draft_5(data: bytes) -> SubscriptionDraft5:
         endpoint = get("endPoint", lambda: reader.raw(reader.not_null(reader.int32())))
     except WireFormatError as error:
         error.field, error.version = f"{_DRAFT_5}.{field}", 5
-        raise error.with_traceback(None) from None  # see `reading`
+        raise error.with_traceback(None) from None  # see `partage.wire.codec`
     return SubscriptionDraft5(process, lags, endpoint, latest, reader.left)
 
 
