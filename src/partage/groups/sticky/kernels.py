@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from partage.kernels import Booleans, Bytes, Int32Rows, Int32s, Int64s, kernel, piece
+from partage.wire.columns.distinct import int16_at, int32_at
 
 __all__ = [
     "CHECK", "CLOCK", "FROM", "MOVED", "MOVES", "ONE_MOVE", "PREV", "SET", "SET_ROWS", "TABLE",
@@ -547,7 +548,7 @@ _MASK = 0xFFFFFFFF
 
 
 @piece
-def _hash(data, begin, end):
+def _hash_bytes(data, begin, end):
     value = _BASIS
     for i in range(begin, end):
         value = ((value ^ data[i]) * _PRIME) & _MASK
@@ -555,16 +556,7 @@ def _hash(data, begin, end):
 
 
 @piece
-def _int(data, at, size):
-    value = 0
-    for i in range(at, at + size):
-        value = (value << 8) | data[i]
-    half = 1 << (8 * size - 1)
-    return value - 2 * half if value >= half else value
-
-
-@piece
-def _same(data, at, names, begin, size):
+def _same_bytes(data, at, names, begin, size):
     for i in range(size):  # noqa: SIM110 - Numba has no generators in all()
         if data[at + i] != names[begin + i]:
             return False
@@ -607,21 +599,21 @@ class ClaimColumns(NamedTuple):
 
 
 @piece
-def _is(k, data, at, size, names, start):
+def _is_name(k, data, at, size, names, start):
     # Separate arguments instead of EncodedNames, because a tuple of more arrays costs time in this
     # inner call.
     begin = start[k]
-    return start[k + 1] - begin == size and _same(data, at, names, begin, size)
+    return start[k + 1] - begin == size and _same_bytes(data, at, names, begin, size)
 
 
 @piece
-def _topic(data, at, size, names):
+def _find_topic(data, at, size, names):
     # -1: the name is unknown.
     table = names.table
     mask = len(table) - 1
-    place = _hash(data, at, at + size) & mask
+    place = _hash_bytes(data, at, at + size) & mask
     while table[place] >= 0:
-        if _is(table[place], data, at, size, names.data, names.start):
+        if _is_name(table[place], data, at, size, names.data, names.start):
             return table[place]
         place = (place + 1) & mask
     return -1
@@ -635,7 +627,7 @@ def hash_names(names):
     for k in range(len(start) - 1):
         if start[k + 1] == start[k]:
             continue
-        place = _hash(names.data, start[k], start[k + 1]) & mask
+        place = _hash_bytes(names.data, start[k], start[k + 1]) & mask
         while table[place] >= 0:
             place = (place + 1) & mask
         table[place] = k
@@ -657,35 +649,35 @@ def read_claims(data, start, names, claims):
         if at == end:
             continue
         good = end - at >= 4
-        groups = _int(data, at, 4) if good else 0
+        groups = int32_at(data, at) if good else 0
         at += 4
         good = good and 0 <= groups <= end - at
         while good and groups > 0:
             groups -= 1
             good = end - at >= 2
-            size = _int(data, at, 2) if good else 0
+            size = int16_at(data, at) if good else 0
             at += 2
             good = good and 0 <= size <= end - at - 4
             if not good:
                 break
             k = after[before + 1]
-            if k < 0 or not _is(k, data, at, size, names.data, names.start):
-                k = _topic(data, at, size, names)
+            if k < 0 or not _is_name(k, data, at, size, names.data, names.start):
+                k = _find_topic(data, at, size, names)
                 after[before + 1] = k
             before = k
             at += size
-            numbers = _int(data, at, 4)
+            numbers = int32_at(data, at)
             at += 4
             good = 0 <= numbers <= (end - at) // 4
             if good and k >= 0:
                 for i in range(numbers):
                     topic[total] = k
-                    number[total] = _int(data, at + 4 * i, 4)
+                    number[total] = int32_at(data, at + 4 * i)
                     total += 1
             at += 4 * numbers
         if good:
             if end - at >= 4:
-                claims.generation[m] = _int(data, at, 4)
+                claims.generation[m] = int32_at(data, at)
                 claims.dated[m] = True
         else:
             total = first
