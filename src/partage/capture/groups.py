@@ -23,7 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 Partition = tuple[str, int]
-_GROUP_NOT_AUTHORIZED, _TOPIC_NOT_AUTHORIZED = 30, 29
+_GROUP_NOT_AUTHORIZED = 30
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 _NEEDED = "READ and DESCRIBE (kafka-acls.sh --add --operation Read --topic __consumer_offsets)"
 _PARTITION_BYTES, _MOST_BYTES = 1 << 20, 32 << 20
 #: Kafka's error codes that `LiveCapture` handles one by one.
-_OUT_OF_RANGE, _UNKNOWN_TOPIC, _NOT_AUTHORIZED = 1, 3, 29
+_OUT_OF_RANGE, _NOT_AUTHORIZED = 1, 29
 #: Error codes after which only the metadata is read again: leaders move, brokers restart.
 _MOVED = {3, 5, 6, 9, 13, 74, 75, 76, 78, 100}
 

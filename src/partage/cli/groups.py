@@ -164,10 +164,6 @@ def _waiting(look: GroupLook) -> str:
     )
 
 
-def _is_finite(seconds: float | None) -> bool:
-    return seconds is not None and isfinite(seconds)
-
-
 def _age(look: GroupLook) -> str:
     """Format the age of a group's lag and the time until it is consumed, in brackets.
 

@@ -62,8 +62,11 @@ class AssignmentConfigs:
     def __post_init__(self) -> None:
         for name, (field, least, most) in _INTEGERS.items():
             value = getattr(self, field)
-            if value is not None or field not in _OPTIONAL:
-                _check_integer(name, value, least, most)
+            if value is None and field in _OPTIONAL:
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+                what = f"must be a whole number from {least} to {most}"
+                raise InvalidConfigError(name, what, value)
         known = get_args(RackAwareStrategy)
         if self.rack_aware_assignment_strategy not in known:
             raise InvalidConfigError(
@@ -134,11 +137,6 @@ def _parse(name: str, value: object) -> object:
             raise InvalidConfigError(name, "must be a whole number", value)
         return int(value)
     return value
-
-
-def _check_integer(name: str, value: object, least: int, most: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise InvalidConfigError(name, f"must be a whole number from {least} to {most}", value)
 
 
 def _check_tags(tags: object) -> None:
