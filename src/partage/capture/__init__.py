@@ -1,8 +1,14 @@
 """Recording a cluster: its group log and its metadata, live or from copied files.
 
-`writing` writes the folder of a capture; `log_dir` reads copied log segments; `metadata_image`
-rebuilds the cluster's state from its metadata log; `live` reads a running cluster through
-kafka-python and is the only part that needs it. The messages of `partage capture` are in `cli`.
+* the folder of a capture: `writing` (the writer), `manifest` (its files), `durable` (atomic writes);
+* a running cluster: `live` (the loop), `connection` (requests), `security` (client properties, TLS,
+  SASL, tokens), `secrets` (hiding them), `preflight` (permissions, gaps of the log);
+* copied files: `log_dir` (log segments), `metadata_image` (the cluster's state by its metadata log),
+  `unpacking` (checksums, compression);
+* the present state, which is not recorded: `groups`, `replicas`.
+
+Only what reads a running cluster needs kafka-python. The messages of `partage capture` are in
+`cli`.
 """
 
 from __future__ import annotations
