@@ -1,10 +1,10 @@
 """Recording a cluster: its group log and its metadata, live or from copied files.
 
-* the folder of a capture: `writing` (the writer), `manifest` (its files), `durable` (atomic writes);
+* the folder of a capture: `writing`, `manifest` (the files in it), `durable` (atomic writes);
 * a running cluster: `live` (the loop), `connection` (requests), `security` (client properties, TLS,
   SASL, tokens), `secrets` (hiding them), `preflight` (permissions, gaps of the log);
-* copied files: `log_dir` (log segments), `metadata_image` (the cluster's state by its metadata log),
-  `unpacking` (checksums, compression);
+* copied files: `log_dir` (log segments), `metadata_image` (the cluster's metadata log), `unpacking`
+  (checksums, compression);
 * the present state, which is not recorded: `groups`, `replicas`.
 
 Only what reads a running cluster needs kafka-python. The messages of `partage capture` are in
