@@ -109,6 +109,32 @@ def test_secret_names_are_sparks_kafkas_and_the_users() -> None:
     assert secrets_in({"spark.x.token.enabled": "true"}) == set()
 
 
+LONG = "Q7zK" + "x9Yw" * 150  # as long as a session token
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["replay", "x", "--out", "o", f"{KEY}={LONG}"],
+        ["report", f"s3a://KEY:{LONG}@bucket/run"],
+        ["keys", f"s3a://KEY:{LONG}@bucket/x", "--key", "k", "--out", "o"],
+    ],
+)
+def test_a_long_secret_is_hidden_where_it_is_wrapped_or_cut(words) -> None:
+    """The box of a usage error wraps a value of 600 characters, other messages cut it."""
+    said = run(*words)
+    assert "x9Yw" not in said
+    assert "[hidden]" in said
+
+
+def test_a_wrapped_secret_with_blanks_is_hidden() -> None:
+    """A box breaks lines at blanks, too; text that has only the letters of a secret stays."""
+    box = "│ got a pass phrase of │\n│ four words           │"
+    assert hide(box, {"pass phrase of four words"}) == "│ got a [hidden]           │"
+    assert hide("hun ter22\nhunt", {"hunter22"}) == "hun ter22\nhunt"
+    assert hide("a hunt… b hunter2…", {"hunter22"}) == "a [hidden]… b [hidden]…"
+
+
 def test_escaped_and_short_secrets_are_hidden() -> None:
     """A value is found as Python and JSON escape it; a short one as a whole word only."""
     assert hide(repr("a'b\n\"c"), {"a'b\n\"c"}) == "'[hidden]'"

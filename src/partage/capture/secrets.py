@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 __all__ = ["HIDDEN", "SPARK_REDACTION", "hide", "is_secret", "secrets_in", "shown_settings"]
 
@@ -27,6 +28,11 @@ _EMBEDDED = re.compile(r"""([\w.-]+)\s*=\s*("(?:\\.|[^"\\])*"|'[^']*'|[^\s;,"']+
 #: Shorter values, and these words, occur in texts by chance: they are hidden as whole words only.
 _SHORT = 4
 _COMMON = {"", "true", "false", "none", "null"}
+#: The end of a text that was cut (`partage.errors`, `partage.cli.console.shortened`).
+_CUT = "…"
+#: A line break inside a box of the terminal, with blanks and the box's sides; the same, or blanks.
+_WRAP = r"(?:[ │|]*\n[ │|]*)?"
+_WRAPPED_BLANK = r"[\s│|]+"
 
 
 def is_secret(name: str, regex: str | None = None) -> bool:
@@ -97,20 +103,44 @@ def secrets_in(settings: Mapping[str, str]) -> set[str]:
 
 def hide(text: str, secrets: Iterable[str]) -> str:
     """Replace every secret in a text by ``[hidden]``, also where it is escaped as in JSON or
-    Python.
+    Python, wrapped over lines, or cut with ``…`` behind its first characters.
 
     >>> hide("login of me with hunter22 failed", {"hunter22"})
     'login of me with [hidden] failed'
+    >>> hide("the word hunt…", {"hunter22"})
+    'the word [hidden]…'
     """
     forms = {form for one in secrets for form in _forms(one)}
     for form in sorted(forms, key=len, reverse=True):
-        if form not in text:
-            continue
         if len(form) < _SHORT:
-            text = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", HIDDEN, text)
-        else:
-            text = text.replace(form, HIDDEN)
+            if form in text:
+                text = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", HIDDEN, text)
+            continue
+        text = text.replace(form, HIDDEN)
+        if "\n" in text and form[:1] in text:
+            text = _wrapped(form).sub(HIDDEN, text)
+        if _CUT in text:
+            text = _hide_cut(text, form)
     return text
+
+
+@lru_cache(maxsize=256)
+def _wrapped(form: str) -> re.Pattern[str]:
+    """Return an expression for a secret that a box on a terminal wraps between any characters."""
+    words = form.split()
+    parts = [_WRAP.join(map(re.escape, word)) for word in words]
+    return re.compile(_WRAPPED_BLANK.join(parts) if parts else re.escape(form))
+
+
+def _hide_cut(text: str, form: str) -> str:
+    # A message shows the first characters of a long value, and then an ellipsis.
+    before = text.split(_CUT)
+    for i, part in enumerate(before[:-1]):
+        for length in range(min(len(form) - 1, len(part)), _SHORT - 1, -1):
+            if part.endswith(form[:length]):
+                before[i] = part[:-length] + HIDDEN
+                break
+    return _CUT.join(before)
 
 
 def _forms(secret: str) -> set[str]:
