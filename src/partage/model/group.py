@@ -30,7 +30,7 @@ from partage.model.validation import (
 if TYPE_CHECKING:
     from os import PathLike
 
-__all__ = ["NO_GENERATION", "Group", "Member"]
+__all__ = ["LEAST_LOAD", "MOST_LOAD", "NO_GENERATION", "Group", "Member"]
 
 _MEMBER_FIELDS = (
     "id", "topics", "instance", "rack", "owned", "generation", "userData", "weight", "capacity",
@@ -39,6 +39,11 @@ _MEMBER_FIELDS = (
 
 #: The generation of a member that sent none (Kafka's DEFAULT_GENERATION).
 NO_GENERATION = -1
+
+LEAST_LOAD, MOST_LOAD = 1e-100, 1e100
+"""Limits of weights and capacities that are not 0. Beyond them, sums and quotients of two of them
+exceed float64.
+"""
 
 _LAST_GENERATION = 2**31 - 1
 
@@ -244,6 +249,9 @@ def _expect_number(value: object, path: str) -> float:
         raise InvalidProblemError("must be finite", path=path, value=value) from None
     if not 0 <= number < float("inf"):
         raise InvalidProblemError("must be finite and not negative", path=path, value=value)
+    if number and not LEAST_LOAD <= number <= MOST_LOAD:
+        what = f"must be 0, or from {LEAST_LOAD:g} to {MOST_LOAD:g}"
+        raise InvalidProblemError(what, path=path, value=value)
     return number
 
 

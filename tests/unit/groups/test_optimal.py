@@ -26,6 +26,8 @@ WRONG = [
     ("weights", {"t": [1, "2"]}),
     ("weights", {3: 1}),
     ("weights", {"t": 10**400}),
+    ("weights", {"t": 1e-300}),
+    ("weights", {"t": [1, 1e300]}),
     ("racks", "perhaps"),
     ("rack.prices", {"a": 3}),
     ("rack.prices", {"a": {"b": -0.1}}),
@@ -467,3 +469,28 @@ def test_limited_moves_with_equal_rack_costs_are_certified() -> None:
     ])  # fmt: skip
     plan = pg.assign("optimal", group, cluster, config={PREFIX + "max.moves": 1})
     assert judge.verify_certificate(plan, group, cluster)["moves"] == 1
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("load", [1e-100, 1.0, 1e100])
+@pytest.mark.parametrize("share", [1e-100, 1.0, 1e100])
+def test_loads_and_shares_of_any_magnitude_are_balanced(load, share) -> None:
+    """Within the limits nothing overflows: the plan is even, and its certificate is verified."""
+    members = [pg.Member(name, ["t"], owned={"t": range(4)}, weight=share) for name in "ab"]
+    group, cluster = pg.Group(members), pg.Cluster.from_topics({"t": 4})
+    weights = {"t": [load, 3 * load if load < 1e100 else load, load, load]}
+    for more in ({}, {PREFIX + "max.moves": 1}):
+        plan = pg.assign("optimal", group, cluster, config={PREFIX + "weights": weights, **more})
+        proven = judge.verify_certificate(plan, group, cluster)
+        assert all(np.isfinite(value) for value in proven.values())
+        assert proven["largest"] == pytest.approx((3 if load < 1e100 else 2) * load / share)
+
+
+@pytest.mark.parametrize("field", ["weight", "capacity"])
+@pytest.mark.parametrize("value", [5e-324, 1e-300, 1e300, 1.7e308])
+def test_a_share_beyond_the_limits_is_refused(field, value) -> None:
+    """Quotients of such numbers would be infinite, and the search would fail without a reason."""
+    with pytest.raises(
+        pg.InvalidProblemError, match=f"members.a.{field}: must be 0, or from 1e-100"
+    ):
+        pg.Member("a", ["t"], **{field: value})

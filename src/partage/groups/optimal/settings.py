@@ -18,6 +18,7 @@ from partage.errors import InvalidConfigError
 from partage.groups.api import Setting, Strategy
 from partage.groups.optimal.problem import CanonicalProblem, Int64Array
 from partage.model import Problem, RackCosts
+from partage.model.group import LEAST_LOAD, MOST_LOAD
 
 __all__ = [
     "OPTIONS",
@@ -175,6 +176,9 @@ def _parse_number(setting: str, value: object) -> float:
         number = math.inf
     if not 0 <= number < math.inf:
         raise InvalidConfigError(setting, "must be finite numbers, none negative", value)
+    if number and not LEAST_LOAD <= number <= MOST_LOAD:
+        what = f"must be 0, or numbers from {LEAST_LOAD:g} to {MOST_LOAD:g}"
+        raise InvalidConfigError(setting, what, value)
     return number
 
 
