@@ -227,6 +227,8 @@ class _TaskBuilder:
         limits = [rack_limits(f, bands.sizes) for f in range(widest + 1)]
         size = cluster.size if cluster.size is not None else np.ones(cluster.partitions, np.int64)
         weight = bands.weight()
+        if not self.receives.any():
+            weight[0] = 0  # no replica moves: an overfull broker neither helps nor hinders
         low, high = bands.held(weight)
         lead_low, lead_high = bands.led()
         free = np.repeat(self.movable, cluster.factor) & self.between_disks

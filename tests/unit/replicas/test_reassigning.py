@@ -561,3 +561,19 @@ def test_duals_prove_what_divisible_replicas_need(seed: int) -> None:
     bound = judge_replicas(task, plan).bounds["moved"]
     assert optimum * (1 - 1e-9) - 1 <= bound <= figures["moved"]
     assert found.verdict.bounds["moved"] >= bound
+
+
+def test_leaders_are_balanced_on_brokers_that_hold_more_than_they_should() -> None:
+    """A reordering moves no byte: an overfull broker does not prevent it."""
+    full = cluster("1 2", *[[1, 2]] * 4, sizes=[100] * 4, b1={"capacity": 10}, b2={"capacity": 10})
+    found = reassign(tasks.elect_leaders(full))
+    assert sorted(row[0] for row in rows(found)) == [1, 1, 2, 2]
+    with pytest.raises(pg.NoFeasiblePlanError, match="capacity"):
+        reassign(tasks.rebalance(full))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_cluster_without_partitions_needs_nothing() -> None:
+    """There is no mean of no weights, and nothing to warn of."""
+    empty = cluster_from_json({"brokers": [{"id": 1}], "topics": {}})
+    assert reassign(tasks.rebalance(empty)).verdict.optimal

@@ -130,7 +130,8 @@ def _move_costs(task: ReplicaTask) -> tuple[float, float]:
 
 
 def _mean_weight(task: ReplicaTask) -> Floats:
-    out: Floats = np.maximum(task.weight.mean(axis=1), 1e-12)
+    count = max(task.weight.shape[1], 1)  # a cluster may have no partitions
+    out: Floats = np.maximum(task.weight.sum(axis=1) / count, 1e-12)
     return out
 
 
