@@ -30,7 +30,8 @@ class FaustCopartitioned(FaustStrategy):
     1. no member is idle while there are as many partitions as members;
     2. a partition whose active member left goes to one of its standbys, or to a new member (one
        that had no active partition);
-    3. in a rebalance with such partitions, members that are not new take over no others;
+    3. in a rebalance with such partitions, members that are not new take over no partition from
+       another member;
     4. the members' loads are as even as possible;
     5. as few partitions as possible start cold (on a member without a copy), then as few as
        possible move;
@@ -140,7 +141,8 @@ def assign_actives(previous: PreviousCopies, members: int) -> list[int]:
 
     1. no member is idle while there are as many partitions as members;
     2. a lost partition goes to one of its standbys, or to a new member;
-    3. while partitions are lost, members other than new ones take over no other partition;
+    3. while partitions are lost, members other than new ones take over no partition from a member
+       that is there; one without any copy may go to each member;
     4. loads are as even as possible (the sum of their squares is minimal);
     5. as few partitions as possible start cold, on a member without a copy;
     6. as few partitions as possible move.
