@@ -106,8 +106,10 @@ def _gzip(data: bytes) -> bytes:
 
 
 def _snappy(data: bytes, pa: Any) -> bytes:
+    # Made once: a stream of a mebibyte may have 200,000 blocks.
+    codec = pa.Codec("snappy")
     if not data.startswith(_XERIAL):
-        return _block(data, LARGEST_PAYLOAD, pa)
+        return _block(data, LARGEST_PAYLOAD, codec)
     position, parts, room = _XERIAL_HEADER, [], LARGEST_PAYLOAD
     while position < len(data):
         length = int.from_bytes(data[position : position + 4], "big", signed=True)
@@ -115,13 +117,13 @@ def _snappy(data: bytes, pa: Any) -> bytes:
         if not 0 <= length <= len(data) - position:
             left = max(0, len(data) - position)
             raise _damaged("snappy", f"block of {length} bytes, {left} left")
-        parts.append(_block(data[position : position + length], room, pa))
+        parts.append(_block(data[position : position + length], room, codec))
         room -= len(parts[-1])
         position += length
     return b"".join(parts)
 
 
-def _block(data: bytes, room: int, pa: Any) -> bytes:
+def _block(data: bytes, room: int, codec: Any) -> bytes:
     """Decompress a snappy block without framing into at most ``room`` bytes, after checking the
     size in its header.
 
@@ -139,7 +141,7 @@ def _block(data: bytes, room: int, pa: Any) -> bytes:
         raise _too_large("snappy")
     if size > 22 * len(data):
         raise _damaged("snappy", f"{len(data)} bytes cannot be {size} unpacked")
-    found: bytes = pa.Codec("snappy").decompress(data, decompressed_size=size, asbytes=True)
+    found: bytes = codec.decompress(data, decompressed_size=size, asbytes=True)
     return found
 
 
