@@ -128,8 +128,10 @@ def test_pictures_are_svg_with_escaped_names(tmp_path: Path) -> None:
     found = pg.forecast(
         topics={"t": 2}, members=2, restart_time=5, policy="range", replaced=1, compare=False
     )
-    picture = rollout_picture(found, "</svg><b>")
+    picture = rollout_picture(found, "</svg><b>\x1b\u202e")
     assert "<b>" not in picture
+    assert r"&lt;b&gt;\x1b\u202e" in picture
+    ET.fromstring(picture)  # noqa: S314 - our own file; XML has no escape character
     assert "eager/range, 1 unavailable" in picture
     failed = run("size", *NUMBERS, "--picture", str(tmp_path / "no" / "file.svg"))
     assert (failed.exit_code, "cannot be written" in failed.stderr) == (1, True)

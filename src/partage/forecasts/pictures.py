@@ -10,6 +10,7 @@ from html import escape
 
 from partage.forecasts.rolling import RolloutForecast
 from partage.forecasts.sizing import SizeRow, Sizing
+from partage.tables.escaping import document_text
 
 __all__ = ["rollout_picture", "sizing_picture"]
 
@@ -97,7 +98,7 @@ def rollout_picture(forecasts: Sequence[RolloutForecast], group: str) -> str:
 
 
 def _text(x: float, y: float, style: str, text: str) -> str:
-    return f'<text class="{style}" x="{x:g}" y="{y:g}">{escape(text)}</text>'
+    return f'<text class="{style}" x="{x:g}" y="{y:g}">{_escaped(text)}</text>'
 
 
 def _picture(head: str, height: int, parts: Sequence[str]) -> str:
@@ -105,7 +106,11 @@ def _picture(head: str, height: int, parts: Sequence[str]) -> str:
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
         f'style="max-width: {_WIDTH}px" width="100%" role="img">',
-        f"<title>{escape(head)}</title>", _STYLE,
+        f"<title>{_escaped(head)}</title>", _STYLE,
         f'<rect class="ground" x="0.5" y="0.5" width="{_WIDTH - 1}" height="{height - 1}" rx="6"/>',
         _text(20, 26, "ink title", head), *parts, "</svg>", "",
     ])  # fmt: skip
+
+
+def _escaped(text: str) -> str:
+    return escape(document_text(text))

@@ -6,7 +6,6 @@ is unknown.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ from xml.etree import ElementTree as ET
 
 from partage.report.messages import digits, plural, share_text
 from partage.report.rates import REBALANCES, UNREAD, GroupRates, Recording
+from partage.tables.escaping import document_text
 
 __all__ = [
     "FORMAT",
@@ -31,8 +31,6 @@ __all__ = [
 FORMAT, VERSION = "partage-check", 1
 PASSED, VIOLATED, UNKNOWN = "passed", "failed", "unknown"
 _HOUR_S = 3_600
-#: Characters that XML 1.0 does not allow, not even escaped.
-_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,13 +240,13 @@ class RunCheck:
             "skipped": unknown if self.unknown_passes else "0",
         }
         root = ET.Element("testsuites", {"name": "partage check", **counted})
-        folder = _xml(str(self.recording.folder))
+        folder = document_text(str(self.recording.folder))
         suite = ET.SubElement(root, "testsuite", {"name": folder, **counted})
         for one in self.results:
             case = ET.SubElement(
-                suite, "testcase", classname=one.limit, name=_xml(one.group) or "run"
+                suite, "testcase", classname=one.limit, name=document_text(one.group) or "run"
             )
-            text = _xml(one.text)
+            text = document_text(one.text)
             if one.status == VIOLATED:
                 ET.SubElement(case, "failure", type=one.limit, message=text).text = text
             elif one.status == UNKNOWN:
@@ -259,12 +257,3 @@ class RunCheck:
         ET.indent(root)
         found: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
         return found + b"\n"
-
-
-def _xml(text: str) -> str:
-    r"""Return text in which characters that XML does not allow are replaced by escape sequences.
-
-    >>> _xml("a\x00<b>")
-    'a\\x00<b>'
-    """
-    return _NOT_IN_XML.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

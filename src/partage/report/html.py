@@ -26,6 +26,7 @@ from partage.report.json_document import json_document
 from partage.report.recommendations import recommendations_for
 from partage.report.run import GroupFigures, RunFigures
 from partage.runs.published_run import PublishedRun
+from partage.tables.escaping import document_text
 from partage.tables.metrics import SHOWN, Shown
 
 if TYPE_CHECKING:
@@ -202,6 +203,7 @@ def environment() -> Environment:
         loader=PackageLoader("partage.report"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_finalized,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -224,11 +226,19 @@ def environment() -> Environment:
     return made
 
 
+def _finalized(value: Any) -> Any:
+    # Names may have control characters, and bidirectional ones that reorder the text behind them.
+    return document_text(value) if type(value) is str else value
+
+
 def _json(value: Any) -> Markup:
     """Return JSON that is safe in a script element:
     it can neither end the element nor open a comment.
+
+    Control characters and bidirectional ones are escaped; values stay the same.
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = document_text(text, in_json=True)
     for one in "<>&\u2028\u2029":
         text = text.replace(one, f"\\u{ord(one):04x}")
     return _as_markup(text)

@@ -6,6 +6,7 @@
 | `metrics` | the metrics table: each figure of a simulated rebalance, declared once |
 | `schemas` | names, columns and types of all tables |
 | `sums` | sums of table ``replays`` by policy |
+| `escaping` | names from tables as text of pages, pictures and XML |
 
 It imports no other package.
 """

@@ -242,3 +242,16 @@ def test_half_a_surrogate_pair_in_a_name_is_no_error(tmp_path) -> None:
     path.write_text(text, encoding="utf-8")
     write_page(read_run(out), tmp_path / "report.html")
     assert "seen topic" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_page_has_no_control_and_no_bidirectional_characters(tmp_path) -> None:
+    """Such a name is shown with escape sequences, and unchanged in the data for download."""
+    out = published(tmp_path / "out")
+    path = out / "runs" / "run-1" / "summary.json"
+    name = "a\x1b[2J\x9b\u202e"
+    text = path.read_text(encoding="utf-8").replace(json.dumps(NASTY)[1:-1], json.dumps(name)[1:-1])
+    path.write_text(text, encoding="utf-8")
+    page = render(read_run(out))
+    assert not set("\x1b\x9b\u202e") & set(page)
+    assert r"<bdi>a\x1b[2J\x9b\u202e</bdi>" in page
+    assert json.dumps(name) in json.dumps(json.loads(read(page).scripts[0]))

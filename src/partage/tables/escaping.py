@@ -1,0 +1,29 @@
+"""Escaping of names from tables for pages, pictures and XML documents."""
+
+from __future__ import annotations
+
+import json
+import re
+
+__all__ = ["document_text"]
+
+#: Control characters except tab and line ends, and bidirectional ones. XML 1.0 has no C0 controls
+#: and no half surrogate pairs, not even escaped.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+    "\ufffe\uffff]"
+)
+
+
+def document_text(text: str, *, in_json: bool = False) -> str:
+    r"""Escape characters that a page, a picture or an XML document must not have.
+
+    These are control characters and bidirectional ones; others, such as hard blanks, stay. With
+    ``in_json`` the text is JSON, whose values stay the same.
+
+    >>> document_text("a\u202e<b>\x1b[2J")
+    'a\\u202e<b>\\x1b[2J'
+    """
+    if in_json:
+        return _UNSAFE.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
