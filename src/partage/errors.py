@@ -30,7 +30,9 @@ Messages say what is wrong, where, and what to do. Their parts are also attribut
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 __all__ = [
     "AccountingError",
@@ -60,11 +62,22 @@ __all__ = [
 ]
 
 _LONGEST_VALUE_SHOWN = 80
+#: Names of settings whose values no message shows: a mapping may be a whole client's configuration.
+_SECRET = re.compile(r"secret|password|token|jaas|access[.]?key|[.]key$", re.IGNORECASE)
+
+
+def hide_secrets(settings: Mapping[Any, object]) -> dict[Any, object]:
+    """Return a copy of settings in which the values of secret ones are ``[hidden]``.
+
+    >>> hide_secrets({"sasl.password": "x", "client.id": "me"})
+    {'sasl.password': '[hidden]', 'client.id': 'me'}
+    """
+    return {k: "[hidden]" if _SECRET.search(str(k)) else v for k, v in settings.items()}
 
 
 def _shown(value: object) -> str:
     try:
-        text = repr(value)
+        text = repr(hide_secrets(value) if isinstance(value, Mapping) else value)
     except (ValueError, RecursionError):  # an int of 5,000 digits, lists a thousand deep
         text = f"a value of type {type(value).__name__} too large to show"
     return text if len(text) <= _LONGEST_VALUE_SHOWN else text[:_LONGEST_VALUE_SHOWN] + "…"
@@ -238,7 +251,7 @@ class InvalidTopologyError(PartageError):
 
 
 class InvalidConfigError(PartageError):
-    """Raised if a setting has a wrong type or value.
+    """Raised if a setting has a wrong type or value; the message hides that of a secret setting.
 
     >>> str(InvalidConfigError("priority", "must be an int32", "high"))
     "setting priority: must be an int32, got 'high'"
@@ -247,7 +260,8 @@ class InvalidConfigError(PartageError):
     def __init__(self, setting: str, what: str, value: object) -> None:
         # What the command line calls by name needs no other word.
         kind = "" if setting.startswith("--") or setting == "INPUT" else "setting "
-        super().__init__(f"{kind}{setting}: {what}, got {_shown(value)}")
+        got = "[hidden]" if _SECRET.search(setting) and isinstance(value, str) else _shown(value)
+        super().__init__(f"{kind}{setting}: {what}, got {got}")
         self.setting = setting
         self.what = what
         self.value = value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partage.errors import InvalidProblemError
+from partage.errors import InvalidProblemError, hide_secrets
 from partage.java.hash_order import names_in_map_order
 from partage.model.claims import ClaimRows, Claims, is_int32
 from partage.model.display import MOST_ROWS, Picture, bar, html_table, pretty_print, text_table
@@ -51,9 +50,6 @@ _LAST_GENERATION = 2**31 - 1
 _ORDINARY = 1.0
 _NOTHING = Claims.of(())
 _NO_CONFIG: Mapping[str, object] = {}
-
-#: Names of settings whose values ``repr`` hides: a member's config may be a whole client's.
-_SECRET = re.compile(r"secret|password|token|jaas|access[.]?key|[.]key$", re.IGNORECASE)
 
 
 class Member:
@@ -154,8 +150,7 @@ class Member:
         if self.strategies:
             shown.append(f"strategies={list(self.strategies)!r}")
         if self.config:
-            config = {k: "[hidden]" if _SECRET.search(k) else v for k, v in self.config.items()}
-            shown.append(f"config={config!r}")
+            shown.append(f"config={hide_secrets(self.config)!r}")
         return f"Member({', '.join(shown)})"
 
     def _key(self) -> tuple[object, ...]:
