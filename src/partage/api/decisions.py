@@ -20,6 +20,7 @@ from partage.groups.subscriptions import (
     subscribed,
 )
 from partage.model import Assignment, Cluster, Group, Plan, Problem
+from partage.model.arguments import checked
 from partage.model.display import Picture, histogram, html_table, pretty_print, text_table
 from partage.model.validation import reject_text
 
@@ -52,6 +53,7 @@ def assign(
     memory: object = None,
     config: Mapping[str, object] | None = None,
 ) -> Plan: ...
+@checked
 def assign(
     strategy: str | Strategy | Sequence[str],
     group: Group,
@@ -269,6 +271,7 @@ class Comparison(Sequence[Compared]):
         ]
 
 
+@checked
 def compare(
     group: Group,
     cluster: Cluster,

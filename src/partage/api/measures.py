@@ -17,10 +17,12 @@ from partage import judge, solve
 from partage.errors import ProblemTooLargeError
 from partage.judge.measures import AssignmentCounts, add_optimum, figures, tally
 from partage.model import Assignment, Cluster, Group, Problem
+from partage.model.arguments import checked
 
 __all__ = ["MeasurementCache", "ProblemMeasurement", "measure"]
 
 
+@checked
 def measure(
     plan: Assignment,
     group: Group,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from partage.errors import InvalidConfigError
+from partage.model.arguments import checked
 from partage.model.validation import expect_local
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class DescribedApplication(NamedTuple):
         return target
 
 
+@checked
 def describe_streams(source: str | Path, application_id: str) -> DescribedApplication:
     """Describe a recorded Kafka Streams application, and estimate the gain and cost of one standby
     replica.
@@ -122,6 +124,7 @@ def describe_streams(source: str | Path, application_id: str) -> DescribedApplic
     return DescribedApplication(description, found.assignor, gain, found.source_lag, found.notes)
 
 
+@checked
 def simulate_streams(
     application: SimulatedApplication | Mapping[str, Any] | str | Path,
     *,
@@ -182,6 +185,7 @@ def simulate_streams(
     return rows
 
 
+@checked
 def decide_streams(
     state: Mapping[str, Any] | str | Path,
     *,

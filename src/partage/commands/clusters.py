@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from partage.errors import InvalidConfigError
+from partage.model.arguments import checked
 from partage.model.validation import expect_local
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["capture_cluster", "check_access", "watch_groups"]
 
 
+@checked
 def capture_cluster(
     out: str | Path,
     bootstrap: str | None = None,
@@ -99,6 +101,7 @@ def capture_cluster(
     return writer.manifest
 
 
+@checked
 def check_access(bootstrap: str, *, properties: Mapping[str, str] | None = None) -> AccessReport:
     """Check what an account may read of a cluster, and how much of the past its
     ``__consumer_offsets`` has.
@@ -131,6 +134,7 @@ def _ignore(*_: object) -> None:
     """Ignore a message."""
 
 
+@checked
 def watch_groups(
     source: str | Path,
     out: str | Path,

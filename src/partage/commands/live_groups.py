@@ -9,6 +9,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidConfigError
+from partage.model.arguments import checked
 
 if TYPE_CHECKING:
     from partage.api.decisions import Comparison
@@ -225,6 +226,7 @@ def judge_group(
     return GroupLook(group, lag, rate, now, compared)
 
 
+@checked
 def live_groups(
     bootstrap: str,
     groups: Sequence[str] | str | None = None,
@@ -276,6 +278,7 @@ def live_groups(
     return looks
 
 
+@checked
 def measure_group(
     bootstrap: str,
     group: str,

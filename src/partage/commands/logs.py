@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from partage.errors import InvalidConfigError, MissingExtraError, WireFormatError
+from partage.model.arguments import checked
 from partage.model.validation import reject_text
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def decode(
 ) -> Iterator[dict[str, Any]]: ...
 @overload
 def decode(source: Iterable[Any], value: Iterable[Any] | None = None) -> list[dict[str, Any]]: ...
+@checked
 def decode(
     source: Any,
     value: Any = None,
@@ -224,6 +226,7 @@ def _numbers(types: Sequence[str | int] | None) -> set[int] | None:
     return {by_name[str(one).upper()] for one in types}
 
 
+@checked
 def audit(
     source: str | Path,
     *,
@@ -259,6 +262,7 @@ def audit(
         )
 
 
+@checked
 def count_keys(
     source: str | Path,
     key: str = "key",

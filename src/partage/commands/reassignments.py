@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidCaptureError, InvalidConfigError, InvalidProblemError
 from partage.model import ReplicaCluster
+from partage.model.arguments import checked
 from partage.model.validation import expect_local, reject_text
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ _ARGUMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
+@checked
 def reassign(
     source: ReplicaCluster | str | Path,
     command: str = "rebalance",

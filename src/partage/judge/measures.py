@@ -312,7 +312,7 @@ def member_loads(
     """
     facts = Facts(Problem(group, cluster))
     counted = tally(assignment, facts)
-    weight = np.asarray(partition_weight, float)
+    weight = _as_numbers(partition_weight)
     if weight.ndim not in (1, 2):
         raise InvalidProblemError("must be float[P] or float[T, P]", path="partition_weight")
     found = [_loads(facts, counted, row) for row in np.atleast_2d(weight)]
@@ -332,13 +332,21 @@ def _load_spread(
         return None
     weight = np.ones(len(facts.is_open))
     if partition_weight is not None:
-        weight = np.asarray(partition_weight, float)
+        weight = _as_numbers(partition_weight)
     load = _loads(facts, counts, weight)
     taking = facts.takes_part & (share > 0)
     if not taking.any():
         return None
     relative = load[taking] / share[taking]
     return float(relative.max() - relative.min())
+
+
+def _as_numbers(partition_weight: ArrayLike) -> NDArray[np.float64]:
+    try:
+        return np.asarray(partition_weight, float)
+    except (TypeError, ValueError, OverflowError):
+        what = "must be numbers, one for each partition"
+        raise InvalidProblemError(what, path="partition_weight", value=partition_weight) from None
 
 
 def _loads(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,10 +94,14 @@ def partition_for(
     """
     one = find(partitioner)
     rule = custom_rule(one)
+    if configs is not None and not isinstance(configs, Mapping):
+        raise InvalidConfigError("configs", "must be a mapping: setting -> value", configs)
+    if explicit is not None and not isinstance(explicit, Iterable):
+        raise InvalidConfigError("explicit", "must be a list of partitions", explicit)
     if rule is not None:
         one = custom_partitioner(rule.kind, topic, configs)
     elif configs is not None:
-        raise InvalidConfigError("configs", f"is of no use: {one.name} has none", dict(configs))
+        raise InvalidConfigError("configs", f"is of no use: {one.name} has none", sorted(configs))
     n = _count(partitions)
     if state is None and seed is not None:
         state = started(one, seed)

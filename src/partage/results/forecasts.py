@@ -41,6 +41,7 @@ from partage.forecasts.rolling import (
 )
 from partage.forecasts.sizing import Sizing, size_group
 from partage.groups import registry
+from partage.model.arguments import checked
 from partage.results.run import Run, open_run
 from partage.simulation.policies import Policy
 from partage.tables.statuses import RECORDED
@@ -229,6 +230,7 @@ def _column(table: pa.Table, name: str) -> list[Any]:
     return values
 
 
+@checked
 def size(
     run: Run | MeasuredGroup | str | Path | None = None,
     group: str | None = None,
@@ -309,6 +311,7 @@ def _learnt(tables: GroupInput) -> float:
     return found.rate
 
 
+@checked
 def forecast(
     run: Run | MeasuredGroup | str | Path | None = None,
     group: str | None = None,
@@ -419,6 +422,7 @@ def _load(
     return constant_load(counts, rate or 0.0)
 
 
+@checked
 def migrate(
     run: Run | str | Path, group: str | None = None, *, protocol: str = "consumer"
 ) -> tuple[Migration, ...]:

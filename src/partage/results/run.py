@@ -11,6 +11,7 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from partage.errors import InvalidConfigError
+from partage.model.arguments import checked
 from partage.model.display import Picture, bar, histogram, html_table, pretty_print
 from partage.model.validation import expect_local
 from partage.results.tables import (
@@ -49,6 +50,7 @@ _ARGUMENTS = {
 _IN_LOG_ORDER = ("group", "log_partition", "log_offset")
 
 
+@checked
 def replay(
     capture: str | Path,
     *,
@@ -120,6 +122,7 @@ def replay(
     return run
 
 
+@checked
 def open_run(folder: str | Path, run: str | None = None) -> Run:
     """Open a finished replay by its output folder.
 

@@ -1,0 +1,163 @@
+"""Check of the arguments of public functions against their annotations.
+
+Annotations are read as text, at the first call: no class that only type checkers need is imported.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, wraps
+from inspect import Parameter, signature
+from numbers import Integral, Real
+from os import PathLike
+from typing import NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
+
+from partage.errors import InvalidConfigError
+
+__all__ = ["checked"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class _Kind(NamedTuple):
+    """One alternative of an annotation: whether a value is of it, and its name in a message."""
+
+    accepts: Callable[[object], bool]
+    words: str
+
+
+def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Decorate a public function: an argument of another type than its annotation raises
+    InvalidConfigError.
+
+    Text in place of a list is left to the function, which knows what the list has
+    (`partage.model.validation.reject_text`). Classes of other libraries are not checked.
+
+    >>> @checked
+    ... def wait(seconds: "float", names: "Sequence[str] | None" = None) -> None: ...
+    >>> wait("x")
+    Traceback (most recent call last):
+    partage.errors.InvalidConfigError: setting seconds: must be a number, got 'x'
+    >>> wait(1.5, names=[3])
+    Traceback (most recent call last):
+    partage.errors.InvalidConfigError: setting names: must be a list (of text) or None, got [3]
+    """
+    kinds: dict[str, list[_Kind]] = {}
+    parameters: list[Parameter] = []
+
+    @wraps(function)
+    def run(*args: _P.args, **named: _P.kwargs) -> _R:
+        if not parameters:
+            parameters.extend(signature(function).parameters.values())
+            kinds.update((one.name, _kinds(str(one.annotation))) for one in parameters)
+        given = dict(zip((one.name for one in parameters), args, strict=False)) | named
+        for name, value in given.items():
+            expected = kinds.get(name)
+            if expected and not any(kind.accepts(value) for kind in expected):
+                what = f"must be {' or '.join(kind.words for kind in expected)}"
+                raise InvalidConfigError(name, what, value)
+        return function(*args, **named)
+
+    return run
+
+
+@cache
+def _kinds(annotation: str) -> list[_Kind]:
+    """Return the alternatives of an annotation; none if one of them is not checked."""
+    found = [_kind(one) for one in _split(annotation, "|")]
+    return [one for one in found if one is not None] if None not in found else []
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """Split an annotation at a separator outside of brackets.
+
+    >>> _split("Mapping[str, int] | None", "|")
+    ['Mapping[str, int]', 'None']
+    """
+    parts, depth = [""], 0
+    for c in text:
+        depth += (c == "[") - (c == "]")
+        if c == separator and not depth:
+            parts.append("")
+        else:
+            parts[-1] += c
+    return [part.strip() for part in parts]
+
+
+def _kind(name: str) -> _Kind | None:
+    outer, _, rest = name.partition("[")
+    inner = _split(rest.removesuffix("]"), ",")
+    if name in _PLAIN:
+        return _PLAIN[name]
+    if outer == "Callable":
+        return _Kind(callable, "a function")
+    if outer in {"Sequence", "Collection", "Iterable"}:
+        of = _kinds(inner[0])
+        return _Kind(lambda value: _is_list(value, of), f"a list{_of(of)}")
+    if outer == "Mapping":
+        of = _kinds(inner[-1])
+        return _Kind(lambda value: _is_mapping(value, of), f"a mapping from text{_to(of)}")
+    if outer == "tuple" and "..." not in inner:
+        of = _kinds(inner[0])
+        several = len(inner)
+        return _Kind(
+            lambda value: _is_list(value, of) and isinstance(value, tuple | list)
+            and len(value) == several,
+            f"a tuple of {several}{_of(of)}",
+        )  # fmt: skip
+    if name in _OURS:
+        return _Kind(lambda value: name in (c.__name__ for c in type(value).__mro__), f"a {name}")
+    return None
+
+
+def _of(kinds: list[_Kind]) -> str:
+    return f" (of {' or '.join(kind.words for kind in kinds)})" if kinds else ""
+
+
+def _to(kinds: list[_Kind]) -> str:
+    return f" to {' or '.join(kind.words for kind in kinds)}" if kinds else ""
+
+
+def _is_list(value: object, of: list[_Kind]) -> bool:
+    if isinstance(value, str | bytes):
+        return True  # the function says what its list has
+    if isinstance(value, Mapping) or not isinstance(value, Iterable):
+        return False
+    if not of or not hasattr(value, "__len__"):  # an iterator may be read only once
+        return True
+    return all(any(kind.accepts(one) for kind in of) for one in value)
+
+
+def _is_mapping(value: object, of: list[_Kind]) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    rows = [any(kind.accepts(one) for kind in of) or not of for one in value.values()]
+    return all(rows) and all(isinstance(key, str) for key in value)
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        return False
+    try:
+        return not math.isnan(value)
+    except OverflowError:  # an int of 400 digits
+        return False
+
+
+_PLAIN = {
+    "None": _Kind(lambda value: value is None, "None"),
+    "bool": _Kind(lambda value: isinstance(value, bool | np.bool_ | int), "True or False"),
+    "int": _Kind(
+        lambda value: isinstance(value, Integral) and not isinstance(value, bool | np.bool_),
+        "a whole number",
+    ),
+    "float": _Kind(_is_number, "a number"),
+    "str": _Kind(lambda value: isinstance(value, str), "text"),
+    "Path": _Kind(lambda value: isinstance(value, PathLike), "a path"),
+}  # fmt: skip
+#: Classes of Partage that arguments may have, by name.
+_OURS = {"Run", "MeasuredGroup", "ReplicaCluster", "SimulatedApplication"}
