@@ -93,7 +93,7 @@ MAY_IMPORT = {
     # One function for each command, for programs: calls what the command calls.
     "commands": {*PURE, "capture", "jobs", "report", "results", "runs", "watch"},
     # The manifest of a run: jobs write it, readers start here.
-    "runs": {"errors"},
+    "runs": {"errors", "tables"},
     "tables": set(),
     "sample": {"errors"},
     "testing": PURE,
@@ -112,7 +112,7 @@ LIBRARIES = {
     "solve": {"highspy"},
     "capture": {"pyarrow", "kafka", "google_crc32c", "aws_msk_iam_sasl_signer"},
     "clients": {"kafka", "aiokafka", "faust", "mode"},
-    "jobs": {"pyspark", "py4j", "pyarrow", "pandas", "rich"},
+    "jobs": {"pyspark", "py4j", "pyarrow", "pandas", "rich", "loky"},
     "runs": {"pyarrow"},
     # Schemas and sums are made of Arrow's types.
     "tables": {"pyarrow"},

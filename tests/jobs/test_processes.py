@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from tests.support.captures import capture, records, rows_of
+from tests.support.processes import skip
 
 from partage.errors import InvalidConfigError
 from partage.jobs.processes import WorkerProcesses
@@ -18,7 +22,9 @@ from partage.jobs.replay.engines import local_processes
 from partage.jobs.replay.replay import replay
 from partage.tables.schemas import TABLES
 
-_SECONDS_TO_WAIT = 300
+if find_spec("loky") is None:  # .ci/run allows no skipped test
+    skip("loky is not installed (extra fast)")
+_SECONDS_TO_WAIT = 60
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +82,95 @@ def test_an_exception_in_a_worker_keeps_type_and_traceback(
     with pytest.raises(InvalidConfigError, match="must be a folder") as caught:
         workers.map(partial(_fail_elsewhere, tmp_path, os.getpid()), range(4))
     assert "in _fail_elsewhere" in str(caught.value.__cause__)
+    assert workers.count == 1
     assert workers.map(_print, [1, 2]) == [-1, -2]
 
 
-def test_a_job_that_no_worker_can_import_runs_here(workers: WorkerProcesses) -> None:
-    """A local function cannot be pickled."""
-    assert workers.map(lambda item: (item, os.getpid()), [1, 2]) == [
-        (1, os.getpid()), (2, os.getpid()),
-    ]  # fmt: skip
+class _Unsendable:
+    """A job that cannot be pickled, or not be restored by a worker."""
+
+    def __init__(self, reduced: object) -> None:
+        self.reduced = reduced
+
+    def __reduce__(self) -> object:
+        if isinstance(self.reduced, Exception):
+            raise self.reduced
+        return self.reduced
+
+    def __call__(self, item: int) -> tuple[int, int]:
+        return item, os.getpid()
+
+
+@pytest.mark.parametrize("reduced", [TypeError("no"), (int, ("no number",))])
+def test_a_job_that_no_worker_can_load_runs_here(reduced: object) -> None:
+    """The calling process has the job as it is; the next job runs as usual."""
+    with WorkerProcesses(1) as workers:
+        workers._starts[0].result()
+        assert workers.map(_Unsendable(reduced), range(9)) == [(i, os.getpid()) for i in range(9)]
+        assert workers.map(_print, [1, 2]) == [-1, -2]
+
+
+def test_workers_run_functions_of_the_users_script(
+    workers: WorkerProcesses, tmp_path: Path
+) -> None:
+    """A local function has no name that a worker could import."""
+    assert len(set(workers.map(lambda item: _meet(tmp_path, item), range(4)))) == 2
+
+
+def test_an_exception_ends_the_job_while_workers_are_busy(tmp_path: Path) -> None:
+    """So does Ctrl-C: nobody waits for items that are no longer wanted."""
+
+    def job(item: int) -> None:
+        here = _meet(tmp_path, item) == caller
+        if here:
+            raise KeyboardInterrupt
+        time.sleep(_SECONDS_TO_WAIT)
+
+    caller = os.getpid()
+    began = time.monotonic()
+    with WorkerProcesses(1) as workers:
+        with pytest.raises(KeyboardInterrupt):
+            workers.map(job, range(4))
+        assert workers.map(_print, [1, 2]) == [-1, -2]
+    assert time.monotonic() - began < _SECONDS_TO_WAIT
+
+
+def test_an_error_of_the_progress_function_is_raised(workers: WorkerProcesses) -> None:
+    """It may come from a thread of the pool, which would swallow it."""
+
+    def on_done(done: int) -> None:
+        raise BrokenPipeError(done)
+
+    with pytest.raises(BrokenPipeError):
+        workers.map(_print, range(4), on_done)
+
+
+def test_workers_end_when_the_calling_process_is_killed(tmp_path: Path) -> None:
+    """No process is left behind."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, time\n"
+        "from partage.jobs.processes import WorkerProcesses\n"
+        "workers = WorkerProcesses(1)\n"
+        "print(workers._starts[0].result(), flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        worker = int(started.stdout.readline())
+        started.kill()
+    until = time.monotonic() + _SECONDS_TO_WAIT
+    while _is_running(worker):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def test_items_of_a_killed_worker_run_here(tmp_path: Path) -> None:

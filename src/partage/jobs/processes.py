@@ -1,43 +1,43 @@
 """Worker processes on this machine, which run items of a job next to the calling process.
 
-A worker is a new Python interpreter that imports Partage and what the job refers to. It is not
-forked, because a fork copies locks that other threads hold: Arrow, BLAS and a progress display
-have threads. ``multiprocessing`` starts new interpreters too, but they import the user's script
-again, which then replays once more unless it has ``if __name__ == "__main__"``.
+The pool is loky's ``ProcessPoolExecutor`` (extra ``fast``). Its workers are new interpreters: a
+fork would copy locks that threads of Arrow, BLAS or a progress display hold. Unlike those of the
+standard library's pool they do not import the user's script, which would replay once more if it
+has no ``if __name__ == "__main__"``.
 
-The calling process takes items as well. If a worker cannot be started or is killed, the calling
-process runs its items, so that workers affect the duration of a job and never its results.
+The calling process takes items as well. If workers cannot be started or are killed, it runs their
+items, so that workers affect the duration of a job and never its results.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
-import subprocess
-import sys
-import traceback
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Future
+from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
-from threading import Event, Lock, Thread
 from types import TracebackType
-from typing import IO, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-__all__ = ["WorkerProcesses", "available_cores", "serve"]
+__all__ = ["WorkerProcesses", "available_cores", "environment", "rare_collections"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Program of a worker: it first reads the module search path of the calling process. Option ``-I``
-#: keeps modules in the working directory from being imported before that.
-_PROGRAM = (
-    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
-    "from partage.jobs.processes import serve; serve()"
-)
-
-#: Seconds between two looks of a worker that is still starting whether items are left.
-_SECONDS_BETWEEN = 0.02
+#: Environment of a new interpreter: modules of the working directory are not imported. Python 3.10
+#: ignores it.
+_SAFE_PATH = {"PYTHONSAFEPATH": "1"}
+#: Seconds between two looks of a worker whether the calling process still exists.
+_SECONDS_BETWEEN = 1.0
+#: Thresholds of Python's garbage collector while a job runs. Jobs make many objects and few cycles:
+#: with the usual thresholds a replay of the sample spends a tenth of its CPU time on collections.
+_THRESHOLDS = (50_000, 20, 50)
 
 
 def available_cores() -> int:
@@ -63,13 +63,29 @@ class WorkerProcesses:
     """
 
     def __init__(self, count: int, modules: Sequence[str] = ()) -> None:
-        started = (_Worker.start(modules) for _ in range(count))
-        self._workers = [one for one in started if one is not None]
+        self._executor: Any = None
+        self._starts: list[Future[int]] = []
+        if count:
+            self._start(count, tuple(modules))
 
     @property
     def count(self) -> int:
         """Number of workers."""
-        return len(self._workers)
+        return len(self._starts)
+
+    def _start(self, count: int, modules: tuple[str, ...]) -> None:
+        """Start the workers; nothing is started without loky, or if the system refuses it."""
+        try:
+            from loky import ProcessPoolExecutor
+
+            self._executor = ProcessPoolExecutor(
+                count, initializer=_prepare, initargs=(os.getpid(), modules), env=_SAFE_PATH
+            )
+            with environment(_SAFE_PATH):  # loky also starts a process that removes semaphores
+                self._starts = [self._executor.submit(os.getpid) for _ in range(count)]
+        except (ImportError, NotImplementedError, OSError, RuntimeError, TypeError):
+            # TypeError: an embedded interpreter has no sys.executable.
+            self.close()
 
     def __enter__(self) -> WorkerProcesses:  # noqa: PYI034 - typing.Self is of Python 3.11
         return self
@@ -83,9 +99,10 @@ class WorkerProcesses:
         self.close()
 
     def close(self) -> None:
-        """End the worker processes."""
-        for one in self._workers:
-            one.stop()
+        """Kill the worker processes, in whatever they are doing."""
+        executor, self._executor, self._starts = self._executor, None, []
+        if executor is not None:
+            executor.shutdown(kill_workers=True)
 
     def map(
         self,
@@ -96,48 +113,61 @@ class WorkerProcesses:
         """Apply a job to all items, and return the results in the order of the items.
 
         Items are taken in their order, so the most expensive ones should be first. A job that
-        cannot be pickled, or not be imported by a worker, runs in the calling process only.
+        cannot be sent to a worker runs in the calling process only.
 
         Args:
             job: the function; it may not change anything that later items read.
             items: its arguments.
-            on_done: called with the number of finished items, also from other threads.
+            on_done: called with the number of finished items, also from another thread.
 
         Raises:
             Exception: what the job raised first. The traceback of a worker is its cause.
         """
         queue = _Queue(job, items, on_done)
-        packed = _pickled(job) if self._workers and len(items) > 1 else None
-        threads = []
-        if packed is not None:
-            queue.packed = packed
-            threads = [Thread(target=one.work, args=(queue,), daemon=True) for one in self._workers]
-        for thread in threads:
-            thread.start()
+        if len(items) > 1:
+            for start in self._starts:  # a worker that is still starting takes no item
+                start.add_done_callback(lambda _: self._submit(queue))
         try:
-            queue.work()
-            for thread in threads:
-                thread.join()
-            queue.work()  # items of workers that were killed meanwhile
-        except BaseException:  # workers may be busy with items that are no longer wanted
-            for one in self._workers:
-                one.kill()
-            for thread in threads:
-                thread.join()
+            return queue.run()
+        except BaseException:
+            if queue.is_shared:  # workers are busy with items that are no longer wanted
+                self.close()
             raise
-        return queue.finished()
 
+    def _submit(self, queue: _Queue[Any, Any]) -> None:
+        """Send the next item to the workers; called in a thread of the pool."""
+        position = queue.take(share=True)
+        if position is None:
+            return
+        executor = self._executor
+        sent: Future[Any] | None = None
+        with suppress(RuntimeError):  # a worker was killed
+            sent = None if executor is None else executor.submit(queue.job, queue.items[position])
+        if sent is None:
+            queue.give_back(position)
+        else:
+            sent.add_done_callback(partial(self._receive, queue, position))
 
-def _pickled(job: object) -> bytes | None:
-    """Return a job as bytes; None if it cannot be pickled, such as one with a local function."""
-    try:
-        return pickle.dumps(job, protocol=pickle.HIGHEST_PROTOCOL)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        return None
+    def _receive(self, queue: _Queue[Any, Any], position: int, sent: Future[Any]) -> None:
+        """Take a worker's result or error, and send the next item."""
+        error = sent.exception()
+        if error is None:
+            queue.finish(position, sent.result(), shared=True)
+            self._submit(queue)
+        elif isinstance(error, BrokenExecutor | pickle.PicklingError):
+            queue.give_back(position)
+        else:
+            queue.fail(error, shared=True)
 
 
 class _Queue(Generic[Item, Result]):
-    """Items of one job, their results so far, and the first exception."""
+    """Items of one job, their results so far, and the first exception.
+
+    Args:
+        job: the function.
+        items: its arguments.
+        on_done: called with the number of finished items.
+    """
 
     def __init__(
         self,
@@ -145,213 +175,113 @@ class _Queue(Generic[Item, Result]):
         items: Sequence[Item],
         on_done: Callable[[int], None] | None,
     ) -> None:
-        self.items = items
-        self.packed = b""
-        self._job, self._on_done = job, on_done
+        self.job, self.items, self._on_done = job, items, on_done
         self._waiting = list(range(len(items)))[::-1]
+        self._shared = 0
         self._results: dict[int, Result] = {}
         self._error: BaseException | None = None
-        self._lock = Lock()
-
-    def take(self) -> int | None:
-        """Return the position of the next item; None if there is none, or the job has failed."""
-        with self._lock:
-            return self._waiting.pop() if self._waiting and self._error is None else None
+        self._changed = threading.Condition()
 
     @property
-    def is_empty(self) -> bool:
-        """Return whether no item waits for a process."""
-        return not self._waiting
+    def is_shared(self) -> bool:
+        """Return whether a worker has an item."""
+        return self._shared > 0
+
+    def take(self, *, share: bool = False) -> int | None:
+        """Return the position of the next item; None if there is none, or the job has failed.
+
+        With ``share`` the item is for a worker. Without, wait for the items that workers have: one
+        of them may come back.
+        """
+        with self._changed:
+            while not share and not self._waiting and self._shared and self._error is None:
+                self._changed.wait()
+            if not self._waiting or self._error is not None:
+                return None
+            self._shared += share
+            return self._waiting.pop()
 
     def give_back(self, position: int) -> None:
-        """Return an item whose worker was killed, so that another process takes it."""
-        with self._lock:
+        """Return an item that no worker can run, so that the calling process takes it."""
+        with self._changed:
             self._waiting.append(position)
+            self._shared -= 1
+            self._changed.notify_all()
 
-    def finish(self, position: int, result: Result) -> None:
+    def finish(self, position: int, result: Result, *, shared: bool = False) -> None:
         """Store the result of an item, and report progress."""
-        with self._lock:
+        with self._changed:
             self._results[position] = result
+            self._shared -= shared
+            self._changed.notify_all()
             if self._on_done is not None:
-                self._on_done(len(self._results))
+                try:
+                    self._on_done(len(self._results))
+                except BaseException as e:  # noqa: BLE001 - raised again in the calling thread
+                    self._error = self._error or e
 
-    def fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException, *, shared: bool = False) -> None:
         """Store the first exception; no further item is taken."""
-        with self._lock:
+        with self._changed:
             self._error = self._error or error
+            self._shared -= shared
+            self._changed.notify_all()
 
-    def work(self) -> None:
-        """Run items in the calling process until none is left."""
+    def run(self) -> list[Result]:
+        """Run items in the calling process until all are finished; return their results."""
         try:
             while (position := self.take()) is not None:
-                self.finish(position, self._job(self.items[position]))
+                self.finish(position, self.job(self.items[position]))
         except BaseException as e:
             self.fail(e)
             raise
-
-    def finished(self) -> list[Result]:
-        """Return the results in the order of the items, or raise the first exception."""
         if self._error is not None:
             raise self._error
         return [self._results[position] for position in range(len(self.items))]
 
 
-class _Worker:
-    """The calling process's end of a worker process: pickled requests out, replies in."""
-
-    def __init__(self, process: subprocess.Popen[bytes], requests: IO[bytes]) -> None:
-        self._process, self._requests = process, requests
-        self._is_ready = Event()
-        Thread(target=self._await_start, daemon=True).start()
-
-    @classmethod
-    def start(cls, modules: Sequence[str]) -> _Worker | None:
-        """Start a worker process; return None if the system does not start any."""
-        if not sys.executable:  # an embedded interpreter
-            return None
-        options = ["-I", *(["-B"] if sys.dont_write_bytecode else [])]
-        try:
-            process = subprocess.Popen(  # noqa: S603 - this Python with a fixed program
-                [sys.executable, *options, "-c", _PROGRAM],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            )  # fmt: skip
-        except OSError:
-            return None
-        if process.stdin is None:
-            return None
-        made = cls(process, process.stdin)
-        here = os.getcwd()  # noqa: PTH109 - a search path has texts
-        try:
-            for message in ([one or here for one in sys.path], tuple(modules)):
-                made._send(message)
-        except OSError:
-            made.stop()
-            return None
-        return made
-
-    def kill(self) -> None:
-        """End the worker process, in whatever it is doing."""
-        self._process.kill()
-        self._process.wait()
-
-    def stop(self) -> None:
-        """End the worker process and close its pipes; no thread may use them."""
-        self.kill()
-        for pipe in (self._requests, self._process.stdout):
-            with suppress(OSError):
-                if pipe is not None:
-                    pipe.close()
-
-    def work(self, queue: _Queue[Any, Any]) -> None:
-        """Let the worker run items of a job until none is left; runs in a thread of its own."""
-        position = None
-        try:
-            while not self._is_ready.wait(_SECONDS_BETWEEN):
-                if queue.is_empty:
-                    return
-            self._send(queue.packed)
-            if not self._receive():
-                return  # it cannot import what the job refers to
-            while (position := queue.take()) is not None:
-                self._send((queue.items[position],))
-                is_done, value = self._receive()
-                if is_done:
-                    queue.finish(position, value)
-                else:
-                    queue.fail(value)
-            self._send(())
-        except (EOFError, OSError, pickle.UnpicklingError):
-            if position is not None:
-                queue.give_back(position)
-        except BaseException as e:  # noqa: BLE001 - raised again in the calling thread
-            queue.fail(e)
-
-    def _await_start(self) -> None:
-        with suppress(EOFError, OSError, pickle.UnpicklingError):  # a dead worker takes no item
-            self._receive()
-        self._is_ready.set()
-
-    def _send(self, message: object) -> None:
-        pickle.dump(message, self._requests, protocol=pickle.HIGHEST_PROTOCOL)
-        self._requests.flush()
-
-    def _receive(self) -> Any:
-        replies = self._process.stdout
-        if replies is None:
-            raise EOFError
-        return pickle.load(replies)  # noqa: S301 - written by our own process
-
-
-# -- in the worker process ---------------------------------------------------------------------
-
-
-class _WorkerError(Exception):
-    """The traceback of a worker process, as the cause of the exception that it raised."""
-
-
-def serve() -> None:
-    """Run items of jobs in a worker process until the calling process closes its standard input.
-
-    Requests are a job, its items, and an empty tuple at its end. Each gets one reply, except for
-    the last.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the calling process stops its workers
-    replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a plug-in prints would damage the replies
-    requests = sys.stdin.buffer
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Collect garbage more rarely during the ``with`` block."""
+    before = gc.get_threshold()
+    if any(before):  # 0: the user has turned it off
+        gc.set_threshold(*_THRESHOLDS)
     try:
-        for name in pickle.load(requests):  # noqa: S301 - written by the calling process
-            with suppress(ImportError):  # then the job cannot be imported either
-                import_module(name)
-        _reply(replies, pickle.dumps(True))
-        while True:
-            _serve_job(requests, replies)
-    except (EOFError, BrokenPipeError):
-        return
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
-def _serve_job(requests: IO[bytes], replies: IO[bytes]) -> None:
+@contextmanager
+def environment(wanted: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables during the ``with`` block."""
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
-        job = pickle.loads(pickle.load(requests))  # noqa: S301 - written by the calling process
-    except EOFError:
-        raise
-    except Exception:  # noqa: BLE001 - importing the user's code may raise anything
-        _reply(replies, pickle.dumps(False))
-        return
-    _reply(replies, pickle.dumps(True))
-    while request := pickle.load(requests):  # noqa: S301 - written by the calling process
-        _reply(replies, _result(job, request[0]))
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = old
 
 
-def _reply(replies: IO[bytes], message: bytes) -> None:
-    replies.write(message)
-    replies.flush()
+def _prepare(caller: int, modules: Sequence[str]) -> None:
+    """Prepare a worker process before its first item."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the calling process ends its workers
+    os.dup2(2, 1)  # stdout of a command may be a JSON document
+    threading.Thread(target=_end_with, args=(caller,), daemon=True).start()
+    for name in modules:
+        with suppress(ImportError):  # then the job cannot be imported either
+            import_module(name)
+    gc.collect()
+    gc.freeze()  # modules stay
+    gc.set_threshold(*_THRESHOLDS)
 
 
-def _result(job: Callable[[Any], Any], item: object) -> bytes:
-    """Return the pickled reply to an item: whether the job returned, and its result or error."""
-    try:
-        return pickle.dumps((True, job(item)), protocol=pickle.HIGHEST_PROTOCOL)
-    except Exception as e:  # noqa: BLE001 - raised again in the calling process
-        error: Exception = e
-        lines = "".join(traceback.format_exception(e))
-    try:
-        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
-    except Exception:  # noqa: BLE001 - a foreign exception that cannot be pickled
-        error = RuntimeError(f"{type(error).__name__}: {error}")
-    return pickle.dumps((False, _WithTraceback(error, lines)))
-
-
-class _WithTraceback:
-    """An exception that is unpickled with the worker's traceback as its cause."""
-
-    def __init__(self, error: Exception, lines: str) -> None:
-        self._error, self._lines = error, lines
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _with_cause, (self._error, self._lines)
-
-
-def _with_cause(error: Exception, lines: str) -> Exception:
-    error.__cause__ = _WorkerError(f"in a worker process:\n{lines}")
-    return error
+def _end_with(caller: int) -> None:
+    """End this worker process soon after the calling process was killed."""
+    while os.getppid() == caller:
+        time.sleep(_SECONDS_BETWEEN)
+    os._exit(1)

@@ -10,7 +10,7 @@ Rows between two jobs have the columns of `decoded_rows`. The local engine keeps
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from partage.errors import InvalidConfigError
-from partage.jobs.processes import WorkerProcesses, available_cores
+from partage.jobs.processes import WorkerProcesses, available_cores, rare_collections
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -409,8 +409,11 @@ class LocalEngine:
         self.cores = processes
         self._workers = WorkerProcesses(processes - 1, _WORKER_MODULES)
         self._report: Callable[[int, int], None] = _silent
+        self._opened = ExitStack()
 
     def __enter__(self) -> LocalEngine:  # noqa: PYI034 - typing.Self is of Python 3.11
+        self._opened.enter_context(rare_collections())
+        self._opened.callback(self._workers.close)
         return self
 
     def __exit__(
@@ -419,7 +422,7 @@ class LocalEngine:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._workers.close()
+        self._opened.close()
 
     def share(self, value: Any) -> SharedValue:
         """Wrap a value for the jobs of this process and of its workers."""

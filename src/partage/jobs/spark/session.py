@@ -23,6 +23,7 @@ from partage.errors import (
     MissingJavaError,
     PartageError,
 )
+from partage.jobs.processes import environment
 from partage.jobs.spark.failures import java_message
 from partage.jobs.spark.shipping import ship_package
 
@@ -58,6 +59,11 @@ _START_SETTINGS = {
 _LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 DEFAULT_MASTER = "local[*]"
+
+#: Settings of the JVM's class path.
+_CLASS_PATH = {
+    "spark.jars", "spark.jars.packages", "spark.driver.extraClassPath",
+}  # fmt: skip
 
 
 @contextmanager
@@ -106,8 +112,12 @@ def _expect_classic(spark: SparkSession) -> None:
     try:
         spark.sparkContext  # noqa: B018 - Spark Connect raises here
     except Exception as e:
-        what = "must be a classic session: Spark Connect has no SparkContext"
-        raise InvalidConfigError("spark", what, type(spark).__name__) from e
+        what = (
+            "must be a classic session: Spark Connect has no SparkContext, which sends code and "
+            "data to the workers; start a classic session, or replay with engine local"
+        )
+        got = f"{type(spark).__module__}.{type(spark).__name__}"
+        raise InvalidConfigError("spark", what, got) from e
 
 
 def _expect_master(spark: SparkSession, master: str | None) -> None:
@@ -150,27 +160,13 @@ def _start(*, brief: bool, master: str, conf: Mapping[str, str]) -> Iterator[Spa
             folder = opened.enter_context(TemporaryDirectory(prefix="partage-workers-"))
             wanted["SPARK_WORKER_DIR"] = folder
         # Workers must be this Python: another one would not have Partage, nor pyarrow.
-        opened.enter_context(_environment(wanted))
+        opened.enter_context(environment(wanted))
         spark = SparkSession(_context(brief=brief, master=master, asked=conf))
         try:
             spark.sparkContext.setLogLevel("ERROR")
             yield spark
         finally:
             spark.stop()
-
-
-@contextmanager
-def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = old
 
 
 def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkContext:
@@ -184,6 +180,8 @@ def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkCont
     from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
 
+    if _CLASS_PATH & asked.keys():
+        _end_idle_jvm()  # first: a SparkConf is an object in the JVM
     conf = SparkConf().setMaster(master).setAppName("partage")
     here = _LOCAL_SETTINGS if master.startswith("local") else {}
     conf.setAll([*_START_SETTINGS.items(), *here.items(), *SQL_SETTINGS.items(), *asked.items()])
@@ -214,6 +212,25 @@ def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkCont
             said = [line for line in said if not line.lstrip().startswith("at ")]
             reason = java_message(e) or (said[-1] if said else str(e))
             raise _start_error(reason, master, asked) from None
+
+
+def _end_idle_jvm() -> None:
+    """End the JVM that PySpark keeps after a session, if no session uses it.
+
+    A JVM reads its class path at its start, so that a data source of ``spark.jars`` would not be
+    found in it.
+    """
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway  # noqa: SLF001 - there is no public way
+    if gateway is None or SparkContext._active_spark_context is not None:  # noqa: SLF001 - as above
+        return
+    gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.kill()
+        process.wait()
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - as above
 
 
 def _start_error(reason: str, master: str, asked: Mapping[str, str]) -> PartageError:
