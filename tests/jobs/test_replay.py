@@ -277,6 +277,19 @@ def test_a_pattern_without_a_group_is_reported(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
+def test_a_misspelt_group_beside_a_valid_one_gives_a_warning(tmp_path: Path) -> None:
+    """The run is published; its notes and the warning have the nearest name."""
+    folder = capture(tmp_path / "c", records().slice(0, 2_000))
+    with pytest.warns(UserWarning, match="group of the capture is 'py-nxt'; did you mean py-next"):
+        run = pg.replay(folder, engine="local", groups=["c-*", "py-nxt"], policies=["range"])
+    assert run.summary["unmatched_groups"]["py-nxt"][0] == "py-next"
+    assert any("did you mean py-next?" in note for note in run.summary["notes"])
+    page = run.report(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "did you mean py-next?" in page
+    with pytest.raises(InvalidConfigError, match="has this name; did you mean py-next"):
+        pg.replay(folder, engine="local", groups="py-nxt")
+
+
 def test_raw_commits(tmp_path: Path) -> None:
     """Table commits has each commit that took effect, as many as table commit_rates counts."""
     folder = capture(tmp_path / "c", records().slice(0, 9_000))

@@ -213,6 +213,10 @@ def replay_and_report(
         write_json(summary)
     elif not wanted.quiet:
         _shown(found, to, page)
+    else:
+        for group, near in summary.get("unmatched_groups", {}).items():
+            hint = f"; did you mean {', '.join(near)}?" if near else ""
+            tell(f"--group {group!r}: no group of the capture has this name{hint}", "yellow")
     wants_it = open_it or (open_it is None and interactive() and has_display())
     if page is not None and wants_it:
         webbrowser.open(page.absolute().as_uri())

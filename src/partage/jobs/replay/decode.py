@@ -500,9 +500,11 @@ def group_records(
     decoder = _Decoder(log_columns, tally)
     damaged = dict(found.errors)
     rows, groups, numbers, blocks = [], [], [], []
+    unselected = {group for group, _ in found.pairs if not selection.group(group)}
     for group, block in decoder.cut(found.others, damaged):
         decoded = decoder.decode(block, damaged)
         if not selection.group(group):
+            unselected.add(group)
             continue
         good = np.array([row for row in block.tolist() if row not in damaged], np.int64)
         chosen = good[[not selection.over(t) for t in log_columns.timestamp_ms[good].tolist()]]
@@ -517,6 +519,7 @@ def group_records(
         part, name = ("key", None) if isinstance(named, WireFormatError) else ("value", named[1])
         bad.append(bad_row(log_columns.raw(row), part, str(error), name))
     tally.bad += len(damaged)
+    tally.unselect(sorted(unselected))
     none = [np.zeros(0, np.int64)]
     return BlockRows(np.concatenate(none + rows), groups, np.concatenate(none + numbers), blocks,
                      bad)  # fmt: skip

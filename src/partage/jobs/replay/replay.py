@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -160,7 +161,7 @@ def replay(
             appender = appender.full(str(e))
             done = run_jobs(running, source, run, stages, appender)
         with stages.stage("publish"):
-            head = _run_header(source, run, running, choice)
+            head = _run_header(source, run, running, choice, done)
             return _publish(done, head, run, stages, appender)
 
 
@@ -266,7 +267,7 @@ def _expect_arrow() -> None:
     try:
         __import__("pyarrow")
     except ImportError:
-        raise MissingExtraError("pyarrow", extra="spark") from None
+        raise MissingExtraError("pyarrow", extra="report") from None
 
 
 def _run_id() -> str:
@@ -278,16 +279,19 @@ def _now_ms() -> int:
 
 
 def _run_header(
-    source: Capture, run: ReplayRun, engine: Engine, choice: EngineChoice
+    source: Capture, run: ReplayRun, engine: Engine, choice: EngineChoice, done: JobResults
 ) -> dict[str, Any]:
     from importlib.metadata import version
 
-    notes = [*source.notes, *filter(None, [choice.note])]
+    unmatched = _unmatched_groups(done, run.selection)
+    misspelt = (f"--group {name!r}: {_no_group(near)}." for name, near in unmatched.items())
+    notes = [*source.notes, *filter(None, [choice.note]), *misspelt]
     spark = {"spark": engine.spark.version} if isinstance(engine, SparkEngine) else {}
     return {
         "run_id": run.id,
         "capture": str(source.folder),
         **({"selection": run.selection.as_json()} if not run.selection.everything else {}),
+        **({"unmatched_groups": unmatched} if unmatched else {}),
         **({"notes": notes} if notes else {}),
         "engine": {"name": engine.name, "reason": choice.reason},
         "started_ms": run.started_ms,
@@ -475,8 +479,22 @@ def _expect_groups(done: JobResults, selection: Selection) -> None:
     """
     if selection.groups and not done.groups:
         when = "" if selection.to_ms is None else " before --to"
-        what = f"no group of the capture{when} has this name"
+        near = chain.from_iterable(_unmatched_groups(done, selection).values())
+        what = _no_group(list(dict.fromkeys(near)), when)
         raise InvalidConfigError("--group", what, ", ".join(selection.groups))
+
+
+def _unmatched_groups(done: JobResults, selection: Selection) -> dict[str, list[str]]:
+    """Return the names and patterns of the selection that no group matches, with similar names."""
+    if not selection.groups:
+        return {}
+    known = [json.loads(text)["group"] for text in done.groups]
+    return selection.unmatched(known, done.tally.unselected)
+
+
+def _no_group(near: Sequence[str], when: str = "") -> str:
+    hint = f"; did you mean {', '.join(near)}?" if near else ""
+    return f"no group of the capture{when} has this name{hint}"
 
 
 def _add_tallies(decoded: Rows, done: JobResults) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from difflib import get_close_matches
 from fnmatch import translate
 from functools import cached_property
 
@@ -59,6 +60,28 @@ class Selection:
         or there are none.
         """
         return not self.groups or self._pattern.match(name) is not None
+
+    def unmatched(
+        self, groups: Collection[str], others: Collection[str] = ()
+    ) -> dict[str, list[str]]:
+        """Return the patterns that match none of the selected groups; they may be misspelt.
+
+        Args:
+            groups: ids of the groups that some pattern matches.
+            others: ids of other groups.
+
+        Returns:
+            Dict from pattern to at most three similar ids, the most similar first.
+
+        >>> Selection(("billing", "order-*")).unmatched(["billing"], ["orders-1"])
+        {'order-*': ['orders-1']}
+        """
+        found = {}
+        for pattern in dict.fromkeys(self.groups):
+            matches = re.compile(translate(pattern)).match
+            if not any(matches(group) for group in groups):
+                found[pattern] = get_close_matches(pattern, sorted({*groups, *others}), 3)
+        return found
 
     def within(self, time_ms: int) -> bool:
         """Return whether a time is within the selected time span."""

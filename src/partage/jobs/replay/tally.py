@@ -16,6 +16,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -206,6 +207,8 @@ _DAY_MS = 86_400_000
 _APART_DAYS = 366
 #: Days that are counted; no log is kept for so many.
 _MOST_DAYS = 10_000
+#: Names of unselected groups; more are not needed to find a similar one in most clusters.
+_MOST_UNSELECTED = 2_000
 #: More partitions of one topic than Kafka has ever had.
 MOST_PARTITIONS = 1_000_000
 
@@ -243,6 +246,9 @@ class Tally:
         self.repeated: dict[int, list[int]] = {}
         #: Day since 1970 -> records of that day, and the first and the last time of them.
         self.days: dict[int, list[int]] = {}
+        #: Groups that the user has not selected, at most `_MOST_UNSELECTED`: a misspelt name is
+        #: similar to one of them.
+        self.unselected: list[str] = []
 
     @property
     def decoded(self) -> int:
@@ -273,6 +279,11 @@ class Tally:
         for one in Outcome:
             if counted[one]:
                 self.commits[one.name.lower()] += int(counted[one])
+
+    def unselect(self, groups: Iterable[str]) -> None:
+        """Remember the names of groups that the user has not selected."""
+        names = dict.fromkeys(chain(self.unselected, groups))
+        self.unselected = list(islice(names, _MOST_UNSELECTED))
 
     def to_json(self) -> str:
         """Return the counts of records as JSON text, which `of_json` reads."""
@@ -305,6 +316,7 @@ class Tally:
             self.strands.setdefault(p, []).extend(found)
         for day, of in other.days.items():
             self._day(day, *of)
+        self.unselect(other.unselected)
         self.repeated |= other.repeated  # one task has all rows of a log partition
 
     def join(self) -> None:
