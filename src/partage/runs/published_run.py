@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidCaptureError, MissingExtraError
+from partage.tables.schemas import COLUMNS, schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,27 +71,102 @@ class PublishedRun:
 
         Args:
             name: name of the table.
-            columns: columns to read; None for all. Columns that the run does not have are skipped.
+            columns: columns to read; None for all. Columns that an older version of Partage did not
+                write are skipped.
             where: ``pyarrow.compute`` expression that selects rows; None for all.
 
         Raises:
-            InvalidCaptureError: a file of the table cannot be read.
+            InvalidCaptureError: a file of the table cannot be read, or a column is missing or has
+                values that `partage replay` does not write: of another type, nulls, or NaN.
             MissingExtraError: pyarrow is not installed.
         """
         try:
             import pyarrow as pa
             from pyarrow import parquet
         except ImportError:
-            raise MissingExtraError("pyarrow", extra="spark") from None
+            raise MissingExtraError("pyarrow", extra="report") from None
         wanted = None if columns is None else list(columns)
         try:
             paths = [self.out / f["path"] for f in self._manifest["tables"][name]]
             if where is None:
-                return pa.concat_tables(parquet.ParquetFile(p).read(wanted) for p in paths)
-            return parquet.read_table(paths, columns=wanted, filters=where, partitioning=None)
+                found = pa.concat_tables(parquet.ParquetFile(p).read(wanted) for p in paths)
+            else:
+                found = parquet.read_table(paths, columns=wanted, filters=where, partitioning=None)
+            if name in COLUMNS:
+                found = _with_schema(name, found, wanted)
         except (pa.ArrowException, OSError, KeyError, TypeError) as e:
             what = f"table {name} cannot be read ({e}); run partage replay again"
             raise InvalidCaptureError(f"{self.out}: {what}") from None
+        except _ColumnError as e:
+            what = f"table {name} {e}; run partage replay again"
+            raise InvalidCaptureError(f"{self.out}: {what}") from None
+        return found
+
+
+class _ColumnError(Exception):
+    """Raised for a column that does not fit its table's schema."""
+
+
+#: Columns without nulls that older versions of Partage did not write, by table.
+_LATER = {
+    "rebalances": {"protocol", "cause_kind", "cause_source", "cause_probability"},
+    "replays": {"policy", "protocol", "reading", "step", "caused", "time_ms", "counts"},
+}
+
+
+def _with_schema(name: str, table: pa.Table, wanted: Sequence[str] | None) -> pa.Table:
+    """Return a table with the column types of its schema.
+
+    If all columns are wanted, nullable ones that are missing have nulls.
+
+    Raises:
+        _ColumnError: a column is missing, or has values that the schema does not allow.
+    """
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    for field in schema(name):
+        if wanted is not None and field.name not in wanted:
+            continue
+        at = table.schema.get_field_index(field.name)
+        if at < 0:
+            if not field.nullable and field.name not in _LATER.get(name, ()):
+                raise _ColumnError(f"has no column {field.name}")
+            if wanted is None:
+                nulls = pa.nulls(table.num_rows, field.type)
+                table = table.append_column(field.with_nullable(True), nulls)
+            continue
+        column = table[field.name]
+        if column.type != field.type:
+            if not _is_similar(column.type, field.type):
+                raise _ColumnError(f"has values of type {column.type} in column {field.name}")
+            column = column.cast(field.type)
+            table = table.set_column(at, field.with_nullable(True), column)
+        if column.null_count and not field.nullable:
+            raise _ColumnError(f"has nulls in column {field.name}")
+        if pa.types.is_floating(field.type) and pc.all(pc.is_finite(column)).as_py() is False:
+            raise _ColumnError(f"has values that are no finite numbers in column {field.name}")
+    return table
+
+
+def _is_similar(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether values of one Arrow type are those of another one in another form.
+
+    Other programs write text, for example, as ``large_string`` or as a dictionary.
+    """
+    from pyarrow import types
+
+    if types.is_dictionary(found):
+        found = found.value_type
+    alike = {
+        "int": [types.is_integer],
+        "double": [types.is_integer, types.is_floating],
+        "string": [types.is_string, types.is_large_string, types.is_string_view],
+        "binary": [types.is_binary, types.is_large_binary, types.is_binary_view],
+        "list": [types.is_list, types.is_large_list, types.is_list_view],
+    }
+    tests = next((of for name, of in alike.items() if str(wanted).startswith(name)), [])
+    return any(test(found) for test in [types.is_null, *tests])
 
 
 def _of_run(out: Path, run: str) -> Path:
