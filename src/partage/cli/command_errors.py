@@ -29,7 +29,7 @@ _EXTRAS = {
     "aiokafka": "aiokafka", "aws_msk_iam_sasl_signer": "msk", "faust": "faust",
     "google_crc32c": "capture", "highspy": "plan", "jinja2": "report",
     "kafka": "capture", "markupsafe": "report", "numba": "fast",
-    "pandas": "spark", "prometheus_client": "watch", "py4j": "spark", "pyarrow": "spark",
+    "pandas": "spark", "prometheus_client": "watch", "py4j": "spark", "pyarrow": "report",
     "pyspark": "spark",
 }  # fmt: skip
 #: Options of output files and folders, and the names of their parameters in the commands.

@@ -253,7 +253,7 @@ def place_arrow(keys: Any, place: Place) -> Any:
     try:
         import pyarrow as pa
     except ImportError:
-        raise MissingExtraError("pyarrow", extra="spark") from None
+        raise MissingExtraError("pyarrow", extra="report") from None
 
     if _library(keys) != "pyarrow":
         placed = place_arrow(_to_pyarrow(keys, pa), place)
@@ -328,7 +328,7 @@ def _of_pandas(keys: Any) -> KeyColumn:
     try:
         import pyarrow as pa
     except ImportError:
-        raise MissingExtraError("pyarrow", extra="spark") from None
+        raise MissingExtraError("pyarrow", extra="report") from None
     column = pa.array(keys, from_pandas=True)
     return arrow_column(
         column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column, pa

@@ -140,7 +140,7 @@ def run_of(folder: PublishedRun) -> RunFigures:
     try:
         from pyarrow import compute as pc
     except ImportError:
-        raise MissingExtraError("pyarrow", extra="spark") from None
+        raise MissingExtraError("pyarrow", extra="report") from None
     lacking = [name for name in _NEEDED if not isinstance(folder.summary.get(name), dict)]
     if lacking:
         what = f"the summary lacks {', '.join(lacking)}; run partage replay again"

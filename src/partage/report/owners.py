@@ -136,7 +136,7 @@ def owners_at(
     except ImportError:
         from partage.errors import MissingExtraError
 
-        raise MissingExtraError("pyarrow", extra="spark") from None
+        raise MissingExtraError("pyarrow", extra="report") from None
     matching = (pc.field("from_ms") <= time_ms) & (
         pc.field("to_ms").is_null() | (pc.field("to_ms") > time_ms)
     )
