@@ -58,28 +58,34 @@ def test_a_partition_that_came_back_empty_is_refused(monkeypatch):
         table.expect_all(Tally())
 
 
+@pytest.fixture(scope="module")
+def jars(tmp_path_factory) -> str:
+    """Spark's Kafka connector."""
+    if shutil.which("mvn") is None:
+        pytest.skip("no Maven: the connector's jars cannot be had")
+    folder = tmp_path_factory.mktemp("jars")
+    for jar in JARS:
+        subprocess.run(
+            ["mvn", "-q", "-B", "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy",
+             f"-Dartifact={jar}", f"-DoutputDirectory={folder}"], check=True,
+        )  # fmt: skip
+    return ",".join(str(one) for one in folder.iterdir())
+
+
 @pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.jvm
-def test_spark_reads_the_group_log_of_a_broker(broker, tmp_path):
+def test_spark_reads_the_group_log_of_a_broker(broker, jars, tmp_path):
     """All records of the internal topic, aborted ones left out, and the run adds up."""
     from kafka import KafkaConsumer
     from kafka.structs import OffsetAndMetadata, TopicPartition
 
-    if shutil.which("mvn") is None:
-        pytest.skip("no Maven: the connector's jars cannot be had")
     broker.create_topic("sparked", partitions=1)
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id="sparked")
     consumer.assign([TopicPartition("sparked", 0)])
     for at in range(20):
         consumer.commit({TopicPartition("sparked", 0): OffsetAndMetadata(at, "", -1)})
     consumer.close()
-    for jar in JARS:
-        subprocess.run(
-            ["mvn", "-q", "-B", "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy",
-             f"-Dartifact={jar}", f"-DoutputDirectory={tmp_path / 'jars'}"], check=True,
-        )  # fmt: skip
-    jars = ",".join(str(one) for one in (tmp_path / "jars").iterdir())
     done = subprocess.run(
         [sys.executable, "-m", "partage", "replay", f"kafka://{broker.bootstrap}", "--json",
          "--out", str(tmp_path / "run"), "--conf", f"spark.jars={jars}", "--policy", "eager/range"],
@@ -89,3 +95,44 @@ def test_spark_reads_the_group_log_of_a_broker(broker, tmp_path):
     summary = json.loads(done.stdout)
     assert summary["accounting"]["offset_commits"] >= 20
     assert summary["coverage"]["transactions"].startswith("unknown")
+
+
+#: It runs in an interpreter of its own: Spark takes jars only at its start.
+_WATCH = """
+import sys
+import partage as pg
+bootstrap, out, jars = sys.argv[1:]
+try:
+    pg.watch_groups(f"kafka://{bootstrap}", out, once=True)
+except pg.InvalidCaptureError as e:
+    assert "conf=" in str(e), e
+else:
+    raise AssertionError("there is no connector")
+folder = pg.watch_groups(f"kafka://{bootstrap}", out, once=True, conf={"spark.jars": jars})
+for table in ("groups", "commit_rates"):
+    print(folder.table(table).select(["group"]).to_pylist())
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+@pytest.mark.jvm
+def test_python_follows_the_groups_of_a_broker(broker, jars, tmp_path):
+    """Without the connector the error says how to get it; a second call continues the first."""
+    from kafka import KafkaConsumer
+    from kafka.structs import OffsetAndMetadata, TopicPartition
+
+    broker.create_topic("followed", partitions=1)
+    for group in ("followed-1", "followed-2"):
+        consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group)
+        consumer.assign([TopicPartition("followed", 0)])
+        consumer.commit({TopicPartition("followed", 0): OffsetAndMetadata(7, "", -1)})
+        consumer.close()
+        done = subprocess.run(
+            [sys.executable, "-c", _WATCH, broker.bootstrap, str(tmp_path / "out"), jars],
+            capture_output=True, text=True, check=False, env=dict(os.environ),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        for line in done.stdout.splitlines():
+            assert group in line
+    assert "followed-1" in line

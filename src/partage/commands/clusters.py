@@ -142,6 +142,7 @@ def watch_groups(
     once: bool = False,
     every: float = 2.0,
     spark: SparkSession | None = None,
+    conf: Mapping[str, str] | None = None,
     kafka: Mapping[str, str] | None = None,
     stop: Event | None = None,
     report: Callable[[BatchReport], None] | None = None,
@@ -155,6 +156,9 @@ def watch_groups(
         once: whether to end when everything that is there now is processed.
         every: seconds between two micro-batches.
         spark: your session, which stays open; without it one is started.
+        conf: more settings of Spark. ``kafka://`` needs Spark's Kafka connector, such as
+            ``{"spark.jars.packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"}``; your
+            own session must have been started with it.
         kafka: properties of the client for ``kafka://``, by Kafka's names.
         stop: event that ends the stream; an interrupted micro-batch is repeated by the next call.
         report: called with each published micro-batch, from another thread.
@@ -176,4 +180,4 @@ def watch_groups(
     from partage.jobs.watch.watch import StreamSettings, watch
 
     settings = StreamSettings(once=once, every=every, kafka=kafka or {})
-    return watch(source, out, settings, spark=spark, stop=stop, report=report or _ignore)
+    return watch(source, out, settings, spark=spark, conf=conf, stop=stop, report=report or _ignore)

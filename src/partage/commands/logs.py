@@ -119,7 +119,7 @@ def _table(source: Any) -> Any:
     try:
         import pyarrow as pa
     except ImportError:
-        raise MissingExtraError("pyarrow", extra="spark") from None
+        raise MissingExtraError("pyarrow", extra="report") from None
     found = pa.table(source)
     return dict(zip(found.column_names, found.columns, strict=True))
 
@@ -233,6 +233,7 @@ def audit(
     topics: Sequence[str] | None = None,
     joins: Sequence[Sequence[str]] = (),
     spark: SparkSession | None = None,
+    conf: Mapping[str, str] | None = None,
     kafka: Mapping[str, str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Audit:
@@ -245,6 +246,8 @@ def audit(
         topics: names of topics; None for all of the input.
         joins: sets of topics that are meant to be joined.
         spark: your session, which stays open; without it one is started.
+        conf: more settings of Spark for a session that is started here, such as
+            ``spark.jars.packages`` with the Kafka connector.
         kafka: properties of the client for ``kafka://``, by Kafka's names.
         progress: called with (stage, done, total).
 
@@ -258,8 +261,9 @@ def audit(
         raise InvalidConfigError("joins", "must be a list of lists of two topics or more", joins)
     with argument_names(topic="topics", join="joins"):
         return audit_topics(
-            str(source), topics=topics, joins=joins, spark=spark, kafka=kafka, progress=progress
-        )
+            str(source), topics=topics, joins=joins, spark=spark, conf=conf, kafka=kafka,
+            progress=progress,
+        )  # fmt: skip
 
 
 @checked
@@ -277,6 +281,7 @@ def count_keys(
     max_rate: float | None = None,
     approximate: bool = False,
     spark: SparkSession | None = None,
+    conf: Mapping[str, str] | None = None,
     kafka: Mapping[str, str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> KeySpread:
@@ -300,6 +305,8 @@ def count_keys(
         approximate: whether to drop rare keys early, to bound memory.
         spark: your session, which then does the work. Without one, files of up to 2 GiB are
             counted in this process.
+        conf: more settings of Spark for a session that is started here, such as
+            ``spark.jars.packages`` with the Kafka connector.
         kafka: properties of the client for ``kafka://``, by Kafka's names.
         progress: called with (stage, done, total).
 
@@ -316,7 +323,7 @@ def count_keys(
         return analyse_keys(
             str(source), InputColumns(key, value, time), counts,
             partitioner=partitioner, serializer=serializer, top=top, max_share=max_share,
-            max_rate=max_rate, approximate=approximate, spark=spark, kafka=kafka,
+            max_rate=max_rate, approximate=approximate, spark=spark, conf=conf, kafka=kafka,
             progress=progress,
         )  # fmt: skip
 

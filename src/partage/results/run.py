@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -63,6 +64,7 @@ def replay(
     engine: str = "auto",
     processes: int | None = None,
     spark: SparkSession | None = None,
+    conf: Mapping[str, str] | None = None,
     kafka: Mapping[str, str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Run:
@@ -72,7 +74,8 @@ def replay(
         capture: the folder of a capture, Parquet files, a table that Spark reads, or a running
             cluster (``kafka://host:port``).
         policies: names of policies or strategies, or the objects; None for the default ones.
-        groups: names or patterns (``orders-*``) of groups; empty takes all.
+        groups: names or patterns (``orders-*``) of groups; empty takes all. One that matches no
+            group gives a warning, and an error if none matches.
         since: first time, as ISO text (UTC) or epoch milliseconds.
         until: the time after the last one, in the same form.
         out: the folder for tables; None for a temporary one, which is removed with the run.
@@ -83,6 +86,8 @@ def replay(
         processes: number of processes of engine ``local``; None for one per core, as far as the
             input is worth it.
         spark: your session, which stays open; without it engine ``spark`` starts one.
+        conf: more settings of Spark, which then replays. ``kafka://`` needs Spark's Kafka connector
+            (``spark.jars.packages``).
         kafka: properties of the client for ``kafka://``, by Kafka's names.
         progress: called with (stage, done, total).
 
@@ -107,8 +112,8 @@ def replay(
     try:
         summary = run_replay(
             capture, folder, policies=chosen, selection=Selection(patterns, *bounds),
-            append=append, engine=engine, processes=processes, spark=spark, kafka=kafka,
-            progress=progress,
+            append=append, engine=engine, processes=processes, spark=spark, conf=conf,
+            kafka=kafka, progress=progress,
         )  # fmt: skip
     except BaseException as e:
         if out is None:
@@ -116,6 +121,9 @@ def replay(
         if isinstance(e, InvalidConfigError) and e.setting in _ARGUMENTS:
             raise InvalidConfigError(_ARGUMENTS[e.setting], e.what, e.value) from None
         raise
+    for name, near in summary.get("unmatched_groups", {}).items():
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        warnings.warn(f"groups: no group of the capture is {name!r}{hint}", stacklevel=2)
     run = Run(folder, summary["run_id"])
     if out is None:
         weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)

@@ -220,7 +220,8 @@ class KafkaTable(SparkTable):
             said = hide(first_line(e), secrets_in(self.properties))
             raise InvalidCaptureError(
                 f"{self.name}: Spark cannot read it ({said[:200]}); does it have the connector? "
-                f"--conf spark.jars.packages={_CONNECTOR}, or its jars by --conf spark.jars=..."
+                f"--conf spark.jars.packages={_CONNECTOR} (in Python: conf=...), or its jars by "
+                "spark.jars"
             ) from None
         return found.selectExpr(
             "partition", "offset", "unix_millis(timestamp) as timestamp_ms", "key", "value"
