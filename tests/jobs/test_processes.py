@@ -22,9 +22,13 @@ from partage.jobs.replay.engines import local_processes
 from partage.jobs.replay.replay import replay
 from partage.tables.schemas import TABLES
 
-if find_spec("loky") is None:  # .ci/run allows no skipped test
-    skip("loky is not installed (extra fast)")
 _SECONDS_TO_WAIT = 60
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _loky() -> None:
+    if find_spec("loky") is None:
+        skip("loky is not installed (extra fast)")
 
 
 @pytest.fixture(scope="module")
