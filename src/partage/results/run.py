@@ -123,7 +123,9 @@ def replay(
         raise
     for name, near in summary.get("unmatched_groups", {}).items():
         hint = f"; did you mean {', '.join(near)}?" if near else ""
-        warnings.warn(f"groups: no group of the capture is {name!r}{hint}", stacklevel=2)
+        warnings.warn(
+            f"groups: no group of the capture is {name!r}{hint}", stacklevel=3
+        )  # `checked` is between
     run = Run(folder, summary["run_id"])
     if out is None:
         weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)
