@@ -42,6 +42,20 @@ def test_a_foreign_folder_is_left_alone(tmp_path, command) -> None:
     assert "must be a folder" in done.stderr
 
 
+def test_a_full_disk_is_an_error_of_the_option(tmp_path, monkeypatch) -> None:
+    """The message has the name that the command line has, not that of a function."""
+    from partage.errors import InvalidConfigError
+    from partage.jobs.replay import replay
+
+    def full(_, out, **__):
+        raise InvalidConfigError("out", "cannot be written (File too large)", str(out))
+
+    monkeypatch.setattr(replay, "replay", full)
+    done = run("replay", str(SAMPLE), "--out", str(tmp_path / "out"))
+    assert done.exit_code == 1
+    assert "partage: --out: cannot be written (File too large)" in done.stderr
+
+
 @pytest.mark.parametrize(("flag", "times"), [("--open", 1), ("--no-open", 0), (None, 0)])
 @pytest.mark.parametrize("command", [["replay", str(SAMPLE)], ["demo"]])
 def test_the_page_is_opened_if_wished(tmp_path, monkeypatch, command, flag, times) -> None:

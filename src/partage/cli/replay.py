@@ -30,6 +30,7 @@ from partage.cli.options import (
     OutputOptions,
     Processes,
     SparkOptions,
+    named_options,
     output_option,
     strategy_option,
     with_options,
@@ -201,7 +202,8 @@ def replay_and_report(
     if wanted.report:
         environment()  # is jinja2 there? better asked before a minute of work than after it
     with report_progress(quiet=wanted.quiet, as_json=wanted.as_json) as progress:
-        summary = run(capture, to, **wanted.settings(), progress=progress)
+        with named_options(out="--out"):
+            summary = run(capture, to, **wanted.settings(), progress=progress)
         page = to / REPORT if wanted.report else None
         if page is not None:
             progress("report", 0, 0)
