@@ -38,18 +38,9 @@ autodoc_typehints = "signature"
 autodoc_default_options = {"members": True}
 # `tools/setup.sh docs` installs Sphinx and the extra report; half a gigabyte of Spark and the
 # clients are mocked, since the text of a docstring does not need them.
-autodoc_mock_imports = [
-    "hypothesis",
-    "loky",
-    "numba",
-    "pandas",
-    "pyarrow",
-    "pyspark",
-    "py4j",
-    "highspy",
-]
+autodoc_mock_imports = ["hypothesis", "numba", "pandas", "pyarrow", "pyspark", "py4j", "highspy"]
 autodoc_mock_imports += ["llvmlite", "kafka", "google_crc32c", "aiokafka", "faust", "mode"]
-autodoc_mock_imports += ["prometheus_client", "aws_msk_iam_sasl_signer"]
+autodoc_mock_imports += ["prometheus_client", "loky", "aws_msk_iam_sasl_signer"]
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 # As entries of the class: an attribute may have a line of its own beside its annotation.
