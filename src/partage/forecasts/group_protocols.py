@@ -474,12 +474,16 @@ class SimulatedConsumerGroup(_GroupState):
             self._reconcile(key)
 
     def _reconcile(self, key: str) -> None:
-        """Let a member revoke partitions outside of its target assignment, and take those of it
+        """Let a member revoke partitions outside of its target assignment, or else take those of it
         that are free.
+
+        It reads the partitions until the callback of its next ``poll``, and acknowledges then.
         """
         target, consumed = _owned(self.members[key]), self.consumed.get(key, set())
         if lost := consumed - target:
-            self.unread.stop(sorted(lost), commits=self.settings.commits_on_stop)
+            latency_ms = after_heartbeat(0.0, revokes=True).mean
+            self.clock.after(int(latency_ms), partial(self._revoke, key, lost))
+            return
         others: set[int] = set()
         for other, partitions in self.consumed.items():
             if other != key:
@@ -493,3 +497,12 @@ class SimulatedConsumerGroup(_GroupState):
             self.heartbeats_ms[key] = self.clock.now_ms
         if taken != target:
             self._await_heartbeat(key)
+
+    def _revoke(self, key: str, lost: set[int]) -> None:
+        """Let a member stop reading partitions, and reconcile with the acknowledging heartbeat."""
+        if key not in self.consumed or key in self.away:
+            return
+        self.unread.stop(sorted(lost & self.consumed[key]), commits=self.settings.commits_on_stop)
+        self.consumed[key] -= lost
+        self.heartbeats_ms[key] = self.clock.now_ms
+        self._reconcile(key)

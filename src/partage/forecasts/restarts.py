@@ -9,11 +9,12 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import zip_longest
 from statistics import median
 from typing import Any
 
 from partage.forecasts.rolling import RestartTime
+from partage.history.stop_model import heartbeat_interval
 
 __all__ = ["RESTART_CAUSES", "RestartEvidence", "learn_restarts"]
 
@@ -21,6 +22,10 @@ _Row = Mapping[str, Any]
 #: A rejoin later than this is no restart but a scale-up.
 _LONGEST_RESTART_S = 900.0
 _AWAY = re.compile(r"away for (\d+) ms( since its session timeout)?")
+#: The member that a joining member was before.
+_WAS = re.compile(r"was (\S+?)(?:,|$)")
+#: Shortest restart time, in seconds: a process needs some time to start.
+_SHORTEST_S = 0.2
 #: Share of pauses with records read twice from which members do not commit when they stop.
 _UNCOMMITTED = 0.3
 #: Causes of rebalances in which members join, leave or return, with the second steps of these.
@@ -39,7 +44,7 @@ class RestartEvidence:
     Attributes:
         restart: time from a member's shutdown to its rejoin; None if no restart is recorded.
         leaves: whether members that shut down send LeaveGroup.
-        departures: number of recorded departures that ``leaves`` was learnt from.
+        departures: number of rebalances with recorded departures that ``leaves`` was learnt from.
         members: the largest number of members that the group had for a fifth of its time.
         static: whether the newest members have instance ids.
         commit_s: seconds between two offset commits.
@@ -70,25 +75,24 @@ def learn_restarts(tables: Mapping[str, Sequence[_Row]], session_s: float = 0.0)
     """
     events, members = tables.get("events", ()), tables.get("members", ())
     ordered = sorted(events, key=lambda row: (row["log_partition"], row["log_offset"]))
-    kinds = Counter(row["event"] for row in ordered)
-    left, died = kinds["leave"] + kinds["bounce"], kinds["expiry"]
+    announced = {row["member"] for row in ordered if row["event"] == "away"}
+    left = _rebalances_with(ordered, "leave", "bounce") + len(announced)
+    died = _rebalances_with((row for row in ordered if row["member"] not in announced), "expiry")
     newest = max(((row["incarnation"], row["generation"]) for row in members), default=None)
     instances = [
         row["instance"] for row in members if (row["incarnation"], row["generation"]) == newest
     ]
-    seconds = [
-        *_static_restarts(members, tables.get("unread", ())), *_rejoins(ordered, session_s),
-    ]  # fmt: skip
     static = bool(instances) and None not in instances
     rebalances_of = tables.get("rebalances", ())
     is_classic = all(row.get("protocol") == "classic" for row in rebalances_of)
+    seconds = _restart_seconds(ordered, tables.get("unread", ()), session_s, is_classic=is_classic)
     unread_s, rebalances = _unread_time(tables.get("unread", ()), rebalances_of)
     return RestartEvidence(
         RestartTime.learnt(seconds),
         # Static members of the classic protocol send no LeaveGroup: nothing shows how they stopped.
         leaves=(static and is_classic) or left >= died,
         departures=left + died,
-        members=_usual_members(rebalances_of),
+        members=_usual_members(rebalances_of, [row["time_ms"] for row in ordered]),
         static=static,
         commit_s=_commit_interval(tables.get("commit_rates", ())),
         commits_on_stop=_commits_on_stop(tables.get("pauses", ())),
@@ -97,55 +101,113 @@ def learn_restarts(tables: Mapping[str, Sequence[_Row]], session_s: float = 0.0)
     )
 
 
-def _static_restarts(members: Iterable[_Row], unread: Iterable[_Row]) -> list[float]:
-    """Return how long each restart of a static member took, in seconds.
+class _Stops:
+    """Times at which members stopped reading, as far as the tables of a run show them."""
 
-    Its partitions are unread from the stop of the old member id to the start of the new one.
+    def __init__(self, events: Iterable[_Row], unread: Iterable[_Row]) -> None:
+        # A static member of the consumer protocol announces that it stops.
+        self._announced = {
+            row["member"]: row["time_ms"] for row in events if row["event"] == "away"
+        }
+        self._estimated: dict[str, list[int]] = {}
+        for row in unread:
+            self._estimated.setdefault(row["member"], []).append(row["stopped_ms"])
+
+    def last(self, member: str, before_ms: int) -> int | None:
+        """Return when a member stopped reading for the last time before a time (ms); None if
+        unknown.
+        """
+        if member in self._announced:
+            return self._announced[member]
+        known = [one for one in self._estimated.get(member, ()) if one <= before_ms]
+        return max(known, default=None)
+
+
+def _restart_seconds(
+    events: Sequence[_Row], unread: Iterable[_Row], session_s: float, *, is_classic: bool
+) -> list[float]:
+    """Return how long each restart of a member took, from its stop to its rejoin, in seconds.
+
+    A rejoin is recorded when its rebalance ends. A classic rebalance waits for the members'
+    heartbeats, half an interval on average, which is no part of the restart. Members that are
+    evicted together lost their coordinator or were frozen: they count only if nothing else does. If
+    no client is recognised (a new pod has another host), joins are matched with departures in their
+    order.
     """
-    instance = {row["member"]: row["instance"] for row in members if row["instance"] is not None}
-    longest: dict[tuple[str, str], float] = {}
-    for row in unread:
-        old, new = row["member"], row["new_owner"]
-        if old != new and old in instance and instance[old] == instance.get(new):
-            away = (row["assigned_ms"] - row["stopped_ms"]) / 1_000
-            longest[old, new] = max(longest.get((old, new), 0.0), away)
-    return [one for one in longest.values() if 0 < one <= _LONGEST_RESTART_S]
-
-
-def _rejoins(events: Iterable[_Row], session_s: float) -> list[float]:
-    """Return how long each restart of a member took: from its departure to the rejoin of the same
-    client, in seconds.
-
-    A member that was evicted stopped one session timeout before. If no client is recognised (a new
-    pod has another host), joins are matched with departures in their order.
-    """
+    stops = _Stops(events, unread)
+    wait_ms = heartbeat_interval(1_000 * session_s) / 2 if is_classic else 0.0
     recognised: list[float] = []
+    together: list[float] = []
+    lost_together = _evicted_together(events)
     in_order: list[float] = []
     departed: deque[int] = deque()
     for row in events:
-        if row["event"] in ("leave", "departure"):
-            departed.append(row["time_ms"])
-        elif row["event"] in ("bounce", "join"):
-            found = _AWAY.search(row["detail"] or "")
-            if found is not None:
-                evicted_s = session_s if found[2] else 0.0
-                recognised.append(int(found[1]) / 1_000 + evicted_s)
+        kind, time_ms = row["event"], row["time_ms"]
+        if kind in ("leave", "departure", "expiry"):
+            known = stops.last(row["member"], time_ms)
+            departed.append(time_ms if known is None else known)
+        elif kind in ("bounce", "join", "restart"):
+            waited_ms = 0.0 if kind == "restart" else wait_ms
+            away_ms = _recognised_ms(row, stops, session_s)
+            if away_ms is not None:
+                was = _WAS.match(row["detail"])
+                found = together if was is not None and was[1] in lost_together else recognised
+                found.append((away_ms - waited_ms) / 1_000)
             if departed:
-                in_order.append((row["time_ms"] - departed.popleft()) / 1_000)
-    chosen = recognised or in_order
-    return [one for one in chosen if 0 < one <= _LONGEST_RESTART_S]
+                in_order.append((time_ms - departed.popleft() - waited_ms) / 1_000)
+    chosen = recognised or together or in_order
+    return [max(one, _SHORTEST_S) for one in chosen if -session_s < one <= _LONGEST_RESTART_S]
 
 
-def _usual_members(rebalances: Sequence[_Row]) -> int:
+def _evicted_together(events: Iterable[_Row]) -> set[str]:
+    """Return the members that were evicted in one rebalance with another member."""
+    evicted: dict[tuple[int, int], list[str]] = {}
+    for row in events:
+        if row["event"] == "expiry":
+            evicted.setdefault((row["incarnation"], row["generation"]), []).append(row["member"])
+    return {one for members in evicted.values() if len(members) > 1 for one in members}
+
+
+def _recognised_ms(row: _Row, stops: _Stops, session_s: float) -> float | None:
+    """Return how long a recognised client was away before its rejoin (ms); None if it was not
+    restarted or is not recognised.
+
+    A member of the consumer protocol that rejoins with its own id was fenced, not restarted.
+    """
+    was = _WAS.match(row["detail"] or "")
+    if was is None or was[1] == row["member"]:
+        return None
+    stopped_ms = stops.last(was[1], row["time_ms"])
+    if stopped_ms is not None:
+        return float(row["time_ms"] - stopped_ms)
+    found = _AWAY.search(row["detail"])
+    if found is None:
+        return None
+    return int(found[1]) + (1_000 * session_s if found[2] else 0.0)
+
+
+def _rebalances_with(events: Iterable[_Row], *kinds: str) -> int:
+    """Return the number of rebalances with an event of some kinds.
+
+    Members that are evicted together have one cause, so that they count once.
+    """
+    found = [row for row in events if row["event"] in kinds]
+    return len({(row["incarnation"], row["generation"]) for row in found})
+
+
+def _usual_members(rebalances: Sequence[_Row], events_ms: Sequence[int]) -> int:
     """Return the largest number of members that the group had for some time; 0 without any.
 
     That is a fifth of its time with members. Restarts and deployments make it smaller meanwhile.
+    The last generation counts until the last event.
     """
     lasted: Counter[int] = Counter()
-    for row, after in pairwise(rebalances):
+    last_ms = max(events_ms, default=0)
+    for row, after in zip_longest(rebalances, rebalances[1:]):
         if row["members"]:
-            lasted[int(row["members"])] += max(0, after["time_ms"] - row["time_ms"])
-    if not lasted:
+            until_ms = last_ms if after is None else after["time_ms"]
+            lasted[int(row["members"])] += max(0, until_ms - row["time_ms"])
+    if not any(lasted.values()):
         return max((int(row["members"]) for row in rebalances), default=0)
     enough, passed = _USUAL * sum(lasted.values()), 0
     for size in sorted(lasted, reverse=True):

@@ -57,6 +57,9 @@ _SERVER_SESSION_S = 45.0
 _MODEL_ERROR = 0.1
 #: The simulated time without a reader counts like so many recorded rebalances.
 _PRIOR_REBALANCES = 6
+#: Longest time until the controller acts on a pod that is ready, in milliseconds. Without it the
+#: pause would be a multiple of the heartbeat interval, and every shutdown would follow a heartbeat.
+_NOTICE_MS = 1_000
 #: Largest number of members that is simulated.
 _MOST_MEMBERS = 1_000
 
@@ -338,7 +341,8 @@ def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> Rol
         SimulatedConsumerGroup if deployment.policy.protocol == CONSUMER else SimulatedClassicGroup
     )
     group: SimulatedGroup = kind(settings, clock, draws, known)
-    rollout = _Rollout(deployment, group, clock, times)
+    notice = [draws.uniform(0, _NOTICE_MS) for _ in times]
+    rollout = _Rollout(deployment, group, clock, times, notice)
     rollout.begin()
     clock.run()
     end_ms = max(group.unread.last_ms, rollout.last_ms)
@@ -357,9 +361,14 @@ class _Rollout:
     """
 
     def __init__(
-        self, deployment: Deployment, group: SimulatedGroup, clock: Clock, times: Sequence[float]
+        self,
+        deployment: Deployment,
+        group: SimulatedGroup,
+        clock: Clock,
+        times: Sequence[float],
+        notice_ms: Sequence[float],
     ) -> None:
-        self._group, self._clock, self._times = group, clock, times
+        self._group, self._clock, self._times, self._notice_ms = group, clock, times, notice_ms
         self._pods = [f"pod-{i}" for i in range(deployment.members)]
         self._old = self._pods[deployment.members - deployment.pods :]
         self._untouched = deployment.members - deployment.pods
@@ -396,9 +405,10 @@ class _Rollout:
         number = self._created
         self._created += 1
         key = self._stopped[number] if self._static else f"new-{number}"
-        self._clock.after(int(1_000 * self._times[number]), self._starter(key))
+        pause_ms = self._pause_ms + int(self._notice_ms[number])
+        self._clock.after(int(1_000 * self._times[number]), self._starter(key, pause_ms))
 
-    def _starter(self, key: str) -> Callable[[], None]:
+    def _starter(self, key: str, pause_ms: int) -> Callable[[], None]:
         def ready() -> None:
             self._ready += 1
             self._proceed()
@@ -406,7 +416,7 @@ class _Rollout:
         def start() -> None:
             self._group.start(key)
             self.last_ms = self._clock.now_ms
-            self._clock.after(self._pause_ms, ready)
+            self._clock.after(pause_ms, ready)
 
         return start
 

@@ -258,7 +258,7 @@ class CauseFinder:
             self.state.departures.add(m, stopped, self._session_timeout(m))
         left = {m.id: self._departure(m, generation) for m in change.left}
         for m in change.joined:
-            cause = self._join(m, at)
+            cause = self._join(m, at, stop_is_known=True)
             was = left.get(cause.was or "")
             if cause.kind == "bounce":
                 left.pop(cause.was or "", None)
@@ -339,10 +339,16 @@ class CauseFinder:
             if cause.kind not in ("join", "leave"):
                 yield cause
 
-    def _join(self, member: MemberState, time_ms: int) -> Cause:
+    def _join(self, member: MemberState, time_ms: int, *, stop_is_known: bool = False) -> Cause:
         """Return why a member joined: a bounce or a new join.
 
         It is a bounce if the same client had left shortly before, within its session timeout.
+
+        Args:
+            member: the member.
+            time_ms: when it joined.
+            stop_is_known: whether departures are kept with the time of the stop, and not with that
+                of the eviction.
         """
         departed = self.state.departures.match_rejoin(
             member.id, member.instance, member.client_id, member.client_host, time_ms
@@ -354,7 +360,7 @@ class CauseFinder:
         if departed.lost:
             kind, words = "broker", f"{words} since a broker failed or its coordinator moved"
         elif departed.evicted:
-            words += " since its session timeout expired"
+            words += ", evicted" if stop_is_known else " since its session timeout expired"
         elif departed.is_bounce(time_ms) and departed.member != member.id:
             # Members of the consumer protocol choose their id: a restarted one has another.
             kind = "bounce"

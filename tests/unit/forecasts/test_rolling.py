@@ -165,9 +165,12 @@ def test_alternatives_differ_from_the_present_settings() -> None:
     assert {one.session_s for one in found if one.policy.protocol == "consumer"} == {45.0}
 
 
-def event(kind: str, at_s: float, detail: str | None = None, offset: int = 0) -> dict:
+def event(
+    kind: str, at_s: float, detail: str | None = None, member: str = "", generation: int = 0
+) -> dict:
     return {"event": kind, "time_ms": int(1_000 * at_s), "detail": detail, "log_partition": 0,
-            "log_offset": offset or int(at_s), "member": "m"}  # fmt: skip
+            "log_offset": int(10 * at_s), "member": member or f"member-{at_s}", "incarnation": 0,
+            "generation": generation or int(10 * at_s)}  # fmt: skip
 
 
 def member(name: str, instance: str | None = None) -> dict:
@@ -211,24 +214,103 @@ def test_static_restarts_and_commits_are_learnt() -> None:
     """A successor with the same instance id ends the restart; rewinds show missing commits."""
     unread = [unread_row("a-1", "a-2", 7_000), unread_row("b-1", "a-2", 9_000)]
     members = [member("a-1", "a"), member("a-2", "a"), member("b-1", "b")]
+    events = [event("restart", 7, "was a-1", "a-2")]
     rates = [{"commits": 12}, {"commits": 60}, {"commits": 12}, {"commits": 1}]
     pauses = [{"rewind": 5}, {"rewind": 0}, {"rewind": None}]
     found = learn_restarts(
-        {"members": members, "unread": unread, "commit_rates": rates, "pauses": pauses}
-    )
+        {"members": members, "unread": unread, "commit_rates": rates, "pauses": pauses,
+         "events": events}
+    )  # fmt: skip
     assert found.restart is not None
     assert (found.restart.count, found.restart.median) == (1, pytest.approx(7.0))
     assert (found.static, found.commit_s, found.commits_on_stop) == (True, 5.0, False)
 
 
 def test_restarts_longer_than_the_session_timeout_are_learnt() -> None:
-    """An evicted member that rejoins was away for its session timeout, too."""
+    """A member of the consumer protocol was away for its session timeout before its eviction; for
+    one of the classic protocol the log shows when it stopped.
+    """
     events = [event("expiry", 10),
               event("join", 30, "was m, away for 20000 ms since its session timeout expired"),
-              event("join", 40, "was n, away for 26000 ms")]  # fmt: skip
-    found = learn_restarts({"events": events}, session_s=6.0)
+              event("join", 40, "was n, away for 26000 ms, evicted")]  # fmt: skip
+    found = learn_restarts(
+        {"events": events, "rebalances": [{**generation(1, 2, 0), "protocol": "consumer"}]},
+        session_s=6.0,
+    )
     assert found.restart is not None
     assert (found.restart.count, found.restart.median) == (2, pytest.approx(26.0))
+
+
+def test_a_restart_is_measured_from_the_estimated_stop() -> None:
+    """The table `unread` tells when a member stopped; the classic rebalance that ended the restart
+    waited for half a heartbeat interval of 1.5 s. A successor that replaces a static member without
+    a rebalance waited for nothing.
+    """
+    stops = [{**unread_row(name, "x", 9_000), "stopped_ms": at}
+             for name, at in (("m", 2_000), ("m", 10_000), ("n", 40_000))]  # fmt: skip
+    joined = event("join", 15.75, "was m, away for 99 ms, evicted")
+    classic = [{**generation(1, 2, 0), "protocol": "classic"}]
+    tables = {"events": [joined], "unread": stops, "rebalances": classic}
+    found = learn_restarts(tables, session_s=6.0).restart
+    assert found is not None
+    assert found.median == pytest.approx(5.0)
+    tables["events"] = [event("restart", 45, "was n")]
+    found = learn_restarts(tables, session_s=6.0).restart
+    assert found is not None
+    assert found.median == pytest.approx(5.0)
+
+
+def test_a_fenced_member_that_rejoins_is_no_restart() -> None:
+    """A consumer keeps its member id as long as its process runs (KIP-848)."""
+    events = [event("join", 10, "was m, away for 232 ms", "m"),
+              event("join", 30, "was n, away for 8000 ms", "o")]  # fmt: skip
+    found = learn_restarts({"events": events}).restart
+    assert found is not None
+    assert (found.count, found.median) == (1, pytest.approx(8.0))
+
+
+def test_an_announced_absence_is_no_crash() -> None:
+    """A static member of the consumer protocol that closes announces it; its eviction follows when
+    the restart takes longer than the session timeout.
+    """
+    events = [event("away", 10, member="a"), event("expiry", 16, member="a"),
+              event("join", 19, "was a, away for 3000 ms since its session timeout expired", "b")]  # fmt: skip
+    consumer = [{**generation(1, 2, 0), "protocol": "consumer"}]
+    found = learn_restarts({"events": events, "rebalances": consumer}, session_s=6.0)
+    assert found.restart is not None
+    assert (found.leaves, found.restart.median) == (True, pytest.approx(9.0))
+
+
+def test_a_pause_of_whole_heartbeat_intervals_costs_as_much_as_another() -> None:
+    """No clock of a deployment keeps step with the members' heartbeats, which are every 0.5 s here."""
+    each = [
+        forecast_rollout(deployment("consumer/uniform", session_s=3.0, pause_s=pause)).unread.best
+        for pause in (5.0, 5.25)
+    ]
+    assert each[0] == pytest.approx(each[1], rel=0.1)
+
+
+def test_members_evicted_together_count_once() -> None:
+    """They lost their coordinator or were frozen: no sign of crashes, and no restarts."""
+    events = [
+        *(event("expiry", 10, member=name, generation=2) for name in "abc"),
+        *(event("join", 11, f"was {name}, away for 9000 ms, evicted") for name in "abc"),
+        event("leave", 20, member="d"), event("bounce", 24, "was d, away for 4000 ms"),
+    ]  # fmt: skip
+    found = learn_restarts({"events": events})
+    assert found.restart is not None
+    assert (found.leaves, found.restart.count, found.restart.median) == (
+        True,
+        1,
+        pytest.approx(4.0),
+    )
+
+
+def test_the_last_generation_counts_until_the_last_event() -> None:
+    """A group whose members all joined at its start has had its usual size ever since."""
+    rebalances = [generation(1, 1, 0), generation(2, 3, 1_000)]
+    found = learn_restarts({"rebalances": rebalances, "events": [event("restart", 60, "was m")]})
+    assert found.members == 3
 
 
 def test_restarts_do_not_lower_the_usual_number_of_members() -> None:
