@@ -36,12 +36,15 @@ ARTIFACTS = (
 #: Class files whose algorithms Partage imitates.
 CLASSES = re.compile(
     r"org/apache/kafka/("
-    r"clients/consumer/(internals/)?\w*(Assignor|ConsumerProtocol)\w*"
-    r"|clients/producer/internals/BuiltInPartitioner"
-    r"|coordinator/group/(assignor|streams/assignor)/\w+"
-    r"|metadata/placement/\w+"
-    r"|streams/processor/internals/(assignment/\w+|StreamsPartitionAssignor)"
-    r"|streams/processor/assignment/assignors/\w+"
+    r"clients/consumer/(internals/)?\w*(Assignor|ConsumerProtocol)[\w$]*"
+    r"|clients/producer/internals/BuiltInPartitioner[\w$]*"
+    r"|coordinator/group/(assignor|streams/assignor)/[\w$]+"
+    r"|coordinator/group/(modern|streams)/(Target|Current)AssignmentBuilder[\w$]*"
+    r"|coordinator/group/streams/(AssignmentRefiner|MemberTaskOffsets)[\w$]*"
+    r"|coordinator/group/modern/consumer/CurrentAssignmentBuilder[\w$]*"
+    r"|metadata/placement/[\w$]+"
+    r"|streams/processor/internals/(assignment/[\w$]+|StreamsPartitionAssignor[\w$]*)"
+    r"|streams/processor/assignment/assignors/[\w$]+"
     r")\.class"
 )
 #: Parity tests by jar: those of other libraries and old releases say nothing about this one.

@@ -7,6 +7,10 @@ RACKS = ["r0", "r1", "r2", "r3"]
 LAGS = [0, 0, 1, 50, 99, 100, 101, 1000, 10_000, 10_001, 10**6, LONG_MAX, -2, -2, -3]
 
 
+#: Names of processes; in a small table many of them share a bucket, some at any size.
+_PROCESSES = [*(f"p{number}" for number in range(24)), "AaAa", "AaBB", "BBAa", "BBBB"]
+
+
 def nasty_stream_problem(rng, *, racks=None, named=True, most_tasks=40):
     """One problem; with ``racks`` a rack-aware strategy is on, and mostly all racks are known."""
     names = ["a", "Topology \N{GRINNING FACE}"]
@@ -161,6 +165,21 @@ def nasty_server_group(rng, before=None):
     if rng.random() < 0.01:
         configs = rng.choice([{"other": "1"}, {"num.standby.replicas": "one"}])
     return {"subtopologies": subtopologies, "members": members, "configs": configs}
+
+
+def with_offsets(rng, group):
+    """Give members offset sums of tasks, and processes names of which many share a bucket."""
+    names = rng.sample(_PROCESSES, len(_PROCESSES))
+    renamed = {one["process"]: names.pop() for one in group["members"]}
+    for one in group["members"]:
+        is_alone = rng.random() < 0.5
+        one["process"] = names.pop() if is_alone and names else renamed[one["process"]]
+        one["offsets"] = [
+            [name, [[p, rng.choice([0, 7, rng.randint(0, 2**40)])] for p in numbers]]
+            for name, numbers in _claims(rng, group["subtopologies"])
+            if rng.random() < 0.7
+        ]
+    return group
 
 
 def _claims(rng, subtopologies):

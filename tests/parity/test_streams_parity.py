@@ -9,10 +9,11 @@ import pytest
 from tests.support.jvm import TARGET, JvmOracle
 from tests.support.stream_problems import ANSWERS, WITH_THREADS, answer, early_answer, server_answer
 
-from parity.stream_random import nasty_server_group, nasty_stream_problem
+from parity.stream_random import nasty_server_group, nasty_stream_problem, with_offsets
 from partage.errors import PartageError
 from partage.kernels import form
 from partage.legacy.streams_0_x import Release0102, Release011
+from partage.streams.kip1071_sticky import ServerSticky, ServerSticky43
 
 AT_ONCE = 500
 #: `make test` asks every assignor 60 times, `make parity` 20,000 times and more.
@@ -86,26 +87,45 @@ def test_equals_the_released_class_of_2017(release, assignor, oracles, parity_n)
     compare(oracle, Problems(count, make), lambda one: early_answer(assignor, one))
 
 
-def test_equals_the_coordinators_class(oracles, parity_n) -> None:
-    """The same targets as the group coordinator of 4.3.1, over rounds that follow each other."""
-    rng = random.Random("streams coordinator")
+@pytest.mark.parametrize("assignor", [ServerSticky43, ServerSticky])
+def test_equals_the_coordinators_class(assignor, oracles, parity_n) -> None:
+    """The same targets as the group coordinators of 4.3.1 and 4.4.0, over rounds that follow each
+    other; members report offsets to that of 4.4.
+    """
+    is_old = assignor is ServerSticky43
+    rng = random.Random("streams coordinator" if is_old else "streams coordinator 4.4")
+    oracle = (
+        oracles("ServerStreams") if is_old else oracles("ServerStreamsNext", str(TARGET / "old"))
+    )
     before = []
 
     def make():
         one = nasty_server_group(rng, before[-1] if before and rng.random() < 0.7 else None)
+        if not is_old and rng.random() < 0.8:
+            one = with_offsets(rng, one)
         before[:] = [(one, None)]
         return one
 
     def ours(one):
         try:
-            got = server_answer(one)
+            got = server_answer(one, assignor)
         except PartageError as refused:
             return {"error": "NumberFormatException" if "number" in str(refused) else str(refused)}
         if before and before[0][0] is one:
             before[:] = [(one, got)]
         return got
 
-    compare(oracles("ServerStreams"), Problems(max(1, parity_n // SHARE), make), ours)
+    compare(oracle, Problems(max(1, parity_n // SHARE), make), ours)
+
+
+def test_the_coordinators_of_both_releases_differ(oracles) -> None:
+    """Each release needs its own assignor: the other one's targets are other ones."""
+    rng = random.Random(44)
+    problems = [with_offsets(rng, nasty_server_group(rng)) for _ in range(60)]
+    theirs = list(oracles("ServerStreamsNext", str(TARGET / "old")).ask_all(problems))
+    known = [(one, said) for one, said in zip(problems, theirs, strict=True) if "error" not in said]
+    equal = sum(server_answer(one, ServerSticky43) == said for one, said in known)
+    assert 0 < equal < len(known)
 
 
 def test_a_difference_would_be_seen(oracles) -> None:

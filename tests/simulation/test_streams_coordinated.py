@@ -35,9 +35,11 @@ def _app(**changes: Any) -> dict[str, Any]:
     }
 
 
-def _play(app: dict[str, Any], **config: str) -> tuple[SimulationResult, StreamsMetrics]:
+def _play(
+    app: dict[str, Any], assignor: str = "server-sticky@4.3", **config: str
+) -> tuple[SimulationResult, StreamsMetrics]:
     named = tuple((key.replace("_", "."), value) for key, value in config.items())
-    return simulate_cell(read_application(app), SweepCell("server-sticky", named))
+    return simulate_cell(read_application(app), SweepCell(assignor, named))
 
 
 def _life(played: SimulationResult, task: str) -> list[tuple[str, str, int, int]]:
@@ -161,6 +163,38 @@ def test_an_empty_group_waits_for_more_members() -> None:
     assert played.rebalances[-1].causes == ("a joined", "b joined")
 
 
+def test_a_standby_becomes_active_with_one_heartbeat_from_4_4_on() -> None:
+    """In 4.3 its member releases the standby first, and gets the task 5 s later."""
+    crash = {"at": 600, "do": "crash", "client": "b", "disk": False}
+    worst = {
+        name: _play(_app(events=[crash]), name, num_standby_replicas="1")[1].worst_unavailable
+        for name in ("server-sticky", "server-sticky@4.3")
+    }
+    assert worst["server-sticky@4.3"] - worst["server-sticky"] == pytest.approx(5.0, abs=0.2)
+
+
+def test_a_restarted_client_gets_the_tasks_of_its_disk_from_4_4_on() -> None:
+    """Its members have new ids. They report the offsets of what is on the disk; 4.3 ignores them.
+
+    Client b joins when a has all tasks, and gets the last two. Then both are away for a minute. A
+    fresh assignment takes tasks and clients in turn.
+    """
+    app = _app(events=[
+        {"at": 100, "do": "join", "client": "b"},
+        {"at": 900, "do": "leave", "client": "b", "backSeconds": 60},
+        {"at": 900, "do": "leave", "client": "a", "backSeconds": 61},
+    ])  # fmt: skip
+    owned = {
+        assignor: {
+            client: sorted(str(task) for task in tasks)
+            for client, tasks in _play(app, assignor)[0].rebalances[-1].active.items()
+        }
+        for assignor in ("server-sticky", "server-sticky@4.3")
+    }
+    assert owned["server-sticky"] == {"a": ["0_0", "0_1"], "b": ["0_2", "0_3"]}
+    assert owned["server-sticky@4.3"] != owned["server-sticky"]
+
+
 def test_threads_are_members() -> None:
     """A client with three threads gets three quarters of the tasks."""
     app = _app(clients={"a": {"threads": 3}, "b": {}})
@@ -178,6 +212,7 @@ def test_it_stands_beside_the_others_by_any_of_its_names() -> None:
         "org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor",
     ]
     assert cells(names, {}) == [SweepCell("streams:server-sticky")]
+    assert cells(["server-sticky@4.3"], {}) == [SweepCell("streams:server-sticky@4.3")]
     with pytest.raises(UnknownStrategyError, match="did you mean streams:server-sticky"):
         cells(["streams:server-stiky"], {})
 

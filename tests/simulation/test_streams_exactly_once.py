@@ -40,14 +40,14 @@ def _app(event: dict[str, Any], settings: dict[str, Any]) -> SimulatedApplicatio
 def _play(
     event: dict[str, Any], settings: dict[str, Any], assignor: str = "high-availability"
 ) -> tuple[SimulationResult, StreamsMetrics]:
-    from partage.streams.kip1071_sticky import ServerSticky
+    from partage.streams.kip1071_sticky import ServerSticky43
 
-    chosen = ServerSticky() if assignor == "server-sticky" else find_assignor(assignor)
+    chosen = ServerSticky43() if assignor == "server-sticky@4.3" else find_assignor(assignor)
     played = simulate(_app(event, settings), chosen)
     return played, measure(played)
 
 
-@pytest.mark.parametrize("assignor", ["high-availability", "server-sticky"])
+@pytest.mark.parametrize("assignor", ["high-availability", "server-sticky@4.3"])
 @pytest.mark.parametrize("standbys", [0, 1])
 def test_a_crash_costs_what_the_loss_of_the_disk_costs(assignor: str, standbys: int) -> None:
     """No store was closed cleanly, so every task that was open is restored from the beginning."""

@@ -15,7 +15,7 @@ from partage.streams import (
     TaskProblem,
 )
 from partage.streams.high_availability import HighAvailability
-from partage.streams.kip1071_sticky import ServerMember, ServerSticky, ServerSubtopology
+from partage.streams.kip1071_sticky import ServerMember, ServerSticky43, ServerSubtopology
 from partage.streams.member_assignments import assign_to_threads
 from partage.streams.problem import DraftAssignment, TaskPlan
 from partage.streams.sticky import FallbackPrior, LegacySticky, PublicSticky, PublicStickyPreserving
@@ -163,9 +163,9 @@ def early_answer(assignor, one):
     return {"a": [list(pair) for pair in roles], "turns": rows(plan.in_turn)}
 
 
-def server_answer(one):
+def server_answer(one, assignor=ServerSticky43):
     """What the coordinator's assignor says, as server-streams-sticky.jsonl says it."""
-    plan = ServerSticky().assign(
+    plan = assignor().assign(
         [ServerSubtopology(its["id"], its["n"], its["stateful"]) for its in one["subtopologies"]],
         [
             ServerMember(
@@ -173,6 +173,7 @@ def server_answer(one):
                 its["process"],
                 dict(its.get("active", [])),
                 dict(its.get("standby", [])),
+                {name: dict(sums) for name, sums in its.get("offsets", [])},
             )
             for its in one["members"]
         ],

@@ -56,7 +56,13 @@ from partage.java.hash_order import DEFAULT_TABLE
 from partage.judge import BreachKind, check, measure
 from partage.model import Assignment, Cluster, Group, Index, Problem
 from partage.model.repeated_state import EndlessLoop
-from partage.streams.kip1071_sticky import ServerMember, ServerSticky, ServerSubtopology
+from partage.streams.kip1071_sticky import (
+    SERVER_ASSIGNORS,
+    ServerMember,
+    ServerSticky,
+    ServerSticky43,
+    ServerSubtopology,
+)
 
 __all__ = ["UNEXPLAINED", "Verdict", "check_agreement"]
 
@@ -369,6 +375,8 @@ def _check_target(generation: Generation, clusters: ClusterHistory) -> Verdict:
     if generation.target is None or not (name in _ASSIGNORS or name == ServerSticky.name):
         return Verdict(why=f"strategy {name or 'unknown'} is not in Partage")
     at = generation.target.decided_ms or generation.timestamp_ms
+    if generation.protocol == "streams":
+        name = ServerSticky43.name  # the release whose input the log has
     try:
         plan = _compute_target(generation, clusters.at(at))
     except PartageError as e:
@@ -382,7 +390,11 @@ def _check_target(generation: Generation, clusters: ClusterHistory) -> Verdict:
     target = generation.target.target
     is_streams = generation.protocol == "streams"
     record = _recorded_tasks(target) if is_streams else _recorded_targets(target)
-    if plan == record:
+    if is_streams:
+        fitting = _fitting_releases(generation, clusters.at(at), record)
+        if fitting:
+            return Verdict(agrees=True, judged_by=" or ".join(fitting), counts=True)
+    elif plan == record:
         return Verdict(agrees=True, judged_by=name, counts=True)
     why = _explain_target(generation, clusters, at, record) or UNEXPLAINED
     return Verdict(agrees=False, why=why, judged_by=name, counts=True)
@@ -570,10 +582,28 @@ def _recorded_tasks(target: Mapping[str, Roles]) -> _Tasks:
     }
 
 
+def _fitting_releases(
+    generation: Generation, cluster: Cluster, record: _Targets | _Tasks
+) -> list[str]:
+    """Return the names of the task assignors that compute the recorded targets, oldest release
+    first.
+
+    No record names the release of the brokers, or has the offsets that members report to 4.4.
+    """
+    return [
+        one.name
+        for one in reversed(SERVER_ASSIGNORS)
+        if _decide_tasks(generation, cluster, None, one) == record
+    ]
+
+
 def _decide_tasks(
-    generation: Generation, cluster: Cluster, order: tuple[int, ...] | None
+    generation: Generation,
+    cluster: Cluster,
+    order: tuple[int, ...] | None,
+    assignor: ServerSticky = SERVER_ASSIGNORS[-1],
 ) -> _Tasks | None:
-    """Run the task assignor of a streams group (KIP-1071) on the recorded input.
+    """Run a task assignor of streams groups (KIP-1071) on the recorded input.
 
     Return None if the log lacks the topology or the members' processes.
     """
@@ -593,7 +623,7 @@ def _decide_tasks(
         )
         for i in (range(len(ids)) if order is None else order)
     ]
-    plan = ServerSticky().assign(_subtopologies(known.topology, cluster), members, known.settings)
+    plan = assignor.assign(_subtopologies(known.topology, cluster), members, known.settings)
     return {
         m: {
             ACTIVE: frozenset(plan.active.get(m, ())),

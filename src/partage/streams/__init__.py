@@ -20,6 +20,7 @@ from partage.streams.kip1071_sticky import (
     ServerMember,
     ServerPlan,
     ServerSticky,
+    ServerSticky43,
     ServerSubtopology,
 )
 from partage.streams.leader import StreamsApplication, StreamsGroupAssignment, rebalance
@@ -43,6 +44,7 @@ __all__ = [
     "ServerMember",
     "ServerPlan",
     "ServerSticky",
+    "ServerSticky43",
     "ServerSubtopology",
     "StreamsApplication",
     "StreamsGroupAssignment",

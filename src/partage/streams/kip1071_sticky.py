@@ -1,4 +1,7 @@
-"""The task assignor of the group coordinator, for streams groups (KIP-1071)."""
+"""The task assignor of the group coordinator, for streams groups (KIP-1071).
+
+`ServerSticky` is that of Kafka 4.4.0, `ServerSticky43` that of 4.3.1.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ from partage.java.hash_order import hash_order, names_in_map_order, table_for_ca
 from partage.java.priority_queue import PriorityQueue
 from partage.java.strings import string_hash, string_order_key, string_ranks
 
-__all__ = ["ServerMember", "ServerPlan", "ServerSticky", "ServerSubtopology"]
+__all__ = [
+    "SERVER_ASSIGNORS", "ServerMember", "ServerPlan", "ServerSticky", "ServerSticky43",
+    "ServerSubtopology",
+]  # fmt: skip
 
 _MOST_REPLICAS = 2**31
 
@@ -44,12 +50,15 @@ class ServerMember:
         active: dict from sub-topology id to the partitions of its previous active tasks, in map
             order.
         standby: previous standby tasks in the same form.
+        offsets: dict from sub-topology id to partition to the sum of the changelog offsets that the
+            member reported for a task whose state is on its disk. Kafka 4.3 ignores them.
     """
 
     id: str
     process: str
     active: Mapping[str, Sequence[int]] = field(default_factory=dict)
     standby: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,16 +79,20 @@ class ServerSticky:
 
     1. Every task is active on exactly one member, and no process has two copies of a task.
     2. A member keeps its previous tasks, actives first, up to its quota.
-    3. A task without a member goes to a member with its standby, then to the least loaded
-       process, and there to the least loaded member.
+    3. A task without a member goes to a member with its standby, or else to one that reported
+       offsets for it, then to the least loaded process, and there to the least loaded member.
 
-    Racks, tags and static ids are ignored. The order of Java's maps decides between equally
-    loaded processes. Cost: O(T (P + log P)) for T copies of tasks and P processes.
+    A member that restarts has a new id and no previous tasks. The offsets of the state on its disk,
+    which it reports when it joins, let it have its tasks again. Of equally loaded standbys the one
+    with the largest offset sum comes first.
+
+    Racks, tags, warm-ups and static ids are ignored. The order of Java's maps decides between
+    equally loaded processes. Cost: O(T (P + log P)) for T copies of tasks and P processes.
 
     Where it is not optimal: quotas fall as members fill up, so the last members may get fewer
     tasks. A standby that no process can take is dropped silently.
 
-    Exact to ``org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor`` 4.3.1.
+    Exact to ``org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor`` 4.4.0.
 
     >>> members = [ServerMember("a", "p", {"0": [0, 1, 2]}), ServerMember("b", "q")]
     >>> plan = ServerSticky().assign([ServerSubtopology("0", 3, False)], members)
@@ -88,7 +101,11 @@ class ServerSticky:
     """
 
     name = "streams:server-sticky"
-    exact_to = "org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor 4.3.1"
+    exact_to = "org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor 4.4.0"
+    #: Whether the coordinator's rules are those of Kafka 4.3: it ignores offsets, it starts from
+    #: the previous targets instead of the tasks that members own, and a task changes its role on
+    #: a member in two steps.
+    is_4_3 = False
 
     def assign(
         self,
@@ -121,11 +138,35 @@ class ServerSticky:
                 )
         if not members and any(subtopology.tasks for subtopology in subtopologies):
             raise InvalidProblemError("must be at least one", path="members", value=[])
-        draft = _TargetDraft(subtopologies, _in_map_order(members), replicas)
+        kind = _TargetDraft43 if self.is_4_3 else _TargetDraft
+        draft = kind(subtopologies, _in_map_order(members), replicas)
         draft.assign_actives()
         if replicas > 0:
             draft.assign_standbys(replicas)
         return draft.plan(members)
+
+
+class ServerSticky43(ServerSticky):
+    """Sticky task assignor of the group coordinator in Kafka 4.3, for streams groups (KIP-1071).
+
+    It differs from 4.4 in three points: it ignores offsets; members with a standby are taken in map
+    order; and a standby has no member of its own if the first of them runs the task.
+
+    Exact to ``org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor`` 4.3.1.
+
+    >>> members = [ServerMember("a", "p"), ServerMember("b", "q", offsets={"0": {0: 7}})]
+    >>> [one().assign([ServerSubtopology("0", 2, True)], members).active
+    ...  for one in (ServerSticky43, ServerSticky)]
+    [{'a': [('0', 0)], 'b': [('0', 1)]}, {'a': [('0', 1)], 'b': [('0', 0)]}]
+    """
+
+    name = "streams:server-sticky@4.3"
+    exact_to = "org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor 4.3.1"
+    is_4_3 = True
+
+
+#: The coordinator's task assignors, the newest release first.
+SERVER_ASSIGNORS = (ServerSticky(), ServerSticky43())
 
 
 def _replicas(configs: Mapping[str, str]) -> int:
@@ -251,9 +292,20 @@ class _TargetDraft:
         for member in members:
             for name, numbers in member.active.items():
                 self.previous_active |= {(name, number): member.id for number in numbers}
-            for name, numbers in member.standby.items():
-                for number in dict.fromkeys(numbers):
-                    self.previous_standby.setdefault((name, number), []).append(member.id)
+        self._find_previous_standbys(members)
+
+    def _find_previous_standbys(self, members: Iterable[ServerMember]) -> None:
+        # Standbys come before members that only reported offsets; larger offsets come first.
+        ranked: dict[ServerTask, list[tuple[tuple[bool, int], str]]] = {}
+        for member in members:
+            standbys = {(s, p) for s, numbers in member.standby.items() for p in numbers}
+            offsets = {(s, p): at for s, known in member.offsets.items() for p, at in known.items()}
+            for task in standbys | offsets.keys():
+                rank = (task not in standbys, -offsets.get(task, 0))
+                ranked.setdefault(task, []).append((rank, member.id))
+        for task, known in ranked.items():
+            known.sort(key=lambda one: one[0])
+            self.previous_standby[task] = [member for _, member in known]
 
     def _processes(self, members: Sequence[ServerMember]) -> list[_Process]:
         # In the iteration order of Kafka's hash map.
@@ -264,12 +316,19 @@ class _TargetDraft:
             process.count[member.id] = 0
             self.process_of[member.id] = process
         names = list(by_name)
-        places = hash_order(
+        places = self._process_order(names, members)
+        return [by_name[names[place]] for place in places]
+
+    def _process_order(self, names: Sequence[str], members: Sequence[ServerMember]) -> list[int]:
+        # ``computeIfAbsent`` is called once for each member.
+        seen = [member.process for member in members]
+        return hash_order(
             [string_hash(name) for name in names],
             table=table_for_capacity(len(members)),
             rank=lambda: string_ranks(names),
+            compute_if_absent=True,
+            looked_up_after=bool(names) and seen.index(names[-1]) < len(seen) - 1,
         )
-        return [by_name[names[place]] for place in places]
 
     def _by_partition(self, task: ServerTask) -> tuple[int, int]:
         return task[1], self.order[task[0]]
@@ -315,25 +374,21 @@ class _TargetDraft:
         """Return the least loaded member that had a standby of the task before; None if no member
         had one.
 
-        Kafka replaces the first such member only by one that is less loaded both itself and by its
-        process. With ``without_copy``, processes with a copy of the task do not count; if the first
-        member's process has one, the result is None.
+        Kafka replaces a member only by one that is less loaded both itself and by its process. With
+        ``without_copy``, processes with a copy of the task do not count.
         """
-        known = self.previous_standby.get(task)
-        if not known:
-            return None
-        best = known[0]
-        if without_copy and task in self.process_of[best].tasks:
-            return None
-        for member in known[1:]:
-            process, chosen = self.process_of[member], self.process_of[best]
-            if (
-                process.load < chosen.load
-                and process.count[member] < chosen.count[best]
-                and not (without_copy and task in process.tasks)
-            ):
+        best: str | None = None
+        for member in self.previous_standby.get(task, ()):
+            process = self.process_of[member]
+            if without_copy and task in process.tasks:
+                continue
+            if best is None or self._is_less_loaded(member, best):
                 best = member
         return best
+
+    def _is_less_loaded(self, member: str, other: str) -> bool:
+        one, two = self.process_of[member], self.process_of[other]
+        return one.load < two.load and one.count[member] < two.count[other]
 
     def _process_heap(self) -> PriorityQueue:
         heap = PriorityQueue()
@@ -399,3 +454,36 @@ class _TargetDraft:
             {one: sorted(tasks, key=self._by_subtopology) for one, tasks in active.items()},
             {one: sorted(self.standby[one], key=self._by_subtopology) for one in active},
         )
+
+
+class _TargetDraft43(_TargetDraft):
+    """Target assignment under construction by the rules of Kafka 4.3."""
+
+    def _find_previous_standbys(self, members: Iterable[ServerMember]) -> None:
+        # In the order of the members.
+        for member in members:
+            for name, numbers in member.standby.items():
+                for number in dict.fromkeys(numbers):
+                    self.previous_standby.setdefault((name, number), []).append(member.id)
+
+    def _process_order(self, names: Sequence[str], members: Sequence[ServerMember]) -> list[int]:
+        # ``put`` inserts the processes.
+        return hash_order(
+            [string_hash(name) for name in names],
+            table=table_for_capacity(len(members)),
+            rank=lambda: string_ranks(names),
+        )
+
+    def _best_previous_standby(self, task: ServerTask, *, without_copy: bool) -> str | None:
+        # With ``without_copy`` the result is None if the first member's process has a copy.
+        known = self.previous_standby.get(task)
+        if not known:
+            return None
+        best = known[0]
+        if without_copy and task in self.process_of[best].tasks:
+            return None
+        for member in known[1:]:
+            has_copy = without_copy and task in self.process_of[member].tasks
+            if not has_copy and self._is_less_loaded(member, best):
+                best = member
+        return best

@@ -13,6 +13,7 @@ from math import ceil
 from typing import Any, NamedTuple, TypeVar
 
 from partage.errors import UnsupportedProblemError
+from partage.streams.kip1071_sticky import ServerSticky43
 from partage.streams.topology import TopicPartition
 
 __all__ = [
@@ -123,8 +124,11 @@ class RecordedApplication:
 
     @property
     def assignor(self) -> str:
-        """Name of the default task assignor of applications with this rebalance protocol."""
-        return "streams:server-sticky" if self.is_streams_group else "streams:high-availability"
+        """Name of the default task assignor of applications with this rebalance protocol.
+
+        No record names the release of the brokers: that of streams groups is the one of 4.3.
+        """
+        return ServerSticky43.name if self.is_streams_group else "streams:high-availability"
 
 
 def longest_lasting(states: Iterable[tuple[int, int, int, _T]]) -> _T:

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from partage.errors import UnknownStrategyError
 from partage.streams.high_availability import HighAvailability
-from partage.streams.kip1071_sticky import ServerSticky
+from partage.streams.kip1071_sticky import SERVER_ASSIGNORS, ServerSticky
 from partage.streams.problem import TaskPlan, TaskProblem
 from partage.streams.sticky import FallbackPrior, LegacySticky, PublicSticky, PublicStickyPreserving
 
@@ -115,8 +115,8 @@ def assignors() -> dict[str, TaskAssignor]:
     """Return a dict from name to each task assignor of classic Kafka Streams groups, the default
     first.
 
-    The coordinator's assignor (`partage.streams.kip1071_sticky.ServerSticky`) is not among them:
-    its problem has members instead of clients, and sub-topologies by text.
+    The coordinator's assignors (`partage.streams.kip1071_sticky.SERVER_ASSIGNORS`) are not among
+    them: their problem has members instead of clients, and sub-topologies by text.
 
     >>> list(assignors())[:2]
     ['streams:high-availability', 'streams:legacy-sticky']
@@ -149,13 +149,13 @@ def find_assignor(name: str) -> TaskAssignor:
 
 
 def describe() -> list[TaskRow]:
-    """Return a row for each task assignor, as ``partage strategies`` prints them; the coordinator's
-    assignor is last.
+    """Return a row for each task assignor, as ``partage strategies`` prints them; those of the
+    coordinator are last.
 
-    >>> describe()[-1].name
-    'streams:server-sticky'
+    >>> [row.name for row in describe()[-2:]]
+    ['streams:server-sticky', 'streams:server-sticky@4.3']
     """
-    every: list[TaskAssignor | ServerSticky] = [*assignors().values(), ServerSticky()]
+    every: list[TaskAssignor | ServerSticky] = [*assignors().values(), *SERVER_ASSIGNORS]
     docs = [cleandoc(type(one).__doc__ or "") for one in every]
     return [
         TaskRow(one.name, doc.partition("\n")[0], one.exact_to, doc)

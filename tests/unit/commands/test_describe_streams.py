@@ -78,7 +78,7 @@ def test_a_streams_group_is_described_by_its_records(without_topics: Path) -> No
     assert set(second["sources"]) == {"ship-join-bucket-repartition"}
     assert found.description["settings"]["num.standby.replicas"] == "1"
     assert found.description["settings"]["streams.session.timeout.ms"] == "6000"
-    assert (found.gain, found.assignor) == (None, "streams:server-sticky")
+    assert (found.gain, found.assignor) == (None, "streams:server-sticky@4.3")
     assert any("not in the capture" in note for note in found.notes)
     observed = (json.loads(line) for line in (DATA / "observed.jsonl").read_text().splitlines())
     known = {one["id"] for one in observed if one.get("group") == "ship-join"}

@@ -1,7 +1,7 @@
 """Simulation of a Streams application in a streams group, whose coordinator assigns (KIP-1071).
 
 Source: ``GroupMetadataManager.streamsGroupHeartbeat``, ``CurrentAssignmentBuilder`` and
-``StreamsMembershipManager`` 4.3.1.
+``StreamsMembershipManager`` 4.3.1 and 4.4.0. The assignor decides which release is simulated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class _Member:
         since_ms: time of its last heartbeat (ms), from which the next ones are periodic.
         target, target_standby: tasks of its target assignment.
         active, standby: tasks that it owns.
-        revoking: owned tasks that it must revoke and may not have revoked yet.
+        offsets: sums of the changelog offsets of the tasks on its disk, as it reported them.
+        revoking, revoking_standby: active and standby tasks that it must revoke and may not have
+            revoked yet.
         due_ms: time of its next heartbeat with an effect; None if there is none.
     """
 
@@ -44,19 +46,31 @@ class _Member:
     target_standby: set[TaskId] = field(default_factory=set)
     active: set[TaskId] = field(default_factory=set)
     standby: set[TaskId] = field(default_factory=set)
+    offsets: dict[TaskId, int] = field(default_factory=dict)
     revoking: set[TaskId] = field(default_factory=set)
+    revoking_standby: set[TaskId] = field(default_factory=set)
     due_ms: int | None = None
 
     @property
     def is_reconciled(self) -> bool:
         return (self.active, self.standby) == (self.target, self.target_standby)
 
+    @property
+    def is_revoking(self) -> bool:
+        return bool(self.revoking or self.revoking_standby)
+
+    @property
+    def kept(self) -> tuple[set[TaskId], set[TaskId]]:
+        # Active and standby tasks that it does not have to revoke.
+        return self.active - self.revoking, self.standby - self.revoking_standby
+
 
 class StreamsGroupSimulation(StreamsSimulation):
     """Simulation of a Kafka Streams application in a streams group,
     whose coordinator assigns tasks.
 
-    Such groups (KIP-1071) have no lags, no probing rebalances and no warm-ups.
+    Such groups (KIP-1071) have no probing rebalances and no warm-ups. 4.4.0 has a setting for
+    warm-ups, and its ``AssignmentRefiner`` returns the target unchanged.
 
     The coordinator acts on heartbeats. After a member joined or left, the next heartbeat of any
     member computes a new target assignment, at most one per assignment interval. Each member
@@ -64,6 +78,10 @@ class StreamsGroupSimulation(StreamsSimulation):
     confirms that with a heartbeat. Only then does it get new tasks, and only then may others get
     the revoked ones. It gets an active task once no member owns it and no copy of it is on its own
     process, and a standby once its process has no copy. All other tasks keep running.
+
+    In 4.4 a target starts from the tasks that members own and from the offsets that they reported
+    when they joined; in 4.3 it starts from the target before. In 4.4 a task changes between active
+    and standby on its member in one step; in 4.3 it is revoked and assigned again.
 
     Args:
         application: the application to simulate.
@@ -135,7 +153,10 @@ class StreamsGroupSimulation(StreamsSimulation):
 
     def _add_member(self, client: RunningClient, consumer: str) -> None:
         process = str(client.process)
-        self._members[consumer] = _Member(consumer, client, process, self.clock.now_ms)
+        member = _Member(consumer, client, process, self.clock.now_ms)
+        if consumer == client.consumers[0]:  # it locks the state directories of the process first
+            member.offsets = {task: int(copy.position) for task, copy in client.disk.items()}
+        self._members[consumer] = member
 
     def _delay(self) -> None:
         """Delay the first target assignment of an empty group,
@@ -175,15 +196,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         self._assigned_ms = self.clock.now_ms
         if not self._members:
             return
-        members = [
-            ServerMember(
-                member.id,
-                member.process,
-                _by_subtopology(member.target),
-                _by_subtopology(member.target_standby),
-            )
-            for member in self._in_map_order(joining)
-        ]
+        members = [self._input_of(member) for member in self._in_map_order(joining)]
         standbys = str(self.app.settings.num_standby_replicas)
         configs = {"num.standby.replicas": standbys}
         plan = self._assignor.assign(self._subtopologies, members, configs)
@@ -193,6 +206,17 @@ class StreamsGroupSimulation(StreamsSimulation):
         self._record(causes)
         for member in self._members.values():
             self._schedule_heartbeat(member)
+
+    def _input_of(self, member: _Member) -> ServerMember:
+        """Return a member as the assignor's input."""
+        if self._assignor.is_4_3:
+            before = (member.target, member.target_standby)
+            return ServerMember(member.id, member.process, *map(_by_subtopology, before))
+        offsets: dict[str, dict[int, int]] = {}
+        for task in sorted(member.offsets):
+            sums = offsets.setdefault(str(task.subtopology), {})
+            sums[task.partition] = member.offsets[task]
+        return ServerMember(member.id, member.process, *map(_by_subtopology, member.kept), offsets)
 
     def _in_map_order(self, joining: _Member | None) -> list[_Member]:
         """Return the members in the iteration order of the coordinator's hash map.
@@ -259,7 +283,7 @@ class StreamsGroupSimulation(StreamsSimulation):
 
     def _heartbeat(self, member: _Member, *, joining: bool = False) -> bool:
         """Process a member's heartbeat; return whether the member's tasks have changed."""
-        was_revoking = bool(member.revoking)
+        was_revoking = member.is_revoking
         member.due_ms, member.since_ms = None, self.clock.now_ms
         self._compute_target_if_due(member if joining else None)
         is_changed = self._reconcile(member)
@@ -279,16 +303,33 @@ class StreamsGroupSimulation(StreamsSimulation):
         Returns:
             Whether the member revokes or takes a task.
         """
-        active, standby = member.active - member.revoking, member.standby - member.revoking
-        member.revoking = (active - member.target) | (standby - member.target_standby)
-        new = (set(), set()) if member.revoking else self._free_tasks(member)
-        member.active, member.standby = active | new[0], standby | new[1]
+        active, standby = member.kept
+        member.revoking = active - member.target
+        member.revoking_standby = standby - member.target_standby
+        demoted: set[TaskId] = set()
+        if not self._assignor.is_4_3:  # a standby becomes active, and the reverse, in one step
+            member.revoking_standby -= member.target
+            demoted = (active & member.target_standby) - standby - self._copies_beside(member)
+        new = (set(), set()) if member.is_revoking else self._free_tasks(member)
+        member.active = active | new[0]
+        member.standby = (standby | demoted | new[1]) - new[0]
         self._assign(member.client)
-        return bool(member.revoking or any(new))
+        return bool(member.is_revoking or demoted or any(new))
+
+    def _copies_beside(self, member: _Member) -> set[TaskId]:
+        """Return the tasks of which another member of the same process has a copy."""
+        others = [
+            one for one in self._members.values()
+            if one.process == member.process and one is not member
+        ]  # fmt: skip
+        return {task for one in others for task in one.active | one.standby}
 
     def _free_tasks(self, member: _Member) -> tuple[set[TaskId], set[TaskId]]:
         """Return the active and the standby tasks of a member's target that it can take now."""
-        same_process = [one for one in self._members.values() if one.process == member.process]
+        same_process = [
+            one for one in self._members.values()
+            if one.process == member.process and (self._assignor.is_4_3 or one is not member)
+        ]  # fmt: skip
         active = {
             task
             for task in member.target - member.active
@@ -305,8 +346,8 @@ class StreamsGroupSimulation(StreamsSimulation):
     def _assign(self, client: RunningClient) -> None:
         """Give a client the tasks that its members own, except for those that they must revoke."""
         members = [self._members[one] for one in client.consumers if one in self._members]
-        active = {task: one.id for one in members for task in sorted(one.active - one.revoking)}
-        standby = {task: one.id for one in members for task in sorted(one.standby - one.revoking)}
+        active = {task: one.id for one in members for task in sorted(one.kept[0])}
+        standby = {task: one.id for one in members for task in sorted(one.kept[1])}
         self.clean_up_later(client, self.state.assign(client, active, standby, set()))
 
 

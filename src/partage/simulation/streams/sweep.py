@@ -23,7 +23,7 @@ from partage.simulation.streams.client_state import ObservedState
 from partage.simulation.streams.result import SimulationResult, StreamsMetrics, measure
 from partage.simulation.streams.streams_group import StreamsGroupSimulation
 from partage.streams import TaskAssignor, find_assignor
-from partage.streams.kip1071_sticky import ServerSticky
+from partage.streams.kip1071_sticky import SERVER_ASSIGNORS, ServerSticky
 from partage.streams.registry import KIP_441_DOCUMENT, Kip441Proposal
 
 __all__ = [
@@ -146,14 +146,13 @@ def prepared(
 
 
 def _find_assignor(name: str) -> TaskAssignor | ServerSticky:
-    server_side = ServerSticky()
-    names = {server_side.name, server_side.name.removeprefix("streams:")}
-    if name in names | {server_side.exact_to.split()[0]}:
-        return server_side
+    for one in SERVER_ASSIGNORS:
+        if name in {one.name, one.name.removeprefix("streams:"), one.exact_to.split()[0]}:
+            return one
     try:
         return find_assignor(name)
     except UnknownStrategyError as error:
-        known = [*error.known, server_side.name]
+        known = [*error.known, *(one.name for one in SERVER_ASSIGNORS)]
         close = get_close_matches(name, known, n=2)
         raise UnknownStrategyError(name, known=known, close=close) from None
 
@@ -220,8 +219,10 @@ def standby_gain(application: SimulatedApplication, assignor: str) -> StandbyGai
     standbys = max(1, now)
     runtime = application.runtime
     interval_ms, handover_ms = runtime.heartbeat_interval_ms, 0
-    if isinstance(prepared(application, SweepCell(assignor))[1], ServerSticky):
-        interval_ms = handover_ms = runtime.streams_heartbeat_interval_ms
+    found = prepared(application, SweepCell(assignor))[1]
+    if isinstance(found, ServerSticky):
+        interval_ms = runtime.streams_heartbeat_interval_ms
+        handover_ms = interval_ms if found.is_4_3 else 0
     (worst, total), (worst_with, total_with) = (
         _mean_outages(application, SweepCell(assignor, ((_STANDBYS, str(count)),)), interval_ms)
         for count in (standbys - 1, standbys)

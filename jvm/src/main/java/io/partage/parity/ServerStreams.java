@@ -52,7 +52,7 @@ public final class ServerStreams {
         return answer;
     }
 
-    private static Map<String, Set<Integer>> tasks(JsonNode pairs) {
+    static Map<String, Set<Integer>> tasks(JsonNode pairs) {
         Map<String, Set<Integer>> tasks = new LinkedHashMap<>();
         for (JsonNode pair : pairs) {
             List<Integer> numbers = new ArrayList<>();
@@ -62,7 +62,7 @@ public final class ServerStreams {
         return tasks;
     }
 
-    private static void written(Map<String, Set<Integer>> tasks, ArrayNode list) {
+    static void written(Map<String, Set<Integer>> tasks, ArrayNode list) {
         new TreeMap<>(tasks).forEach((subtopology, numbers) -> {
             ArrayNode sorted = list.addArray().add(subtopology).addArray();
             new TreeSet<>(numbers).forEach(sorted::add);
