@@ -24,6 +24,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,7 +39,7 @@ from tests.support.jvm import java, jvm_classpath
 from tests.support.processes import ROOT, Closes, built
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tests.support.brokers import Brokers
 
@@ -330,6 +331,23 @@ class Recording(Closes):
         else:
             request["options"] = options
         node.tell(request)
+
+    def for_each(
+        self, groups: Iterable[RecordedGroup], do: Callable[[RecordedGroup], None]
+    ) -> None:
+        """Call a function for several groups at the same time, and wait for all."""
+        with ThreadPoolExecutor() as pool:
+            for one in [pool.submit(do, group) for group in groups]:
+                one.result()
+
+    def await_start(self, member: str, seconds: float) -> None:
+        """Wait until a member subscribes, at most for some time."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            with self._lock:
+                if any(e["id"] == member and e["ev"] == "started" for e in self.observed[-400:]):
+                    return
+            time.sleep(0.02)
 
     def _close(self, member: RecordedMember) -> None:
         member.process.tell({"do": "close", "id": member.id})

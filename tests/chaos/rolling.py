@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import threading
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -53,28 +51,21 @@ class RollingRestarts(Recording):
         self._away_s = {one.plan.name: self._rng.uniform(0.6, 4.0) for one in self.groups}
         self._killed = {one.plan.name: self._rng.random() < _KILLED for one in self.groups}
         self.note("churn_begin")
-        self._for_each(self.groups, self._start)
+        self.for_each(self.groups, self._start)
         time.sleep(_SETTLE_S)
-        self._for_each(self.groups, self._restart_some)
+        self.for_each(self.groups, self._restart_some)
         for group in self.groups:
             self._measure(group.plan.name)
         self.note("forecast")
         for first in range(0, len(self.groups), _AT_ONCE):
-            self._for_each(self.groups[first : first + _AT_ONCE], self._restart_all)
+            self.for_each(self.groups[first : first + _AT_ONCE], self._restart_all)
         self.note("churn_end")
-
-    def _for_each(self, groups: Iterable[RecordedGroup], do: Any) -> None:
-        threads = [threading.Thread(target=do, args=(one,), daemon=True) for one in groups]
-        for one in threads:
-            one.start()
-        for one in threads:
-            one.join()
 
     def _start(self, group: RecordedGroup) -> None:
         time.sleep(self._rng.uniform(0, 20))
         for _ in range(_MEMBERS):
             self.add(group)
-            self._await_start(group.members[-1].id)
+            self.await_start(group.members[-1].id, _START_S)
 
     def _restart_some(self, group: RecordedGroup) -> None:
         time.sleep(self._rng.uniform(0, _BETWEEN_S))
@@ -103,7 +94,7 @@ class RollingRestarts(Recording):
         while True:
             self.add(group, member)
             member = group.members[-1]
-            self._await_start(member.id)
+            self.await_start(member.id, _START_S)
             time.sleep(_TRIAL_S)
             if not self._has_ended(member):
                 return
@@ -113,14 +104,6 @@ class RollingRestarts(Recording):
 
     def _has_ended(self, member: RecordedMember) -> bool:
         return member.process.process.poll() is not None or member.id in self._closed
-
-    def _await_start(self, member: str) -> None:
-        until = time.monotonic() + _START_S
-        while time.monotonic() < until:
-            with self._lock:
-                if any(e["id"] == member and e["ev"] == "started" for e in self.observed[-400:]):
-                    return
-            time.sleep(0.02)
 
     def _measure(self, group: str) -> None:
         """Write down what a measurement of the running cluster reports of a group."""

@@ -10,7 +10,13 @@ import typer
 from partage.cli.command_errors import FAILED_CHECK
 from partage.cli.console import name, short_name, show, write_json
 from partage.cli.forecast_options import ForecastOptions, RunFolder
-from partage.cli.options import ClusterOptions, named_options, parse_seconds, with_options
+from partage.cli.options import (
+    ClusterOptions,
+    named_options,
+    parse_seconds,
+    with_options,
+    write_picture,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -120,7 +126,7 @@ def forecast(
         from partage.forecasts.pictures import rollout_picture
 
         one, rows = next(iter(found.items()))
-        options.write_picture(rollout_picture(rows, short_name(one)))
+        write_picture(options.picture, rollout_picture(rows, short_name(one)))
     if options.as_json:
         write_json([_document(one, rows, max_unread) for one, rows in found.items()])
     else:

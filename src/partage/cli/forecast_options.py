@@ -152,19 +152,3 @@ class ForecastOptions(OptionGroup):
                 known = matching_names(self.group, sorted(known))
         for one in known:
             yield one, (opened, one)
-
-    def write_picture(self, text: str) -> None:
-        """Write an SVG picture to the path of ``--picture``.
-
-        Raises:
-            InvalidConfigError: the file cannot be written.
-        """
-        from partage.errors import InvalidConfigError
-
-        if self.picture is None:
-            return
-        try:
-            self.picture.write_text(text, encoding="utf-8")
-        except OSError as e:
-            what = f"the picture cannot be written ({e.strerror or e})"
-            raise InvalidConfigError("--picture", what, str(self.picture)) from None

@@ -18,6 +18,7 @@ from partage.cli.options import (
     output_option,
     topic_option,
     with_options,
+    write_picture,
 )
 from partage.errors import InvalidConfigError, InvalidKeysError
 
@@ -64,6 +65,11 @@ def keys(
         float | None,
         typer.Option("--drain-rate", metavar="RATE", show_default=False,
                      help="Records per second that a group reads when it catches up, for --lag."),
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option("--picture", metavar="FILE", show_default=False,
+                     help="Write the keys that move as SVG, for --grow."),
     ] = None,
     cluster: ClusterOptions,
     topic: Annotated[str | None, topic_option("Of --bootstrap-server.")] = None,
@@ -113,7 +119,7 @@ def keys(
         return
     if grow is not None:
         options = replace(options, partitions=f"{grow[0]},{grow[1]}")
-        show_growth(grow, lag or [], drain_rate, output)
+        show_growth(grow, lag or [], drain_rate, output, picture)
         if where is None and topic is None:
             return
     if (cluster.bootstrap_server is None) != (topic is None):
@@ -138,17 +144,26 @@ def keys(
 
 
 def show_growth(
-    counts: tuple[int, int], lags: Sequence[str], drain_rate: float | None, output: OutputOptions
+    counts: tuple[int, int],
+    lags: Sequence[str],
+    drain_rate: float | None,
+    output: OutputOptions,
+    picture: Path | None = None,
 ) -> None:
     """Print which keys a larger partition count moves, drain times, and the safe sequence.
 
     Raises:
-        InvalidConfigError: the counts do not grow, or a lag is not GROUP=RECORDS.
+        InvalidConfigError: the counts do not grow, a lag is not GROUP=RECORDS, or the picture
+            cannot be written.
     """
     from partage.forecasts.growth import plan_growth
 
     drains = [_drain(one, drain_rate) for one in lags]
     found = plan_growth(*counts, drains)
+    if picture is not None:
+        from partage.forecasts.pictures import growth_picture
+
+        write_picture(picture, growth_picture(found, drains))
     if output.as_json:
         write_json({"growth": asdict(found), "drain_times": [asdict(one) for one in drains]})
         return

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from partage.cli.console import name, short_name, show, write_json
-from partage.cli.options import AsJson, GroupPatterns, RunId, named_options, with_options
+from partage.cli.options import (
+    AsJson,
+    GroupPatterns,
+    RunId,
+    named_options,
+    with_options,
+    write_picture,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +46,11 @@ def migrate(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of partage replay.")],
     *,
     group: GroupPatterns = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option("--picture", metavar="FILE", show_default=False,
+                     help="Write status and expected gain of the groups as SVG."),
+    ] = None,
     protocol: Annotated[
         Target,
         typer.Option("--protocol", help="Target: consumer (KIP-848) or cooperative."),
@@ -66,8 +78,14 @@ def migrate(
     with named_options(groups="--group"):
         chosen = matching_names(group, sorted(names)) if group else names
     found = [
-        one for each in chosen for one in plan_migrations(opened, each, protocol=protocol.value)
+        one
+        for each in chosen
+        for one in plan_migrations(opened, each, protocol=protocol.value, deployments=bool(group))
     ]
+    if picture is not None:
+        from partage.forecasts.pictures import migration_picture
+
+        write_picture(picture, migration_picture(found))
     if as_json:
         head = {"format": "partage-migrate", "version": 1, "protocol": protocol.value}
         write_json({**head, "groups": [asdict(one) for one in found]})
@@ -113,6 +131,8 @@ def _print(found: Migration) -> None:
         show(name(f"  {finding.kind:8}{finding.text}", _FINDINGS[finding.kind]))
     if found.effect is not None:
         show(name(f"  effect  {_effect(found.effect)}"))
+        if found.effect.deployment is not None and found.effect.deployment_now is not None:
+            show(name(f"  effect  {_deployment(found.effect)}"))
     for title, steps in (("steps", found.steps), ("to go back", found.back)):
         if steps:
             show(name(title, "bold"))
@@ -131,6 +151,18 @@ def _effect(effect: Effect) -> str:
         f"({effect.rebalances_now} recorded)"
     )
     return text if effect.saves is None else f"{text}; expected gain {_gain(effect)}"
+
+
+def _deployment(effect: Effect) -> str:
+    """Describe what one rolling deployment costs under the simulated policy, and now."""
+    from partage.report.messages import format_estimate
+
+    then, now = (
+        format_estimate(one).replace("\N{NO-BREAK SPACE}", " ")
+        for one in (effect.deployment, effect.deployment_now)
+        if one is not None
+    )
+    return f"a rolling deployment costs {then} without a reader; now {now}"
 
 
 def _gain(effect: Effect | None, *, short: bool = False) -> str:

@@ -29,7 +29,7 @@ __all__ = [
     "OutputOptions", "Processes", "Quiet", "RunId", "SparkMaster", "SparkOptions",
     "StrategyConfig", "named_options", "output_option", "parse_seconds", "partitions_option",
     "read_replica_cluster", "replication_option", "spark_settings", "strategy_option",
-    "topic_option", "with_options",
+    "topic_option", "with_options", "write_picture",
 ]  # fmt: skip
 
 _SPARK_NAME = re.compile(r"spark(\.[A-Za-z]+)+")
@@ -146,6 +146,21 @@ def output_option(more: str, metavar: str = "FOLDER") -> Any:
     """Create the command-line option ``--out``; ``more`` is appended to its help text."""
     return typer.Option("--out", "-o", metavar=metavar, help=f"Output path. {more}",
                         show_default=False)  # fmt: skip
+
+
+def write_picture(file: Path, text: str) -> None:
+    """Write an SVG picture to the path of ``--picture``.
+
+    Raises:
+        InvalidConfigError: the file cannot be written.
+    """
+    from partage.errors import InvalidConfigError
+
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as e:
+        what = f"the picture cannot be written ({e.strerror or e})"
+        raise InvalidConfigError("--picture", what, str(file)) from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from partage.cli.options import (
     parse_seconds,
     strategy_option,
     with_options,
+    write_picture,
 )
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def size(
         from partage.forecasts.pictures import sizing_picture
 
         one, sizing = next(iter(found.items()))
-        options.write_picture(sizing_picture(sizing, short_name(one)))
+        write_picture(options.picture, sizing_picture(sizing, short_name(one)))
     if options.as_json:
         write_json([_document(one, sizing) for one, sizing in found.items()])
         return

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from math import cos, log, pi, sqrt
+from math import ceil, cos, log, pi, sqrt
 from typing import Any, Protocol, TypeAlias
 
 from partage.errors import UnsupportedProblemError
@@ -466,7 +466,8 @@ class SimulatedConsumerGroup(_GroupState):
     def _await_heartbeat(self, key: str) -> None:
         if key not in self._waiting and key not in self.away:
             self._waiting.add(key)
-            self.clock.after(int(self.until_heartbeat(key)), partial(self._heartbeat, key))
+            # Rounded up: a moment before its heartbeat a member would wait for 0 ms for ever.
+            self.clock.after(ceil(self.until_heartbeat(key)), partial(self._heartbeat, key))
 
     def _heartbeat(self, key: str) -> None:
         self._waiting.discard(key)

@@ -73,12 +73,16 @@ class Effect:
         rebalances, rebalances_now: rebalances under it, and recorded ones.
         saves: expected gain against the present settings in partition-seconds, as in the report;
             None if unknown.
+        deployment, deployment_now: partition-seconds without a reader in one rolling deployment
+            under the policy, and now, as `partage forecast` simulates it; None if unknown.
     """
 
     policy: str
     rebalances: int
     rebalances_now: int
     saves: Estimate | None
+    deployment: Estimate | None = None
+    deployment_now: Estimate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +165,15 @@ def plan_migration(
     if protocol == "consumer":
         findings = [
             *_consumer_clients(members), *(_kind(kind) or _strategy(strategy)),
+            *_librdkafka_user_data(clients, strategy),
             *_sessions(members), *_ignored(members), *_racks(members), *_statics(members),
             *_consumer_code(set(causes), members),
         ]  # fmt: skip
         policy = target_policy(protocol, strategy) if effect is None else effect.policy
         assignor = policy.partition("/")[2].partition("+")[0]
-        steps, back = _consumer_steps(members, assignor), _consumer_back(strategy)
+        at_once = bool(_librdkafka_user_data(clients, strategy))
+        steps = _consumer_steps(members, assignor, at_once=at_once)
+        back = _consumer_back(strategy)
     else:
         findings = [*_kind(kind), *_cooperative_clients(members), *_cooperative_code(strategy)]
         steps, back = _cooperative_steps(clients, strategy), _cooperative_back(clients, strategy)
@@ -267,6 +274,23 @@ def _strategy(strategy: str | None) -> list[Finding]:
     return [Finding(NOTE, "assignor", text)]
 
 
+def _librdkafka_user_data(clients: Mapping[str, int], strategy: str | None) -> list[Finding]:
+    """Return a finding if the broker would refuse a group with members of both protocols.
+
+    librdkafka's leader copies the user data of cooperative-sticky from subscriptions into
+    assignments. Kafka 4.3.1 takes it for that of a custom assignor and answers the first member
+    of the consumer protocol with GROUP_ID_NOT_FOUND.
+    """
+    if strategy != "cooperative-sticky" or not clients.get("librdkafka"):
+        return []
+    text = (
+        "librdkafka's cooperative-sticky writes user data into assignments, and the broker refuses "
+        "members of the consumer protocol beside it (GROUP_ID_NOT_FOUND): change all members at "
+        "once"
+    )
+    return [Finding(CHANGE, "no mixed group", text)]
+
+
 def _sessions(members: Sequence[_Row]) -> list[Finding]:
     sent = sorted({int(row["session_timeout_ms"]) for row in members} - {-1, _SESSION_MS})
     if not sent:
@@ -292,7 +316,8 @@ def _ignored(members: Sequence[_Row]) -> list[Finding]:
         return []
     text = (
         "remove partition.assignment.strategy, session.timeout.ms and heartbeat.interval.ms from "
-        "the clients: with group.protocol=consumer the Java client refuses to start with them"
+        "the clients: with group.protocol=consumer the Java client and librdkafka refuse to start "
+        "with them"
     )
     return [Finding(CHANGE, "settings", text)]
 
@@ -340,7 +365,7 @@ def _consumer_code(causes: set[str], members: Sequence[_Row]) -> list[Finding]:
     return found
 
 
-def _consumer_steps(members: Sequence[_Row], assignor: str) -> tuple[str, ...]:
+def _consumer_steps(members: Sequence[_Row], assignor: str, *, at_once: bool) -> tuple[str, ...]:
     sessions = {int(row["session_timeout_ms"]) for row in members} - {-1, _SESSION_MS}
     limits = ["set the group's session timeout on the broker (see above)"] if sessions else []
     return (
@@ -348,11 +373,19 @@ def _consumer_steps(members: Sequence[_Row], assignor: str) -> tuple[str, ...]:
         "group.consumer.migration.policy is bidirectional (the default)",
         "clients: upgrade all members, still with the classic protocol",
         *limits,
-        f"one member: group.protocol=consumer, group.remote.assignor={assignor}, without the "
-        "removed settings; the group becomes a consumer group with classic members",
+        *_consumer_restarts(assignor, at_once=at_once),
+        "record the group again and compare: partage diff",
+    )
+
+
+def _consumer_restarts(assignor: str, *, at_once: bool) -> tuple[str, ...]:
+    new = f"group.protocol=consumer, group.remote.assignor={assignor}, without the removed settings"
+    if at_once:
+        return ("stop all members", f"start them with {new}")
+    return (
+        f"one member: {new}; the group becomes a consumer group with classic members",
         "check it for a day: partage groups shows kind consumer, all partitions have an owner",
         f"{_ROUNDS} with the new settings",
-        "record the group again and compare: partage diff",
     )
 
 
@@ -378,8 +411,14 @@ def _cooperative_clients(members: Sequence[_Row]) -> list[Finding]:
     if old:
         text = f"{old} Java members send a subscription older than 2.4: upgrade them first"
         found.append(Finding(CHANGE, "old clients", text))
-    if count["aiokafka"] or count["kafka-python or aiokafka"]:
+    if count["aiokafka"]:
         found.append(Finding(BLOCKER, "aiokafka", "aiokafka has no cooperative protocol"))
+    elif count["kafka-python or aiokafka"]:
+        text = (
+            "kafka-python has cooperative-sticky from 2.1, aiokafka has no cooperative protocol: "
+            "their bytes are equal"
+        )
+        found.append(Finding(CHECK, "client library", text))
     if len(count) > 1:
         text = "clients of several libraries: all need cooperative-sticky in their lists at once"
         found.append(Finding(CHECK, "several clients", text))

@@ -8,17 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from partage.forecasts.growth import DrainTime, Growth
+from partage.forecasts.migration import DONE, READY, Migration
 from partage.forecasts.rolling import RolloutForecast
 from partage.forecasts.sizing import SizeRow, Sizing
 from partage.tables.escaping import document_text
 
-__all__ = ["rollout_picture", "sizing_picture"]
+__all__ = ["growth_picture", "migration_picture", "rollout_picture", "sizing_picture"]
 
 #: Widths and heights in pixels.
 _WIDTH, _ROW, _TOP = 720, 24, 58
 #: Where bars begin, and the width of a bar of 100 %, or of the largest value.
 _BARS, _FULL = 120, 330
 _NARROW_BARS, _NARROW_FULL = 20, 420
+#: Where the status of a group begins.
+_LABELS = 300
 #: Bars of more than this share of the capacity are cut.
 _MOST = 1.25
 #: Numbers of consumers in a picture.
@@ -95,6 +99,68 @@ def rollout_picture(forecasts: Sequence[RolloutForecast], group: str) -> str:
             _text(_NARROW_BARS + _NARROW_FULL + 12, y + _ROW + 15, "ink title", values),
         ]
     return _picture(head, _TOP + 2 * _ROW * len(forecasts) + 14, parts)
+
+
+def migration_picture(migrations: Sequence[Migration]) -> str:
+    """Draw each group's status before a migration, and its expected gain as an SVG bar with its
+    interval. Bars to the left of the line are losses.
+    """
+    target = f" to {migrations[0].protocol}" if migrations else ""
+    rows = list(migrations)[:_MOST_ROWS]
+    gains = [one.effect.saves if one.effect is not None else None for one in rows]
+    ends = [end for gain in gains if gain is not None for end in (gain.low, gain.high)]
+    least, most = min(0.0, *ends, 0.0), max(1.0, *ends, 0.0)
+    scale = _NARROW_FULL / (most - least)
+    zero = _NARROW_BARS - least * scale
+    parts = [_text(20, 46, "soft", "bar: expected gain in partition-seconds; line: its interval")]
+    for i, (one, gain) in enumerate(zip(rows, gains, strict=True)):
+        y = _TOP + 2 * _ROW * i
+        style = "good title" if one.status in (READY, DONE) else "ink title"
+        parts += [_text(20, y + 17, "ink", one.group), _text(_LABELS, y + 17, style, one.status)]
+        if gain is None:
+            parts.append(_text(_NARROW_BARS + 8, y + _ROW + 15, "soft", "gain unknown"))
+            continue
+        low, best, high = (zero + scale * value for value in (gain.low, gain.best, gain.high))
+        middle, left = y + _ROW + 11, min(zero, best)
+        values = f"{round(gain.best):,} ({round(gain.low):,} to {round(gain.high):,})"
+        parts += [
+            f'<line class="limit" x1="{zero:.1f}" x2="{zero:.1f}" y1="{y + _ROW - 2}" '
+            f'y2="{y + 2 * _ROW - 2}"/>',
+            f'<rect class="bar" x="{left:.1f}" y="{y + _ROW}" height="{_ROW - 4}" '
+            f'width="{abs(best - zero):.1f}"/>',
+            f'<line class="span" x1="{low:.1f}" x2="{high:.1f}" y1="{middle}" y2="{middle}"/>',
+            _text(_NARROW_BARS + _NARROW_FULL + 12, y + _ROW + 15, "ink title", values),
+        ]
+    bottom = _TOP + 2 * _ROW * len(rows)
+    return _picture(f"Migration{target}: status and expected gain", bottom + 14, parts)
+
+
+def growth_picture(growth: Growth, drains: Sequence[DrainTime] = ()) -> str:
+    """Draw the share of each old partition's keys that stay as SVG bars, and the drain times.
+
+    >>> from partage.forecasts.growth import plan_growth
+    >>> growth_picture(plan_growth(4, 6)).count('class="bar"')
+    4
+    """
+    head = f"{growth.before} to {growth.after} partitions: {growth.moved:.0%} of the keys move"
+    parts = [_text(20, 46, "soft", "dark: keys that stay; light: keys that move")]
+    rows = growth.successors[:_MOST_ROWS]
+    for p, successors in enumerate(rows):
+        y = _TOP + _ROW * p
+        moved = [one for one in successors if one != p]
+        to = f"to {', '.join(map(str, moved[:6]))}{' ...' if len(moved) > 6 else ''}"
+        parts += [
+            _text(20, y + 15, "ink", f"partition {p}"), _bar("down", _BARS, y, 1.0),
+            _bar("bar", _BARS, y, 1 - growth.moved),
+            _text(_BARS + _FULL + 12, y + 15, "ink", f"{growth.moved:.0%} {to}"),
+        ]  # fmt: skip
+    y = _TOP + _ROW * len(rows)
+    for one in drains:
+        time = "unknown" if one.seconds is None else f"{one.seconds:,.0f} s"
+        text = f"{one.group}: {one.lag:,} old records, read after {time}"
+        parts.append(_text(20, y + 19, "ink title", text))
+        y += _ROW
+    return _picture(head, y + 14, parts)
 
 
 def _text(x: float, y: float, style: str, text: str) -> str:

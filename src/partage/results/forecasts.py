@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from partage.errors import InvalidConfigError
+from partage.errors import InvalidConfigError, UnknownStrategyError, UnsupportedProblemError
 from partage.forecasts.loads import (
     CommitMinute,
     GroupLoad,
@@ -45,6 +45,7 @@ from partage.model.arguments import checked
 from partage.results.run import Run, open_run
 from partage.simulation.policies import Policy
 from partage.tables.statuses import RECORDED
+from partage.tables.sums import Estimate
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -424,7 +425,11 @@ def _load(
 
 @checked
 def migrate(
-    run: Run | str | Path, group: str | None = None, *, protocol: str = "consumer"
+    run: Run | str | Path,
+    group: str | None = None,
+    *,
+    protocol: str = "consumer",
+    deployments: bool = True,
 ) -> tuple[Migration, ...]:
     """Judge whether groups are ready for another rebalance protocol, and what it would change.
 
@@ -432,6 +437,7 @@ def migrate(
         run: a finished replay or its folder.
         group: name of a group; None for all groups with consumers.
         protocol: ``consumer`` (KIP-848) or ``cooperative`` (KIP-429).
+        deployments: whether to forecast a rolling deployment of each group under both policies.
 
     Raises:
         InvalidConfigError: the run has no such group, or there is no such protocol.
@@ -443,10 +449,12 @@ def migrate(
     names = [group]
     if group is None:
         names = [one for one in _column(opened.table("groups"), "group") if one is not None]
-    return tuple(_migration(RecordedGroup(opened, one), protocol) for one in names)
+    return tuple(
+        _migration(RecordedGroup(opened, one), protocol, deployments=deployments) for one in names
+    )
 
 
-def _migration(tables: RecordedGroup, protocol: str) -> Migration:
+def _migration(tables: RecordedGroup, protocol: str, *, deployments: bool) -> Migration:
     (row,) = tables.rows("groups")
     strategy = next(
         (one["strategy"] for one in reversed(tables.rebalances) if one["strategy"]), None
@@ -454,11 +462,13 @@ def _migration(tables: RecordedGroup, protocol: str) -> Migration:
     return plan_migration(
         tables.group, protocol, kind=row["kind"], strategy=strategy, members=tables.members,
         causes={one["cause_kind"] for one in tables.rebalances},
-        effect=_effect(tables, protocol, strategy),
+        effect=_effect(tables, protocol, strategy, deployments=deployments),
     )  # fmt: skip
 
 
-def _effect(tables: RecordedGroup, protocol: str, strategy: str | None) -> Effect | None:
+def _effect(
+    tables: RecordedGroup, protocol: str, strategy: str | None, *, deployments: bool
+) -> Effect | None:
     """Return the simulated effect of a migration; None if the run did not simulate such a policy.
 
     The policy is the one that the report recommends, if it has the protocol and no other changes.
@@ -473,4 +483,19 @@ def _effect(tables: RecordedGroup, protocol: str, strategy: str | None) -> Effec
     found = group.figures.get(policy)
     if found is None or not found.comparable or RECORDED not in group.figures:
         return None
-    return Effect(policy, found.happened, group.recorded.happened, gain_of(group, policy))
+    known = _deployments(tables, policy) if deployments else (None, None)
+    gain = gain_of(group, policy)
+    return Effect(policy, found.happened, group.recorded.happened, gain, *known)
+
+
+def _deployments(tables: RecordedGroup, policy: str) -> tuple[Estimate | None, Estimate | None]:
+    """Return the unread time of one rolling deployment under a policy and now, in
+    partition-seconds; None if no restart was recorded or the group's strategy is unknown.
+    """
+    try:
+        target = replace(Policy.parse(policy), static=tables.restarts.static).name
+        now = forecast(tables.run, tables.group, compare=False)
+        then = forecast(tables.run, tables.group, policy=target, compare=False)
+    except (InvalidConfigError, UnknownStrategyError, UnsupportedProblemError):
+        return None, None
+    return then[0].unread, now[0].unread

@@ -103,3 +103,22 @@ def test_librdkafka_cannot_list_both_assignors() -> None:
     assert len(plan("cooperative", member()).steps) == 3
     assert "stop all members" in plan("cooperative", member("librdkafka")).steps[0]
     assert plan("cooperative", member("aiokafka")).status == BLOCKED
+
+
+def test_a_librdkafka_group_with_user_data_changes_at_once() -> None:
+    """The broker refuses a mixed group whose assignments have user data; range has none."""
+    sticky = plan("consumer", member("librdkafka"), strategy="cooperative-sticky")
+    assert "GROUP_ID_NOT_FOUND" in texts(sticky, CHANGE)
+    assert "stop all members" in sticky.steps
+    for other in (plan("consumer", member("librdkafka"), strategy="range"),
+                  plan("consumer", member("java"), strategy="cooperative-sticky")):  # fmt: skip
+        assert "stop all members" not in other.steps
+        assert any(one.startswith("one member:") for one in other.steps)
+
+
+def test_a_client_that_may_be_kafka_python_can_become_cooperative() -> None:
+    """Its bytes are those of aiokafka, which has no cooperative protocol: that is to be checked."""
+    assert plan("cooperative", member("aiokafka")).status == BLOCKED
+    unsure = plan("cooperative", member("kafka-python or aiokafka"))
+    assert "aiokafka" in texts(unsure, CHECK)
+    assert unsure.status != BLOCKED

@@ -281,6 +281,12 @@ def test_an_announced_absence_is_no_crash() -> None:
     assert (found.leaves, found.restart.median) == (True, pytest.approx(9.0))
 
 
+def test_heartbeats_between_two_milliseconds_end() -> None:
+    """A session timeout of 8 s has a heartbeat every 1333.3 ms: waiting members pass each one."""
+    found = forecast_rollout(deployment("consumer/range", session_s=8.0, members=3))
+    assert found.unread.best > 0
+
+
 def test_a_pause_of_whole_heartbeat_intervals_costs_as_much_as_another() -> None:
     """No clock of a deployment keeps step with the members' heartbeats, which are every 0.5 s here."""
     each = [
