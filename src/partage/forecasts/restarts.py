@@ -106,7 +106,7 @@ class _Stops:
 
     def __init__(self, events: Iterable[_Row], unread: Iterable[_Row]) -> None:
         # A static member of the consumer protocol announces that it stops.
-        self._announced = {
+        self._announced: dict[str, int] = {
             row["member"]: row["time_ms"] for row in events if row["event"] == "away"
         }
         self._estimated: dict[str, list[int]] = {}

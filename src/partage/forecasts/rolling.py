@@ -421,12 +421,18 @@ class _Rollout:
         return start
 
 
-def alternatives(deployment: Deployment) -> tuple[Deployment, ...]:
+def alternatives(
+    deployment: Deployment, *, server_session_s: float = _SERVER_SESSION_S
+) -> tuple[Deployment, ...]:
     """Return variants of a deployment that may cost less, each with one change or a usual
     combination.
 
     They are cooperative and server-side assignment, static membership with a sufficient session
     timeout, LeaveGroup at shutdown, and additional pods instead of missing ones.
+
+    Args:
+        deployment: the deployment with the present settings.
+        server_session_s: session timeout of the brokers for the consumer protocol, in seconds.
     """
     out: list[Deployment] = []
     own = deployment.policy
@@ -449,7 +455,7 @@ def alternatives(deployment: Deployment) -> tuple[Deployment, ...]:
             *(() if own.static else (replace(static, policy=replace(plain, static=True)),)),
         )
         if plain.protocol == CONSUMER:  # the brokers' session timeout counts, not the clients'
-            found = tuple(replace(one, session_s=_SERVER_SESSION_S) for one in found)
+            found = tuple(replace(one, session_s=server_session_s) for one in found)
         out += found
     if not own.static and not deployment.max_surge:
         out.append(replace(dynamic, max_surge=missing, max_unavailable=0))

@@ -43,7 +43,7 @@ from partage.forecasts.sizing import Sizing, size_group
 from partage.groups import registry
 from partage.model.arguments import checked
 from partage.results.run import Run, open_run
-from partage.simulation.policies import Policy
+from partage.simulation.policies import CONSUMER, Policy
 from partage.tables.statuses import RECORDED
 from partage.tables.sums import Estimate
 
@@ -156,6 +156,14 @@ class RecordedGroup:
         sent = [int(row["session_timeout_ms"]) for row in self.members]
         broker_ms = self.run.summary.get("session_timeout_ms") or 1_000 * DEFAULT_SESSION_S
         return max((ms for ms in sent if ms > 0), default=broker_ms) / 1_000
+
+    @property
+    def server_session_s(self) -> float:
+        """Session timeout of members of the consumer protocol, in seconds: the broker's setting if
+        it was recorded, else its default.
+        """
+        recorded_ms = self.run.summary.get("session_timeout_ms")
+        return DEFAULT_SESSION_S if recorded_ms is None else recorded_ms / 1_000
 
     @property
     def policy(self) -> Policy:
@@ -399,7 +407,9 @@ def forecast(
     factor = 1.0
     if evidence is not None and policy is None:  # the record is of the group's own policy
         factor = slowdown(evidence.unread_s, evidence.rebalances, found)
-    others = [forecast_rollout(one, seed=seed) for one in alternatives(now)] if compare else []
+    server_s = tables.server_session_s if isinstance(tables, RecordedGroup) else DEFAULT_SESSION_S
+    changed = alternatives(now, server_session_s=server_s) if compare else ()
+    others = [forecast_rollout(one, seed=seed) for one in changed]
     others.sort(key=lambda one: one.unread.best)
     return tuple(slowed(one, factor) for one in (found, *others))
 
@@ -493,9 +503,12 @@ def _deployments(tables: RecordedGroup, policy: str) -> tuple[Estimate | None, E
     partition-seconds; None if no restart was recorded or the group's strategy is unknown.
     """
     try:
-        target = replace(Policy.parse(policy), static=tables.restarts.static).name
+        target = replace(Policy.parse(policy), static=tables.restarts.static)
+        session_s = tables.server_session_s if target.protocol == CONSUMER else None
         now = forecast(tables.run, tables.group, compare=False)
-        then = forecast(tables.run, tables.group, policy=target, compare=False)
+        then = forecast(
+            tables.run, tables.group, policy=target.name, session_timeout=session_s, compare=False
+        )
     except (InvalidConfigError, UnknownStrategyError, UnsupportedProblemError):
         return None, None
     return then[0].unread, now[0].unread

@@ -209,14 +209,17 @@ class StreamsGroupSimulation(StreamsSimulation):
 
     def _input_of(self, member: _Member) -> ServerMember:
         """Return a member as the assignor's input."""
-        if self._assignor.is_4_3:
-            before = (member.target, member.target_standby)
-            return ServerMember(member.id, member.process, *map(_by_subtopology, before))
         offsets: dict[str, dict[int, int]] = {}
-        for task in sorted(member.offsets):
-            sums = offsets.setdefault(str(task.subtopology), {})
-            sums[task.partition] = member.offsets[task]
-        return ServerMember(member.id, member.process, *map(_by_subtopology, member.kept), offsets)
+        if self._assignor.is_4_3:
+            active, standby = member.target, member.target_standby
+        else:
+            active, standby = member.kept
+            for task in sorted(member.offsets):
+                sums = offsets.setdefault(str(task.subtopology), {})
+                sums[task.partition] = member.offsets[task]
+        return ServerMember(
+            member.id, member.process, _by_subtopology(active), _by_subtopology(standby), offsets
+        )
 
     def _in_map_order(self, joining: _Member | None) -> list[_Member]:
         """Return the members in the iteration order of the coordinator's hash map.
