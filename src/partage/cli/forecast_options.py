@@ -60,7 +60,7 @@ class ForecastOptions(OptionGroup):
     picture: Annotated[
         Path | None,
         typer.Option("--picture", metavar="FILE", show_default=False,
-                     help="Write a picture of one group's result as SVG."),
+                     help="Write a picture of the result as SVG."),
     ] = None  # fmt: skip
     duration: Annotated[
         str,

@@ -69,7 +69,7 @@ def keys(
     picture: Annotated[
         Path | None,
         typer.Option("--picture", metavar="FILE", show_default=False,
-                     help="Write the keys that move as SVG, for --grow."),
+                     help="Write a picture of the result as SVG."),
     ] = None,
     cluster: ClusterOptions,
     topic: Annotated[str | None, topic_option("Of --bootstrap-server.")] = None,

@@ -49,7 +49,7 @@ def migrate(
     picture: Annotated[
         Path | None,
         typer.Option("--picture", metavar="FILE", show_default=False,
-                     help="Write status and expected gain of the groups as SVG."),
+                     help="Write a picture of the result as SVG."),
     ] = None,
     protocol: Annotated[
         Target,
