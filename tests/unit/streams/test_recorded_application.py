@@ -58,7 +58,8 @@ def test_one_standby_saves_the_time_to_restore() -> None:
 
 @pytest.mark.parametrize("at", [600, 600.3, 602.4])
 @pytest.mark.parametrize(
-    ("assignor", "longer_s"), [("streams:server-sticky@4.3", 5.1), ("streams:high-availability", 0.0)]
+    ("assignor", "longer_s"),
+    [("streams:server-sticky@4.3", 5.1), ("streams:high-availability", 0.0)],
 )
 def test_the_gain_does_not_depend_on_the_time_of_the_crash(
     at: float, assignor: str, longer_s: float
