@@ -9,10 +9,14 @@ to read them again. Two cases lose records although all brokers are healthy:
 * An offset is committed. ``_new_offset`` tolerates one missing record after it, ``_add_gap`` counts
   dropped records as gaps of the log, and a commit before the seek is not checked.
 
+A third case delays records. After the seek, Faust clears the queues of all streams
+(``flow_control.resume``). A record that was queued in between is not read again before the next
+rebalance.
+
 The guard stores which offsets were fetched. It limits each commit to the first fetched offset that
 is not acknowledged, allows no commit between an assignment and its seek, and seeks back to dropped
-records. Such records are read again, so that some are processed twice. The guard replaces four
-methods of one consumer.
+records, also to those that no later record of the partition follows. Such records are read again,
+so that some are processed twice. The guard replaces four methods of one consumer.
 """
 
 from __future__ import annotations
@@ -30,6 +34,8 @@ log = logging.getLogger("partage.clients")
 
 #: Seconds after which a fetched offset below acknowledged ones counts as dropped.
 _PATIENCE = 5.0
+#: Seconds between two searches for dropped records, which cost time for each record.
+_SECONDS_BETWEEN_CHECKS = 1.0
 
 
 class CommitGuard:
@@ -54,6 +60,11 @@ class CommitGuard:
         self._tasks: set[asyncio.Task[Any]] = set()
         # The lowest offset that is fetched and not acknowledged, and since when (s).
         self._waits_since: dict[Any, tuple[int, float]] = {}
+        # The highest offset from which a partition was read again. Faust may drop a record for
+        # another reason than a rebalance, so none is read a third time.
+        self._read_again_from: dict[Any, int] = {}
+        # When dropped records were last searched for (s).
+        self._checked = -_SECONDS_BETWEEN_CHECKS
         # Number of assignments, and the number of the last one whose seek is done.
         self._assignments = self._sought = 0
         self._original_getmany = consumer._getmany
@@ -73,6 +84,7 @@ class CommitGuard:
         self._fetched.clear()
         self._processed.clear()
         self._waits_since.clear()
+        self._read_again_from.clear()
 
     async def _on_partitions_revoked(self, revoked: set[Any]) -> None:
         """Remember which offsets are acknowledged but not committed, then let Faust revoke the
@@ -83,11 +95,35 @@ class CommitGuard:
         await self._original_revoked(revoked)
 
     async def _getmany(self, *positional: Any, **named: Any) -> Any:
+        # Faust fetches when it has delivered or dropped all records of the previous fetch.
+        self._read_dropped_again()
         records = await self._original_getmany(*positional, **named)
+        acks_enabled_for = self.consumer.app.topics.acks_enabled_for
         for tp, batch in (records or {}).items():
-            if not self.consumer._is_changelog_tp(tp):
+            if acks_enabled_for(tp.topic) and not self.consumer._is_changelog_tp(tp):
                 self._fetched[tp].update(record.offset for record in batch)
         return records
+
+    def _read_dropped_again(self) -> None:
+        """Seek back to records that were dropped; check this at most once a second."""
+        now = self._now()
+        if self._sought != self._assignments or now - self._checked < _SECONDS_BETWEEN_CHECKS:
+            return
+        self._checked = now
+        for tp in list(self._fetched):
+            first = self._first_waiting(tp)
+            if first is None:
+                self._waits_since.pop(tp, None)
+            else:
+                self._watch(tp, first, now)
+
+    def _first_waiting(self, tp: Any) -> int | None:
+        """Return the lowest offset that was fetched and is not processed, from the committed offset
+        on; None if all are processed.
+        """
+        floor = self.consumer._committed_offset[tp] or 0
+        waiting = self._fetched[tp] - self.consumer._acked_index[tp] - self._processed[tp]
+        return min((offset for offset in waiting if offset >= floor), default=None)
 
     async def _perform_seek(self) -> None:
         """Seek each partition to its committed offset, or to the first fetched record if none is
@@ -104,8 +140,9 @@ class CommitGuard:
 
     async def _seek_back(self, tp: Any, fetched: set[int]) -> None:
         # A fetch of the previous assignment may end late. Its offsets are at or above the position
-        # and will be read again anyway.
-        if fetched and min(fetched) < await self.consumer.position(tp):
+        # and will be read again anyway. A commit may empty the set during the await.
+        position = await self.consumer.position(tp)
+        if fetched and min(fetched) < position:
             log.warning(
                 "%s: %d fetched records were dropped before any commit: reading again from %d",
                 tp, len(fetched), min(fetched),
@@ -121,39 +158,38 @@ class CommitGuard:
             if not self.consumer.app.rebalancing and not self._tasks:
                 self._start(self._perform_seek())
             return None
-        consumer, fetched = self.consumer, self._fetched[tp]
-        floor = consumer._committed_offset[tp] or 0
-        waiting = fetched - consumer._acked_index[tp] - self._processed[tp]
-        first = min((one for one in waiting if one >= floor), default=None)
-        acked: list[int] = consumer._acked[tp]
+        fetched, first = self._fetched[tp], self._first_waiting(tp)
+        acked: list[int] = self.consumer._acked[tp]
         if first is None or not acked or max(acked) < first:
             offset: int | None = self._original_new_offset(tp)
-            self._waits_since.pop(tp, None)
         else:
             # Faust's rule gets only the acknowledged records before the first waiting one.
             above = [one for one in acked if one > first]
             acked[:] = [one for one in acked if one < first]
             offset = self._original_new_offset(tp)
             acked.extend(above)
-            self._watch(tp, first)
         if offset is not None:
             fetched.difference_update([one for one in fetched if one < offset])
         return offset
 
-    def _watch(self, tp: Any, waiting: int) -> None:
+    def _watch(self, tp: Any, waiting: int, now: float) -> None:
         """Read a record again if it was dropped: no stream has it, and it waits for too long.
 
-        ``waiting`` is its offset, below that of acknowledged records.
+        ``waiting`` is its offset. A record that was dropped again is not read a third time.
         """
         since = self._waits_since.get(tp)
         if since is None or since[0] != waiting:
-            self._waits_since[tp] = (waiting, self._now())
-        elif self._now() - since[1] > _PATIENCE and not self._is_in_a_stream(tp, waiting):
+            self._waits_since[tp] = (waiting, now)
+        elif (
+            now - since[1] > _PATIENCE
+            and waiting > self._read_again_from.get(tp, -1)
+            and not self._is_in_a_stream(tp, waiting)
+        ):
             log.error(
-                "%s: Faust's next commit would pass offset %d, which was fetched and never "
-                "processed: reading again from it", tp, waiting,
+                "%s: offset %d was fetched and never processed, because Faust dropped it: reading "
+                "again from it", tp, waiting,
             )  # fmt: skip
-            del self._waits_since[tp]
+            self._read_again_from[tp] = waiting
             self._start(self._read_again(tp, waiting))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -167,5 +203,9 @@ class CommitGuard:
             await self.consumer.seek(tp, offset)
 
     def _is_in_a_stream(self, tp: Any, offset: int) -> bool:
-        unacked = list(self.consumer._unacked_messages)
-        return any(one.tp == tp and one.offset == offset for one in unacked)
+        """Return whether a stream processes a record, or has it in its queue."""
+        channels = self.consumer.app.topics._tp_index.get(tp, ())
+        queues = [channel._queue for channel in channels if channel._queue is not None]
+        queued = [event.message for queue in queues for event in queue._queue]
+        messages = [*self.consumer._unacked_messages, *queued]
+        return any(one.tp == tp and one.offset == offset for one in messages)

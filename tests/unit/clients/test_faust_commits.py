@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import defaultdict
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 
 from partage.clients.faust_commits import CommitGuard
 
-TP = ("words", 0)
+
+class TopicPartition(NamedTuple):
+    """Faust's TP."""
+
+    topic: str
+    partition: int
+
+
+TP = TopicPartition("words", 0)
 
 
 class FaustConsumer:
@@ -23,7 +33,12 @@ class FaustConsumer:
         self._committed_offset, self._read_offset = defaultdict(lambda: None), defaultdict()
         self._unacked_messages = set()
         self.sought = []
-        self.app = SimpleNamespace(rebalancing=True)
+        self.queue = []
+        channel = SimpleNamespace(_queue=SimpleNamespace(_queue=self.queue))
+        topics = SimpleNamespace(
+            acks_enabled_for=lambda topic: topic == TP[0], _tp_index={TP: [channel]}
+        )
+        self.app = SimpleNamespace(rebalancing=True, topics=topics)
 
     def _is_changelog_tp(self, tp):
         return tp != TP
@@ -188,18 +203,20 @@ def test_a_dropped_record_is_read_again_after_a_while_and_named(caplog) -> None:
     """
 
     async def run_rebalance():
-        clock = iter([0.0, 6.0, 6.0, 13.0])
-        consumer, guard = guarded(now=lambda: next(clock))
+        seconds = itertools.count(0, 6)
+        consumer, guard = guarded(now=lambda: next(seconds))
         await joined(consumer, guard)
         await consumer._getmany(3)
         consumer.ack(1, 2)
         slow = SimpleNamespace(tp=TP, offset=0)
         consumer._unacked_messages = [slow]
-        assert consumer.commit() is None
+        for _ in range(3):
+            await consumer._getmany(0)
+            await asyncio.sleep(0)
         assert consumer.commit() is None
         assert not consumer.sought
         consumer._unacked_messages = []
-        assert consumer.commit() is None
+        await consumer._getmany(0)
         await asyncio.sleep(0)
         assert consumer.sought == [0]
         await consumer._getmany(3)
@@ -207,7 +224,52 @@ def test_a_dropped_record_is_read_again_after_a_while_and_named(caplog) -> None:
         assert consumer.commit() == 3
 
     asyncio.run(run_rebalance())
-    assert "would pass offset 0, which was fetched and never processed" in caplog.text
+    assert "offset 0 was fetched and never processed" in caplog.text
+
+
+def test_a_dropped_record_is_read_again_although_no_later_one_is_acknowledged() -> None:
+    """Faust clears the queues of its streams after the seek. A record that was in one is read again
+    when it is in no queue any more, and once only: Faust may drop it for a reason of its own.
+    """
+
+    async def run_rebalance():
+        seconds = itertools.count(0, 6)
+        consumer, guard = guarded(84, now=lambda: next(seconds))
+        await joined(consumer, guard)
+        await consumer._getmany(1)
+        event = SimpleNamespace(message=SimpleNamespace(tp=TP, offset=84))
+        consumer.queue.append(event)
+        for _ in range(4):
+            await consumer._getmany(0)
+            await asyncio.sleep(0)
+        assert not consumer.sought
+        consumer.queue.clear()
+        for _ in range(6):
+            await consumer._getmany(1)
+            await asyncio.sleep(0)
+        assert consumer.sought[0] == 84
+        assert consumer.sought.count(84) == 1
+
+    asyncio.run(run_rebalance())
+
+
+def test_a_commit_during_the_seek_leaves_nothing_to_read_again() -> None:
+    """Faust may repeat a seek while the first one still waits for a position."""
+
+    async def run_rebalance():
+        consumer, guard = guarded()
+        guard.on_assignment()
+        await consumer._getmany(3)
+
+        async def position(_tp):
+            guard._fetched[TP].clear()
+            return 3
+
+        consumer.position = position
+        await consumer.perform_seek()
+        assert not consumer.sought
+
+    asyncio.run(run_rebalance())
 
 
 def test_records_that_the_log_does_not_have_stop_no_commit() -> None:
