@@ -38,6 +38,19 @@ def file(tmp_path):
     return path
 
 
+def test_files_escape_characters_that_a_terminal_obeys(file, tmp_path) -> None:
+    """A topic of the input may have any name; the values in the files stay the same."""
+    name = "t\u202e\x9b2J"
+    given = json.loads(file.read_text())
+    given["topics"] = {name: given["topics"]["<b>t</b>"]}
+    file.write_text(json.dumps(given), "utf-8")
+    run("reassign", "rebalance", file, "--out", tmp_path / "plan")
+    files = list((tmp_path / "plan").glob("*.json"))
+    assert not any({"\u202e", "\x9b"} & set(one.read_text("utf-8")) for one in files)
+    batch = json.loads((tmp_path / "plan" / "batch-001.json").read_text("utf-8"))
+    assert {row["topic"] for row in batch["partitions"]} == {name}
+
+
 def test_a_plan_with_its_files(file, tmp_path) -> None:
     """Tables with bounds on stdout; batches, their way back, an election and a page in files."""
     out, page = tmp_path / "plan", tmp_path / "page.html"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -122,3 +123,12 @@ def test_a_synthetic_history_is_understood(tmp_path: Path) -> None:
     seen = Counter((r["policy"], r["reading"]) for r in rows.to_pylist() if r["step"] == 0)
     assert set(seen.values()) == {rebalances}
     assert len(seen) == 1 + 2 * len(policies)
+
+
+def test_the_summary_escapes_characters_that_a_terminal_obeys(tmp_path: Path) -> None:
+    """Names of groups and topics may be anything; the values stay the same."""
+    value = {"group": "a\u202e\x9b2J"}
+    output._write_atomically(tmp_path / "summary.json", value)
+    text = (tmp_path / "summary.json").read_text("utf-8")
+    assert not {"\u202e", "\x9b"} & set(text)
+    assert json.loads(text) == value

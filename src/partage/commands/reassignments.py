@@ -17,6 +17,7 @@ from partage.errors import InvalidCaptureError, InvalidConfigError, InvalidProbl
 from partage.model import ReplicaCluster
 from partage.model.arguments import checked
 from partage.model.validation import expect_local, reject_text
+from partage.tables.escaping import document_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -367,7 +368,7 @@ def _missing_brokers(planned: Reassignment, partitions: list[int]) -> list[int]:
 def _write_json(path: Path, what: dict[str, Any]) -> None:
     # Kafka's tool reads a line or many; a temporary name, so that a file that is there is whole.
     draft = path.with_suffix(".part")
-    draft.write_text(json.dumps(what, ensure_ascii=False), encoding="utf-8")
+    draft.write_text(document_text(json.dumps(what, ensure_ascii=False), in_json=True), "utf-8")
     os.replace(draft, path)  # noqa: PTH105 - Path.replace is the same and returns a path
 
 
