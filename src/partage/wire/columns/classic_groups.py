@@ -43,9 +43,11 @@ _STEPS_SAVED_A_RECORD = 200
 
 
 def pays(*, rows: int) -> bool:
-    """Return whether there are enough records for compiled kernels to decode them faster.
+    """Return whether compiled kernels decode this many GROUP_METADATA records faster than the
+    schema engine.
 
-    Kernels take time to load; the alternative is the schema engine.
+    ``rows`` is the number of records. Loading the kernels takes time, which only many records
+    repay.
     """
     work = rows * _STEPS_SAVED_A_RECORD
     return read_groups.pays(work=work) and read_payloads.pays(work=work)
@@ -53,9 +55,9 @@ def pays(*, rows: int) -> bool:
 
 @dataclass(frozen=True)
 class Texts:
-    """The distinct byte strings of a column, found by their code (a number from 0 on).
+    """The distinct byte strings of a column of encoded records, decoded to text on demand.
 
-    They are decoded to text on demand.
+    Each string has a code, its index from 0 on, by which other columns refer to it.
 
     Attributes:
         data: the bytes of the column.

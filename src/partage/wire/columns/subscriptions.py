@@ -74,7 +74,10 @@ class _Prefix(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """The fields of a subscription before its owned partitions, and where these begin."""
+    """Decoded fields of a subscription that precede its owned partitions.
+
+    ``end`` is the byte offset at which the owned partitions begin.
+    """
 
     version: int
     topics: tuple[str, ...]

@@ -251,9 +251,11 @@ class TaskValues:
 
 
 def merge_unnamed(values: Mapping[Any, Value]) -> Mapping[Any, Value]:
-    """Return a dict by task in which tasks with topology name "" and with none are the same key.
+    """Merge the entries of tasks whose topology name is "" with those of the same tasks without a
+    name.
 
-    A merged key has the position of the first and the value of the last.
+    Kafka's ``TaskId`` makes no difference between them. The result is a dict by task. A merged
+    entry has the position of the first and the value of the last of its entries.
 
     >>> merge_unnamed({(0, 1): 5, (0, 2): 6, (0, 1, ""): 7})
     {(0, 1, None): 7, (0, 2, None): 6}

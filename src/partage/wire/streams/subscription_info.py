@@ -61,9 +61,10 @@ FIRST_NAMED_VERSION = 10
 
 
 class Groups(NamedTuple):
-    """Grouping of offset sums in versions 7 to 9 of `SubscriptionInfo`.
+    """Runs of consecutive tasks with one sub-topology, in versions 7 to 9 of `SubscriptionInfo`.
 
-    Each group has the number of a sub-topology and its number of tasks.
+    For each run, ``subtopology`` has the number of its sub-topology, and ``size`` its number of
+    tasks. These versions encode offset sums run by run.
     """
 
     subtopology: NDArray[np.int32]
@@ -118,9 +119,10 @@ def _read_count(reader: Reader) -> int:
 
 
 def _read_rows(reader: Reader, layout: np.dtype[np.void], count: int) -> NDArray[np.void]:
-    """Decode ``count`` entries of fixed size at once, as a NumPy array of records.
+    """Decode the next ``count`` entries of a message at once, as a NumPy array of records.
 
-    If bytes are missing, raise the error at the first incomplete number.
+    ``layout`` is the type of an entry, whose size is fixed. If bytes are missing, raise the error
+    at the first incomplete number.
     """
     whole = reader.left // layout.itemsize
     if count > whole:
@@ -135,8 +137,10 @@ def _read_rows(reader: Reader, layout: np.dtype[np.void], count: int) -> NDArray
 def _unnamed_rows(
     reader: Reader, layout: np.dtype[np.void], count: int, name_length: str
 ) -> NDArray[np.void] | None:
-    """Decode ``count`` tasks at once if none has a topology name;
-    else read nothing and return None.
+    """Decode the next ``count`` tasks at once, if none of them has a topology name.
+
+    Return None and read nothing if a task has a name or bytes are missing. ``name_length`` is the
+    field of ``layout`` with the length of a task's topology name.
     """
     if count * layout.itemsize > reader.left:
         return None
@@ -235,7 +239,7 @@ def _write_offset_sums(writer: Writer, grouped: GroupedSums, *, version: int) ->
 
 
 def _runs(tasks: Tasks) -> Groups:
-    """Group consecutive tasks of the same sub-topology.
+    """Find the runs of consecutive tasks that have the same sub-topology.
 
     >>> _runs(Tasks.of([(0, 1), (0, 2), (1, 0)])).size.tolist()
     [2, 1]
