@@ -119,9 +119,9 @@ def positive(number: int) -> int:
 
 
 def below(draws: Draws, bound: int) -> tuple[int, Draws]:
-    """Return an unbiased random number from 0 to bound - 1, and the generator after it.
+    """Draw a number from 0 to ``bound`` - 1 with equal probabilities.
 
-    Equals Go's ``Int31n`` on 31-bit numbers.
+    Return it with the generator after the draw. Equals Go's ``Int31n`` on 31-bit numbers.
 
     >>> below(Numbers((13,)), 10)[0]
     3
@@ -134,9 +134,9 @@ def below(draws: Draws, bound: int) -> tuple[int, Draws]:
 
 
 def fraction(draws: Draws) -> tuple[float, Draws]:
-    """Return a random float from 0 to 1 (exclusive), and the generator after it.
+    """Draw a float from 0 to 1 (exclusive); return it with the generator after the draw.
 
-    Its 53 bits are the lower 21 of one number, then the 32 of the next.
+    Its 53 bits are the lower 21 of one random number, then the 32 of the next.
 
     >>> fraction(Numbers((1 << 20, 0)))[0]
     0.5
@@ -165,9 +165,12 @@ _LEAST = 1 << 31
 
 
 def folded(h: int, partitions: int, fold: Fold) -> int:
-    """Map a key's hash (0 to 2**32 - 1) to a partition number by the rule of a client.
+    """Map the hash of a key to a partition number, as a client does.
 
-    The rule ``fold`` says how the hash loses its sign before the modulo; ``masked`` is Java's.
+    ``h`` is the hash as an unsigned number, 0 to 2**32 - 1. Clients differ in how they remove its
+    sign before the modulo. The rule ``fold`` is ``masked`` (clear the sign bit, as in Java),
+    ``absolute``, ``java-abs`` (the absolute value, but 0 for the least int) or ``unsigned`` (keep
+    all 32 bits).
 
     >>> [folded(2**32 - 790332482, 10, fold) for fold in ("masked", "absolute", "unsigned")]
     [6, 2, 4]

@@ -147,8 +147,8 @@ TALLIED = _tallied
 def tallied(
     whole: NDArray[np.uint32], records: _Longs, sizes: _Longs, counts: Sequence[int], *, work: int
 ) -> tuple[list[_Longs], _Longs]:
-    """Return the records and bytes of each partition, and the keys that would move, for several
-    partition counts.
+    """Compare partition counts of a topic: the load of each partition, and the keys that would
+    move.
 
     Args:
         whole: uint32[k], each key's partition at a multiple of all the counts.

@@ -53,9 +53,11 @@ _TO_MURMUR2 = (
 
 
 def hash_of(partitioners: Collection[str]) -> str:
-    """Return the name of the hash function, such as CRC32, that equivalent partitioners share.
+    """Return the name of the hash function that a family of equivalent partitioners uses, such as
+    CRC32.
 
-    Partitioners are equivalent, and form a family, if they place every key in the same partition.
+    Partitioners are equivalent if they place every key in the same partition. If their hash is not
+    known by name, the result is the first partitioner's name.
 
     >>> hash_of(["librdkafka:consistent", "sarama:crc32"])
     'CRC32'
@@ -77,11 +79,11 @@ def clients_of(partitioners: Collection[str]) -> list[str]:
 
 
 def narrowed(clients: Sequence[str], keyless: str) -> list[str]:
-    """Narrow a list of client libraries to those that spread records without a key in the observed
+    """Return those of the given client libraries that place records without a key in the observed
     way.
 
-    ``keyless`` is the observed way, such as "sticky" (`NullKeys.behaviour`). Return all clients if
-    none spreads them so.
+    ``keyless`` is the observed way, such as "sticky" (`NullKeys.behaviour`). If none of the
+    libraries places keyless records so, return all of them.
 
     >>> narrowed(["Java", "kafka-python", "aiokafka"], "drawn for each record")
     ['kafka-python', 'aiokafka']
@@ -91,10 +93,12 @@ def narrowed(clients: Sequence[str], keyless: str) -> list[str]:
 
 
 def called(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> str:
-    """Return a short label of a topic's possible writers, such as "Java, kafka-python (murmur2)".
+    """Return a label of the client libraries that may have written a topic, such as "Java,
+    kafka-python (murmur2)".
 
-    It names the clients, the hash function, and the hashed part of the key if that is not the whole
-    key. Clients that need a setting to use this hash are named only if no others are.
+    The label has the first names of ``clients``, the hash function ``hashed``, and the hashed
+    ``part`` of the key unless that is the whole key. A client that uses this hash only with a
+    certain setting is named only if no other client remains.
 
     >>> called(["Java", "kafka-python", "aiokafka"], "murmur2")
     'Java, kafka-python, ... (murmur2)'

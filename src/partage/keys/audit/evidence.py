@@ -111,13 +111,14 @@ _PROBE_COUNTS = (2, 3, 7, 12, 64, 1000, 2**31 - 1)
 
 
 class KeyPart(Enum):
-    """Part of a stored key that a partitioner hashes: the whole key, or all but its last bytes.
+    """Part of a stored key that a partitioner hashes: the whole key, or the key without the window
+    at its end.
 
-    Each value is (number of last bytes left out, description).
+    Kafka Streams appends a window to each key of a windowed topic, and `WindowedStreamPartitioner`
+    hashes the key alone. The window takes 8 bytes (its start, `TimeWindowedSerializer`), 12 in the
+    changelog of a window store (start and sequence number), or 16 for a session (end and start).
 
-    Kafka Streams writes windowed keys with the window behind the key: 8 bytes of its start
-    (`TimeWindowedSerializer`; `WindowedStreamPartitioner` hashes the key alone), 12 in the
-    changelog of a window store (with a sequence number), 16 for a session (end and start).
+    Each value is (number of last bytes that are not hashed, description).
     """
 
     WHOLE = (0, "the whole key")
@@ -144,8 +145,10 @@ class KeyPart(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Equivalent partitioners: all place every key in the same partition. The hashed part of the
-    key belongs to it.
+    """Family of equivalent partitioners, which all place every key in the same partition.
+
+    ``part`` is the part of the key that they hash. Partitioners that hash different parts are in
+    different families.
 
     Attributes:
         name: the first of its partitioners, which stands for the family.

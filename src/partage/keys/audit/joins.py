@@ -32,8 +32,10 @@ def _text(key: bytes) -> _Meaning:
 
 
 def _json(key: bytes) -> _Meaning:
-    """Return a key's JSON value as normalized text (no spacing, sorted members); None if it is not
-    JSON.
+    """Return the JSON value of a key as text, so that keys with equal values give equal text.
+
+    The text has no spacing and sorted object fields. Return None if the key is not a JSON string,
+    object or array.
     """
     if key[:1] not in b'"{[' or not key:
         return None
@@ -166,8 +168,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """One reason why equal keys of two topics are in different partitions, so that a join misses
-    matches.
+    """Reason why a join of two topics misses matches: their equal keys are in different partitions.
 
     Attributes:
         kind: ``partition counts``, ``partitioners``, ``serializers`` or ``keys apart``.
@@ -266,10 +267,13 @@ def _compare_serializers(
     placed_2: dict[bytes, tuple[int, ...]],
     common: int,
 ) -> Iterator[Broken]:
-    """Yield a difference of serializers: many keys with equal meaning have other bytes.
+    """Yield a broken join if the producers of two topics serialize many of the same keys
+    differently.
 
-    ``placed`` and ``placed_2`` are dicts from key to its partitions, in the first and in the second
-    topic. ``common`` is the number of keys with equal bytes.
+    Keys of both topics are decoded by each known serializer. The result is at most one reason, for
+    the two serializers under which most keys coincide. ``placed`` and ``placed_2`` are dicts from
+    key to its partitions, in the first and in the second topic. ``common`` is the number of keys
+    with equal bytes in both.
     """
     best: tuple[int, str, str, list[tuple[bytes, bytes]]] | None = None
     decoded = {reading: canonical(list(placed), reading) for reading in READINGS}
@@ -294,9 +298,11 @@ def _compare_serializers(
 def _expected_by_chance(
     same: list[tuple[bytes, bytes]], pairs: int, readings: tuple[str, str]
 ) -> float:
-    """Return how many of so many pairs of decoded keys coincide by chance, because they are short.
+    """Return the expected number of decoded keys that coincide in two topics only by chance.
 
-    If five bytes of an 8-byte number are taken for a schema registry header, only three remain.
+    Short keys coincide often: if five bytes of an 8-byte number are taken for a schema registry
+    header, only three remain. ``same`` has the pairs of keys that coincide, ``pairs`` is the number
+    of all pairs, and ``readings`` are the two serializers by which the keys were decoded.
     """
     bodies = sorted(len(pair[i]) - HEADER for pair in same for i in (0, 1) if readings[i] == FRAMED)
     return pairs / 256.0 ** bodies[len(bodies) // 2] if bodies else 0.0

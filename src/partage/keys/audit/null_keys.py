@@ -84,10 +84,12 @@ def null_keys(
 
 
 def _with_known_order(partition: NDArray[np.int32], at: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return the partitions of the records whose order in time is known.
+    """Select the records whose order in time is certain, and return their partitions.
 
-    These are nearly all records, or one record of each millisecond. The time alone selects the
-    record of a millisecond: the first by offset would always be in the emptiest partition.
+    ``partition`` and ``at`` (ms) have one element per record without a key. Records of the same
+    millisecond have no known order. If few records share one, all are selected, else one record of
+    each millisecond. The timestamp alone selects this record: the first by offset would always be
+    in the emptiest partition.
     """
     first = np.concatenate([[True], at[1:] != at[:-1]])
     if first.mean() > _OWN_TIME:

@@ -172,9 +172,10 @@ def _evaluate_candidates(
 def _choose_writers(
     seen: KeyPairs, candidates: Sequence[_Candidate]
 ) -> list[tuple[_Candidate, float]]:
-    """Choose the topic's writers by greedy set cover over its keys.
+    """Choose the partitioners that together explain the partitions of a topic's keys, by greedy set
+    cover.
 
-    Each writer comes with the logarithm of the probability that its matches are chance.
+    Return each one with the logarithm of the probability that it matches its keys only by chance.
     """
     left = np.ones(len(seen), np.bool_)
     chosen: list[tuple[_Candidate, float]] = []
@@ -198,7 +199,7 @@ def _choose_writers(
 
 
 def _match_probability(candidate: _Candidate, seen: KeyPairs, pairs: _Bools) -> float:
-    """Return the probability that a wrong partitioner places a key in the right partition by
+    """Return the probability that a wrong partitioner places a key in its observed partition by
     chance.
 
     It is 1 / n for n partitions. It is higher if the hash maps the keys to few partitions
@@ -235,11 +236,12 @@ def _writer(
 
 
 def _time_range(seen: KeyPairs, pairs: _Bools, by_chance: float) -> tuple[int, int]:
-    """Return the first and last time of the pairs that a writer explains, without outliers at both
-    ends.
+    """Return the times (ms) of the first and the last record that a writer explains, without
+    outliers.
 
-    Pairs with an explicit partition match this writer now and then. A single one could date a
-    client years too early. So as many pairs are skipped at each end as may match by chance.
+    A record with an explicit partition may match the writer by chance, and a single one could date
+    a client years too early. ``by_chance`` is the expected number of such matches; at least as many
+    pairs are skipped at each end.
     """
     first, last = np.sort(seen.first_ms[pairs]), np.sort(seen.last_ms[pairs])
     skipped = min(ceil(by_chance + 3 * sqrt(by_chance)), (len(first) - 1) // 2)

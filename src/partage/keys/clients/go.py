@@ -90,7 +90,8 @@ def _choose_random(state: State, sizes: Int64Array, partitions: int) -> tuple[In
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk(State):
-    """State of Sarama's round-robin partitioner: the partition for the next record.
+    """State of Sarama's round-robin partitioner, which places each record in the next partition
+    that has a leader.
 
     Attributes:
         on: position of the next partition among those with a leader.
@@ -235,11 +236,12 @@ class UniformBytes(State):
 
 
 def repinned(state: UniformBytes, count: int) -> UniformBytes:
-    """Draw the next sticky partition of franz-go's ``uniformBytesTopicPartitioner``; return the new
+    """Draw the next partition of franz-go's ``uniformBytesTopicPartitioner``, and return the new
     state.
 
-    Partitions with longer queues are less likely. Without ``adaptive`` all have the same weight
-    (``Intn``). Weights are summed from the last partition to the first, as in the client.
+    ``count`` is the number of partitions with a leader. In an adaptive state, partitions with
+    longer queues are less likely; otherwise all have the same weight (``Intn``). Weights are summed
+    from the last partition to the first, as in the client.
     """
     if not state.adaptive:
         on, draws = below(state.draws, count)

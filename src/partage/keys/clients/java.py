@@ -87,7 +87,11 @@ def _choose_by_counter(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns(Counter):
-    """State of Java's ``RoundRobinPartitioner``: a counter from 0, and the batches for KAFKA-9965.
+    """State of Java's ``RoundRobinPartitioner``: the counter, and the size of each partition's open
+    batch.
+
+    Batch sizes matter for producers 2.4 to 3.9, which skip a partition whenever a record opens a
+    batch (KAFKA-9965).
 
     Attributes:
         counter: the next value.
@@ -153,9 +157,9 @@ class StickyCache(State):
 
 
 def cached(state: StickyCache, partitions: int) -> tuple[int, StickyCache]:
-    """Return a topic's sticky partition and the state after it; the first call draws the partition.
+    """Return the topic's sticky partition, which the first call draws, and the new state.
 
-    Equals ``StickyPartitionCache.partition``.
+    Equals ``StickyPartitionCache.partition``. ``partitions`` is the topic's partition count.
     """
     if state.partition is not None:
         return state.partition, state
@@ -163,12 +167,13 @@ def cached(state: StickyCache, partitions: int) -> tuple[int, StickyCache]:
 
 
 def next_cached(state: StickyCache, partitions: int, previous: int) -> tuple[int, StickyCache]:
-    """Draw another sticky partition for a topic whose batch in ``previous`` is full
-    (``StickyPartitionCache.nextPartition``).
+    """Replace the topic's sticky partition because its batch is full; return the new one and the
+    new state.
 
-    The state does not change if ``previous`` is no longer the cached partition (a late thread). If
-    several partitions have a leader, the cache draws until one differs from the cached one. Without
-    any leader it draws once from all partitions, and may get the same one.
+    Equals ``StickyPartitionCache.nextPartition``. ``previous`` is the partition of the full batch.
+    If the cached partition is another one by now (a late thread), nothing changes. If several
+    partitions have a leader, the cache draws until one differs from the cached one. Without any
+    leader it draws once from all partitions, and may get the same one.
 
     >>> from partage.keys.partitioner import Numbers
     >>> state = StickyCache(partition=1, draws=Numbers((4, 5)))
@@ -290,9 +295,10 @@ def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 
 
 def peeked(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """Return a topic's current sticky partition and the state after it; the first call draws it.
+    """Return the topic's sticky partition, which the first call draws, and the new state.
 
-    Equals ``BuiltInPartitioner.peekCurrentPartitionInfo``.
+    Equals ``BuiltInPartitioner.peekCurrentPartitionInfo``. ``partitions`` is the topic's partition
+    count.
     """
     if state.partition is not None:
         return state.partition, state
@@ -301,12 +307,12 @@ def peeked(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 
 
 def updated(state: Adaptive, appended: int, partitions: int, *, switch: bool = True) -> Adaptive:
-    """Return the state after ``appended`` more bytes in the sticky partition.
+    """Count ``appended`` bytes in the sticky partition, and draw another one if the batch is full.
 
-    A full batch draws another partition. Equals ``BuiltInPartitioner.updatePartitionInfo``.
-
-    It draws again at ``batch_size`` bytes if ``switch`` allows it (the newest batch is full), and
-    in any case at twice the size. The same partition may be drawn again.
+    Return the new state. Equals ``BuiltInPartitioner.updatePartitionInfo``: after ``batch_size``
+    bytes it draws again if ``switch`` allows it (the newest batch is full), and after twice as many
+    in any case. The same partition may be drawn again. ``partitions`` is the topic's partition
+    count.
     """
     if state.partition is None:
         return state

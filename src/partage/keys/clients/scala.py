@@ -38,10 +38,11 @@ class SendCache(State):
 
 
 def forgotten(state: SendCache) -> SendCache:
-    """Return the Scala producer's state after a metadata refresh: it forgets its partition and
-    draws another.
+    """Forget the partition of records without a key, as the Scala producer does at a metadata
+    refresh.
 
-    The setting ``topic.metadata.refresh.interval.ms`` is the interval of these refreshes.
+    Return the new state, in which the next record draws a partition. The setting
+    ``topic.metadata.refresh.interval.ms`` is the interval of these refreshes.
     """
     return replace(state, partition=None)
 
