@@ -29,10 +29,10 @@ _WORTH_KEEPING_SECONDS = 5.0
 
 @dataclass
 class LastingConditions:
-    """Reporter of lasting problems, such as an unreachable broker, which repeats each message at
-    most once a minute.
+    """Reporter of problems that last for some time, such as an unreachable broker.
 
-    The text before the first colon is the kind of the problem.
+    It shows each kind of problem at most once a minute. The kind is the text before the message's
+    first colon.
 
     Attributes:
         report: function that shows a message to the user.

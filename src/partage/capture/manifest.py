@@ -65,10 +65,10 @@ class Part(NamedTuple):
 
 
 def aside(path: Path) -> Path:
-    """Return the hidden path to which a file of a recording is renamed after it was merged into
-    another one.
+    """Return the hidden path to which a recording's file is renamed after its rows were merged into
+    another file.
 
-    The name is hidden from new readers; a reader that has opened the file can go on.
+    New readers ignore the hidden file. A reader that has already opened it can continue.
 
     >>> aside(Path("a/part-00000007.parquet")).name
     '.part-00000007.parquet.replaced'

@@ -355,7 +355,9 @@ def _listing(names: Sequence[str]) -> str:
 
 @dataclass
 class _GapSearch:
-    """Binary search for the end of the last gap that compaction left in a log partition.
+    """Binary search for the offset from which a log partition has every record.
+
+    It is the end of the last gap that compaction left in the log.
 
     Attributes:
         start, end: first offset of the log, and the offset after its last record.
@@ -482,10 +484,11 @@ class _LogProbe:
                 break
 
     def _windows(self, offsets: Mapping[int, int], size: int) -> dict[int, list[Batch]]:
-        """Read a sample of each log partition: the record batches from an offset on, at most
-        ``size`` bytes.
+        """Read a sample of record batches from each log partition, of at most ``size`` bytes.
 
-        A broker leaves out a batch that is larger, unless the request names one partition only.
+        ``offsets`` is a dict from partition to the offset at which its sample begins. A broker
+        leaves out a larger batch unless the request names one partition only; such partitions are
+        requested again, one by one.
         """
         found = self._fetched(offsets, size)
         for p in [p for p, window in found.items() if not window]:

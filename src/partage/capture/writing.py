@@ -104,8 +104,9 @@ class CleanedOffsets:
         self.first_ends.setdefault(partition, end)
 
     def take(self, partition: int, position: int, batch: Batch) -> None:
-        """Count the offsets that are missing inside a record batch and between it and the
-        ``position`` before it.
+        """Count the offsets that compaction removed in or directly before a record batch.
+
+        ``position`` is the offset after the previous batch of the log partition.
         """
         if batch.base_offset > position:
             self._add(partition, position, batch.base_offset - 1, batch.base_offset - position)
@@ -206,9 +207,11 @@ class Epochs:
             rows[0] = (UNKNOWN_EPOCH, rows[0][1])
 
     def last(self, partition: int, position: int) -> int:
-        """Return the leader epoch of the last record that was read from a log partition.
+        """Return the leader epoch of the record before the next offset to read from a log
+        partition.
 
-        It is `UNKNOWN_EPOCH` after a range that was skipped.
+        ``position`` is the next offset. The result is `UNKNOWN_EPOCH` if the offsets before it were
+        skipped.
         """
         rows = self.known.get(partition)
         return rows[-1][0] if rows and rows[-1][1] == position else UNKNOWN_EPOCH
