@@ -40,7 +40,10 @@ _Pair = tuple[str, int]
 
 
 class _Plan(NamedTuple):
-    """Recorded assignment that is to be measured, with the cluster's metadata of its time."""
+    """Recorded assignment whose balance is to be measured, and the cluster's metadata of that time.
+
+    ``fresh`` is whether it was recorded after the watch began.
+    """
 
     generation: Generation
     cluster: Cluster
@@ -48,10 +51,10 @@ class _Plan(NamedTuple):
 
 
 def verdict(generation: Generation, cluster: Cluster) -> Measures | None:
-    """Measure the balance and the moves of a recorded assignment; None if it is not one of
-    consumers.
+    """Measure the balance of a recorded assignment, and the partitions that it moved.
 
-    Moves are those from the plan before; ``fewest_moves_to_best`` counts from this plan.
+    Moves are counted from the group's previous assignment; ``fewest_moves_to_best`` counts from
+    this one. Return None for a streams group, and for an assignment that cannot be measured.
 
     Raises:
         PartageError: a member sent data that no client can send.
@@ -97,8 +100,10 @@ class Background:
         self._thread = Thread(target=self._run, name="partage-background", daemon=True)
 
     def event(self, event: WatchEvent, live: LiveGroups) -> None:
-        """Queue the assignment of a rebalance to be measured; it replaces an older one of the same
-        group.
+        """Queue the assignment of a new rebalance for this thread, which measures its balance.
+
+        It replaces an older assignment of the same group that still waits. Events of other types
+        have no effect.
         """
         if isinstance(event, RebalanceOpened):
             cluster = live.clusters.at(event.generation.timestamp_ms)
@@ -106,8 +111,9 @@ class Background:
                 self._plans[event.group] = _Plan(event.generation, cluster, event.fresh)
 
     def tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
-        """Pass the groups' committed offsets to the thread that computes lag, as often as it reads
-        end offsets.
+        """Give the groups' committed offsets to this thread, which computes their lag.
+
+        A call has no effect within half of `LAG_SECONDS` after the last one that had.
         """
         del progress
         if 0 <= now_ms - self._asked_ms < LAG_SECONDS * 500:

@@ -129,14 +129,22 @@ class WatchListener(Protocol):
     """
 
     def event(self, event: WatchEvent, live: LiveGroups) -> None:
-        """Process a rebalance event. It is fresh if it was recorded after the watch began."""
+        """Process a rebalance event of a group.
+
+        ``event.fresh`` is True if it was recorded after the watch began. ``live`` has the current
+        histories of all groups.
+        """
 
     def tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
-        """Process the current time and the capture's progress, several times a second."""
+        """Process a clock tick; several come each second.
+
+        ``now_ms`` is the current time, ``live`` has the current histories of all groups, and
+        ``progress`` is that of the capture.
+        """
 
 
 class _Reset:
-    """Message to the watcher's thread: continue with other group histories, because the log was
+    """Message by which the watcher's thread replaces all group histories, because the log was
     truncated.
     """
 
