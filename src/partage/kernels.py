@@ -224,19 +224,20 @@ def kernel(signature: str, *records: type) -> Callable[[Callable[..., Any]], Ker
 
 
 def piece(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a helper function that kernels may call in their compiled form.
+    """Declare a helper function that kernels call; use it as a decorator.
 
-    In the compiled form of a kernel, `_compiled` replaces it by its own compiled form. A kernel in
-    another module imports it by name; see `_stamp`.
+    An interpreted kernel calls the function itself, a compiled kernel its compiled form. A kernel
+    in another module must import the function by name; see `_stamp`.
     """
     function.__dict__["is_piece"] = True
     return function
 
 
 def inline_piece(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a helper function that is compiled into each kernel that calls it.
+    """Declare a helper function whose compiled code is copied into each kernel that calls it.
 
-    It pays for a piece that takes a record: a call copies seven words for each array of the record.
+    This is faster for a helper that takes a record: an ordinary call copies seven words for each
+    array of the record.
     """
     function.__dict__["is_inline"] = True
     return piece(function)
@@ -345,14 +346,12 @@ def _modules(function: Callable[..., Any], seen: set[str]) -> set[str]:
 
 
 def _stamp(function: Callable[..., Any], records: dict[str, type]) -> str:
-    """Return a suffix for a kernel's name in Numba's cache that changes if its helpers or record
-    classes change.
+    """Return a suffix for a kernel's name in Numba's cache that identifies the code it depends on.
 
-    It is empty if no helper is elsewhere and no record is used.
-
-    Numba's cache only checks the file of the kernel; changed pieces elsewhere need another name. So
-    do records: Numba imports their classes from the index of its cache before that check, and fails
-    where an older version of this package had a class of another name.
+    The suffix changes if helpers in other modules or record classes change. It is empty without
+    such helpers and classes. Numba's cache only checks the file of the kernel. A change of a record
+    class needs another name because Numba imports these classes from the index of its cache before
+    that check, and fails if an older version of this package had a class of another name.
     """
     others = sorted(_modules(function, set()) - {function.__module__})
     texts = [inspect.getsource(sys.modules[one]) for one in others]
