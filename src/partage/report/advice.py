@@ -89,9 +89,10 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The best settings of a group as a policy (protocol, strategy, options), and what they save.
+    """A group's best settings, as a policy (protocol, strategy and options).
 
-    The saving is in partition-seconds without a consumer.
+    ``saved`` is the downtime that they save in partition-seconds. Downtime is the time in which
+    partitions have no consumer.
     """
 
     policy: str
@@ -122,7 +123,11 @@ _SETTINGS = {
 
 
 def _rule_of(group: GroupFigures, policy: str) -> str:
-    """Return the rule that may recommend a policy to a group: it depends on what would change."""
+    """Return the name of the rule that may recommend a policy to a group.
+
+    The rule depends on the difference from the group's present settings: static membership, another
+    protocol or another strategy.
+    """
     protocol, strategy, _ = parse_policy(policy)
     if f"{protocol}/{strategy}" == base_policy(group.strategy):
         return "static-members"
@@ -148,7 +153,9 @@ def _advise_best_settings(rule: str, group: GroupFigures) -> Advice | None:
 
 
 def _error_sentence(group: GroupFigures) -> str:
-    """Return a sentence on the difference between simulated and recorded downtime."""
+    """Return a sentence on how far the simulation of a group's present settings is from its
+    recorded downtime.
+    """
     error = error_of(group) or 0.0
     if error < _SMALLEST_ERROR:
         return "The simulation of the present settings equals the record."
@@ -396,9 +403,11 @@ def advice_for(group: GroupFigures) -> tuple[Advice, ...]:
 
 
 def merged(groups: Iterable[GroupFigures]) -> tuple[Merged, ...]:
-    """Combine the recommendations of all groups by rule, the largest saving first.
+    """Combine the recommendations of all groups by rule; sort the rules by their savings, largest
+    first.
 
-    The savings of one rule are part of those of the best settings of all groups.
+    The saving of a rule is the sum over its groups. It is part of what the best settings of all
+    groups save together.
     """
     by_rule: dict[str, list[tuple[GroupFigures, Advice]]] = {}
     for group in groups:
@@ -437,10 +446,10 @@ def coverage_advice(run: RunFigures) -> Advice | None:
 
 
 def savable(run: RunFigures) -> tuple[Estimate | None, int]:
-    """Return the downtime that each group's best settings save, summed, and how many groups have
-    such settings.
+    """Sum up the downtime that the best settings of each group would save.
 
-    Downtime is time in which partitions have no consumer.
+    Return the sum, and the number of groups that have such settings. Downtime is the time in which
+    partitions have no consumer.
     """
     best = [found.saved for g in run.groups if (found := best_policy(g)) is not None]
     return sum_gains(best), len(best)

@@ -185,10 +185,11 @@ _LEAST_TESTED = 3
 
 
 def back_tests(rebalances: pa.Table, replays: pa.Table) -> Iterator[BackTest]:
-    """Find changes of settings within the log,
-    and compare them with the simulation of the old ones.
+    """Test the simulation by the groups that changed their protocol or strategy within the log.
 
-    A change is one of protocol or strategy, with several rebalances before and after it.
+    For each change, the rebalances after it are simulated under the old settings. The simulated
+    downtime is compared with the recorded one before and after the change. Several rebalances must
+    precede and follow the change.
 
     Args:
         rebalances: rows of table ``rebalances``.
@@ -242,9 +243,12 @@ def _back_test(
     new: Sequence[Mapping[str, Any]],
     costs: Mapping[tuple[Any, ...], list[Estimate]],
 ) -> BackTest | None:
-    """Compare a group's settings in two successive periods with the simulation of the old settings.
+    """Compare a group's downtime before and after a change of settings with the simulated old
+    settings.
 
-    Return None if a period is too short or was not simulated.
+    ``old`` and ``new`` are the rebalances before and after the change. ``costs`` is a dict from
+    (policy, group, incarnation, generation) to estimated downtimes. Return None if a period has too
+    few rebalances or was not simulated.
     """
     before, after = base_policy(old[0]["strategy"]), base_policy(new[0]["strategy"])
     found = [
@@ -263,9 +267,11 @@ def _per_rebalance(
     rows: Sequence[Mapping[str, Any]],
     costs: Mapping[tuple[Any, ...], list[Estimate]],
 ) -> Estimate | None:
-    """Return the mean downtime of some rebalances under a policy.
+    """Return the mean downtime per rebalance of the given rebalances under a policy
+    (partition-seconds).
 
-    Follow-up rebalances are added to the rebalance that they complete.
+    Follow-up rebalances count for the rebalance that they complete. Return None for too few
+    rebalances.
     """
     parts = [
         one for row in rows for one in costs.get((policy, *(row[name] for name in _REBALANCE)), ())
@@ -374,10 +380,9 @@ _GroupOrRun = TypeVar("_GroupOrRun", GroupFigures, RunFigures)
 
 
 def _without_zero(found: _GroupOrRun) -> _GroupOrRun:
-    """Return a group or run, with unknown downtime instead of zero
-    if the log lacks many rebalances.
+    """Replace zero downtime of a group or run by unknown downtime if the log lacks many rebalances.
 
-    The cost of rebalances that the log lacks is unknown, not zero.
+    Return the changed copy. The cost of rebalances that the log lacks is unknown, not zero.
     """
     if found.covered or found.recorded.stopped_high:
         return found

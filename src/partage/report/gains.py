@@ -42,10 +42,10 @@ class Lengths(NamedTuple):
 
 
 def relative_lengths(bounds: FigureRange | None, estimate: Estimate | None) -> Lengths:
-    """Return where a group's estimated downtime lies between its lower bound (0)
-    and upper bound (1).
+    """Return where a group's estimated downtime lies between its lower bound (0) and its upper
+    bound (1).
 
-    Without an estimate every length is possible, and the middle stands for them.
+    Without an estimate, the result is the middle (0.5) with an interval from 0 to 1.
 
     >>> relative_lengths(FigureRange(10, 110), Estimate(30, 20, 50))
     Lengths(low=0.05, best=0.2, high=0.8)

@@ -185,8 +185,8 @@ def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
 
 
 def _listed(table: pa.Table, most: int) -> list[dict[str, Any]]:
-    """Return the rebalances that the page lists, as dicts:
-    the newest, and those with most downtime.
+    """Select the rebalances that the page lists: the ``most`` newest ones, and those with the
+    largest downtime.
     """
     rows: list[dict[str, Any]] = table.to_pylist()
     newest = max(0, len(rows) - most)
@@ -215,10 +215,11 @@ def _size(row: Mapping[str, Any]) -> float | None:
 def _simulated(
     replays: pa.Table, rebalances: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Return each rebalance's simulated costs under each policy, with follow-ups added.
+    """Return the simulated costs of each listed rebalance under each policy.
 
-    The result is a dict from (group, incarnation, generation) to a dict from policy to costs. The
-    costs are of the simulation per rebalance if the run has it.
+    The costs of follow-up rebalances are added to it. The result is a dict from (group,
+    incarnation, generation) to a dict from policy to costs. The costs are those of the simulation
+    per rebalance if the run has it.
     """
     import pyarrow as pa
 
@@ -266,10 +267,10 @@ def _time_span(
 
 
 def _ends(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the start of a group's history, and the end of the log (ms).
+    """Return the start of a group's history, and its end, which is the end of the log (ms).
 
-    A wrong clock must not stretch a timeline of an hour to fifty years: an end of the log more than
-    a year after the group's last event is ignored.
+    An end of the log more than a year after the group's last event is ignored: a wrong clock must
+    not stretch a timeline of an hour to fifty years.
     """
     first, last = min(times, default=0), max(times, default=1)
     end = cover.get("last_ms")

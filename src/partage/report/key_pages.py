@@ -81,10 +81,10 @@ def _keys_lead(found: Mapping[str, Any]) -> str:
 
 
 def _bars(load: Mapping[str, Any], records: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
-    """Return the chart bars for the load of partitions at one partition count.
+    """Return the bars of a chart with the records of each partition, for one partition count.
 
-    Heights are percentages of the fullest partition. If there are too many partitions, a bar shows
-    the fullest one of several.
+    Heights are percentages of the fullest partition. If a topic has more partitions than the chart
+    has bars, each bar shows the fullest of several partitions.
     """
     partitions = load["partitions"]
     bars = min(partitions, _MAX_BARS)

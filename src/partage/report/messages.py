@@ -18,7 +18,7 @@ _HARD = "\N{NO-BREAK SPACE}"
 
 
 class CauseText(NamedTuple):
-    """Label of a kind of rebalance cause, and a clause that can follow "because"."""
+    """Texts for a kind of rebalance cause: a label, and a clause that can follow "because"."""
 
     label: str
     clause: str
@@ -166,7 +166,8 @@ def share_text(value: float) -> str:
 
 
 def share(low: tuple[float, float], high: tuple[float, float]) -> str:
-    r"""Return a share in percent as a range, for a part and a whole that are known by bounds.
+    r"""Return a share in percent as a range, because its part and its whole have lower and upper
+    bounds.
 
     Args:
         low: part and whole by the lower bounds.

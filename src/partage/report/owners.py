@@ -122,10 +122,11 @@ def owners_at(
     topic: str | None = None,
     groups: Collection[str] | None = None,
 ) -> list[Owner]:
-    """Return the owner of each partition at a time, sorted by group, topic and partition.
+    """Return the owners of each partition at a time, sorted by group, topic and partition.
 
-    An interval includes its first millisecond and excludes its end. At the instant of a rebalance's
-    record, the new owner already owns the partition.
+    ``time_ms`` is in milliseconds since 1970. A member owns a partition from the first millisecond
+    of an ownership interval until right before its end. At the time of a rebalance's record, the
+    new owner already owns the partition. ``topic`` and ``groups`` limit the result.
 
     Raises:
         InvalidCaptureError: the table cannot be read.

@@ -249,10 +249,11 @@ def _sums(rebalances: pa.Table, recorded: pa.Table) -> dict[str, dict[str, Rate]
 
 
 def _by_episode(table: pa.Table, value: str, more: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """Add up a column by group; return the sum, the sum of squares by episode,
-    and episodes with a value.
+    """Sum up column ``value`` of a table for each group.
 
-    An episode is a rebalance with its follow-ups, or a rebalance storm.
+    Return rows with the sum (``total``), the sum of the squares of the episodes' sums
+    (``squares``), and the number of episodes with a sum above 0 (``episodes``). An episode is a
+    rebalance with its follow-ups, or a rebalance storm. ``more`` names further columns to group by.
     """
     from pyarrow import compute as pc
 

@@ -94,10 +94,12 @@ def recommendations_for(group: GroupFigures) -> tuple[Recommendation, ...]:
 
 
 def combined_gain(group: GroupFigures) -> float | None:
-    """Return the downtime that all recommended changes save together (partition-seconds), or None.
+    """Return the downtime that all recommended changes of a group save together
+    (partition-seconds).
 
-    Each change saves its share of the downtime that the others leave. So together they save at
-    least as much as each of them, and never more than the whole downtime.
+    Return None if they save nothing that is known. Each change saves its share of the downtime that
+    the others leave. So together they save at least as much as each of them, and never more than
+    the whole downtime.
     """
     whole, left = _downtime(group), 1.0
     for one in recommendations_for(group):

@@ -226,7 +226,7 @@ class GroupFigures:
 
     @property
     def covered(self) -> bool:
-        """Return whether the log has enough of the known rebalances to state their cost."""
+        """Return whether the log has enough of the group's rebalances to state what they cost."""
         return self.coverage is None or self.coverage >= MIN_COVERAGE
 
     @property
@@ -389,7 +389,9 @@ class RunFigures:
 
     @property
     def covered(self) -> bool:
-        """Return whether the log has enough of the known rebalances to state their cost."""
+        """Return whether the log has enough of the rebalances that happened to state what they
+        cost.
+        """
         return self.in_log >= MIN_COVERAGE * self.known
 
     @property

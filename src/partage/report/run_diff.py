@@ -113,9 +113,7 @@ class GroupDiff:
 
     @property
     def causes(self) -> dict[str, RateChange]:
-        """A dict from kind of cause to the change in its rebalances per hour,
-        the largest change first.
-        """
+        """Change of the rebalances per hour for each kind of cause, the largest change first."""
         found = {f.removeprefix(CAUSE): c for f, c in self.changes.items() if f.startswith(CAUSE)}
         return dict(sorted(found.items(), key=lambda one: (-_difference(one[1]), one[0])))
 
@@ -202,8 +200,11 @@ def _figures(pairs: Sequence[_Pair]) -> list[str]:
 
 
 def _comparisons(figure: str, figures: Sequence[str], groups: int) -> int:
-    """Return the number of similar comparisons,
-    by which the Bonferroni correction widens intervals.
+    """Return the number of comparisons of a metric for which the Bonferroni correction widens its
+    intervals.
+
+    ``figure`` is the metric, ``figures`` are all compared metrics, and ``groups`` is the number of
+    groups.
     """
     return groups * (len(figures) - 3 if figure.startswith(CAUSE) else 1)
 

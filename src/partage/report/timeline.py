@@ -280,9 +280,11 @@ def _binned(spans: _Spans, span: int, budget: int) -> NDArray[np.int64]:
 def _by_bin(
     start: _Ints, end: _Ints, span: int, columns: int
 ) -> tuple[_Ints, _Ints, NDArray[np.float64]]:
-    """Divide time intervals among time bins of equal length.
+    """Split time intervals at the borders of equally long time bins.
 
-    Return for each part the index of its interval, its bin, and its length (ms).
+    ``span`` is the length of the timeline in the unit of ``start`` and ``end`` (ms), and
+    ``columns`` the number of bins. For each part of an interval, return the index of the interval,
+    its bin, and its length (ms).
     """
     width = span / columns
     first = np.minimum((start / width).astype(np.int64), columns - 1)

@@ -120,11 +120,11 @@ def _note(figures: Figures) -> str:
 
 
 def _cell(metric: Metric, figures: Figures, gain: Estimate | None) -> Cell:
-    """Return the cell of the policy table for one metric.
+    """Return the cell that shows one metric of a policy in the table of policies.
 
-    Recorded assignments have no saving. The saving of a policy is its gain against `own` (the
-    present settings as simulated), and only shown if its interval excludes zero. That of `own` is
-    the error of the simulation.
+    A policy's saving is its gain against `own` (the present settings as simulated), and is shown
+    only if its interval excludes zero. The saving of `own` is the error of the simulation. Recorded
+    assignments have none.
     """
     value, how = getattr(figures, metric.name), metric.aggregation
     if how is Aggregation.DIFFERENCE and figures.policy == RECORDED:
