@@ -354,7 +354,7 @@ def _settled_plan(judged: JudgedPlan) -> dict[str, Any]:
 
 
 def _show_withheld(judged: JudgedPlan) -> None:
-    """Print how many withheld partitions each member gets in the next rebalance.
+    """Print how many withheld partitions each member gets in the second cooperative rebalance.
 
     A partition is withheld until its previous owner has revoked it.
     """

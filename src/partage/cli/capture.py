@@ -232,9 +232,9 @@ class WatchOptions:
 
 @contextmanager
 def _until_stopped(*, follow: bool) -> Iterator[Event]:
-    """Yield a threading event that Ctrl-C and SIGTERM set, to end a recording.
+    """Yield the event that ends a recording with ``--follow``: Ctrl-C and SIGTERM set it.
 
-    This is so with ``follow``. Without it, both signals interrupt the program as usual.
+    Without ``follow`` nothing sets it, and both signals interrupt the program as usual.
     """
     stop = Event()
     before = {}

@@ -301,10 +301,10 @@ def spark_settings(conf: Sequence[str]) -> dict[str, str]:
 
 @contextmanager
 def named_options(**options: str) -> Iterator[None]:
-    """Rename arguments to options in the errors of a function that the command line and Python
-    share.
+    """Replace argument names by option names in errors that are raised inside a with block.
 
-    The context manager is for the command line.
+    The command line needs this where it calls a function of the Python API. ``options`` is a dict
+    from argument to option.
 
     >>> with named_options(groups="--group"):
     ...     raise InvalidConfigError("groups", "no such group", "g")

@@ -145,8 +145,10 @@ class _Shown:
         self._last = ""
 
     def moved(self, stage: str, done: int, total: int) -> None:
-        """Update the progress bar of a stage; a new stage first shows the result count of the stage
-        before.
+        """Update the progress bar of a stage.
+
+        Numbers of records or rebalances are shown in brackets behind the name of the stage that
+        counted them.
         """
         if stage in _COUNTS:
             named = self._stages.get(self._last, self._last)

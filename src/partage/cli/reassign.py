@@ -107,6 +107,8 @@ class LimitOptions(OptionGroup):
     def limits(self, pin: list[str] | None = None) -> PlanLimits:
         """Return the limits of a reassignment plan that the command line gives.
 
+        ``pin`` names the topics that must not move.
+
         Raises:
             BadParameter: a tolerance is not KIND=FRACTION.
         """

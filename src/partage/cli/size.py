@@ -209,8 +209,8 @@ def _table(found: Sizing) -> Table:
 
 
 def _shown(sizing: Sizing) -> list[SizeRow]:
-    """Return the table rows that matter: up to the number of consumers from which on more change
-    nothing.
+    """Return the rows of the table of sizes without the largest sizes, at which more consumers
+    change nothing.
     """
     last = max(sizing.useful, sizing.needed or 0)
     return [row for row in sizing.rows if row.consumers <= last + 1]

@@ -351,11 +351,11 @@ def _without_racks(app: SimulatedApplication, *, changelogs: bool = True) -> lis
 
 
 def crossing(app: SimulatedApplication) -> tuple[str, str | None]:
-    """Return the prefix for the cross-rack traffic in the table, and a note if the racks of some
-    topics are unknown.
+    """Return how the table marks cross-rack traffic that is not exactly known.
 
-    The prefix is "-" if the traffic is unknown, and ">=" if it is a lower bound. A topic without
-    racks, or a client without one, counts nothing.
+    The first result is a prefix: "-" if the traffic is unknown, ">=" if it is a lower bound, "" if
+    it is exact. The second is a note on topics whose racks are unknown. A topic without racks, or a
+    client without one, counts nothing.
     """
     if not app.racks or all(client.rack is None for client in app.clients.values()):
         return "-", None
