@@ -43,18 +43,20 @@ __all__ = ["AssignorError", "ClassInUseError", "MisusedAssignorError", "assignor
 
 
 class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # untyped
-    """Failure of the strategy, which aiokafka raises where the program awaits records."""
+    """Error for a failed assignment strategy, which aiokafka raises when the program awaits
+    records.
+    """
 
 
 class MisusedAssignorError(InvalidConfigError, KafkaError):  # type: ignore[misc]  # untyped
-    """Invalid setting ``partition_assignment_strategy``, which aiokafka raises where the program
-    awaits records.
+    """Error for an invalid setting ``partition_assignment_strategy``, which aiokafka raises when
+    the program awaits records.
     """
 
 
 class ClassInUseError(MisusedAssignorError):
-    """Use of one assignor class by two consumers, which aiokafka raises where the program awaits
-    records.
+    """Error for an assignor class that two consumers use, which aiokafka raises when the program
+    awaits records.
     """
 
 

@@ -34,8 +34,9 @@ _LONGEST_PAUSE = 5.0
 
 
 class _SeenMetadata(NamedTuple):
-    """Cluster metadata that the group leader used last, and the `ClusterView` built from it, for
-    reuse.
+    """Cached `ClusterView`, with the cluster metadata from which the group leader built it.
+
+    It is reused in the next rebalance if the metadata are the same.
 
     Attributes:
         table: the client's rows by topic and partition.
@@ -79,9 +80,10 @@ class AssignorState:
         return self.consumer.strategy.name
 
     def belongs_to(self, coordinator: object) -> None:
-        """Check that only one consumer, known by its group coordinator, uses the assignor class.
+        """Check that only one consumer uses the assignor class.
 
-        The first call binds the class to the consumer.
+        The consumer is recognised by its group coordinator object. The first call binds the class
+        to it.
 
         Raises:
             InvalidConfigError: the class serves another consumer, even if that one is closed: the

@@ -50,10 +50,11 @@ class Call(NamedTuple):
 
 
 def caller(*kinds: type) -> Call | None:
-    """Find the nearest calling method, up the Python stack, whose object is of one of these
+    """Find the method that called the assignor, among those whose object is of one of these
     classes.
 
-    Returns None if there is none.
+    The search goes up the Python stack from the assignor's caller. Return None if there is no such
+    method near.
     """
     # Frame 1 is the assignor's method; its caller is frame 2.
     frame = sys._getframe(2)

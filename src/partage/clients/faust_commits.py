@@ -152,6 +152,8 @@ class CommitGuard:
     def _new_offset(self, tp: Any) -> int | None:
         """Return the offset up to which Faust may commit a partition; None if it may commit
         nothing.
+
+        Acknowledged records after the first unprocessed one are not committed.
         """
         if self._sought != self._assignments:
             # Faust continues after a seek that timed out: seek again, or nothing is ever committed.
@@ -173,9 +175,10 @@ class CommitGuard:
         return offset
 
     def _watch(self, tp: Any, waiting: int, now: float) -> None:
-        """Read a record again if it was dropped: no stream has it, and it waits for too long.
+        """Read a record again if Faust dropped it; do so only once.
 
-        ``waiting`` is its offset. A record that was dropped again is not read a third time.
+        A record counts as dropped if no stream has it and it waits for too long. ``tp`` is its
+        partition, ``waiting`` its offset, and ``now`` the time in seconds.
         """
         since = self._waits_since.get(tp)
         if since is None or since[0] != waiting:

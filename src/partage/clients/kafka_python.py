@@ -46,7 +46,7 @@ _PROTOCOLS = getattr(abstract, "RebalanceProtocol", None)
 
 
 class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # kafka is untyped
-    """Failure of the assignment strategy, which kafka-python raises from ``poll()``."""
+    """Error for a failed assignment strategy, which kafka-python raises from ``poll()``."""
 
 
 @factory(InvalidConfigError)

@@ -29,7 +29,7 @@ Partition = tuple[str, int]
 
 
 def missing_claims(members: Sequence[JoinedMember], view: ClusterView) -> list[Partition | None]:
-    """Find claims on partitions that do not exist: the first one of each member, None if it has
+    """Find, for each member, its first claim on a partition that does not exist; None if it has
     none.
 
     A claim is a partition that a member says it owns. Claims on topics that the metadata lack are
@@ -50,10 +50,11 @@ def missing_claims(members: Sequence[JoinedMember], view: ClusterView) -> list[P
 
 
 def located(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, Int32Array]:
-    """Return the member index and the dense partition index of each claim, as two int32 arrays.
+    """Convert members' claims to indices: two int32 arrays with one element per claim.
 
-    A claim is a partition that a member says it owns. The partition index is -1 if ``index`` does
-    not have the partition.
+    A claim is a partition that a member says it owns. The first array has the member's index in
+    ``claims``, the second the partition's dense index, which is -1 if ``index`` does not have the
+    partition.
     """
     topics: dict[int, Int32Array] = {}
     of = [np.zeros(0, np.int32)]

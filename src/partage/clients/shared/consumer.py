@@ -192,16 +192,18 @@ class Consumer:
             self.loads.received({} if extras is None else extras.held)
 
     def is_assigned_by_broker(self, user_data: bytes | None) -> bool:
-        """Return whether the broker, not a group leader, computed an assignment of `optimal`.
+        """Return whether the broker computed this consumer's assignment, although the consumer runs
+        `optimal`.
 
-        A classic member that joins a KIP-848 group lists its protocols, and the broker assigns by
-        its own assignor whatever they are. Every leader that runs `optimal` is Partage and appends
-        the trailer of `partage.wire.member_extras`; the broker appends nothing.
+        ``user_data`` is that of the assignment. If a classic member joins a KIP-848 group, the
+        broker assigns by its own assignor, whatever protocols the member lists. A group leader that
+        runs `optimal` appends the trailer of `partage.wire.member_extras` to the user data; the
+        broker appends nothing.
         """
         return self.strategy.name == Optimal.name and split(user_data)[1] is None
 
     def generation_is(self, generation: int) -> None:
-        """Set the generation of the last assignment, which kafka-python 2 passes after the
+        """Set the generation of the last assignment, because kafka-python 2 passes it after the
         assignment.
         """
         if generation != self.generation:
@@ -268,11 +270,11 @@ class Consumer:
     def _user_data_of(
         self, plan: Plan, member: str, coming: Mapping[str, Sequence[Partition]]
     ) -> bytes | None:
-        """Return the user data of a member's assignment: the strategy's own bytes, then the
-        partition weights in use.
+        """Return the user data that the group leader sends with one member's assignment.
 
-        `optimal` always appends weights, perhaps none, by which members know that a leader
-        assigned.
+        It is the strategy's own bytes, then the weights of the member's partitions (``coming``).
+        `optimal` always appends weights, perhaps none, so that members recognise an assignment by a
+        leader.
         """
         own = plan.user_data.get(member)
         weights = {} if self.loads is None else self.loads.weights
