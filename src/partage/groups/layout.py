@@ -39,10 +39,10 @@ __all__ = [
 
 
 def of_common_subscription(problem: Problem, make: Callable[[Problem], Made]) -> Made:
-    """Return ``make(problem)``, cached if all members sent the same subscription.
+    """Return ``make(problem)``, and cache it if all members sent the same subscription.
 
-    The cache is that of `of_subscriptions`. ``make`` may then also depend on the order in which
-    Kafka meets the subscriptions.
+    The cache is that of `of_subscriptions`. With one subscription the iteration order of Kafka's
+    topic sets is the same in each rebalance, so ``make`` may depend on it.
     """
     if len(problem.group.subscriptions) == 1:
         return of_subscriptions(problem, make)
@@ -135,7 +135,9 @@ class TopicRows:
         return np.diff(self.start)
 
     def spread(self, by_topic: Int32Array) -> Int32Array:
-        """Repeat the value of each topic once for each of its partitions."""
+        """Return an array by partition from an array by topic: each partition gets its topic's
+        value.
+        """
         return np.repeat(by_topic, self.counts)
 
 
@@ -238,9 +240,10 @@ def _subscriptions_by_topic(problem: Problem) -> list[Int32Array]:
 
 
 def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.intp]]:
-    """Group array entries by their member.
+    """Sort array entries by member, so that each member's entries are consecutive.
 
-    Return the offset of each member's group, and the indices that sort the entries (stable).
+    ``owner`` is the member of each entry, and ``members`` the number of members. Return the offset
+    of each member's first entry, and the indices that sort the entries (stable).
     """
     start = np.zeros(members + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
@@ -248,7 +251,10 @@ def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.i
 
 
 def sort_by_member(members: int, owner: Int32Array) -> NDArray[np.intp]:
-    """Return the indices that sort array entries by a number below ``members`` (stable)."""
+    """Return the indices that sort entries by their member (stable).
+
+    ``owner`` is the member of each entry, a number below ``members``.
+    """
     # NumPy sorts 16-bit keys by radix, several times faster than wider ones.
     key = owner.astype(np.int16) if members <= 2**15 else owner
     return key.argsort(kind="stable")
@@ -282,9 +288,9 @@ def plan_in_order(
 def group_by_owner(
     partition: Int32Array, owner: Int32Array, at: Int32Array, out: Int32Array
 ) -> None:
-    """Write the partitions to ``out`` grouped by owner.
+    """Write each partition to its owner's part of ``out``, in the given order.
 
-    ``at[m]`` is the next free index for member m; it is advanced.
+    ``at[m]`` is the next free index in the part of member m; it is advanced.
     """
     for i in range(len(owner)):
         member = owner[i]

@@ -22,8 +22,8 @@ _ANYWHERE = -1
 def apply_racks(
     problem: Problem, rows: TopicRows, subscribers: SubscriberSets, position: Int32Array
 ) -> bool:
-    """Assign partitions to members on a rack of a replica (KIP-881) where racks matter; return
-    whether they do.
+    """Assign partitions to members on a replica's rack (KIP-881); return whether racks matter at
+    all.
 
     ``position``, which has the owner of each partition without racks, is changed in place. Of a
     topic with n members and P partitions every member gets q = P // n, and P % n of them one more.
@@ -170,8 +170,8 @@ class _Quotas:
 def _assign_topic(
     quotas: _Quotas, racks: list[int], by_rack: dict[int, list[int]], count: int
 ) -> list[int]:
-    """Assign to each member, up to its quota, the first partitions of a topic with a replica on its
-    rack.
+    """Assign a topic's partitions to members that have the rack of a replica, up to each member's
+    quota.
 
     ``by_rack`` has the partition numbers on each rack.
     """
@@ -199,11 +199,11 @@ def _assign_topic(
 def _assign_co_partitioned(
     quotas: _Quotas, racks: list[int], common: list[list[int]], count: int
 ) -> list[int]:
-    """Assign the partitions of one number of several topics to one member, on a rack that all of
-    them share.
+    """Assign equal partition numbers of several topics to the same member, one number after
+    another.
 
-    It is the first such member below its quota. The topics have equal quotas and progress, so only
-    one of them is counted.
+    It is the first member below its quota on a rack on which all these partitions have a replica.
+    The topics have equal quotas, so one counter serves all of them.
     """
     owner = [-1] * count
     waiting: dict[int, list[int]] = defaultdict(list)

@@ -129,8 +129,8 @@ def is_dialect(name: str) -> bool:
 def contestants() -> tuple[str, ...]:
     """Return the names of the strategies that `compare` includes by default.
 
-    Dialects are left out, and the jar's strategies for brokers, because `server:partage-optimal`
-    balances as `optimal` does.
+    Two kinds are left out: dialects (other clients' versions of Java strategies), and the jar's
+    strategies for brokers, because `server:partage-optimal` balances as `optimal` does.
 
     >>> "kafka-python:sticky" in contestants(), "server:partage-fair" in contestants()
     (False, False)

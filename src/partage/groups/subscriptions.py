@@ -111,7 +111,11 @@ def subscribed(
 
 
 def _would_send_other_data(own: Strategy, strategy: Strategy, member: Member) -> bool:
-    """Return whether a member's settings contradict the user data that it sent."""
+    """Return whether a member's settings contradict the user data that it sent.
+
+    The settings produce other bytes than the member sent, and other bytes than the default
+    settings.
+    """
     configured_data = own.subscription_user_data(member.topics, None)
     default = strategy.subscription_user_data(member.topics, None)
     return configured_data not in {default, member.user_data}
@@ -151,12 +155,7 @@ def _sends_by_default(strategy: Strategy) -> bool:
 
 
 def without_foreign_data(strategy: Strategy, group: Group) -> Group:
-    r"""Return the group without its user data if they are in the format of another strategy.
-
-    >>> group = Group([Member("c1", ["t"], user_data=b"\0\0\0\x0a")])
-    >>> without_foreign_data(registry.find("sticky"), group)[0].user_data is None
-    True
-    """
+    r"""Return a copy of the group without user data if these have another strategy's format."""
     if not _has_other_format(strategy, group, None, compared=False):
         return group
     return Group(member.replaced(user_data=None) for member in group)

@@ -352,11 +352,12 @@ class PythonAssignment(GeneralAssignment):
         self._added_again: set[int] = set()
 
     def _replace_fixed(self, owner: int, target: int) -> int:
-        """Return -1, by which a partition goes to the least loaded subscriber, not to its previous
+        """Return -1, so that a partition goes to the least loaded subscriber, not to its previous
         owner.
 
-        This is called if the previous owner can take no partition. The class takes its load for 0,
-        so it fails where the owner has more than one partition.
+        The caller asks for a member in place of a previous owner that can take no partition.
+        kafka-python then takes that owner's load for 0, so it fails if the owner has more than one
+        partition.
 
         Raises:
             PeerAssignorError: the class raises KeyError.

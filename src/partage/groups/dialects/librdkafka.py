@@ -303,11 +303,12 @@ def _assign_copartitioned(ranges: Sequence[_TopicRange]) -> None:
 def _lists_of_phase(
     members: int, target: dict[int, int], claimant: dict[int, int], staying: set[int]
 ) -> list[list[int]]:
-    """Return each member's list of partitions in one of the two rebalances of a cooperative move.
+    """Return each member's list of partitions for one of the two rebalances of a cooperative move.
 
-    ``target`` has the planned owner of each partition, ``claimant`` the current one; ``staying``
-    are those that do not move. A list has the partitions that stay, then those without claimant,
-    then the claimed ones without target.
+    Each list has the partitions that stay, then those that no member claims, then those that a
+    member claims but that have no planned owner. ``target`` has the planned owner of each
+    partition, ``claimant`` the member that claims it, and ``staying`` the partitions that do not
+    move.
     """
     lists: list[list[int]] = [[] for _ in range(members)]
     for p in target:
@@ -329,10 +330,10 @@ def _is_same_member(group: Group, member: int, other: int) -> bool:
 
 
 def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolved]]:
-    """Return the last member that claims each existing partition.
+    """Find the last member, in join order, that claims each partition.
 
-    The second result yields the last claim on each partition that does not exist. A claim is a
-    partition that a member says it owns.
+    A claim is a partition that a member says it owns. The first result maps existing partitions to
+    these members. The second yields the last claim of each partition that does not exist.
     """
     start, claimed = problem.claims
     claimant: dict[int, int] = {}
@@ -484,10 +485,10 @@ class LibrdkafkaAssignment(GeneralAssignment):
         raise _crash("asks for the load of a member that it has excluded")
 
     def _move(self, slot: int, topic: int, target: int) -> None:
-        """Move a partition to a member, or the other partition that librdkafka moves by mistake.
+        """Move a partition to a member, or the partition that librdkafka moves in its place by
+        mistake.
 
-        `LibrdkafkaMovements` selects it. If its recorded owner does not have it, that owner loses
-        nothing.
+        `LibrdkafkaMovements` selects the partition. The source member loses it only if it has it.
         """
         moving, source = self._movements.move(slot, topic, self.owner, target)
         # A slot that moves in place of another may have a new owner by now.

@@ -255,10 +255,10 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _replace_fixed(self, owner: int, target: int) -> int:
-        """Return the member that gets a partition whose owner or previous owner cannot lose or get
-        partitions.
+        """Return the member that gets a partition if its owner can neither lose nor get partitions.
 
-        The result -1 means the least loaded subscriber.
+        The same is done for a previous owner of this kind. The result -1 means the least loaded
+        subscriber.
 
         Raises:
             PeerAssignorError: the client fails there.
@@ -368,12 +368,11 @@ class SortedMembers:
 
 
 def owned_slots_in_turns(peer: PeerProblem, claims: SettledClaims) -> list[int]:
-    """Return all owned partitions in turns: each time the member with the most partitions left adds
-    one.
+    """Return all owned partitions, taken one by one from the member with the most partitions left.
 
-    If several have the most left, the last one by id adds one. A member first adds the partitions
-    that had another owner before, by topic and number (the clients take any of these), then the
-    others from the end of its list. Partitions are numbers in this problem.
+    If several members have the most left, the last one by id is next. A member first gives the
+    partitions that had another owner before, by topic and number (the clients take any of these),
+    then the others from the end of its list. Partitions are numbers in this problem.
     """
     disputed = claims.previous
     others = [[s for s in slots if s not in disputed] for slots in claims.owned]

@@ -260,7 +260,9 @@ class _MinimumCostFlow:
                 self._update_moves(member)
 
     def _update_moves(self, member: int) -> None:
-        """Find the cheapest partition that a member can pass to each other member."""
+        """Find the partition of this member that is cheapest to move, for each other member as its
+        target.
+        """
         owned = self._owned[member]
         self._move_cost[member] = _INFINITE
         if owned:
@@ -443,7 +445,10 @@ class _Placement:
                 is_candidate[excluded] = True
 
     def balance_by_owner(self) -> None:
-        """Move standbys of each owner's partitions until other members' counts differ by 1."""
+        """Spread the standbys of each member's active partitions evenly over the other members.
+
+        At the end the counts of standbys on the other members differ by at most one.
+        """
         for owner in range(self._members):
             count = self._count[owner]
             others = np.delete(np.arange(self._members), owner)
@@ -453,17 +458,20 @@ class _Placement:
                 self._move(owner, int(others[score.argmax()]), int(others[score.argmin()]))
 
     def balance_totals(self) -> None:
-        """Move standbys from members with more copies to members with fewer.
+        """Move standbys from members with more active and standby copies to members with fewer.
 
-        It stops where the standbys of an owner's partitions would no longer be spread evenly.
+        A move must leave the standbys of each member's active partitions evenly spread.
         """
         while (exchange := self._find_exchange()) is not None:
             self._move(*exchange)
 
     def _find_exchange(self) -> tuple[int, int, int] | None:
-        """Return owner, source and target of a standby whose move evens totals; None for none.
+        """Find a standby whose move makes the members' totals of active and standby copies more
+        even.
 
-        Sources are tried by descending total, and targets by ascending total.
+        Return the active member of its partition, and the members that lose and get the standby;
+        None if there is no such move. Members with the largest totals lose first, those with the
+        smallest get first.
         """
         total = self._total
         order = np.argsort(total, kind="stable")
@@ -497,7 +505,11 @@ class _Placement:
         self._total[members] += 1
 
     def _move(self, owner: int, source: int, target: int) -> None:
-        """Move a standby of one of the owner's partitions; prefer one that is no existing copy."""
+        """Move a standby of one of the owner's partitions from member ``source`` to member
+        ``target``.
+
+        A standby that has no copy of the data yet is preferred.
+        """
         movable = [
             p for p in self._owned[owner]
             if source in self.standbys[p] and target not in self.standbys[p]

@@ -183,11 +183,10 @@ class TransportArcs:
 def _with_contested(
     classes: PartitionClasses, claims: NewestClaims
 ) -> tuple[Int64Array, Int64Array, list[tuple[int, tuple[int, ...]]]]:
-    """Add a class for each set of contested partitions: those that the same several members may
-    keep.
+    """Add partition classes for contested partitions, which several members may keep.
 
-    Return each partition's class, each class's class without regard to claims, and the members
-    (keepers) of the added classes.
+    Contested partitions of one class with the same several members form an added class. Return each
+    partition's class, the original class of each class, and each added class with its members.
     """
     plain = len(classes.topic_class)
     base = list(range(plain))
@@ -346,9 +345,10 @@ def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
 def repeat_members(
     member: Int64Array, count: Int64Array, group: Int64Array, *, in_blocks: bool
 ) -> NDArray[np.int32]:
-    """Repeat each member as often as it receives a partition, one member group after another.
+    """Return one entry for each partition to assign: the member that gets it.
 
-    Members of a group take turns, unless ``in_blocks``.
+    Each member is repeated ``count`` times, one member group after another. Within a group members
+    take turns, or get all their partitions at once with ``in_blocks``.
     """
     out = np.repeat(member, count).astype(np.int32)
     if in_blocks or not len(out):
@@ -408,7 +408,10 @@ def _balance_equivalent(
 
 
 def release_excess(owner: Int32Array, has: Int64Array, quota: Int64Array) -> None:
-    """Remove the owner of the last partitions of each member that owns more than its quota."""
+    """Remove the owner of partitions of members that own more than ``quota``.
+
+    ``has`` is each member's number of partitions. A member keeps its first partitions.
+    """
     over = has > quota
     if not over.any():
         return

@@ -121,7 +121,9 @@ class CanonicalProblem:
 
     @cached_property
     def least_squares(self) -> int:
-        """Sum of squared partition counts by topic and member if each topic were spread evenly."""
+        """Least possible sum of squared partition counts by topic and member, if each topic is
+        spread evenly.
+        """
         wants = np.zeros((len(self.topics_of), len(self.rows.topics)), bool)
         for s, mine in enumerate(self.topics_of):
             wants[s, mine] = True
@@ -189,10 +191,11 @@ class CanonicalProblem:
 
     @cached_property
     def former(self) -> tuple[Int64Array, Int64Array]:
-        """Pairs of a partition and a member whose claim on it is overridden by a newer generation.
+        """Pairs of a partition and a former claimant: a member that claims it with an older
+        generation.
 
-        They are positions in canonical order, the newest claims first. Members that no longer
-        subscribe are left out.
+        Another member claims the partition with a newer generation. Both are positions in canonical
+        order, the newest claims first. Members that no longer subscribe are left out.
         """
         place, row = self.claimed
         if np.count_nonzero(self.claims.owned) == len(row):

@@ -231,9 +231,10 @@ _MOST_UNITS = 1 << 36
 
 
 def by_partition(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
-    """Return the value of each partition in a setting that has values by topic (float[P]).
+    """Convert a setting with values by topic to an array with a value for each partition
+    (float[P]).
 
-    Partitions without one get the mean of the others.
+    Partitions for which the setting has no value get the mean of the others.
     """
     index = problem.index
     out = np.full(index.partitions, np.nan)

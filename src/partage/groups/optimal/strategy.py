@@ -169,10 +169,11 @@ class Optimal(PlainStrategy):
         return self._by_loads(request, warnings)
 
     def _within(self, request: _Request, limit: int, warnings: tuple[str, ...]) -> Plan:
-        """Return the best plan by counts within the limit of moves.
+        """Return the plan with the most even partition counts within ``limit`` moves.
 
-        The search by weights finds it if the exact solver would take too long. It also searches up
-        to 16 partitions if the certificate does not prove the plan optimal.
+        An exact solver finds it. If that would take too long, the local search for weighted loads
+        does. The search also tries to improve plans of up to 16 partitions that are not proven
+        optimal.
         """
         canonical = request.canonical
         try:
@@ -185,7 +186,9 @@ class Optimal(PlainStrategy):
         return self._by_loads(request, warnings)
 
     def _by_loads(self, request: _Request, warnings: tuple[str, ...]) -> Plan:
-        """Return the best plan by weighted loads, found by search."""
+        """Return the best plan by weighted partition loads that local search finds, with its lower
+        bounds.
+        """
         canonical = request.canonical
         required = request.family if self.settings.together == "require" else None
         weight = by_partition(canonical.problem, self.settings.weights or {})

@@ -116,9 +116,10 @@ def _return_to_former(
     weight: NDArray[np.float64] | None,
     class_of: Int64Array,
 ) -> Int32Array:
-    """Swap equivalent partitions so that former claimants get their partitions back.
+    """Swap equivalent partitions so that members with older claims get their partitions back.
 
-    A former claimant has a claim of an older generation. It swaps with the newest claimant.
+    A member with an older claim of a partition (former claimant) swaps with the newest claimant, in
+    exchange for an equivalent partition. No loads and numbers of moves change.
     """
     keeper: Int32Array = canonical.claims.keeper
     out: Int32Array = owner.copy()
@@ -144,9 +145,11 @@ def _trade_topics(
     weight: NDArray[np.float64] | None,
     class_of: Int64Array,
 ) -> bool:
-    """Swap owned partitions for moved ones of other topics where that spreads topics better.
+    """Swap partitions that stayed for moved ones of other topics, if that spreads topics more
+    evenly.
 
-    Return whether any was swapped. The numbers of moves and partitions per member stay the same.
+    Return whether any was swapped. The number of moves and each member's number of partitions do
+    not change.
     """
     keeper, topic = canonical.claims.keeper, canonical.topic
     changed = False

@@ -73,11 +73,11 @@ class GroupAssignment:
 def concatenate_runs(
     parts: Sequence[tuple[Int32Array, NDArray[np.int64], NDArray[np.int64]]], members: int
 ) -> tuple[Int32Array, Int32Array]:
-    """Merge several arrays of partitions, each grouped by member, into one list for each member.
+    """Merge several partition arrays that are grouped by member into one list for each member.
 
-    The result is in compressed rows (CSR): offsets by member, and partitions. Each part is an
-    array, and int64[M] begin and end of each member's range in it. Ranges do not overlap and cover
-    the array. Nothing is sorted: long ranges are copied one by one, short ones all at once.
+    A part has an array of partitions, and the begin and end of each member's range in it (int64[M]
+    each). The ranges do not overlap and cover the array. The result is in compressed rows (CSR):
+    offsets by member, and partitions. Long ranges are copied one by one, short ones all at once.
     """
     sizes = sum((end - begin for _, begin, end in parts), np.zeros(members, np.int64))
     start = np.zeros(members + 1, np.int32)

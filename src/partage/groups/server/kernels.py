@@ -60,9 +60,9 @@ def read_claims(at, name_start, name, number, extent, size, partition, given):
 def larger_quotas(previous, quota, extra, kept, missing):
     """Compute how many previous partitions each member keeps, and how many new ones it gets.
 
-    The results go to ``kept`` and ``missing``. ``previous`` is the number of previous partitions.
-    ``extra`` members may have one partition more than ``quota``. Members are in the order of the
-    coordinator's map.
+    Each member's quota is ``quota`` partitions, or one more for ``extra`` members. ``previous`` is
+    each member's number of previous partitions, in the order of the coordinator's map. The results
+    go to ``kept`` and ``missing``.
     """
     for i in range(len(previous)):
         limit = quota + 1 if extra > 0 else quota
@@ -79,8 +79,7 @@ def larger_quotas(previous, quota, extra, kept, missing):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int64)")
 def line_up(members, sizes, line, other, count, bits):
-    """Sort members by their number of partitions (``sizes``) into ``line``, with a stable radix
-    sort.
+    """Sort members by their number of partitions with a stable radix sort; write them to ``line``.
 
     ``other`` is a buffer as long as ``line``; ``count`` has 2 ** bits counters.
     """
@@ -114,7 +113,7 @@ def line_up(members, sizes, line, other, count, bits):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
 def fill(line, sizes, free, owner):
-    """Assign each unassigned partition (``free``) to the member with the fewest partitions.
+    """Assign unassigned partitions one by one, each to the member with the fewest partitions.
 
     ``line`` has the members sorted by that number. Members of the lowest size get one partition
     each, in the order of the line, and then form the next level together with the members that
@@ -135,8 +134,7 @@ def fill(line, sizes, free, owner):
 
 @kernel("int64(int64, int64, int32[::1], int32[::1], int32[::1], int32[::1])")
 def next_uneven(begin, end, set_of_topic, start, members, sizes):
-    """Return the next topic that must be balanced: two of its subscribers differ by two or more
-    partitions.
+    """Return the next topic with two subscribers whose loads differ by two or more partitions.
 
     The search covers topics from ``begin`` to ``end``; the result is ``end`` if all are even.
     Consecutive topics often have the same subscribers; these are compared once.

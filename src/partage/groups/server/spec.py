@@ -175,10 +175,9 @@ class Targets:
         return np.repeat(np.arange(len(self.topic), dtype=np.int32), self.size)
 
     def empty_sets(self, selected: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
-        """Return the (member, topic) pairs for which the previous target has an empty set of
-        partitions.
+        """Return the (member, topic) pairs whose set of partitions in the previous target is empty.
 
-        ``selected`` marks the sets to consider.
+        ``selected`` (bool[S]) marks the sets to consider.
         """
         if not len(self.topic):
             return ()
@@ -531,10 +530,11 @@ class GroupSpec:
             raise CoordinatorAssignorError(f"topic {name!r}: its partition count is unknown")
 
     def named(self, subscription: int) -> tuple[Int32Array, int]:
-        """Return a subscription's existing topics in the iteration order of Java's ``HashSet``.
+        """Return a subscription's existing topics in the iteration order of Java's ``HashSet`` of
+        names.
 
-        The second result is the number of the subscription's names. Kafka copies the names to a
-        ``HashSet``. Iteration skips names without a topic; the size counts them.
+        The second result is the number of distinct names, including those of topics that do not
+        exist.
         """
         sent = self.problem.group.subscriptions[subscription]
         names = list(dict.fromkeys(sent))

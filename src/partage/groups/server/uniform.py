@@ -175,8 +175,10 @@ def _quotas(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return how many previous partitions each member keeps, and how many new ones it gets.
 
-    A member that cannot fill the larger quota with previous partitions returns it, as long
-    as more members follow than larger quotas are left.
+    All members get partitions // members, and the remainder gives some of them one more. ``order``
+    is the order of members in the coordinator's map; ``total`` is each member's number of previous
+    partitions. A member without enough previous partitions passes its larger quota on, as long as
+    more members follow than larger quotas are left.
     """
     quota, extra = divmod(partitions, len(order))
     kept, missing = np.zeros((2, len(order)), np.int64)
@@ -515,8 +517,9 @@ class _DuplicateOwners:
         return bool(self.pairs)
 
     def add(self, owner: Int32Array, partition: Int32Array, member: Int32Array) -> None:
-        """Record all previous owners of partitions, and set ``owner`` of each to the last one in
-        map order.
+        """Record all previous owners of partitions that have several.
+
+        ``owner`` of each partition is set to the last of them in map order, as in Kafka.
         """
         order = np.argsort(member, kind="stable")
         owner[partition[order]] = member[order]
@@ -525,7 +528,11 @@ class _DuplicateOwners:
     def to_assignment(
         self, owner: Int32Array, visit: Int32Array, emptied: tuple[tuple[int, int], ...]
     ) -> GroupAssignment:
-        """Return the assignment in which a partition also belongs to its other previous owners."""
+        """Return the assignment, in which these partitions belong to all their previous owners.
+
+        ``owner`` is the new owner of each partition, ``visit`` the order of members in the
+        coordinator's map, and ``emptied`` the (member, topic) pairs that have an empty set.
+        """
         owned = np.flatnonzero(owner >= 0)
         pairs = self.pairs.union(zip(owner[owned].tolist(), owned.tolist(), strict=True))
         rows = sorted((int(visit[number]), partition) for number, partition in pairs)

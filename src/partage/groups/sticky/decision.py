@@ -138,12 +138,12 @@ class Decision:
 
 
 def withheld(owned_by: Int32Array, owned: Int32Array, owner: Int32Array) -> NDArray[np.bool_]:
-    """Return which partitions another member must revoke before their new owner gets them
+    """Return the partitions that another member must revoke before their new owner gets them
     (bool[P]).
 
-    The new owner does not own such a partition, and another member does. ``owned_by`` (-1 for a
-    member that left) and ``owned`` are pairs of previous owner and partition; a partition may have
-    several claimants.
+    ``owner`` is the new owner of each partition. ``owned_by`` and ``owned`` are pairs of a previous
+    owner (-1 if it left) and a partition, which may occur in several pairs. A partition is withheld
+    if another member is among its previous owners and the new owner is not.
     """
     stays = owner[owned] == owned_by
     owns_already = np.zeros(len(owner), bool)

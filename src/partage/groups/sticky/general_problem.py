@@ -146,9 +146,10 @@ def fixed_members(
 
 
 def null_pointer(inputs: GeneralProblem, slot: int) -> StickyAssignorError:
-    """Return the error for an input on which Kafka's class throws a NullPointerException (Q2).
+    """Return the error for a case in which Kafka's class throws a NullPointerException (Q2).
 
-    A member claims the partition with an older generation, but no longer subscribes to its topic.
+    In this case a member claims partition ``slot`` with an older generation, but no longer
+    subscribes to its topic.
     """
     (name,) = inputs.names(np.array([slot]))
     what = (

@@ -143,10 +143,10 @@ def _update_key(queue, m, key):
 
 @piece
 def _first_key(k, slot, racks, slots, queue):
-    """Return the queue key of topic k's least loaded subscriber, -1 if there is none.
+    """Return the queue key of the least loaded subscriber of topic k, -1 if there is none.
 
-    With ``racks`` only subscribers on a rack of the partition count. Members without a rack count
-    as being on all racks.
+    With ``racks`` only these subscribers count: members on a rack of the partition's replicas, and
+    members without a rack.
     """
     best = -1
     for j in range(queue.cell_start[k], queue.cell_start[k + 1]):
@@ -248,9 +248,10 @@ def _add_movement(movements, state, k, slot, source, target):
 
 @piece
 def _partition_to_move(movements, k, slot, holder, target):
-    """Return the partition to move instead (Kafka's ``getTheActualPartitionToBeMoved``).
+    """Return the partition to move back instead of ``slot``, or ``slot`` if there is none.
 
-    It is the topic's first in Java's order that moved in the opposite direction, or ``slot``.
+    It is the first one of the topic, in Java's order, that moved in the opposite direction before
+    (Kafka's ``getTheActualPartitionToBeMoved``).
     """
     net, sets = movements.net, movements.sets
     source = net[FROM, slot] if net[TO, slot] >= 0 else holder
@@ -342,7 +343,10 @@ def assign_or_move_each(order, at, filling, racks, slots, draft, queue, movement
 
 @piece
 def _next_row(after, row):
-    """Return the first index from ``row`` on that is not removed (union-find)."""
+    """Return the first row from ``row`` on that has not been removed.
+
+    ``after`` is a union-find forest in which each removed row points to a later one.
+    """
     root = row
     while after[root] != root:
         root = after[root]
@@ -401,9 +405,10 @@ class WaitingMembers(NamedTuple):
 
 @piece
 def _next_under(slot, place, slots, under):
-    """Return the next member below the low quota on a rack of the partition.
+    """Return the next member below the low quota on a rack of the partition's replicas.
 
-    The search goes cyclically from ``place``. Return indices of ``after`` and ``member``, or -1.
+    The search is cyclic and begins at position ``place``. The result is the member's row in
+    ``under.after`` and its position in ``under.member``; both are -1 if there is no such member.
     """
     ahead, behind = -1, -1
     best, first = -1, -1
@@ -503,7 +508,10 @@ def keep_up_to_quota(order, owner, at, end, out, previous_owner):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
 def append_to_lists(slot, member, at, out):
-    """Append partitions to their new owners' lists; ``at[m]`` is member m's next free index."""
+    """Append each partition to the list of its new owner in ``out``.
+
+    ``at[m]`` is the next free index in the list of member m; it is advanced.
+    """
     for i in range(len(slot)):
         m = member[i]
         out[at[m]] = slot[i]

@@ -81,10 +81,10 @@ class Slots:
 
     @cached_property
     def walk(self) -> Int32Array:
-        """Partitions that Kafka visits to find unassigned ones (int32[T]).
+        """Partitions in the order in which Kafka searches for unassigned ones (int32[T]).
 
-        It counts each topic's partitions from 0. These are ``arange(real)`` unless the partition
-        numbers of a topic have holes.
+        Kafka counts each topic's partitions from 0. If no topic has holes in its partition numbers,
+        the result is ``arange(real)``.
         """
         if self._sticky.counted:
             return np.arange(self.real, dtype=np.int32)
@@ -455,8 +455,7 @@ class Racks:
     def weight(self) -> NDArray[np.int64]:
         """Number of members on the racks of each partition's replicas (int64[S]).
 
-        Kafka assigns partitions with few such members first. A member has one rack, so none counts
-        twice.
+        Kafka first assigns the partitions with the smallest number of such members.
         """
         on_rack = self.of_member[self.of_member >= 0]
         members = np.bincount(on_rack, minlength=self._width)
