@@ -63,13 +63,13 @@ class ClaimedFewest:
 def verify_load_certificate(facts: Facts, claim: ClaimedBest) -> NDArray[np.int64]:
     """Verify that no plan has more even loads than the claimed one; return its loads (int64[M]).
 
-    For a number k let A be the topics of a level above k, and N the members who subscribe to one of
-    them. The partitions of A can only go to N. So in every valid plan the sum of max(load - k, 0)
-    is at least the sum of load - k over N, which is at least partitions(A) - k * size(N).
+    The load of a member is its number of partitions. The proof uses one level for each topic. For a
+    number k let A be the topics with a level above k, and N the members that subscribe to one of
+    them. Only members of N may own partitions of A. So in every valid plan the load above k, summed
+    over all members, is at least partitions(A) - k * size(N).
 
-    Where the claimed plan meets this bound for every k, no plan has a smaller such sum for any k.
-    That is what least-majorised means: its largest load is smallest, its smallest largest, its sum
-    of squares least.
+    If the claimed plan meets this bound for every k, it is least-majorised: its largest load is as
+    small as possible, and its sum of squares is least.
 
     Returns:
         The number of partitions of each member (int64[M]).
@@ -125,15 +125,14 @@ def _above(
 def verify_moves_certificate(
     facts: Facts, old_owners: PreviousOwners, loads: NDArray[np.integer], claim: ClaimedFewest
 ) -> int:
-    """Verify the proof that no plan with loads at least as even has fewer moves; return the number
-    of moves.
+    """Verify that no plan with loads at least as even has fewer moves; return the number of moves.
 
-    Let a partition cost 1 with a member where it would be a move, and 0 with others. The moves of a
-    plan plus the prices of its owners, one by one, are at least the sum over the partitions of the
-    least cost + price among the members that may own it. Since the plan's loads are majorised by
-    ``loads``, its owners' prices sum to at most the i-th highest price times the i-th largest of
-    ``loads``, over all i. The difference bounds the moves from below, and the claimed plan must
-    meet it.
+    The proof uses one dual price for each member. A partition costs 1 with a member to which it
+    would move, and 0 with a member with which it stays. For each partition, take the least cost
+    plus price among its subscribers. The sum over all partitions is at most the moves of any plan
+    plus the prices of its owners. The loads of the plan are majorised by ``loads``, so the owners'
+    prices sum to at most the i-th highest price times the i-th largest of ``loads``, over all i.
+    The difference is a lower bound of the moves, and the claimed plan must meet it.
 
     Returns:
         The fewest moves.
@@ -167,9 +166,10 @@ def verify_moves_certificate(
 def _cheapest(
     facts: Facts, old_owners: PreviousOwners, price: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the least cost plus dual price at which a subscriber can own each partition.
+    """Return, for each partition, the least cost plus dual price over all subscribers.
 
-    Only existing partitions with subscribers are included.
+    The cost is 1 if the partition would move to the subscriber, else 0. Partitions without
+    subscribers are left out.
     """
     far = np.int64(_HIGHEST_PRICE * 4)
     start, topic = facts.subscriptions
@@ -218,12 +218,10 @@ def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
 def fewest_moves_of_equal_members(
     facts: Facts, old_owners: PreviousOwners, loads: NDArray[np.integer]
 ) -> int | None:
-    """Return the fewest moves with which a plan can be at least as even as given loads.
+    """Return the fewest moves of any plan that is at least as even as the given loads.
 
-    The load of a member is its number of partitions. The result is None if members have different
-    subscriptions, or if a partition may stay with several members.
-
-    Return None if they do not, or if a partition may stay with several members.
+    The members must have equal subscriptions. The load of a member is its number of partitions. The
+    result is None if subscriptions differ, or if a partition may stay with several members.
 
     A lower bound follows from `verify_moves_certificate`: let k members have price 1, and the
     others price 0. A plan then keeps at most the k largest of ``loads``, and all partitions of the
@@ -253,7 +251,7 @@ def fewest_moves_of_equal_members(
 
 
 def is_majorised(loads: NDArray[np.integer], by: NDArray[np.integer]) -> bool:
-    """Return whether member loads are at least as even as others (mathematically: are majorised by
+    """Return whether members' loads are at least as even as the loads ``by`` (are majorised by
     them).
 
     For every k, the sum of the k largest ``loads`` must not be larger than that of ``by``. Both

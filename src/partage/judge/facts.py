@@ -48,9 +48,9 @@ class Facts:
 
     @property
     def subscription_of(self) -> NDArray[np.int64]:
-        """Subscription of each member, as a number (int64[M]).
+        """Number of each member's subscription (int64[M]).
 
-        Equal subscriptions have equal numbers.
+        Members with equal subscriptions have the same number.
         """
         return self.problem.group.subscription_of.astype(np.int64)
 

@@ -146,9 +146,9 @@ def tally(assignment: Assignment, facts: Facts) -> AssignmentCounts:
 
 
 def _tally_sole(assignment: Assignment, owner: NDArray[np.int64], facts: Facts) -> AssignmentCounts:
-    """Count the partitions of each member, if each partition has at most one owner.
+    """Count each member's partitions as `tally` does, if each partition has at most one owner.
 
-    The result is that of `tally`.
+    This case needs no search for duplicates, so it is faster.
     """
     is_owned = owner >= 0
     partition = np.flatnonzero(is_owned)
@@ -322,10 +322,10 @@ def member_loads(
 def _load_spread(
     facts: Facts, counts: AssignmentCounts, partition_weight: ArrayLike | None
 ) -> float | None:
-    """Return the largest minus the smallest weighted load per unit of member weight.
+    """Return the difference between the largest and the smallest relative load of members.
 
-    A weighted load is the sum of the weights of a member's partitions. Members of weight 0 do not
-    count.
+    The relative load is the sum of the weights of a member's partitions, divided by the member's
+    weight. Members of weight 0 do not count.
     """
     share = facts.member_weights
     if partition_weight is None and (share == 1).all():

@@ -110,9 +110,9 @@ def _equal(name: str, a: float, b: float) -> bool:
 def _loads(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Measure a plan with weighted partitions, and verify its certificate.
+    """Verify the certificate of a plan with weighted partitions.
 
-    Return the plan's values, and the lower bounds that the certificate proves.
+    Return the plan's measured values, and the lower bounds that the certificate proves.
     """
     owner = np.asarray(certificate.owner, np.int64)
     _valid_loads(facts, owner)
@@ -137,9 +137,9 @@ def _loads(
 
 
 def _kept_together(facts: Facts, owner: NDArray[np.int64], family: NDArray[np.int64]) -> None:
-    """Check that partitions of equal number have one owner in all topics that belong together.
+    """Check that the partitions with one number of co-located topics have one owner.
 
-    ``family`` is the number of each topic's set of such topics.
+    ``family`` is the number of the set of co-located topics to which each topic belongs.
     """
     number = facts.problem.index.number_of.astype(np.int64)
     rows = np.flatnonzero(facts.is_open & (family[facts.topic_of] >= 0))
@@ -178,7 +178,8 @@ def _counts(facts: Facts, old_owners: PreviousOwners, certificate: Certificate) 
 def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
     """Return how much less evenly topics are spread over their subscribers than possible, in total.
 
-    It is half of the sum of squared counts by topic and member, minus that of the most even counts.
+    Spread is measured by the sum of squared partition counts, by topic and member. The result is
+    half of the difference between the plan's sum and the least possible sum.
     """
     given = np.flatnonzero(owner >= 0)
     cells = facts.topic_of[given] * facts.members + owner[given]
@@ -228,9 +229,11 @@ def _prove_levels(
     loads: NDArray[np.int64],
     limit: int,
 ) -> None:
-    """Verify that no plan within the limit of moves has fewer members at the plan's highest loads.
+    """Verify that no plan with at most ``limit`` moves has fewer members at the plan's highest
+    loads.
 
-    The load of a member is its number of partitions. The check goes from the highest load down.
+    The load of a member is its number of partitions. The check proves one load level after another,
+    from the highest down.
     """
     given = certificate.details.get("levels")
     proofs = dict(given) if isinstance(given, tuple) else {}
@@ -293,9 +296,9 @@ def _cheapest(
     *,
     move: int = 1,
 ) -> NDArray[np.int64]:
-    """Return the least cost plus dual price at which a subscriber can own each partition.
+    """Return, for each partition, the least cost plus dual price over all subscribers.
 
-    A move costs ``move``.
+    The cost is ``weight`` times the rack cost, plus ``move`` if the partition would move there.
     """
     if table is None:
         nowhere = np.zeros(len(facts.is_open), np.int64)
@@ -456,9 +459,9 @@ def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def _items(
     facts: Facts, certificate: Certificate, measured: WeightedFigures, topics: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Return the weights of the partitions of some topics.
+    """Return the weights of the partitions of the marked topics, for the lower bound.
 
-    Partitions that must have one owner count as one.
+    Partitions that must have one owner count as one item with their total weight.
     """
     rows = np.flatnonzero(facts.is_open & topics[facts.topic_of])
     family = certificate.details.get("together")
@@ -477,9 +480,9 @@ def _shed(
 ) -> float:
     """Return a lower bound of the largest relative load after the allowed number of moves.
 
-    A relative load is a load divided by the member's weight. Take each member's load after it
-    released its r heaviest partitions, for all r. Each move removes one of these values. After
-    ``moves`` of them the next largest value remains.
+    A relative load is a load divided by the member's weight. Members release partitions, heaviest
+    first; each load that remains on the way is a candidate for the bound. A move removes at most
+    one candidate, so the bound is the largest candidate that remains after all moves.
     """
     limit = certificate.details.get("max_moves")
     if not isinstance(limit, int):

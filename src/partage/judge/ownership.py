@@ -186,8 +186,8 @@ class PreviousOwners:
         return start, partition[np.argsort(self.claimant, kind="stable")]
 
     def stays(self, partition: NDArray[np.int64], member: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return for each pair of partition and new owner whether that member owned it before
-        (bool[n]).
+        """Return, for each pair of partition and member, whether the partition may stay with the
+        member without a move (bool[n]).
         """
         of = np.repeat(np.arange(len(self.owned), dtype=np.int64), np.diff(self.start))
         return np.isin((partition << 32) | member, (of << 32) | self.claimant)

@@ -34,12 +34,12 @@ class RackMinima:
 
 
 def rack_minima(task: ReplicaTask) -> RackMinima:
-    """Return how few replicas of each partition must break the rack rule, and how few must move for
-    that.
+    """Return, for each partition, the fewest replicas that break the rack rule, and the fewest that
+    move.
 
-    The rack rule limits the replicas of a partition on each rack. Racks without a replica of a
-    partition count alike for all partitions of its factor. They are summed once for each factor;
-    only racks with a replica are computed by partition.
+    The rack rule limits the replicas of a partition on each rack. The moves are those of a plan
+    with so few breaches. Racks without a replica of a partition count alike for all partitions with
+    its replication factor, so they are summed once for each factor.
     """
     on = _OccupiedRacks(task)
     takes = np.bincount(task.cluster.rack[task.receives], minlength=task.rack_low.shape[1])
@@ -96,7 +96,7 @@ class _OccupiedRacks:
         return out
 
     def summed(self, occupied: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Add up a value over all racks for each partition (int64[P]).
+        """Sum a value over all racks for each partition, with and without its replicas (int64[P]).
 
         Args:
             occupied: int64[n], the values of racks with replicas of the partition.

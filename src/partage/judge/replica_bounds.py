@@ -106,7 +106,9 @@ def figure_bound(
 
 
 def _allowance(cost: str, imbalance: str, prices: Floats, figures: Mapping[str, int]) -> float:
-    """Return how much the plan's imbalance ``imbalance`` lowers the bound of the cost ``cost``.
+    """Return how much the lower bound of ``cost`` falls because plans may have some ``imbalance``.
+
+    It is the highest dual price of that imbalance times the amount in ``figures``.
 
     Raises:
         CertificateError: ``imbalance`` has no price in this bound.

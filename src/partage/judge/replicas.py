@@ -137,9 +137,9 @@ def _check_shapes(task: ReplicaTask, plan: NewReplicas) -> None:
 
 
 def _whole(bound: float, divisor: int) -> int:
-    """Round a lower bound up to a multiple of the divisor, but at least to 0.
+    """Round a lower bound up to the next multiple of ``divisor``; negative bounds become 0.
 
-    The bounded value is always such a multiple.
+    This is valid because the bounded cost is always a multiple of ``divisor``.
     """
     return max(0, int(np.ceil((bound - 1e-6) / divisor))) * divisor
 
