@@ -24,18 +24,21 @@ _R = TypeVar("_R")
 
 
 class _Kind(NamedTuple):
-    """One alternative of an annotation: whether a value is of it, and its name in a message."""
+    """One of the types that an annotation allows: a test for values, and its name in error
+    messages.
+    """
 
     accepts: Callable[[object], bool]
     words: str
 
 
 def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate a public function: an argument of another type than its annotation raises
-    InvalidConfigError.
+    """Decorate a function so that it checks the types of its arguments against its annotations.
 
-    Text in place of a list is left to the function, which knows what the list has
-    (`partage.model.validation.reject_text`). Classes of other libraries are not checked.
+    A call with an argument of another type raises InvalidConfigError, which names the argument.
+
+    Two kinds of arguments are not checked: a string where a list is expected (the function itself
+    calls `partage.model.validation.reject_text`), and classes of other libraries.
 
     >>> @checked
     ... def wait(seconds: "float", names: "Sequence[str] | None" = None) -> None: ...
@@ -67,13 +70,16 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 @cache
 def _kinds(annotation: str) -> list[_Kind]:
-    """Return the alternatives of an annotation; none if one of them is not checked."""
+    """Return the types that an annotation such as "int | None" allows, each with its test.
+
+    The list is empty if one of them cannot be tested; the argument is then not checked.
+    """
     found = [_kind(one) for one in _split(annotation, "|")]
     return [one for one in found if one is not None] if None not in found else []
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Split an annotation at a separator outside of brackets.
+    """Split an annotation at a separator, except inside of square brackets.
 
     >>> _split("Mapping[str, int] | None", "|")
     ['Mapping[str, int]', 'None']

@@ -62,10 +62,10 @@ class Certificate:
 
     @property
     def optimal(self) -> bool:
-        """True if the plan is proven optimal: no criterion is above its lower bound.
+        """True if the plan is proven optimal: each criterion equals its lower bound.
 
-        Floating-point values may differ within rounding. The last criterion does not count: topics
-        have no better bound than each one's own.
+        Floating-point values may differ within rounding. The last criterion, the spread of topics,
+        is left out, because its lower bound only considers each topic alone.
         """
         scale = {name: max(1.0, abs(bound)) for name, bound in self.bounds.items()}
         return all(

@@ -75,11 +75,10 @@ class Claims:
         return cls(tuple(number), np.array(topic_ix, np.int32), np.array(partition, np.int32))
 
     def with_own_names(self) -> Claims:
-        """Return equal claims in which ``topics`` lists only topics that this member claims.
+        """Return a copy in which ``topics`` lists only the topics that this member claims.
 
-        >>> one = np.ones(1, np.int32)
-        >>> Claims(("a", "b"), one, one, shared=True).with_own_names().topics
-        ('b',)
+        Claims that were decoded together share one list of names, which also has other members'
+        topics.
         """
         if not self.shared:
             return self

@@ -224,7 +224,9 @@ class Cluster:
         return alive[start[t] : start[t + 1]]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields to pickle: all but the cached values that strategies derive."""
+        """Return the fields to pickle; cached values that strategies derive from the cluster are
+        left out.
+        """
         return {name: v for name, v in self.__dict__.items() if name != "of_subscriptions"}
 
     @cached_property
@@ -418,8 +420,9 @@ def _cluster_from_replicas(
 
 
 def _is_plain(rows: _TopicRows) -> bool:
-    """Return whether all numbers of a topic's partitions are valid ints, so that none needs its own
-    check.
+    """Return whether all numbers of a topic's partitions are valid ints.
+
+    If they are, the caller need not check each number by itself.
     """
     number = rows.number
     return (

@@ -135,10 +135,10 @@ class Problem:
 
 
 def of_subscriptions(problem: Problem, make: Callable[[Problem], Made]) -> Made:
-    """Return ``make(problem)``, cached as long as the cluster and all subscriptions stay the same.
+    """Return ``make(problem)``, cached until the cluster or a member's subscription changes.
 
-    ``make`` must depend on nothing else. Most rebalances change neither, so the cluster keeps the
-    results for the last subscriptions.
+    ``make`` must depend on the cluster and the subscriptions only. Most rebalances change neither,
+    so the cluster keeps the results for the last subscriptions.
     """
     kept = problem.cluster.of_subscriptions
     subscriptions = problem.group.subscriptions

@@ -18,7 +18,7 @@ _CHUNK = 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackTable:
-    """Cost across racks if a member consumes a partition, for all members and partitions.
+    """Cost of network traffic between racks, for each member that consumes each partition.
 
     The table is compact: partitions with equal costs share a row, members with equal costs share a
     column.
@@ -62,7 +62,7 @@ class RackCosts:
     unit: float = 1.0
 
     def table(self, problem: Problem) -> RackTable:
-        """Compute the cost across racks for each member of a problem to consume each partition."""
+        """Compute the rack cost of each pair of a member and a partition that it could consume."""
         names = sorted({m.rack for m in problem.group if m.rack})
         number = {name: i for i, name in enumerate(names)}
         row = np.array([number[m.rack] if m.rack else -1 for m in problem.group], np.int64)

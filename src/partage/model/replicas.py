@@ -99,7 +99,7 @@ class ReplicaCluster:
     def led(self) -> Int32Array:
         """Replicas of each partition with its current leader first (int32[R]).
 
-        The preferred leader takes the current leader's position.
+        If the leader is not the preferred one, it swaps positions with the preferred leader.
         """
         out: Int32Array = self.replica.copy()
         first = np.minimum(self.start[:-1], max(len(out) - 1, 0))
@@ -183,11 +183,10 @@ class Disks:
         return np.repeat(brokers, np.diff(self.start))
 
     def band(self, k: int, amount: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the lowest and the highest amount that counts as balanced on each disk (two
-        int64[D]).
+        """Return the balance limits of each disk: the lowest and the highest amount (two int64[D]).
 
-        ``amount`` is the amount on each broker. ``k`` is the index of the resource: capacity,
-        replicas, bytes or load.
+        ``amount`` is the amount of one resource on each broker, which its disks divide. ``k`` is
+        the index of that resource: capacity, replicas, bytes or load.
 
         >>> disks = Disks(np.array([0, 2]), np.array([.5, .5]), np.array([0, .1, .1, .1]),
         ...               np.array([-1, -1]), np.zeros(0, np.int32), np.zeros(0, bool))
@@ -253,7 +252,7 @@ class ReplicaTask:
 
     @property
     def zones(self) -> int:
-        """Number of racks that have balance limits of their own."""
+        """Number of racks that have balance limits of their own; 0 if only brokers are balanced."""
         return int(self.low.shape[1]) - len(self.alive)
 
     @cached_property
@@ -362,9 +361,10 @@ def _level(
     sizes: NDArray[np.int64],
     total: float,
 ) -> NDArray[np.float64]:
-    """Divide ``total`` among racks so that the loads of brokers are most even, by bisection.
+    """Divide ``total`` among racks so that the loads per broker are as even as possible, by
+    bisection.
 
-    Each part stays between ``low`` and ``high``.
+    The part of each rack stays between ``low`` and ``high``.
     """
     bottom, top = 0.0, float((others + high).max(initial=0.0)) + total + 1.0
     for _ in range(100):

@@ -246,7 +246,11 @@ def required_field(problem: Mapping[str, Any], name: str) -> Any:
 
 
 def expect_list(value: object, path: str, what: str) -> Sequence[Any]:
-    """Check that a value is a JSON list, and return it."""
+    """Check that a value is a JSON list, and return it.
+
+    Raises:
+        InvalidProblemError: it is not. The message says that ``path`` must be ``what``.
+    """
     if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple)):
         raise InvalidProblemError(f"must be {what}", path=path, value=value)
     return value
