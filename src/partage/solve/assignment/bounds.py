@@ -90,9 +90,9 @@ class WeightedProblem:
         return np.bincount(self.kind, self.weight, len(self.classes.supply)).astype(float)
 
     def by_member_class(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Add up a value of each member over all members with equal subscriptions.
+        """Sum a value over the members of each class (float64[G]).
 
-        The result is float64[G]: one sum for each class of such members.
+        ``values`` has one value for each member. Members of a class have equal subscriptions.
         """
         mine = self.classes.member >= 0
         of = self.classes.member[mine]

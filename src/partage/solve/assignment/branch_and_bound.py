@@ -158,8 +158,11 @@ class _Search:
         return int(self.items.owned[i]) - self.items.homes.get(i, {}).get(m, 0)
 
     def _loads(self, load: list[float]) -> tuple[float, tuple[float, ...]]:
-        """Return the total load above capacities, and each member's load divided by its share,
-        largest first.
+        """Return the total load above capacities, and members' relative loads sorted from the
+        largest.
+
+        ``load`` is the load of each member; a relative load is the load divided by the member's
+        share.
         """
         limits = zip(load, self.members.capacity.tolist(), strict=True)
         relative = [x / s for x, s in zip(load, self.members.speed.tolist(), strict=True)]

@@ -97,9 +97,9 @@ class SubscriptionClasses:
     arc_member: IntArray
 
     def of_members(self, subscription: NDArray[np.integer]) -> SubscriptionClasses:
-        """Return these classes for all members, given the subscription of each member.
+        """Return a copy in which each member has its own entry, given each member's subscription.
 
-        In the original, each distinct subscription counts as one member.
+        The classes themselves have one entry for each distinct subscription.
         """
         member = self.member[subscription]
         size = np.bincount(member[member >= 0], minlength=len(self.size)).astype(np.int64)

@@ -76,8 +76,9 @@ class Steps:
 
 
 def fit_in_order(position: IntArray, amount: IntArray, room: IntArray) -> IntArray:
-    """Return how much of each amount fits into the room at its position; earlier amounts take
-    precedence.
+    """Return the part of each amount that fits into the room at its position.
+
+    Amounts at the same position share its room; earlier amounts take precedence.
 
     >>> fit_in_order(np.array([0, 1, 0]), np.array([2, 2, 2]), np.array([3, 1])).tolist()
     [2, 1, 1]

@@ -142,7 +142,10 @@ class _TabuSearch:
         self.move_cost = np.where(plan.open[plan.items.kind], self.moves_to.astype(float), np.inf)
 
     def owners_with_fewest_moves(self) -> IntArray:
-        """Return the previous owner of each item, or the plan's if none may own it (int64[n])."""
+        """Return each item's owner in the assignment with the fewest moves (int64[n]).
+
+        It is the previous owner; if that may not own the item, the owner in ``plan``.
+        """
         every_item, home = np.arange(len(self.plan.owner)), self.move_cost.argmin(axis=1)
         closer = self.move_cost[every_item, home] < self.move_cost[every_item, self.plan.owner]
         return np.where(closer, home, self.plan.owner)
@@ -288,14 +291,23 @@ class _TabuSearch:
         return float(change[row, column]), int(rows[row]), int(others[column])
 
     def _partners(self, rows: int, over: FloatArray) -> IntArray:
-        """Return the items with which ``rows`` items may be swapped, at most 30,000 pairs."""
+        """Return the candidates for a swap with ``rows`` other items.
+
+        If there are more than 30,000 pairs, only the items of the least loaded members are
+        candidates.
+        """
         most = max(1, _MOST_PAIRS // rows)
         if most >= len(self.owner):
             return np.arange(len(self.owner))
         return np.sort(np.argsort(over[self.owner], kind="stable")[:most])
 
     def _penalty_of_moves(self, added_moves: FloatArray) -> FloatArray:
-        """Return how much added moves change the number of moves beyond the limit."""
+        """Return, for each candidate step, how much the number of moves above the limit would
+        change.
+
+        ``added_moves`` is the number of moves that each step adds (float64, negative if it saves
+        moves).
+        """
         spare = self.plan.most_moves - self.moves
         out: FloatArray = np.maximum(added_moves - spare, 0.0) - max(-spare, 0.0)
         return out
