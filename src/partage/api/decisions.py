@@ -111,9 +111,10 @@ def decide(
     sender: str | None = None,
     compared: bool = False,
 ) -> Decided:
-    """Return a strategy's plan for a group, with warnings for the operator.
+    """Return a strategy's plan for a consumer group, with warnings for the operator.
 
-    `assign`, `compare` and the command line use it.
+    Missing user data are added and settings are applied before the strategy runs. `assign`,
+    `compare` and the command line use this function.
 
     Args:
         strategy: the strategy.

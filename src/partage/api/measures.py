@@ -69,7 +69,8 @@ def measure(
 
 @dataclass(slots=True)
 class _ClaimedOptima:
-    """Optimal loads and moves that the solver found, with certificates that the judge verifies.
+    """Optimal loads and fewest moves that the solver claims, with certificates for the judge to
+    verify.
 
     An attribute is None if that optimum was not found. ``refused`` is the reason if the problem is
     too large.
@@ -117,7 +118,10 @@ class _SolverProblem:
         return cls(alive, len(at), eligibility, ownership)
 
     def owner(self, of_alive: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Convert owners of existing partitions to an array for all partitions of the index."""
+        """Convert the solver's owners to an array for all partitions of the index (int64[P]).
+
+        ``of_alive`` has the owner of each existing partition; the others get -1.
+        """
         owner = np.full(self.size, -1, np.int64)
         owner[self.alive] = of_alive
         return owner
@@ -128,7 +132,8 @@ class _SolverProblem:
 
 
 class ProblemMeasurement:
-    """Measurement of several plans of one problem, which computes the optimum only once.
+    """Measurement of several plans for one assignment problem; their common optimum is computed
+    once.
 
     Every value equals that of `measure`; the judge verifies the proofs with each plan.
 
@@ -204,8 +209,8 @@ _MOST_GROUPS = 16
 
 
 class _GroupFacts:
-    """Facts, previous owners and best loads of one group on one cluster, as the judge computed
-    them.
+    """Values that depend on a group and a cluster only: the judge's facts, previous owners, best
+    loads.
     """
 
     def __init__(self, group: Group, cluster: Cluster) -> None:
@@ -224,7 +229,7 @@ class _GroupFacts:
 
 @dataclass(slots=True)
 class MeasurementCache:
-    """Measurement of many plans of a few problems, which computes each optimum only once.
+    """Measurement of many plans for a few assignment problems; each optimum is computed only once.
 
     The best loads depend only on subscriptions and partitions, and the fewest moves on the previous
     owners and on the loads, so compared policies share most optima. The caches only hold numbers
