@@ -91,7 +91,7 @@ def test_fuzz_damaged_values_that_still_decode_are_replayed(fuzz_n: int) -> None
     while tried < fuzz_n // 50:
         name = rng.choice(sorted(groups))
         writers, heard = Writers(), Heard()
-        group = GroupRows(name, clusters, writers, listener=heard)
+        group = GroupRows(name, clusters, writers, collector=heard)
         first = rng.randrange(len(groups[name]))
         for row in groups[name][first : first + rng.choice([6, 6, 40])]:
             changed = dict(row)
