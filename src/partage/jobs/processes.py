@@ -49,9 +49,10 @@ def available_cores() -> int:
 
 
 class WorkerProcesses:
-    """Worker processes that share the items of a job with the calling process.
+    """Pool of worker processes that share the items of a job with the calling process.
 
-    They start at once and import modules in the background, until the first job needs them.
+    The workers start when the object is made, and import modules in the background until the first
+    job.
 
     Args:
         count: number of workers; 0 runs everything in the calling process.
@@ -74,7 +75,7 @@ class WorkerProcesses:
         return len(self._starts)
 
     def _start(self, count: int, modules: tuple[str, ...]) -> None:
-        """Start the workers; nothing is started without loky, or if the system refuses it."""
+        """Start the workers; without loky, or if a process cannot start, go on without workers."""
         try:
             from loky import ProcessPoolExecutor
 
@@ -99,7 +100,7 @@ class WorkerProcesses:
         self.close()
 
     def close(self) -> None:
-        """Kill the worker processes, in whatever they are doing."""
+        """Kill the worker processes, even if they are running a job."""
         executor, self._executor, self._starts = self._executor, None, []
         if executor is not None:
             executor.shutdown(kill_workers=True)
@@ -161,11 +162,13 @@ class WorkerProcesses:
 
 
 class _Queue(Generic[Item, Result]):
-    """Items of one job, their results so far, and the first exception.
+    """Thread-safe queue of one job's items, with the results so far and the first exception.
+
+    Worker processes and the calling process take items from it.
 
     Args:
-        job: the function.
-        items: its arguments.
+        job: the function to call with each item.
+        items: the items.
         on_done: called with the number of finished items.
     """
 
@@ -184,14 +187,14 @@ class _Queue(Generic[Item, Result]):
 
     @property
     def is_shared(self) -> bool:
-        """Return whether a worker has an item."""
+        """Return whether a worker process has taken an item and not yet finished it."""
         return self._shared > 0
 
     def take(self, *, share: bool = False) -> int | None:
-        """Return the position of the next item; None if there is none, or the job has failed.
+        """Remove the next item and return its position; None if none is left or the job has failed.
 
-        With ``share`` the item is for a worker. Without, wait for the items that workers have: one
-        of them may come back.
+        With ``share`` the item is for a worker process. Without, the caller runs the item itself:
+        it waits while workers have items, because a worker may give its item back.
         """
         with self._changed:
             while not share and not self._waiting and self._shared and self._error is None:
@@ -202,7 +205,7 @@ class _Queue(Generic[Item, Result]):
             return self._waiting.pop()
 
     def give_back(self, position: int) -> None:
-        """Return an item that no worker can run, so that the calling process takes it."""
+        """Return an item to the queue that no worker can run; the calling process then runs it."""
         with self._changed:
             self._waiting.append(position)
             self._shared -= 1
@@ -242,7 +245,7 @@ class _Queue(Generic[Item, Result]):
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Collect garbage more rarely during the ``with`` block."""
+    """Make Python's garbage collector run less often during the ``with`` block."""
     before = gc.get_threshold()
     if any(before):  # 0: the user has turned it off
         gc.set_threshold(*_THRESHOLDS)
@@ -268,7 +271,10 @@ def environment(wanted: Mapping[str, str]) -> Iterator[None]:
 
 
 def _prepare(caller: int, modules: Sequence[str]) -> None:
-    """Prepare a worker process before its first item."""
+    """Set up a worker process: signals, output, imports and garbage collection.
+
+    ``caller`` is the process id of the calling process.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the calling process ends its workers
     os.dup2(2, 1)  # stdout of a command may be a JSON document
     threading.Thread(target=_end_with, args=(caller,), daemon=True).start()
@@ -281,7 +287,7 @@ def _prepare(caller: int, modules: Sequence[str]) -> None:
 
 
 def _end_with(caller: int) -> None:
-    """End this worker process soon after the calling process was killed."""
+    """End this worker process soon after the process with id ``caller`` has ended."""
     while os.getppid() == caller:
         time.sleep(_SECONDS_BETWEEN)
     os._exit(1)

@@ -103,10 +103,9 @@ class _Record(NamedTuple):
 
 @dataclass
 class _State:
-    """The facts about an application that are read differently for each group protocol.
+    """State of a Kafka Streams application at one time, as read from its group's records.
 
-    Both readers, of classic and of streams groups, return it; `RecordedApplication` is made from
-    it.
+    Readers of classic and of streams groups both return it; `RecordedApplication` is made from it.
     """
 
     is_streams_group: bool
@@ -444,12 +443,11 @@ def _changelogs(
     application: str,
     logs: _TopicSizes,
 ) -> tuple[dict[int, tuple[str, ...]], list[str]]:
-    """Guess the changelog topics of each stateful sub-topology;
-    return them and notes about guesses.
+    """Guess the changelog topics of each stateful sub-topology.
 
-    No record names them. A changelog has as many partitions as its sub-topology has tasks. If
-    several sub-topologies fit, end offsets decide: their sums should equal those that clients
-    reported.
+    Return them and notes about guesses. No record names the topics. A changelog has as many
+    partitions as its sub-topology has tasks. If several sub-topologies fit, end offsets decide:
+    their sums should equal those that clients reported.
     """
     tasks = {key[0]: max(counts[t] for t in seen.sources[key]) for key in seen.stateful}
     names = sorted(
@@ -519,11 +517,11 @@ def _reported_sizes(
     subtopologies: Iterable[RecordedSubtopology],
     notes: list[str],
 ) -> dict[TopicPartition, ChangelogSize]:
-    """Estimate changelog sizes in records, from the largest offset sum
-    that clients reported per task.
+    """Estimate changelog sizes (records) from the offset sums that clients reported.
 
-    The first changelog of a sub-topology gets the whole sum, since it is not divided by changelog.
-    A task without a report gets the mean size of its sub-topology's other tasks.
+    For each task the largest reported sum counts. The first changelog of a sub-topology gets the
+    whole sum, since it is not divided by changelog. A task without a report gets the mean size of
+    its sub-topology's other tasks.
     """
     times: dict[TaskId, list[tuple[int, int]]] = {}
     for one in generations:
@@ -551,7 +549,7 @@ def _reported_sizes(
 
 
 def _growth(reports: Sequence[tuple[int, int]]) -> float:
-    """Return the records per second by which a task's reported offset sum grew.
+    """Return the rate (records per second) at which a task's reported offset sum grew.
 
     >>> _growth([(0, 100), (5_000, 90), (10_000, 150)])
     5.0

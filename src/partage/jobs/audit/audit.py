@@ -103,10 +103,10 @@ def read_co_subscriptions(
 def _find_subscribed_topics(
     slices: tuple[Any, ...], slice_numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Find the sets of topics that groups subscribe to, in one Spark task's share of a capture.
+    """Find the sets of topics that groups subscribe to, in one Spark task's slices of a capture.
 
-    Only records of groups are decoded; offset commits are skipped. Each row of the yielded batch
-    is a group, the topics that it reads together, and whether its topology joins them.
+    Only records of groups are decoded; offset commits are skipped. Each result row is a group, the
+    topics that it reads together, and whether its topology joins them.
     """
     import pyarrow as pa
 
@@ -222,9 +222,10 @@ class TopicAudit:
 
     @property
     def scattered(self) -> bool:
-        """Return whether many keys are in several partitions and no partitioner explains it.
+        """Return whether many keys have records in several partitions without an explanation.
 
-        Many means 5 % of the topic's keys, and at least ten keys.
+        That is, no partitioner explains it. Many means 5 % of the topic's keys, and at least ten
+        keys.
         """
         few = max(_FEWEST_SCATTERED, _SCATTERED * self.keys)
         return bool(self.split["unexplained"] >= few)
@@ -263,9 +264,7 @@ class Audit:
 
     @property
     def clean(self) -> bool:
-        """Return whether the audit found no problem: no topic needs attention,
-        all intended joins can work.
-        """
+        """Return whether no topic needs attention and all intended joins can work."""
         return not any(j.meant for j in self.joins) and not any(t.broken for t in self.topics)
 
 

@@ -303,7 +303,7 @@ class PairCounter:
         return pa.concat_tables(out)
 
     def _first_keyless(self, nulls: pa.Table) -> pa.Table:
-        """Return the first `MOST_NULLS` records without a key of each topic, in order of time."""
+        """Return the earliest `MOST_NULLS` records without a key of each topic."""
         import pyarrow as pa
         from pyarrow import compute
 
@@ -512,11 +512,11 @@ def _topic(
 def _possible_counts(
     known: tuple[int, ...] | None, highest: int, pairs: pa.Table
 ) -> tuple[int, ...]:
-    """Return the partition counts that the producers of a topic may have used.
+    """Return the partition counts that a topic's producers may have used.
 
-    Metadata has them, if it is available. Otherwise the topic may have more partitions than the
-    highest one with a record. Some larger counts are then tried on a part of the keys, and those
-    are returned with which a partitioner explains the keys.
+    These are the counts in the metadata, if it is available (``known``). Otherwise the smallest one
+    is the highest partition with a record, plus one. Larger counts are included if a partitioner
+    with that count explains the partitions of a sample of keys.
     """
     if known:
         return known if highest < max(known) else (*known, highest + 1)
@@ -538,11 +538,11 @@ def _possible_counts(
 
 
 def _try_counts(pairs: KeyPairs, smallest: int, larger: range) -> TopicVerdict:
-    """Find the partitioners and partition counts that explain in which partitions the keys are.
+    """Find which partitioners with which partition counts explain the partitions of keys.
 
-    With few partitions, all counts below ``larger.stop`` are tried. With many partitions, the
-    partitioners are found first, with the counts of ``larger``; then all counts are tried for
-    these partitioners only.
+    ``smallest`` is the highest partition in the records plus one; ``larger`` are further counts.
+    For few partitions all counts below ``larger.stop`` are tried. For many, the counts in
+    ``larger`` are tried first, and smaller counts only with the partitioners found.
     """
     if smallest <= _TRIED_COUNTS:
         return who_wrote(pairs, range(1, larger.stop), known_families(), partitions_of)
@@ -574,10 +574,10 @@ def _merge_workers(keyed: pa.Table) -> tuple[pa.Table, int]:
 
 
 def _thin_out(pairs: pa.Table, most: int) -> pa.Table:
-    """Sample fewer keys of a topic until at most ``most`` (key, partition) rows are left.
+    """Reduce a topic's sample of keys until at most ``most`` (key, partition) rows are left.
 
-    Each step halves the number of keys. A hash decides, so all topics have the same keys in the
-    sample.
+    Each step halves the number of keys. A hash of the key selects them, so the samples of all
+    topics have the same keys.
     """
     import pyarrow as pa
 
@@ -590,9 +590,10 @@ def _thin_out(pairs: pa.Table, most: int) -> pa.Table:
 
 
 def at_level(pairs: pa.Table, level: int) -> pa.Table:
-    """Return the (key, partition) rows whose key is in the sample of one key in 2**level.
+    """Return the (key, partition) rows whose keys are in the sample at a sampling level.
 
-    A hash of the key decides, so samples of any two topics have the same keys.
+    At level n one key in 2**n is sampled. A hash of the key decides, so samples of any two topics
+    have the same keys.
     """
     import pyarrow as pa
 
@@ -602,7 +603,7 @@ def at_level(pairs: pa.Table, level: int) -> pa.Table:
 
 
 def key_pairs(pairs: pa.Table) -> KeyPairs:
-    """Convert an Arrow table of (key, partition) rows to the columns that the audit's rules use."""
+    """Convert an Arrow table of (key, partition) rows to `KeyPairs` (NumPy columns)."""
     numbers = [pairs[n].to_numpy().astype(np.int64) for n in ("records", "first_ms", "last_ms")]
     return KeyPairs(
         pairs["key"].to_pylist(), pairs["partition"].to_numpy().astype(np.int32), *numbers
@@ -632,9 +633,10 @@ def _writer(writer: WriterFamily) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def known_families() -> list[Family]:
-    """Return all partitioners in families; those of a family choose equal partitions for every key.
+    """Return all known partitioners, grouped into families.
 
-    The families are found once per process, by comparing the partitioners on probe keys.
+    Partitioners of one family choose the same partition for every key. The families are found once
+    per process, by comparing the partitioners on probe keys.
     """
     from partage.keys import by_key
 

@@ -229,9 +229,9 @@ def _expect_limits(
 
 
 def _expect_by_key(partitioner: str) -> None:
-    """Check that a partitioner chooses the partition by the key alone.
+    """Raise an error unless a partitioner chooses the partition by the key alone.
 
-    Partitioners with a state, or that take the partition from the record, are an error.
+    Partitioners with a state, or that read the partition from the record, cannot be analysed.
     """
     from partage.keys import partition_for
     from partage.keys.registry import find
@@ -251,7 +251,10 @@ def _count_and_search(
     top: int,
     stages: Stages,
 ) -> KeySpread:
-    """Count the records of each partition, and search the fewest partitions within the limits."""
+    """Count the records of each partition, and find the fewest partitions within the limits.
+
+    The results are stored in ``spread``.
+    """
     job = replace(job, buckets=run.buckets, rows=(source.rows or 0) // run.tasks)
     limited = spread.max_share is not None or spread.max_rate is not None
     keep = limited and not job.approximate
@@ -273,13 +276,13 @@ def _count_and_search(
 
 @dataclass(frozen=True)
 class _RecordLimit:
-    """The most records that one partition may have, and the keys to which this limit applies.
+    """Upper limit on the records of one partition, and the keys to which it applies.
 
     Attributes:
         loads: function that returns the load of each partition at other partition counts, as rows
             of `LOADS_DDL`.
         records: the most records that one partition may have.
-        all: number of keyed records.
+        all: number of records with a key.
         hottest: number of records of the hottest key.
     """
 

@@ -44,7 +44,10 @@ _NAMES = [column.split()[0] for column in ROWS_DDL.split(", ")]
 
 
 class RowKind(IntEnum):
-    """Kinds of rows that the two stages of `partage keys` exchange; columns depend on the kind."""
+    """Kinds of rows that the stages of `partage keys` (count, merge) return.
+
+    All kinds have the same columns; their meaning depends on the kind.
+    """
 
     KEYS = 0  # keys: a block of distinct keys of one bucket, with their records and bytes
     PARTITION = 1  # records and bytes of a partition at partition count n

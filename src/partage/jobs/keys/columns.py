@@ -146,7 +146,7 @@ def expect_columns(
 
 
 def _column_hint(schema: pa.Schema, name: str) -> str:
-    """Return the end of the error message for a nested column: the columns to name instead."""
+    """Return a hint for the error about a nested column: the names of its fields."""
     inner = [path for path in _leaf_columns(schema) if path.startswith(f"{name}.")]
     if inner:
         return f"name a column in it: {', '.join(inner[:_LISTED])}"
@@ -262,10 +262,11 @@ def _serialize_numbers(keys: pa.Array, layout: str, serializer: str, name: str) 
 
 
 def as_hashed(keys: pa.Array, partitioner: str) -> pa.Array:
-    """Replace keys by null if the partitioner does not choose the record's partition by their hash.
+    """Adapt null and empty keys to a partitioner, so that null means: not hashed.
 
-    librdkafka's default picks a random partition for empty keys too. Its ``consistent``,
-    ``murmur2`` and ``fnv1a`` hash a null key as the empty one: such records share a partition.
+    librdkafka's default partitioner picks a random partition for null and empty keys, so empty keys
+    become null. Its ``consistent``, ``murmur2`` and ``fnv1a`` hash a null key like an empty one, so
+    null keys become empty.
 
     >>> import pyarrow as pa
     >>> as_hashed(pa.array([b"", None]), "librdkafka:consistent").to_pylist()

@@ -105,9 +105,10 @@ def _place(keys: pa.Array, partitions: int, partitioner: str) -> NDArray[np.uint
 
 
 class PartitionLoads:
-    """Sums of the records and bytes of each partition, at several partition counts.
+    """Sums of records and bytes for each partition, at several partition counts.
 
-    It also counts the records and keys that each change of the partition count would move.
+    For each pair of partition counts, it also counts the records and keys that change their
+    partition.
     """
 
     def __init__(self, job: KeyJob) -> None:
@@ -170,10 +171,7 @@ class PartitionLoads:
         self._dense[n] = self._dense[n] + found if n in self._dense else found
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the sums as result rows: records by partition, and records that count changes move.
-
-        The rows are of `RowKind.PARTITION` and `RowKind.MOVED`.
-        """
+        """Yield the sums as rows of `RowKind.PARTITION` and `RowKind.MOVED`."""
         for n, (records, size) in self._dense.items():
             used = np.flatnonzero(records)
             yield row_batch(RowKind.PARTITION, records[used], size[used], n=n, partition=used)
@@ -189,9 +187,9 @@ class PartitionLoads:
 def merge_bucket(
     job: KeyJob, top: int, batches: Iterable[pa.RecordBatch], *, keep: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Add up the counts of equal keys from all workers, and yield the loads of partitions.
+    """Merge the counts that all workers have for the same keys; yield the loads of partitions.
 
-    A Spark task or thread calls it for its buckets; one bucket contains all counts of its keys.
+    A Spark task or thread calls it for its buckets. A bucket contains all counts of its keys.
 
     Args:
         job: the settings of the run.
@@ -253,7 +251,7 @@ def _hottest(table: Distinct, slots: _Longs, heads: _Longs, top: int) -> Iterato
 def loads_at(
     job: KeyJob, counts: range, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Count the records of each partition at other partition counts, from keys that were merged.
+    """Compute the load of each partition at further partition counts, from merged keys.
 
     Yield one result row for each partition with its number of records.
     """

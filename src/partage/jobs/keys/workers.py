@@ -170,10 +170,10 @@ class _PartQueue:
         self._lock, self._next, self._done = Lock(), 0, 0
 
     def take(self, share: tuple[int, int] | None) -> Iterator[InputPart]:
-        """Yield input parts to one thread.
+        """Yield input parts to one worker thread until none is left.
 
-        With ``share`` (number, count), yield every ``count``-th part from ``number`` on. Without
-        it, yield parts that no other thread has taken.
+        Without ``share``, each part goes to the first free thread. With ``share`` (number, count),
+        yield every ``count``-th part from ``number`` on.
         """
         if share is not None:
             for part in self._parts[share[0] :: share[1]]:
@@ -463,7 +463,12 @@ class KeyCounter:
         self, keys: pa.Array, *, times: _Longs | None = None, value: _Longs | None = None,
         size: _Longs | None = None,
     ) -> None:  # fmt: skip
-        """Add keys to the counts; each is one record, or ``times`` records with ``size`` bytes."""
+        """Add a batch of keys to the hash table of counts.
+
+        By default each key is one record, whose size is the key's plus ``value`` bytes. For keys
+        that are counted already, give their numbers of records as ``times`` and their bytes as
+        ``size``.
+        """
         import pyarrow as pa
 
         column = arrow_column(keys, pa)
@@ -506,9 +511,10 @@ class KeyCounter:
         self._count(distinct, times=times.astype(np.int64), size=size)
 
     def _take_times(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-        """Record the first and last time of a batch, and return the records to count.
+        """Update the first and last record time; return the records of a batch to count.
 
-        If the job counts only one hour, records of other times are removed.
+        If the job counts only one hour, records of other times are removed. ``name`` is the time
+        column.
         """
         import pyarrow as pa
 
@@ -543,7 +549,7 @@ class KeyCounter:
             self._hour_rows = [_sum_hours(self._hour_rows)]
 
     def overflow(self) -> Iterator[pa.RecordBatch]:
-        """Free memory if the hash table of keys has reached its limit; yield keys that are removed.
+        """Empty or shrink the hash table of keys if it has reached its memory limit.
 
         An exact count yields all keys as packed rows. An approximate count drops the rarest keys.
         """
@@ -578,7 +584,7 @@ class KeyCounter:
                     size=counted.bytes[often])  # fmt: skip
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rest of the worker's result: keys, records by hour and partition, totals."""
+        """Yield the worker's remaining results: keys, records by hour and partition, totals."""
         from pyarrow import compute
 
         if self.job.approximate:

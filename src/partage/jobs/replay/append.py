@@ -76,8 +76,10 @@ _OF_GROUPS = frozenset(
 
 
 class Appender:
-    """The driver's part of `partage replay --append`,
-    which continues the folder's last published run.
+    """Driver's part of `partage replay --append`: continues the folder's last published run.
+
+    It finds the records that the last run has not read, and the groups that they affect. Only these
+    groups are replayed again; the output rows of other groups are reused.
 
     Attributes:
         source: the capture, restricted to files that may have unread records.
@@ -106,7 +108,9 @@ class Appender:
 
     @classmethod
     def of(cls, run: ReplayRun, source: Capture) -> Appender:
-        """Read the state of the folder's last published run, and compare it with this run.
+        """Read the last published run's state, and check whether this run can continue it.
+
+        If it cannot, the appender reads all records, and ``reason`` says why.
 
         Raises:
             InvalidConfigError: the records are not in Parquet files.
@@ -124,9 +128,7 @@ class Appender:
         return cls(run, source, past, "")
 
     def full(self, reason: str) -> Appender:
-        """Return an appender that reads all records,
-        with the reason why the last run is not continued.
-        """
+        """Return an appender that reads all records, because the last run cannot be continued."""
         return Appender(self._run, self._whole, None, reason)
 
     # -- input -----------------------------------------------------------------------------------
@@ -147,7 +149,7 @@ class Appender:
         return before is not None and all(before[n] == self._files[name][n] for n in names)
 
     def tally(self) -> Tally:
-        """Return the record counts of all earlier runs, as a new object."""
+        """Return the sum of the record counts of all earlier runs, as a new `Tally`."""
         return Tally() if self.past is None else Tally.of_json(self.past.tally)
 
     def with_retried(self, engine: Engine, decoded: Rows, raw: CommitsTable | None) -> Rows:
@@ -191,8 +193,9 @@ class Appender:
     # -- rows of groups ----------------------------------------------------------------------------
 
     def metadata_rows(self, engine: Engine, decoded: Rows) -> Rows:
-        """Return the decoded rows of all groups, new and stored,
-        to infer cluster metadata from them.
+        """Return the decoded rows from which cluster metadata is inferred: new and stored ones.
+
+        They are of all groups, whether or not the group is replayed again.
         """
         self._fresh = decoded
         if self.past is None or not self.past.decoded:
@@ -228,9 +231,7 @@ class Appender:
         return group_rows_of(fresh).union(read_decoded(engine, out, stored, self._dirty))
 
     def with_stored_results(self, histories: list[SpilledHistory]) -> list[SpilledHistory]:
-        """Add to each group's history the positions in files of the results
-        that the last run has stored.
-        """
+        """Add the file positions of the last run's stored results to each group's history."""
         known = {} if self.past is None else self.past.groups
         return [
             _with_stored(one, known[one.group]) if one.group in known else one for one in histories
@@ -241,10 +242,10 @@ class Appender:
         return bool(group["failed"]) or self._context.digest(group["seen"]) != group["view"]
 
     def keep_groups(self, engine: Engine, done: JobResults) -> Rows | None:
-        """Take over the output rows and totals of all groups that the new records do not affect.
+        """Reuse the last run's output rows and totals of groups that the new records do not affect.
 
-        Files of the last run that also contain rows of affected groups are copied without these
-        rows. Return the result rows of the copying job; None if nothing is to be copied.
+        A file of the last run may also have rows of groups that are replayed again. A job copies
+        such files without those rows. Return the job's result rows; None if no file needs copying.
         """
         past = self.past
         if past is None:
@@ -276,7 +277,10 @@ class Appender:
     # -- results -----------------------------------------------------------------------------------
 
     def counts(self, done: JobResults) -> dict[str, Any]:
-        """Return the summary's counts of new records, and of replayed and unchanged groups."""
+        """Return the summary's entry about the continued run.
+
+        It has the number of new records, of replayed groups, and of groups whose rows are reused.
+        """
         records = done.tally.rows - self.tally().rows
         return {
             "from": self.past_id or None, "new_records": records,
@@ -285,8 +289,9 @@ class Appender:
         }  # fmt: skip
 
     def note(self, done: JobResults) -> str:
-        """Return a sentence for the user: what the run has read,
-        and whether it continued the last one.
+        """Return a message for the user about the continuation of the last run.
+
+        It says how many records and groups were new, or why all records were read.
         """
         if self.past is None:
             if not self.reason:
@@ -347,7 +352,10 @@ class Appender:
 
 
 def _with_stored(history: SpilledHistory, group: Mapping[str, Any]) -> SpilledHistory:
-    """Add the positions of one group's results that the last run has stored to its history."""
+    """Add the file positions of the results that the last run stored for a group to its history.
+
+    ``group`` is the group's entry in the last run's state.
+    """
     return replace(
         history,
         stored_rebalances=tuple(map(StoredBlock.of, group["memo"])),
@@ -358,9 +366,9 @@ def _with_stored(history: SpilledHistory, group: Mapping[str, Any]) -> SpilledHi
 
 
 def _settings(run: ReplayRun) -> dict[str, Any]:
-    """Return the options that decide the content of tables, by their command-line names.
+    """Return a run's options that affect the content of its tables, by command-line name.
 
-    Runs with different settings cannot continue each other.
+    A run can only be continued with the same settings.
     """
     return {
         "--policy": [policy.name for policy in run.policies],
@@ -370,9 +378,7 @@ def _settings(run: ReplayRun) -> dict[str, Any]:
 
 
 def _name(source: Capture, path: str) -> str:
-    """Return an input file's path relative to the capture,
-    by which later runs recognise the file.
-    """
+    """Return an input file's path relative to the capture; later runs find the file by it."""
     folder = Path(source.folder)
     return Path(os.path.relpath(path, folder if folder.is_dir() else folder.parent)).as_posix()
 
@@ -400,9 +406,10 @@ def _footer(path: Path) -> dict[str, Any]:
 
 
 def _batches_digest(source: Capture, positions: Mapping[int, int]) -> str | None:
-    """Return a digest of the transactional batches up to an offset of each log partition.
+    """Return a digest of the capture's transactional batches that earlier records depend on.
 
-    It is None if the capture has no ``batches.parquet``.
+    ``positions`` is a dict from log partition to the highest offset whose batch is included. The
+    result is None if the capture has no ``batches.parquet``.
     """
     if source.batches is None:
         return None
@@ -416,7 +423,7 @@ def _batches_digest(source: Capture, positions: Mapping[int, int]) -> str | None
 
 
 class _Context:
-    """The facts outside of a group's own records that its output rows depend on.
+    """Facts outside of a group's own records that its output rows depend on.
 
     Args:
         states: the cluster metadata over time.
@@ -434,7 +441,7 @@ class _Context:
         self._everywhere = repr((topics, sorted(clusters.racks().items())))
 
     def digest(self, seen: Mapping[str, Any]) -> str:
-        """Return a digest of the metadata, coordinator moves and clocks that affect a group.
+        """Return a digest of the metadata, coordinator moves and clock errors that affect a group.
 
         If it differs from the last run's digest, the group must be replayed again.
 

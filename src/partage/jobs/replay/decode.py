@@ -170,7 +170,7 @@ def _task(
 
 
 def _table_task(job: _DecodeTask, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Decode records that an earlier job has read; yield result rows."""
+    """Decode the records in a table that an earlier job has read; yield result rows."""
     import pyarrow as pa
 
     tables = (widen(pa.Table.from_batches([batch])) for batch in found if batch.num_rows)
@@ -305,11 +305,10 @@ def _retry_task(
 
 
 def _topic_ids(found: OffsetCommits) -> dict[str, str]:
-    """Return a dict from topic id to topic name, as offset commits show them.
+    """Return a dict from topic id to topic name, learnt from offset commits.
 
-    The first and the last commit of each topic are examined.
-
-    Without recorded metadata, only commits name the topics in the targets of consumer groups.
+    Target assignments of consumer groups contain only topic ids. Without recorded metadata, only
+    commits name these topics. The first and the last commit of each topic are examined.
     """
     number: dict[str, int] = {}
     topic_of = np.array([number.setdefault(t, len(number)) for _, t in found.pairs], np.int64)
@@ -326,9 +325,10 @@ def _topic_ids(found: OffsetCommits) -> dict[str, str]:
 
 
 def _highest(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
-    """Return a dict from topic to the highest partition that a member has committed an offset for.
+    """Return the highest partition of each topic in offset commits, as a dict.
 
-    Impossible partition numbers are ignored.
+    ``made`` are commit runs; ``pairs`` lists the (group, topic) that their column ``pair`` refers
+    to. Impossible partition numbers are ignored.
     """
     real = (made.commits > 0) & (made.partition >= 0) & (made.partition < MOST_PARTITIONS)
     highest = np.full(len(pairs), -1, np.int64)
@@ -341,10 +341,10 @@ def _highest(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
 
 
 def _effects(log_columns: LogColumns, transactions: Transactions, tally: Tally) -> Effects:
-    """Return for each record whether and when it takes effect, according to its transaction.
+    """Return when each record takes effect: at once, at its transaction's marker, or never.
 
-    A transactional commit takes effect at the position and time of its commit marker. The ranges
-    of offsets and times are added to ``tally``.
+    A transactional commit takes effect at the position and time of its commit marker. The ranges of
+    offsets and times are added to ``tally``.
     """
     count = len(log_columns.partition)
     made = Effects(np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int64))
@@ -374,8 +374,9 @@ def _effective_commits(
 ) -> tuple[Commits, NDArray[np.int64]]:
     """Return the selected offset commits that took effect, and their indices in ``found``.
 
-    Commits of aborted or open transactions are left out. Each commit gets a stretch number, which
-    changes at each record of its group (`history.commits.number_stretches`).
+    Commits of aborted or open transactions are left out. Each commit gets a stretch number: commits
+    between the same two records of their group have equal numbers
+    (`history.commits.number_stretches`).
     """
     at = _as_slice(found.row, len(log_columns.partition))
     outcome = effects.outcome[at]
@@ -419,7 +420,7 @@ def _cut_at_leaps(commits: Commits, tally: Tally) -> Commits:
 
 
 def _as_slice(rows: NDArray[np.int64], count: int) -> NDArray[np.int64] | slice:
-    """Return ascending row indices as they are, or a slice if they select all ``count`` rows.
+    """Convert ascending row indices to a slice if they select all ``count`` rows.
 
     Indexing with a slice makes a view instead of a copy.
     """
@@ -434,12 +435,11 @@ def _stretches(
     *,
     gaps: bool,
 ) -> NDArray[np.int64] | None:
-    """Number the commits of each group by the group's records before them;
-    None if all have one number.
+    """Return the stretch number of each commit (int64[n]); None if all numbers are equal.
 
-    A commit whose transaction marker is after these rows takes effect later. Records of the group
-    that another task reads may be before that marker, so the commits of each such marker get a
-    number of their own.
+    Commits between the same two records of their group have equal stretch numbers. A commit may
+    take effect at a marker after the last row of this task. Group records of another task may
+    precede that marker, so the commits of each such marker get a number of their own.
     """
     pair, partition, offset = commits
     if not len(pair):
@@ -466,10 +466,10 @@ def _marker_stretches(
     *,
     gaps: bool,
 ) -> NDArray[np.int64] | None:
-    """Number the commits whose transaction marker is after the last row that this task has read.
+    """Number the commits whose transaction marker is after the last row of this task.
 
-    Commits of one marker have the same number above 0; all other commits have 0. With ``gaps``,
-    records may be missing anywhere, and every commit counts as such a commit.
+    All commits of one such marker have the same number above 0. Commits without one have 0. With
+    ``gaps`` the task's records have gaps anywhere, so every commit is numbered by its position.
 
     Returns:
         int64[n], the number of each commit; None if no commit has such a marker.
@@ -535,7 +535,10 @@ def bad_row(raw: RawRecord, part: str, why: str, group: str | None) -> dict[str,
 
 
 class _Decoder:
-    """Decoder of one task's group records, which also counts them. Equal keys are decoded once."""
+    """Decoder of one task's group records, which counts them in a tally.
+
+    Equal keys are decoded once.
+    """
 
     def __init__(self, log_columns: LogColumns, tally: Tally) -> None:
         self._columns, self._tally = log_columns, tally
@@ -543,8 +546,9 @@ class _Decoder:
         self._by_column = False
 
     def named(self, row: int) -> _Named:
-        """Decode a record's key to its record type and group;
-        return the error if the key is damaged.
+        """Return the record type and group in a record's key, or the error if the key is damaged.
+
+        ``row`` is the record's index in the log columns.
         """
         key = self._columns.key[row]
         known = self._known.get(key)
@@ -591,10 +595,10 @@ class _Decoder:
     def decode(
         self, rows: _Longs, damaged: dict[int, WireFormatError]
     ) -> tuple[list[ClassicColumns], dict[int, DecodedRecord]]:
-        """Decode the records at some rows; return records of classic groups as columns,
-        others by row.
+        """Decode the values of the records at some rows of the log columns.
 
-        Errors are added to ``damaged``, by row.
+        Return records of classic groups as columns, and other records in a dict by row. Errors are
+        added to ``damaged``, by row.
         """
         columns: list[ClassicColumns] = []
         others = rows.tolist()

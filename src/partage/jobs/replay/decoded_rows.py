@@ -49,7 +49,7 @@ __all__ = [
 class DecodedKind(IntEnum):
     """Kinds of rows that the decode job returns, such as group records, commit runs and errors.
 
-    The kind of a row decides which of its columns are used.
+    All kinds have the same columns; each kind uses some of them.
     """
 
     GROUP_RECORD = 0
@@ -216,9 +216,10 @@ def pack_runs(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, pa.Array]:
 
 
 def _numbers(made: Runs, topic: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the fields of commit runs as integers, one row per run (int64[runs, _WIDTH]).
+    """Return the fields of commit runs as a matrix with one row per run (int64[runs, _WIDTH]).
 
-    Fields without a meaning are 0; a missing gap between commits is -1.
+    ``topic`` is each run's index in the packed row's list of topics. Offsets are 0 in runs without
+    commits; the largest gap is -1 in runs with fewer than two.
     """
     there = made.commits > 0
     columns: tuple[NDArray[Any], ...] = (
@@ -234,7 +235,7 @@ def _numbers(made: Runs, topic: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class _NameCodes:
-    """Integer codes for distinct names, from 0 on in order of first use."""
+    """Integer codes of distinct names: 0, 1, 2, ... in order of first use."""
 
     def __init__(self) -> None:
         self._code: dict[str, int] = {}
@@ -268,7 +269,11 @@ def unpack_runs(rows: pa.RecordBatch) -> tuple[RunColumns, NDArray[np.int64]]:
 def _topics(
     cells: pa.Array, many: NDArray[np.int64], local: NDArray[np.int64]
 ) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the distinct topic names of packed rows, and the index of each commit run's topic."""
+    """Return the distinct topics of packed rows, and each commit run's index into them.
+
+    ``cells`` has each row's list of topics as JSON text. ``many`` is the number of runs in each
+    row, and ``local`` each run's index into its row's list.
+    """
     coded: Any = cells.dictionary_encode()
     codes = _NameCodes()
     lists = [[codes.code(t) for t in json.loads(text)] for text in coded.dictionary.to_pylist()]
@@ -434,10 +439,9 @@ class _Regions(NamedTuple):
 
 
 def _sorted(places: _Longs) -> tuple[_Longs, _Longs]:
-    """Return the first byte of each non-empty region and the byte after its last,
-    in ascending order.
+    """Sort regions of bytes: return their first bytes and the bytes after their last ones.
 
-    ``places`` has a row (first byte, size) for each region.
+    ``places`` has a row (first byte, size) for each region. Empty regions are left out.
     """
     places = places[places[:, 1] > 0]
     places = places[np.argsort(places[:, 0], kind="stable")]

@@ -316,7 +316,9 @@ def _sorted_batches(table: pa.Table, order: Sequence[str]) -> list[pa.RecordBatc
 
 
 class _PartedRows(LocalRows):
-    """Sorted rows, divided among worker processes; one process has all rows of equal key.
+    """Sorted rows, divided into one part for each worker process.
+
+    All rows with an equal key are in one part.
 
     Args:
         rows: the rows.
@@ -332,7 +334,7 @@ class _PartedRows(LocalRows):
         self._unsorted, self._key, self._order = rows, key, order
 
     def run(self, job: Job, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark needs the columns
-        """Return the result of a job on each part, part after part; computed when it is read."""
+        """Apply a job to each part; its result is computed when it is read."""
         return self._rows(lambda: self._results(job))
 
     def _results(self, job: Job) -> Iterator[pa.RecordBatch]:
@@ -342,7 +344,10 @@ class _PartedRows(LocalRows):
         return chain.from_iterable(self._workers.map(partial(_run_part, job), parts))
 
     def _parts(self) -> list[list[pa.RecordBatch]]:
-        """Return the rows of each process, sorted; each key goes to the part with fewest rows."""
+        """Return the sorted rows of each process.
+
+        The rows of each key go to the process that has the fewest rows so far.
+        """
         import pyarrow as pa
         from pyarrow import compute as pc
 

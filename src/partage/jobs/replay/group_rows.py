@@ -95,8 +95,8 @@ def read_group_inputs(
 ) -> Iterator[GroupInput]:
     """Yield the decoded records and commits of each group from sorted rows of the decode job.
 
-    Timestamps of brokers with wrong clocks are corrected. A group in several batches comes in
-    parts.
+    Timestamps of brokers with wrong clocks are corrected. A group whose rows span several batches
+    yields one `GroupInput` per batch.
     """
     reader = BlockReader()
     for batch in batches:
@@ -266,13 +266,16 @@ _Key = tuple[int, int]
 
 @dataclass(slots=True)
 class _PendingRow:
-    """A row of table ``rebalances`` that waits for the offset commits after its rebalance.
+    """Row of table ``rebalances`` that waits for offset commits later in the log.
+
+    Its duration follows from consumption pauses, which end with the first commit after the
+    rebalance.
 
     Attributes:
         row: the row without its storm and duration.
         stops: the partitions that the rebalance stopped.
-        bounds: what earlier pauses say about its duration (ms).
-        pauses: later pauses of the rebalance.
+        bounds: bounds of its duration that follow from earlier pauses (ms).
+        pauses: pauses that are not yet included in ``bounds``.
     """
 
     row: dict[str, Any]
@@ -285,13 +288,13 @@ class _PendingRow:
         return self.row["incarnation"], self.row["generation"]
 
     def measured(self, clusters: ClusterHistory) -> list[Bounds]:
-        """Return what all pauses so far say about the duration of the rebalance (ms)."""
+        """Return the bounds of the rebalance's duration that follow from its pauses so far (ms)."""
         self.bounds += self.stops.bounds(self.pauses, clusters)
         self.pauses = []
         return self.bounds
 
     def stored(self, clusters: ClusterHistory) -> list[Any]:
-        """Return the state as values for JSON."""
+        """Return the row and its bounds as JSON values, from which a later run continues."""
         partitions: dict[int, list[int]] = {}
         for p, timeout_ms in self.stops.timeouts.items():
             partitions.setdefault(timeout_ms, []).append(p)
@@ -299,7 +302,7 @@ class _PendingRow:
 
     @classmethod
     def restored(cls, stored: Sequence[Any]) -> _PendingRow:
-        """Restore the row from what `stored` returned."""
+        """Restore a pending row from the values that `stored` returned."""
         row, partitions, bounds = stored
         timeouts = {p: timeout_ms for timeout_ms, some in partitions for p in some}
         return cls(row, RecordedStops(row["time_ms"], timeouts), [Bounds(*one) for one in bounds])
@@ -326,9 +329,9 @@ class RebalanceRows:
         self._written: _Key = (-1, -1)
 
     def stored(self) -> str:
-        """Return the waiting rows as JSON text, for the stored state of a group.
+        """Return the waiting rows as JSON text, which is part of a group's stored state.
 
-        There may be hundreds of them. JSON packs plain values faster than
+        There may be hundreds of rows. JSON packs plain values faster than
         `history.state_store.pack_state`.
         """
         storms, number = self._storms.stored()
@@ -338,7 +341,7 @@ class RebalanceRows:
         return json.dumps([waiting, number, pending, [*self._pauses.items()], keys])
 
     def resume(self, state: str) -> None:
-        """Restore the state that `stored` returned."""
+        """Restore the waiting rows from the text that `stored` returned."""
         waiting, number, pending, pauses, (newest, written) = json.loads(state)
         restored = [(_PendingRow.restored(one), *rest) for one, *rest in waiting]
         self._storms.resume((restored, number))
@@ -500,9 +503,7 @@ class GroupRows:
 
     @property
     def seen(self) -> dict[str, Any]:
-        """The log partitions with the group's records,
-        and the first and last time of these records.
-        """
+        """The log partitions that have records of the group, and the span of their times (ms)."""
         totals = self._totals
         return {"ms": totals.seen_ms, "log_partitions": sorted(totals.log_partitions)}
 
@@ -543,10 +544,10 @@ class GroupRows:
 
     @staticmethod
     def _ends(runs: RunColumns) -> dict[int, list[LogPosition]]:
-        """Return the last log positions of the commits between consecutive group records.
+        """Return the log positions at which the commits between two group records end.
 
-        The result is a dict from stretch number (the number of group records before the commits)
-        to one position in each log partition.
+        The result is a dict from stretch number (the number of group records before the commits) to
+        the last position in each log partition.
         """
         stretch, partition = runs.column("stretch"), runs.positions[0]
         last = np.append((stretch[1:] != stretch[:-1]) | (partition[1:] != partition[:-1]), True)
@@ -592,7 +593,7 @@ class GroupRows:
             self._write_generation(found)
 
     def _without_wrong_times(self, found: Pause) -> Pause:
-        """Return a consumption pause without begin or end times that are from a wrong clock.
+        """Remove begin and end times that are from a wrong broker clock from a consumption pause.
 
         Such a time would make the pause last for years.
         """
@@ -631,7 +632,10 @@ class GroupRows:
             self._write("unread", {**at, **interval._asdict()})
 
     def _stops(self, found: Generation) -> RecordedStops:
-        """Return the partitions that a rebalance stopped, as the simulation finds them."""
+        """Return the partitions whose consumption a rebalance stopped.
+
+        The simulation computes them in the same way.
+        """
         before = found.previous
         if before is not None and before.incarnation != found.incarnation:
             before = None

@@ -71,10 +71,11 @@ def histories_job(
     around: LogContext | None = None,
     many: bool = False,
 ) -> Rows:
-    """Rebuild the membership history of every group and write its output tables; return lazy rows.
+    """Rebuild the membership history of every group and write its output tables.
 
-    The rows are receipts of files with their groups, totals of groups, the times and log partitions
-    that each group was seen in, and positions in spill files of rebalances.
+    Return lazy rows with four kinds of results: the written files with their groups, the totals of
+    each group, the log partitions and times of its records, and its rebalances' positions in spill
+    files.
     """
     groups = decoded.of_kind(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
     job = partial(_task, states, selection, around=around, many=many, out=out, run_id=run_id)
@@ -134,9 +135,7 @@ def _task(
 
 
 class _Group:
-    """Writer of one group's output tables, which also spills its rebalances
-    for the simulation job.
-    """
+    """Writer of one group's output tables; it spills rebalances for the simulation job."""
 
     def __init__(
         self,
@@ -155,11 +154,11 @@ class _Group:
         self.rows = GroupRows(name, clusters, self, around, self._collector)
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
-        """Write a row of an output table, or hold it back.
+        """Write a row of an output table; rows of ``rebalances`` and ``groups`` are written later.
 
-        A row of ``rebalances`` goes to the spill file: the simulation job adds whether the
-        strategy reproduces the recorded assignment. The row of ``groups`` is written when the
-        group is complete, since a failure would change it.
+        A row of ``rebalances`` goes to the spill file: the simulation job adds whether the strategy
+        reproduces the recorded assignment. The row of ``groups`` is written when the group is
+        complete, since a failure would change it.
         """
         if table == "rebalances":
             self._collector.row(row)
@@ -169,7 +168,7 @@ class _Group:
             self._writers.add(table, row)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """Write the minutes of table ``commit_rates`` that overlap the user's time selection."""
+        """Write rows of table ``commit_rates`` for minutes in the selected time span."""
         import pyarrow as pa
 
         if self._selection.from_ms is not None:
@@ -202,10 +201,9 @@ class _Group:
                 self._failure = GroupFailure.of(self.rows.name, e)
 
     def finish(self) -> list[tuple[str, str]]:
-        """Write the row of table ``groups``; return the group's totals,
-        and its position in the spill file.
+        """Write the row of table ``groups``, and return the group's results for the driver.
 
-        Each result is a pair of a kind and a JSON text.
+        They are its totals and its position in the spill file, each as a pair (kind, JSON text).
         """
         lines: list[tuple[str, str]] = []
         if self._failure is None:
@@ -239,7 +237,7 @@ def _bad_task(out: str, run_id: str, batches: Iterable[pa.RecordBatch]) -> Itera
 
 
 def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
-    """Convert a task's results, given as pairs of a kind and a JSON text, to an Arrow batch."""
+    """Convert a task's results, pairs of (kind, JSON text), to an Arrow batch."""
     import pyarrow as pa
 
     columns = [pa.array([row[i] for row in rows], pa.string()) for i in (0, 1)]

@@ -39,7 +39,7 @@ ShownPartition = tuple[str, int, int]
 def inferred_states(decoded: Rows, tally: Tally) -> tuple[Mapping[str, Any], ...]:
     """Infer topics and partition counts from assignments and commits of a capture without metadata.
 
-    Return one state of the cluster, dated before the first record.
+    Return a list with one metadata state, which is dated before the first record.
     """
     counts = {topic: highest + 1 for topic, highest in tally.highest.items()}
     records = decoded.of_kind(DecodedKind.GROUP_RECORD)
@@ -56,10 +56,10 @@ def inferred_states(decoded: Rows, tally: Tally) -> tuple[Mapping[str, Any], ...
 def with_earlier_states(
     decoded: Rows, tally: Tally, states: tuple[Mapping[str, Any], ...]
 ) -> tuple[Mapping[str, Any], ...]:
-    """Add inferred states of the cluster for the time between the first record
-    and recorded metadata.
+    """Add inferred metadata states for the time before the first recorded state.
 
-    `partage capture` may date its first state back (``assumed``); inferred states replace it.
+    `partage capture` may date its first state back to an earlier time (marked ``assumed``). The
+    inferred states replace that state.
     """
     ordered = sorted(states, key=lambda state: state["ts_ms"])
     dated_back = bool(ordered[0].get("assumed"))
@@ -97,8 +97,8 @@ def states_before(
 ) -> list[Mapping[str, Any]]:
     """Infer cluster metadata for the time before the first recorded metadata.
 
-    A topic did not exist yet if members subscribed to it and no record has a partition of it. A
-    topic that no record mentions is as in the first recorded state.
+    A topic counts as missing as long as members subscribe to it without getting any partition. A
+    topic that no group record mentions is as in the first recorded state.
 
     Args:
         seen: partitions that group records show, see `ShownPartition`.
@@ -142,8 +142,9 @@ def states_before(
 def _assumed(
     recorded: Mapping[str, Any], counts: Mapping[str, int], ts_ms: int, names: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Return cluster metadata with inferred partition counts,
-    and the recorded replicas and racks.
+    """Return the recorded metadata state at an earlier time, with inferred partition counts.
+
+    Replicas and racks are those of the recorded state.
     """
     ids = {name: topic_id for topic_id, name in sorted(names.items())}
     plain = state_of({name: n for name, n in counts.items() if n > 0}, ts_ms, ids)
@@ -193,10 +194,9 @@ def _highest_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _seen_task(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Find the partitions that members were assigned or claimed before a time,
-    with their first time.
+    """Find the partitions that members owned before a time; runs in a Spark task.
 
-    It runs in a Spark task, on the group records of that task.
+    Each result row is a topic, its highest partition in a group record, and the record's time.
     """
     import pyarrow as pa
 
@@ -219,9 +219,10 @@ def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
 
 
 def shown_partitions(record: GroupRecord) -> Iterator[tuple[str, int]]:
-    """Yield each topic of a group record, with the highest partition that a member has or claims.
+    """Yield (topic, highest partition) for each topic in a group record.
 
-    Negative numbers mean a topic without a partition, see `ShownPartition`.
+    The highest partition is the largest one that a member was assigned or claims to own. It is
+    negative if the record has the topic without partitions, see `ShownPartition`.
     """
     if record.type in _SUBSCRIBES:
         names = (record.value or {}).get("subscribedTopicNames") or ()

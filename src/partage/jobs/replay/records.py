@@ -355,7 +355,9 @@ def overlapping_partitions(tally: Tally) -> list[int]:
 
 
 class RepeatedPlaces:
-    """Detector of log positions that have more than one record, in records sorted by position.
+    """Detector of duplicate records: log positions that have more than one record.
+
+    The records must be sorted by position.
 
     Attributes:
         found: dict from log partition to [number of such positions, first such offset, 1 if its
@@ -368,9 +370,7 @@ class RepeatedPlaces:
         self._counted = False
 
     def note(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Yield tables of records unchanged, counting the log positions
-        with more than one record.
-        """
+        """Yield tables of records unchanged, and count log positions with more than one record."""
         import pyarrow as pa
 
         for table in tables:
@@ -380,9 +380,9 @@ class RepeatedPlaces:
             yield table
 
     def _note(self, rows: pa.Table) -> None:
-        """Count the log positions with more than one record, in a table that is sorted by position.
+        """Count the log positions with more than one record in a table sorted by position.
 
-        The table's first row repeats the last row of the table before.
+        The first row of ``rows`` is the last row of the table before.
         """
         names = ("partition", "offset")
         partition, offset = (rows[name].fill_null(-1).to_numpy() for name in names)
@@ -503,9 +503,10 @@ def log_columns(table: pa.Table) -> tuple[LogColumns, list[tuple[RawRecord, str]
 
 
 def _split_by_time(table: pa.Table) -> tuple[pa.Table, list[tuple[RawRecord, str]]]:
-    """Separate records with impossible timestamps, which are returned with the reason, from others.
+    """Split a table into records with possible timestamps and records with impossible ones.
 
-    Differences of such timestamps would overflow an int64.
+    The impossible ones come with the reason. Differences of such timestamps would overflow an
+    int64.
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -527,7 +528,7 @@ def _raw(row: dict[str, Any]) -> RawRecord:
 def in_order(first: NDArray[Any], second: NDArray[Any]) -> bool:
     """Return whether rows are sorted by ``first`` and then by ``second``.
 
-    Records of a log mostly are, which saves sorting them.
+    Log records usually are, and sorting is then skipped.
     """
     up, same = first[1:] > first[:-1], first[1:] == first[:-1]
     return bool(np.all(up | (same & (second[1:] >= second[:-1]))))

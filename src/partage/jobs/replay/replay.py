@@ -193,11 +193,11 @@ def _spark_engine(
 
 
 def _lock_run(run: ReplayRun, opened: ExitStack) -> None:
-    """Take this run's lock file, and remove what killed runs have left in the output folder.
+    """Take this run's lock file, and remove the files of killed runs from the output folder.
 
     The run's own temporary files are removed when ``opened`` closes. The lock is taken before the
-    Spark session starts, so that it is released after the session's end: until then tasks may
-    still write.
+    Spark session starts, so it is released after the session's end. Until then tasks may still
+    write.
     """
     opened.enter_context(run_lock(run.out, run.id))
     for dead in remove_dead_locks(run.out):
@@ -228,7 +228,10 @@ def _publish(
 
 
 def _clear_up(run: ReplayRun, kind: object, *_: object) -> None:
-    """Remove the run's temporary files at its end, and all of its files if it has failed."""
+    """Remove a run's temporary files at its end, and all of its files if it failed.
+
+    ``kind`` is the type of the exception that ended the run; None after success.
+    """
     if kind is None:
         remove_spill_files(run.out, run.id)
     else:
@@ -528,7 +531,7 @@ def _simulate(
 
 
 def _receive(found: Rows, done: JobResults) -> list[SpilledHistory]:
-    """Add the files and totals that a job returned to the results.
+    """Add a job's results (files, group totals, failures) to ``done``.
 
     Return the positions of the groups' histories in spill files.
     """

@@ -84,25 +84,25 @@ class Selection:
         return found
 
     def within(self, time_ms: int) -> bool:
-        """Return whether a time is within the selected time span."""
+        """Return whether a time (ms) is in the selected time span."""
         return self.started(time_ms) and not self.over(time_ms)
 
     def started(self, time_ms: int) -> bool:
-        """Return whether a time is at or after the start of the selected time span."""
+        """Return whether the selected time span has begun at a given time (ms)."""
         return self.from_ms is None or time_ms >= self.from_ms
 
     def over(self, time_ms: int) -> bool:
-        """Return whether a time is at or after the end of the selected time span."""
+        """Return whether the selected time span has ended at a given time (ms)."""
         return self.to_ms is not None and time_ms >= self.to_ms
 
     def commits(
         self, pairs: Sequence[tuple[str, str]], pair: NDArray[np.int32], time_ms: NDArray[np.int64]
     ) -> NDArray[np.bool_] | None:
-        """Return a mask of the offset commits of selected groups and times;
-        None if all are selected.
+        """Return a mask of the offset commits of selected groups and times.
 
-        ``pair`` is each commit's index into ``pairs`` of group and topic. Commits before
-        ``from_ms`` stay, because a pause begins with the last commit before a rebalance.
+        The result is None if all are selected. ``pair`` is each commit's index into ``pairs``, a
+        list of (group, topic). Commits before ``from_ms`` are included, because a pause begins with
+        the last commit before a rebalance.
         """
         if not self.groups and self.to_ms is None:
             return None

@@ -120,7 +120,7 @@ def _task(
 
 
 def _stored_positions(unit: WorkUnit, store: GroupStore) -> list[tuple[str, str]]:
-    """Return result rows with the file positions at which a work unit's results are stored."""
+    """Return a work unit's result rows: file positions of its results, for the next run."""
     group = unit.history.group
     found = [("stored simulations", json.dumps({"group": group, "policies": store.simulations()}))]
     if unit.chunks:
@@ -132,7 +132,7 @@ def _stored_positions(unit: WorkUnit, store: GroupStore) -> list[tuple[str, str]
 
 @dataclass
 class _UnitSimulation:
-    """The simulation of one work unit, which writes rows of ``rebalances`` and ``replays``.
+    """Simulation of one work unit's rebalances; it writes ``rebalances`` and ``replays``.
 
     Attributes:
         totals: the totals of the task, to which the unit's verdicts are added.
@@ -148,7 +148,7 @@ class _UnitSimulation:
     store: GroupStore | None
 
     def run(self) -> None:
-        """Simulate the rebalances and the policies of the unit."""
+        """Simulate the unit's rebalances one by one, and its policies over the whole history."""
         unit, history = self.unit, self.unit.history
         context = history.context(self.clusters)
         # Of a group of ordinary size nothing is read twice, and what it costs is looked up once.
@@ -164,9 +164,10 @@ class _UnitSimulation:
     def _simulate_rebalance(
         self, rebalance: RecordedRebalance, row: dict[str, Any], context: SimulationContext
     ) -> None:
-        """Simulate one rebalance by itself under all policies, and judge the recorded assignment.
+        """Simulate one rebalance by itself under all policies, and write its rows.
 
-        Results that are stored are used instead.
+        The recorded assignment is also compared with the one that the group's strategy computes.
+        Results that an earlier run stored are reused.
         """
         store, known = self.store, None
         key = "" if store is None else store.key(rebalance)
@@ -189,7 +190,10 @@ class _UnitSimulation:
     def _simulate_history(
         self, rebalances: Iterable[RecordedRebalance], context: SimulationContext
     ) -> None:
-        """Simulate the whole history under the unit's policies; continue stored simulations."""
+        """Simulate the group's whole history under each policy of the unit, and write its rows.
+
+        A simulation that an earlier run stored continues from its checkpoint.
+        """
         policies = [self.policies[number] for number in self.unit.policies]
         continuations = None
         if self.store is not None:
@@ -210,7 +214,7 @@ class _UnitSimulation:
 class _SelectedRebalances:
     """Set of the rebalances within the selected times: ``(incarnation, generation) in selected``.
 
-    It learns which rebalances come earlier while the history passes through `note`.
+    Rebalances must pass through `note` first, which records those before the selected times.
     """
 
     def __init__(self, selection: Selection) -> None:
@@ -218,9 +222,9 @@ class _SelectedRebalances:
         self._earlier: dict[tuple[int, int], None] = {}
 
     def note(self, rebalances: Iterable[RecordedRebalance]) -> Iterator[RecordedRebalance]:
-        """Yield all rebalances unchanged, remembering those before the selected times.
+        """Yield all rebalances unchanged, and record those before the selected times.
 
-        Only the newest of them are remembered, which bounds memory.
+        Only a limited number of the newest ones is recorded, to bound memory.
         """
         for rebalance in rebalances:
             if not self._selection.started(rebalance.generation.timestamp_ms):
@@ -234,7 +238,7 @@ class _SelectedRebalances:
 
 
 def _verdict_columns(found: Verdict) -> dict[str, Any]:
-    """Return the columns of ``rebalances`` that compare the assignment with its strategy's.
+    """Return the columns of ``rebalances`` that say whether its strategy reproduces the assignment.
 
     They are `partage.tables.schemas.SIMULATED_COLUMNS`.
     """
@@ -304,7 +308,11 @@ def _cost(one: SpilledHistory) -> int:
 
 
 def _stretches(one: SpilledHistory, policies: int, share: int) -> list[WorkUnit]:
-    """Divide the rebalances of a large group into work units of consecutive rebalances."""
+    """Divide the rebalances of a large group into work units of consecutive rebalances.
+
+    ``policies`` is the number of simulated policies, and ``share`` the number of rebalances of a
+    unit, weighted by their size.
+    """
     made, chunks, count = [], [], 0
     for i, (_, size, rebalances) in enumerate(one.chunks):
         chunks.append(i)

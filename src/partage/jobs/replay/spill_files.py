@@ -106,8 +106,9 @@ class SpilledHistory:
             yield from _read(self.path, self.chunks[i][0], self.chunks[i][1])
 
     def context(self, clusters: ClusterHistory) -> SimulationContext:
-        """Read the data that all simulations of the group share,
-        such as commit rates and metadata.
+        """Read the group's commit rates from the file, and build the context of its simulations.
+
+        All simulations of the group share the context.
         """
         commits, usual_ms = _read(self.path, *self.shared)
         weights = weights_of(commits.rates, clusters.index)
@@ -188,7 +189,9 @@ _Key = tuple[int, int]
 
 
 class RebalanceCollector:
-    """Collector of a group's rebalances with their pauses and table rows; it spills complete ones.
+    """Collector of a group's rebalances, each with its consumption pauses and table row.
+
+    Complete rebalances are written to the spill file, from which the simulation job reads them.
 
     Args:
         clusters: the cluster metadata over time.
@@ -241,7 +244,7 @@ class RebalanceCollector:
         )
 
     def _spill_complete(self) -> None:
-        """Write the complete rebalances to the spill file, and note how long they took."""
+        """Write the complete rebalances to the spill file, and record their durations."""
         for rebalance, row in self._complete():
             length = self._context.length(rebalance) if rebalance.pauses else None
             if length is not None:
@@ -250,7 +253,11 @@ class RebalanceCollector:
             self._writer.add((rebalance, row))
 
     def _complete(self) -> Iterator[SpilledRebalance]:
-        """Remove and yield the rebalances that have both their absences and their table row."""
+        """Remove and yield the complete rebalances, with their pauses and table rows.
+
+        A rebalance is complete once its members' later rejoins are settled and its row of table
+        ``rebalances`` is known.
+        """
         while self._rebalances and self._rows:
             rebalance, row = self._rebalances.popleft(), self._rows.popleft()
             key = (rebalance.generation.incarnation, rebalance.generation.number)

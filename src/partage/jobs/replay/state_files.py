@@ -204,8 +204,9 @@ def discard_state(out: Path, run_id: str) -> None:
 
 
 def group_rows_of(rows: Rows) -> Rows:
-    """Return those rows of the decode job from which histories are rebuilt:
-    group records and commits.
+    """Filter rows of the decode job: return group records and offset commits.
+
+    Histories are rebuilt from them.
     """
     return rows.of_kind(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
 
@@ -275,7 +276,10 @@ def _read_task(
 
 
 def _has_any(file: Any, row_group: int, groups: frozenset[str] | None) -> bool:
-    """Return whether a Parquet row group may have rows of one of the groups, by its statistics."""
+    """Return whether a Parquet row group may have rows of one of the groups.
+
+    The minimum and maximum in the file's statistics decide.
+    """
     column = file.schema_arrow.names.index("group")
     found = file.metadata.row_group(row_group).column(column).statistics
     if groups is None or found is None or not found.has_min_max:

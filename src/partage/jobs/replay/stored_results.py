@@ -75,7 +75,9 @@ _REBALANCES_OF_BLOCK = 64
 
 
 class MetadataDigests:
-    """Digests of a cluster's metadata up to any point in time.
+    """Digests of cluster metadata: one for all states up to each point in time.
+
+    Stored results are reused only if the digest of their metadata is unchanged.
 
     Args:
         states: the JSON texts of the metadata states with their times, in order of time.
@@ -90,9 +92,7 @@ class MetadataDigests:
             self._prefixes.append(blake2b(joined, digest_size=16).digest())
 
     def until(self, time_ms: int, ahead: int = 0) -> bytes:
-        """Return a digest of the cluster metadata up to a time,
-        and of the next ``ahead`` states.
-        """
+        """Return the digest of all metadata states up to a time and the next ``ahead`` states."""
         last = bisect_right(self._times, time_ms) + ahead
         return self._prefixes[min(last, len(self._prefixes) - 1)]
 
@@ -122,7 +122,10 @@ class StoredBlock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _StoredRow:
-    """A stored row of table ``replays``, and the inputs of those columns that may still change.
+    """Row of table ``replays`` as stored for the next run.
+
+    Some columns depend on the group's whole history, which grows. For these, the inputs are stored,
+    and the next run computes them again.
 
     Attributes:
         row: the row; columns that are computed again are empty if ``is_recomputed``.
@@ -199,11 +202,11 @@ def _loads_of(stored: _StoredRow) -> Loads | None:
 def digests_of_rebalance(
     rebalance: RecordedRebalance, digests: MetadataDigests
 ) -> tuple[str, bytes]:
-    """Return two digests of a recorded rebalance, by which stored results are found.
+    """Return the two digests of a recorded rebalance by which stored results are found.
 
-    The first covers everything that the result of a single rebalance depends on. The second covers
-    what a cumulative simulation depends on: it leaves out later metadata, and whether departed
-    members rejoin later. Pauses are in neither.
+    The first covers all inputs of a simulation of this rebalance alone. The second covers the
+    inputs of a cumulative simulation; it leaves out later metadata and later rejoins of departed
+    members. Neither covers consumption pauses.
     """
     departures = tuple(
         replace(one, back=None, back_ms=None, as_member=None) for one in rebalance.departures
@@ -221,8 +224,7 @@ def digests_of_rebalance(
 
 
 class RebalanceStore:
-    """Stored results of one group's rebalances:
-    reads those of the last run, writes those for the next.
+    """Stored results of one group's single rebalances, from the last run and for the next.
 
     Args:
         out: the output folder.
@@ -262,10 +264,10 @@ class RebalanceStore:
         self._writer.add(key, (verdict, tuple(_stored_row(row, self._loads) for row in rows)))
 
     def finish(self) -> list[StoredBlock]:
-        """Return the positions of all results that the next run may need, old and new ones.
+        """Return the file positions of all results that the next run may need, old and new.
 
-        A block of which every result was used stays where it is. From other blocks the used
-        results are written again.
+        An old block whose results were all used remains. From other old blocks, the used results
+        are written again.
         """
         kept = []
         for i, block in enumerate(self._blocks):
@@ -345,14 +347,13 @@ _BLOCK, _MOST_BLOCKS = 64, 32
 
 
 class StoredCheckpoint(NamedTuple):
-    """Description of a stored checkpoint of a simulation:
-    the rebalance it belongs to, and its bytes.
+    """A stored checkpoint of a simulation: the rebalance after which it was taken, and its bytes.
 
     Attributes:
         position: position of its recorded rebalance in the group's history.
-        chain: digest of the history up to that rebalance.
-        blocks: number of blocks with the rows before it.
-        place: where its bytes are.
+        chain: digest of the history up to that rebalance, see `HistoryChain`.
+        blocks: number of stored blocks with the rows before the checkpoint.
+        place: file position of the checkpoint's bytes.
     """
 
     position: int
@@ -391,9 +392,10 @@ class StoredSimulation(NamedTuple):
 
 
 class HistoryChain:
-    """Digests of a group's history up to each rebalance, and the members that it evicted.
+    """Chain of digests over a group's history, one for the history up to each rebalance.
 
-    Equal digests in two runs mean that the history up to the rebalance is unchanged.
+    Equal digests in two runs mean that the history up to that rebalance is unchanged. The chain
+    also lists the members that the group evicted.
     """
 
     def __init__(self) -> None:
@@ -405,7 +407,7 @@ class HistoryChain:
         return len(self._digests)
 
     def add(self, rebalance: RecordedRebalance, digest: bytes) -> None:
-        """Append the group's next rebalance, with its digest of `digests_of_rebalance`."""
+        """Append the group's next rebalance; ``digest`` is from `digests_of_rebalance`."""
         before = self._digests[-1] if self._digests else ""
         for absence in rebalance.departures:
             if absence.expired:
@@ -420,10 +422,11 @@ class HistoryChain:
         return self._digests[position] if position < len(self._digests) else ""
 
     def first_early_ms(self, after: int, timeout_ms: int | None) -> int | None:
-        """Return when the policy first evicts a member earlier than recorded (ms); None if never.
+        """Return the first time at which a policy evicts a member earlier than the group did (ms).
 
-        Only evictions after the rebalance at position ``after`` count. A checkpoint from that time
-        on is not valid.
+        The policy's session timeout may be shorter than the recorded one. A checkpoint after that
+        time is not valid. The result is None if there is no earlier eviction after position
+        ``after``.
 
         Args:
             after: position of the rebalance.
@@ -440,12 +443,12 @@ class HistoryChain:
 
 
 class PolicyStore:
-    """Continues one policy's stored simulation of a group, and stores it for the next run.
+    """Store of one policy's simulation of a group: restores the last run's, and extends it.
 
     Args:
         out: the output folder.
         policy: the policy.
-        stored: what the last run has stored.
+        stored: file positions of the simulation that the last run stored.
         chain: digests of the group's history as it is now.
         writer: writes blocks for the next run.
     """
@@ -466,8 +469,9 @@ class PolicyStore:
         self._is_open = True
 
     def continuation(self) -> Continuation:
-        """Return the newest valid checkpoint with the rows before it,
-        from which the simulation continues.
+        """Return the newest valid checkpoint with the rows before it.
+
+        The simulation continues from this checkpoint.
         """
         positions = {len(self._chain) - 1 - behind for behind in _BEHIND}
         for i in reversed(range(len(self._stored.checkpoints))):
@@ -513,8 +517,8 @@ class PolicyStore:
     def finish(self) -> StoredSimulation:
         """Return the file positions of the rows and checkpoints that the next run needs.
 
-        Of old checkpoints those remain that are nearest to the wanted distances from the history's
-        end.
+        Checkpoints are retained at a few fixed distances from the end of the history. For each
+        distance, the newest one that is at least so far back remains.
         """
         nearest = set()
         for behind in _BEHIND:

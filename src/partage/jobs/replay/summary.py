@@ -100,20 +100,23 @@ class GroupTotals:
         self.saw(place.partition, time_ms, time_ms)
 
     def saw(self, log_partition: int, first_ms: int, last_ms: int) -> None:
-        """Extend the group's log partitions and its time span by some records or offset commits."""
+        """Extend the group's log partitions and time span by a range of records or commits."""
         self.log_partitions.add(log_partition)
         first, last = self.seen_ms or (first_ms, last_ms)
         self.seen_ms = (min(first, first_ms), max(last, last_ms))
 
     def commit_place(self, place: LogPosition) -> None:
-        """Set the group's log position from an offset commit, if no record has set it before.
+        """Set the group's first log position to that of an offset commit, if it is not set yet.
 
         A group that only commits offsets has no other records.
         """
         self._place = self._place or place
 
     def missing(self, before: int, within: int) -> None:
-        """Set how many generations the log lacks, before the first record and between records."""
+        """Set the numbers of generations that the log lacks.
+
+        ``before`` are those before the group's first record, ``within`` those between its records.
+        """
         self._missing = (before, within)
 
     def rebalance(self, row: dict[str, Any]) -> None:
@@ -391,10 +394,10 @@ def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> di
 
 
 def coverage(done: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the summary of what the log still contains:
-    its time span, and the share of generations.
+    """Return how much of the groups' history the log still contains.
 
-    Compaction removes records of earlier generations.
+    The result has the log's time span, and the share of generations that it has. Compaction removes
+    records of earlier generations.
     """
     tally = done.tally
     before = sum(g["missing_before"] for g in groups)
@@ -424,14 +427,17 @@ def coverage(done: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, An
 
 
 def _recorded_from(done: JobResults) -> int | None:
-    """Return the time at which recorded metadata begins, if the log begins earlier; else None."""
+    """Return the time of the first recorded metadata (ms), if the log begins earlier.
+
+    Return None if it does not.
+    """
     known = [s["ts_ms"] for s in done.states if not s.get("assumed")]
     assumed = not done.inferred and any(s.get("assumed") for s in done.states)
     return min(known) if assumed and known else None
 
 
 def _transactions(capture: Capture) -> str:
-    """Return "known" if the outcomes of transactional commits are known, else the reason."""
+    """Return "known" if the capture has the outcomes of transactions, else the reason."""
     if capture.batches is not None:
         return "known"
     if str(capture.folder).startswith("kafka://"):
@@ -462,11 +468,11 @@ def _log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
 
 
 def agreement(totals: SimulationTotals) -> dict[str, Any]:
-    """Return how many recorded assignments equal the assignment that Partage's strategy computes.
+    """Count the recorded assignments that equal the one that Partage's strategy computes.
 
-    The counts are by strategy, by dialect (a client library's variant) and by protocol.
-    ``counted`` and ``agreed`` include exact strategies in groups of Java clients, and assignments
-    by the coordinator. Assignments by leaders with other client libraries are compared by dialect.
+    The counts are by strategy, by dialect (a client library's variant) and by protocol. ``counted``
+    and ``agreed`` include exact strategies in groups of Java clients, and assignments by the
+    coordinator. Assignments by leaders with other client libraries are compared by dialect.
     """
     by: dict[str, dict[str, dict[str, int]]] = {"by_strategy": {}, "by_dialect": {}, "others": {}}
     protocols: dict[str, dict[str, int]] = {}
@@ -505,19 +511,19 @@ def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
 
 
 def strategies(totals: SimulationTotals) -> dict[str, Any]:
-    """Return two parts of the summary: each policy's cumulative metrics, and missing strategies.
+    """Return each policy's cumulative metrics, and the strategies that Partage lacks.
 
-    A missing strategy is one that groups chose and Partage does not implement; it has the number
-    of rebalances that chose it.
+    The second result is a dict from a strategy that Partage does not implement to the number of
+    rebalances that chose it.
     """
     run = {r["policy"]: r for r in policies(totals) if r["reading"] in (RECORDED, CUMULATIVE)}
     return {"run": run, "not_yet": dict(sorted(totals.not_yet.items()))}
 
 
 def causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """Return the number of rebalances by cause, the most frequent first.
+    """Return the number of rebalances for each cause, the most frequent cause first.
 
-    Each cause has the number of recorded and of inferred cases.
+    The cases of a cause are counted separately as recorded and as inferred.
     """
     totals: dict[str, dict[str, int]] = {}
     for g in groups:
@@ -527,7 +533,10 @@ def causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
 
 
 def summarised(done: JobResults) -> Summary:
-    """Return the summary of a replay from the results of its jobs, without times and versions."""
+    """Return the content of ``summary.json`` that follows from the results of the jobs.
+
+    Run times and software versions are added by the caller.
+    """
     accounting = account(done.capture.records, done.tally, done.receipts)
     known = sorted((json.loads(g) for g in done.groups), key=lambda g: g["group"])
     rows = dict.fromkeys(TABLES, 0) | {"runs": 1}

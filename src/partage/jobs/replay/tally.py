@@ -145,7 +145,7 @@ def find_wrong_clocks(found: Mapping[int, Iterable[Strand]]) -> Clocks:
 
 
 def _join(ordered: list[Strand]) -> list[Strand]:
-    """Merge consecutive strands between which there is no leap of time, only the end of a file."""
+    """Merge consecutive strands whose times do not leap, such as those of two files."""
     out: list[Strand] = []
     for one in ordered:
         if out and abs(one.first_ms - out[-1].last_ms) <= _LEAP_MS:
@@ -191,7 +191,8 @@ _LATEST = (1 << 63) - 1 - _LEAP_MS
 def _ranges(some: list[Strand], kept: list[bool]) -> Iterable[tuple[int, int, int]]:
     """Yield the offset range and the replacement time of each strand with wrong times.
 
-    Each result is (first offset, offset after the last record, time in ms).
+    ``kept`` says which strands of ``some`` have correct times. Each result is (first offset, offset
+    after the last record, time in ms).
     """
     instead = next(one.first_ms for one, good in zip(some, kept, strict=True) if good)
     for i, (one, good) in enumerate(zip(some, kept, strict=True)):
@@ -320,10 +321,9 @@ class Tally:
         self.repeated |= other.repeated  # one task has all rows of a log partition
 
     def join(self) -> None:
-        """Merge the offset ranges and the strands of each log partition, so that few remain.
+        """Merge adjacent offset ranges and strands of each log partition, to save memory.
 
-        Nothing that is computed from the tally
-        changes, as long as later records have higher offsets.
+        Results do not change, as long as records that are added later have higher offsets.
         """
         for p, ranges in self.ranges.items():
             lowest, highest = min(r[0] for r in ranges), max(r[1] for r in ranges)

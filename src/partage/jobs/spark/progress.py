@@ -38,12 +38,15 @@ class Stages:
         self.counts: dict[str, int] = {}
 
     def counted(self, what: str, number: int) -> None:
-        """Report a total that is now known, such as the number of records, as a finished stage."""
+        """Report a total that is now known, as a finished stage.
+
+        ``what`` is its name, such as ``records``; ``number`` is the total.
+        """
         self.counts[what] = number
         self._progress(what, number, number)
 
     def reached(self, name: str, done: int, total: int) -> None:
-        """Report the progress of a stage that does not run as Spark tasks."""
+        """Report that ``done`` of ``total`` parts of a stage outside of Spark are finished."""
         self._progress(name, done, total)
 
     @contextmanager

@@ -254,7 +254,7 @@ def _start_error(reason: str, master: str, asked: Mapping[str, str]) -> PartageE
 
 
 def _silence(context: SparkContext) -> SparkContext:
-    """Suppress the traceback that PySpark's accumulator server prints when the JVM is killed."""
+    """Suppress the traceback that PySpark's accumulator server prints if the JVM is killed."""
     server = context._accumulatorServer  # noqa: SLF001 - there is no public way
     server.handle_error = lambda *_: None  # type: ignore[method-assign]  # silenced on purpose
     return context

@@ -101,9 +101,9 @@ class SparkTable:
         return found.selectExpr(*(f"cast({n} as {_TYPES[n]}) as {n}" for n in _COLUMNS))
 
     def expect_all(self, tally: Tally) -> None:
-        """Do nothing; `KafkaTable` checks here that Spark has read all records.
+        """Do nothing: a table has exactly the rows that Spark returns.
 
-        A table has exactly the rows that Spark returns.
+        `KafkaTable` has the same method, and checks there that Spark has read all records.
         """
 
 

@@ -58,11 +58,14 @@ _Ints = NDArray[np.int64]
 
 
 class Position(NamedTuple):
-    """A position up to which a growing capture has been read.
+    """Read position of `partage watch` in a growing capture: an offset per log partition.
+
+    A stream stores it after each micro-batch and continues there. A log partition is a partition of
+    ``__consumer_offsets``.
 
     Attributes:
-        offsets: dict from log partition to the next offset; 0 for other partitions.
-        metadata_bytes: number of bytes of ``cluster.jsonl``.
+        offsets: dict from log partition to the next offset to read; 0 if it has no entry.
+        metadata_bytes: number of bytes of ``cluster.jsonl`` (cluster metadata) read so far.
     """
 
     offsets: Mapping[int, int]
@@ -86,12 +89,12 @@ class Position(NamedTuple):
 
 
 class LogPiece(NamedTuple):
-    """A part of the log records between two positions, for one Spark task.
+    """Input of one Spark task of a micro-batch: a slice of a file, and the offsets to take from it.
 
     Attributes:
         slice: row range of a file.
         start, end: first offset and offset after the last one, by log partition.
-        batches: transactional batches and markers that decide about the piece's commits.
+        batches: transactional batches and markers that decide whether commits take effect.
         late: (log partition, first offset, last offset) of batches before ``start`` whose marker is
             in the piece; None for a piece with the records from ``start`` on.
         moves: dict from log partition to its coordinator moves before ``end`` as text.
@@ -108,7 +111,7 @@ class LogPiece(NamedTuple):
 
 
 def read_piece(piece: LogPiece) -> Iterator[pa.RecordBatch]:
-    """Read and decode a part of the log; yield result rows with the columns `STREAM_COLUMNS`.
+    """Read one piece of the log and decode its records; yield rows with columns `STREAM_COLUMNS`.
 
     Raises:
         InvalidCaptureError: the file cannot be read.
@@ -134,7 +137,7 @@ def decoded_rows(
     metadata_bytes: int,
     moves: Mapping[int, str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Decode log records, and yield the result rows about groups with the columns `STREAM_COLUMNS`.
+    """Decode records of ``__consumer_offsets``; yield group rows with columns `STREAM_COLUMNS`.
 
     Args:
         records: partition, offset, timestamp_ms, key and value, in any order.
@@ -158,8 +161,10 @@ def decoded_rows(
 
 
 def _at(offsets: Mapping[int, int], partition: _Ints) -> _Ints:
-    """Return the given offset of each record's log partition;
-    0 for partitions that are not given.
+    """Look up an offset for each record by its log partition.
+
+    ``partition`` has the log partition of each record (int[n]). The result is int64[n], with 0
+    where ``offsets`` has no entry.
     """
     highest = max([*offsets, int(partition.max(initial=0))], default=0)
     by_number = np.zeros(highest + 2, np.int64)  # the last one is for partition -1: no partition
@@ -176,9 +181,10 @@ def _is_in(ranges: Sequence[tuple[int, int, int]], partition: _Ints, offset: _In
 
 
 def _filtered(table: pa.Table, wanted: NDArray[np.bool_], *, only_commits: bool) -> pa.Table:
-    """Return the wanted records of a table, or only the offset commits among them.
+    """Return the records that the mask ``wanted`` selects.
 
-    ``only_commits`` leaves out group records, which took effect at their own offset.
+    With ``only_commits``, return only the offset commits among them. This is for batches before a
+    piece: their commits take effect at a marker in the piece, but group records took effect before.
     """
     import pyarrow as pa
 
@@ -199,9 +205,10 @@ class _File(NamedTuple):
 
 @dataclass
 class CaptureLog:
-    """The log of a growing capture, as far as its files contain it; the driver has one.
+    """Index of a growing capture's files: the offsets, transactions and leader epochs in them.
 
-    The driver has one. It reads each new file's positions once, and no keys or values.
+    Spark's driver uses it to decide which records each micro-batch reads. It reads each new file's
+    partition and offset columns once, and no keys or values.
 
     Attributes:
         folder: the capture's folder.
@@ -242,10 +249,11 @@ class CaptureLog:
                     self._add_batches(path)
 
     def latest(self, start: Position, most_rows: int | None = None) -> Position:
-        """Return the position of the newest records, or one after about ``most_rows`` records.
+        """Return the position at which the next micro-batch ends.
 
-        Each log partition then advances by the same share of its waiting records. The result is
-        ``start`` if there are no new records.
+        Without ``most_rows`` this is the end of the log. Otherwise about ``most_rows`` records lie
+        between ``start`` and the result, and each log partition advances by the same share of its
+        unread records. The result is ``start`` if there are no new records.
 
         Raises:
             InvalidCaptureError: the log was cut behind ``start``.
@@ -273,7 +281,7 @@ class CaptureLog:
         return Position(offsets, whole_lines(self.folder / METADATA))
 
     def pieces(self, start: Position, end: Position) -> list[LogPiece]:
-        """Divide the log between two positions into parts, one for each Spark task."""
+        """Divide the records between two positions into pieces, one for each Spark task."""
         late, batches = self._batches_between(start, end)
         moves = {p: moves_text([m for m in some if m.position.offset < end.offsets.get(p, 0)])
                  for p, some in self._moves.items()}  # fmt: skip
@@ -294,8 +302,9 @@ class CaptureLog:
         return cut(new, None) + (cut(old, late) if late else [])
 
     def forget(self, before: Position) -> None:
-        """Free the transactions that ended before a position,
-        since nothing before it is read again.
+        """Drop the transactions that ended before a position from memory.
+
+        Later micro-batches do not read that part of the log again.
         """
         for p, rows in self._transactional.items():
             at = before.offsets.get(p, 0)
@@ -321,10 +330,12 @@ class CaptureLog:
     def _batches_between(
         self, start: Position, end: Position
     ) -> tuple[tuple[tuple[int, int, int], ...], tuple[Mapping[str, Any], ...]]:
-        """Return the transactional batches before ``start`` whose marker is between two positions.
+        """Find the transactional batches that a micro-batch needs, with their commit markers.
 
-        The second result are all batches that decide about commits between the positions. Markers
-        from ``end`` on are left out: their transactions are still open.
+        The micro-batch has the records from ``start`` to ``end``. The first result lists earlier
+        batches whose commit marker is among them, as (log partition, first offset, last offset).
+        The second result has all batches and markers that decide about commits of the micro-batch.
+        A transaction whose marker is at or after ``end`` counts as open.
         """
         late: list[tuple[int, int, int]] = []
         found: list[Mapping[str, Any]] = []
@@ -348,7 +359,7 @@ class CaptureLog:
         return tuple(sorted(late)), tuple(found)
 
     def _add_batches(self, path: Path) -> None:
-        """Read the transactional batches and the leader epochs from a new file."""
+        """Add the transactional batches and leader epochs from a new file of table ``batches``."""
         from pyarrow import compute, parquet
 
         table = parquet.read_table(path)
@@ -372,7 +383,7 @@ class CaptureLog:
 
 
 def _key(path: Path) -> str:
-    """Return a key of a file that changes when another file of the same name replaces it."""
+    """Return a text that identifies a version of a file: name, size and modification time."""
     status = path.stat()
     return f"{path.name}:{status.st_size}:{status.st_mtime_ns}"
 
@@ -382,7 +393,7 @@ def _is_settled(path: Path) -> bool:
 
 
 def whole_lines(path: Path) -> int:
-    """Return the size in bytes of a text file's complete lines; the last line may be incomplete."""
+    """Return the size in bytes of a text file up to the end of its last complete line."""
     return path.read_bytes().rfind(b"\n") + 1
 
 
@@ -393,7 +404,7 @@ def _file(path: Path) -> _File:
 
 
 def _offsets(path: Path) -> dict[int, _Ints]:
-    """Return a dict from log partition to the offsets that a file of records has.
+    """Read the offsets of all records in a Parquet file, as a dict from log partition to int64[n].
 
     Raises:
         InvalidCaptureError: the file cannot be read.

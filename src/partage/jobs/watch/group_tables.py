@@ -104,10 +104,13 @@ def _columns(table: str) -> tuple[tuple[str, pa.DataType], ...]:
 
 
 class TableRows(NamedTuple):
-    """Rows that a micro-batch adds to one output table for one group.
+    """Rows of one output table that a micro-batch produced for one group.
+
+    Rows are final or open. Later records may still change open rows, for example those of a
+    rebalance in progress. The group's next open rows of the same table replace them.
 
     Attributes:
-        final: whether the rows stay. Open rows replace the open rows of the group in this table.
+        final: True for final rows, False for open ones.
         length: number of rows.
         data: the rows as an Arrow stream; empty without rows.
     """
@@ -119,7 +122,7 @@ class TableRows(NamedTuple):
 
 
 class StoredGroup(NamedTuple):
-    """The state of one group that is stored between two micro-batches.
+    """State of one group that Spark stores between two micro-batches.
 
     Attributes:
         history: packed state of the group's history; None if an error ended it.
@@ -187,7 +190,9 @@ def update_group(
 def close_group(
     name: str, stored: StoredGroup, clusters: ClusterHistory, context: LogContext | None = None
 ) -> list[TableRows]:
-    """Return a deleted group's open rows as final rows, before its state is dropped.
+    """Return the last open rows of a deleted group as final rows.
+
+    It is called before the group's state is dropped.
 
     Raises:
         InvalidCaptureError: the state is of another version of Partage, or damaged.
@@ -201,8 +206,9 @@ def close_group(
 
 
 def _sorted(decoded: Sequence[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], pa.Table]:
-    """Sort a group's records and commits by log position;
-    return them and the damaged records' rows.
+    """Sort the decode job's rows about one group by log position.
+
+    Return the group's records and commits, and the rows of damaged records.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -228,9 +234,10 @@ def _table_rows(table: str, rows: pa.Table, *, final: bool) -> TableRows:
 def _changed(
     still_open: list[TableRows], digests: Mapping[str, str]
 ) -> tuple[list[TableRows], dict[str, str]]:
-    """Return the open rows of those tables in which they differ from the last micro-batch.
+    """Return the open rows of each table whose open rows changed since the last micro-batch.
 
-    The second result are the digests of all open rows, by table.
+    A table without open rows now gets an empty entry if it had some. The second result is a dict
+    from table to a digest of its open rows. ``digests`` is that dict of the last micro-batch.
     """
     new = {one.table: blake2b(one.data, digest_size=8).hexdigest() for one in still_open}
     changed = [one for one in still_open if digests.get(one.table) != new[one.table]]
@@ -239,7 +246,7 @@ def _changed(
 
 
 class _CollectedRows:
-    """Collector of rows of output tables in memory, in place of files (`RowWriter`)."""
+    """A `RowWriter` that collects rows of output tables in memory instead of files."""
 
     def __init__(self) -> None:
         self._rows: dict[str, list[Mapping[str, Any]]] = {}
@@ -273,7 +280,7 @@ class _CollectedRows:
 
 
 class _StreamedRows(GroupRows):
-    """Converter of one group's records to table rows, which also reports each new generation."""
+    """Converter of one group's records to table rows; adds an ``opened`` row per generation."""
 
     def __init__(self, name: str, clusters: ClusterHistory, context: LogContext | None) -> None:
         self._collected = _CollectedRows()
@@ -302,12 +309,13 @@ class _StreamedRows(GroupRows):
         return None if deletion is None else deletion.timestamp_ms
 
     def take(self, *, final: bool) -> list[TableRows]:
-        """Return the table rows since the last call, marked as final or open."""
+        """Return the table rows since the last call, all marked as final or all as open."""
         return [_table_rows(table, rows, final=final) for table, rows in self._collected.take()]
 
     def finished(self) -> list[TableRows]:
-        """End the group's history here and return its open rows;
-        the object cannot be used afterwards.
+        """End the group's history at its last record, and return the rows that are still open.
+
+        The object cannot be used afterwards.
         """
         self.finish()
         return self.take(final=False)
@@ -321,9 +329,7 @@ class _StreamedRows(GroupRows):
 
 
 def _opened_row(found: Generation, before: Generation | None) -> dict[str, Any]:
-    """Return the row of table ``opened`` for a new generation;
-    the column with the group is missing.
-    """
+    """Return the row of table ``opened`` for a new generation, without the group's name."""
     if before is not None and before.incarnation != found.incarnation:
         before = None
     row = rebalance_row(replace(found, previous=before), None)
@@ -341,7 +347,10 @@ def _owners(state: ClassicState) -> dict[tuple[str, int], str]:
 
 
 def moves_text(moves: Sequence[CoordinatorMove]) -> str:
-    """Return the coordinator moves of one log partition as JSON text; "" without moves."""
+    """Serialize the coordinator moves of one log partition to JSON; "" without moves.
+
+    A coordinator move is a change of the log partition's leader epoch: another broker may lead it.
+    """
     rows = [[one.position.offset, one.time_ms, one.before, one.epoch] for one in moves]
     return json.dumps(rows) if rows else ""
 

@@ -110,7 +110,7 @@ class StreamFolder:
                     path.unlink(missing_ok=True)
 
     def merge(self, batch: int) -> None:
-        """Merge the files of earlier micro-batches at every 64th one.
+        """Merge the small files of earlier micro-batches; done at every 64th micro-batch.
 
         Spark has committed those micro-batches, so none of them is repeated.
         """
@@ -143,10 +143,10 @@ class StreamFolder:
                     (self.path / "tables" / table / name).unlink(missing_ok=True)
 
     def _current(self) -> list[_Manifest]:
-        """Return the manifests of all valid micro-batches.
+        """Return the manifests that together cover each published micro-batch once.
 
-        A crash while micro-batches are merged leaves manifests that overlap; the one with most
-        micro-batches is then valid.
+        A crash during a merge leaves manifests that overlap. The one that covers most micro-batches
+        is then valid.
         """
         found = [_Manifest.of(path) for path in self._manifests.glob("[0-9]*.json")]
         out: list[_Manifest] = []
@@ -156,7 +156,7 @@ class StreamFolder:
         return out
 
     def table(self, name: str) -> pa.Table:
-        """Return the current rows of an output table, without open rows that were replaced.
+        """Return an output table as of now: final rows, and the newest open rows of each group.
 
         Raises:
             InvalidCaptureError: a file cannot be read.
@@ -182,7 +182,10 @@ class StreamFolder:
 
 
 class _Manifest(NamedTuple):
-    """The list of files that one micro-batch, or several merged ones, added to each table."""
+    """JSON file that lists the Parquet files of one published micro-batch, by table.
+
+    After a merge, one manifest covers several micro-batches.
+    """
 
     path: Path
     first: int
@@ -199,7 +202,11 @@ class _Manifest(NamedTuple):
 
 
 def _newest(opened: pa.Table) -> dict[tuple[str, str], int]:
-    """Return a dict from (group, table) to the micro-batch with the group's current open rows."""
+    """Return for each (group, table) the number of the newest micro-batch with open rows.
+
+    ``opened`` has one row (group, table, batch) each time a micro-batch replaced a group's open
+    rows.
+    """
     newest: dict[tuple[str, str], int] = {}
     for row in opened.to_pylist():
         key = row["group"], row["table"]
@@ -208,8 +215,10 @@ def _newest(opened: pa.Table) -> dict[tuple[str, str], int]:
 
 
 def _counts(rows: pa.Table, table: str, newest: Mapping[tuple[str, str], int]) -> Any:
-    """Return a mask of a table's current rows:
-    the final ones, and each group's newest open rows.
+    """Return a mask of the rows of a table that are current (bool[n]).
+
+    These are all final rows, and each group's open rows of its newest micro-batch. ``newest`` is
+    the result of `_newest`.
     """
     import pyarrow as pa
 
@@ -241,9 +250,9 @@ def expect_stream_folder(out: Path, source: str) -> None:
 def write_changes(
     folder: str, batch: int, changes: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write a micro-batch's new rows of some tables to files, in a Spark worker.
+    """Write the new rows of a micro-batch to Parquet files; runs in a Spark worker.
 
-    Yield the names of the written files as rows (what, text), and the rows of table ``opened``.
+    Yield rows (what, text): the names of the written files, and the rows of table ``opened``.
 
     Args:
         folder: the folder of `StreamFolder`.

@@ -102,7 +102,7 @@ _RECEIPTS_DDL = "what string, text string"
 
 @dataclass(frozen=True)
 class BatchReport:
-    """Report of a published micro-batch: the generations that opened, and its duration.
+    """Progress report of one published micro-batch: its new generations and its duration.
 
     Attributes:
         number: number of the micro-batch.
@@ -120,7 +120,7 @@ class StreamSettings:
     """Settings of `partage watch`: its pace, and the properties of its Kafka client.
 
     Attributes:
-        once: whether to end when everything that is there now is processed.
+        once: whether to end when all records that exist at the start are processed.
         every: seconds between two micro-batches.
         most_records: number of log records of a micro-batch, roughly.
         kafka: properties of the Kafka client, if the source is a running cluster.
@@ -246,10 +246,10 @@ def _run(
 def _settings(
     conf: Mapping[str, str] | None, master: str | None, given: SparkSession | None
 ) -> dict[str, str]:
-    """Return the Spark settings of a stream; the user's settings override Partage's.
+    """Return the Spark settings of a stream; the user's settings take precedence.
 
-    The number of shuffle partitions is fixed by the checkpoint, so it does not depend on the
-    cores.
+    The number of shuffle partitions does not depend on the cores, because a restart from a
+    checkpoint must use the same number.
     """
     del master, given
     return {"spark.sql.shuffle.partitions": "4", **_SETTINGS, **(conf or {})}
@@ -269,7 +269,7 @@ def _expect_protobuf() -> None:
 
 
 class _Piece(InputPartition):
-    """A part of the log that one Spark task reads."""
+    """Spark's `InputPartition` for one `LogPiece`, which one task reads."""
 
     def __init__(self, piece: LogPiece) -> None:
         self.piece = piece
@@ -355,9 +355,10 @@ def _kafka_rows(
 
 
 def _decode(metadata: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Decode records of the topic in a Spark worker.
+    """Decode records of ``__consumer_offsets`` that Spark read from Kafka; runs in a worker.
 
-    Before that, wait until the cluster's metadata of a moment later is recorded: causes need it.
+    Wait first until the metadata file covers the time shortly after the records. The causes of
+    rebalances depend on that metadata.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -518,14 +519,19 @@ class GroupProcessor(StatefulProcessor):
         return None if row is None else _StoredState(*row)
 
     def _known(self, size: int, partition: int, moves: str) -> tuple[ClusterHistory, LogContext]:
-        """Return the cluster's metadata and coordinator moves up to a group's micro-batch."""
+        """Return the metadata and coordinator moves with which a group's micro-batch is processed.
+
+        ``size`` is the number of bytes of ``cluster.jsonl`` that counts. ``moves`` is the result of
+        `moves_text` for the log partition.
+        """
         context = LogContext(self._timeout_ms, moves_of(partition, moves))
         return _clusters_until(self._metadata, size), context
 
     def _schedule(self, before_ms: int | None, deleted_ms: int | None, now_ms: int) -> int | None:
-        """Set the timer that drops a deleted group's state; remove it if the group exists again.
+        """Set the timer that drops the state of a deleted group, or remove the timer.
 
-        Return the time at which the timer expires (ms); None without a timer.
+        The timer is removed if the group exists again (``deleted_ms`` is None). ``before_ms`` is
+        the present timer. Return the time at which the new one expires (ms); None without a timer.
         """
         if before_ms is not None and deleted_ms is None:
             self._handle.deleteTimer(before_ms)
@@ -556,9 +562,9 @@ _KNOWN: dict[str, tuple[int, ClusterHistory]] = {}
 
 
 def _clusters_until(path: str, size: int) -> ClusterHistory:
-    """Parse the cluster metadata in the first ``size`` bytes of a file.
+    """Parse the cluster metadata in the first ``size`` bytes of ``cluster.jsonl``.
 
-    The process caches what it has parsed, and reads only later bytes.
+    Each worker process caches the parsed lines, and reads only later bytes in the next call.
     """
     begin, clusters = _KNOWN.get(path, (0, ClusterHistory([])))
     if begin > size:
