@@ -28,7 +28,7 @@ Column = tuple[str, str, str]
 
 
 class Aggregation(Enum):
-    """Ways in which a metric's values of several rebalances become one value, such as a sum."""
+    """Ways to combine a metric's values of several rebalances into one, such as a sum."""
 
     #: Number of rows that meet all conditions.
     COUNT = "count"
@@ -65,10 +65,9 @@ class Condition(NamedTuple):
 
 
 class Shown(IntEnum):
-    """Outputs of the report (such as page and terminal), from the most to the least detailed.
+    """Outputs of the report that can show a metric, from JSON only (lowest) to the terminal.
 
-    A metric names the smallest output that shows it. Each output also shows the metrics of all
-    larger ones.
+    A metric declares the highest output that shows it. All lower outputs show it too.
     """
 
     #: JSON only.
@@ -114,8 +113,9 @@ class Metric:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the columns that the metric aggregates,
-        or of the two parts of a ratio or difference.
+        """Names of the columns from which the metric is computed.
+
+        For a ratio or a difference, these are its two parts.
         """
         return self.source or tuple(name for name, _, _ in self.columns)
 

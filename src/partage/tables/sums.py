@@ -106,9 +106,10 @@ class Estimate:
 
 
 def _distance(total: float, squares: float) -> float:
-    """Return how far the 10th or 90th percentile of a sum is from the sum's best estimate.
+    """Return the distance of a sum's 10th or 90th percentile from its best estimate.
 
-    ``total`` is the sum of the parts' distances, ``squares`` the sum of their squares.
+    The parts' errors count as equally correlated normal errors. ``total`` is the sum of the parts'
+    distances, ``squares`` the sum of the squared distances.
     """
     return sqrt((1 - _CORRELATION) * squares + _CORRELATION * total * total)
 
@@ -136,7 +137,10 @@ def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
 
 
 def _entries(metric: Metric, rows: pa.Table) -> dict[str, Any]:
-    """Return the columns to add up for a metric, with one value for each row of the table."""
+    """Return the columns whose sums a metric is computed from, one value per table row.
+
+    The result is a dict from the name of the sum to its column.
+    """
     from pyarrow import compute as pc
 
     name, how = metric.name, metric.aggregation
@@ -166,7 +170,11 @@ def _estimate_entries(name: str) -> list[str]:
 
 
 def _estimate_columns(metric: Metric, rows: pa.Table) -> list[Any]:
-    """Return the columns to add up for an estimate, with one value for each row of the table."""
+    """Return the columns whose sums an estimate is computed from, one value per table row.
+
+    They are best estimates, distances to the 10th and 90th percentile, and these distances squared.
+    The last column says whether the row has an estimate.
+    """
     from pyarrow import compute as pc
 
     best, p10, p90 = (pc.fill_null(pc.cast(rows[c], "double"), 0) for c in metric.inputs)
@@ -249,7 +257,7 @@ def sum_differences(
 
 
 def empty_sums() -> Sums:
-    """Return the sums of all metrics over no rows: a new dict in which each entry is 0 or empty."""
+    """Return the sums of all metrics over no rows: a new dict whose entries are 0 or empty."""
     return dict(_empty_sums())
 
 
@@ -286,7 +294,9 @@ def add_sums(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sums:
 
 
 def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
-    """Compute a metric's value from its sums: a number, a range or an estimate; None if unknown.
+    """Compute the value of a metric from its sums.
+
+    The result is a number, a `FigureRange` or an `Estimate`; None if the value is unknown.
 
     >>> metric_value(BY_NAME["evenness"], empty_sums() | {"even": 1, "judged": 4})
     0.25
