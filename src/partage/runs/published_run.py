@@ -104,7 +104,7 @@ class PublishedRun:
 
 
 class _ColumnError(Exception):
-    """Raised for a column that does not fit its table's schema."""
+    """Error about a column that does not match its table's schema."""
 
 
 #: Columns without nulls that older versions of Partage did not write, by table.
@@ -150,9 +150,10 @@ def _with_schema(name: str, table: pa.Table, wanted: Sequence[str] | None) -> pa
 
 
 def _is_similar(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether values of one Arrow type are those of another one in another form.
+    """Return whether a column type can be cast to the type of the published schema.
 
-    Other programs write text, for example, as ``large_string`` or as a dictionary.
+    Rewriting a table with other programs may change types: text may be ``large_string``, or encoded
+    as a dictionary.
     """
     from pyarrow import types
 
@@ -170,7 +171,7 @@ def _is_similar(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _of_run(out: Path, run: str) -> Path:
-    """Return the path of a run's manifest; raise if the folder does not have this run."""
+    """Return the path of the manifest of run ``run``; raise an error if it does not exist."""
     known = sorted(p.parent.name for p in out.glob(f"runs/*/{MANIFEST}"))
     if run not in known:
         newest = ", ".join(known[-5:]) or "none"
