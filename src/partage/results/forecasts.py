@@ -177,7 +177,7 @@ class RecordedGroup:
 
     @cached_property
     def restarts(self) -> RestartEvidence:
-        """Evidence of the record about restarts of the group's members, such as their duration."""
+        """Evidence about past restarts of the group's members, such as their durations."""
         names = ("events", "members", "unread", "commit_rates", "pauses")
         return learn_restarts(
             {"rebalances": self.rebalances, **{name: self.rows(name) for name in names}},
@@ -296,7 +296,9 @@ def size(
 def _sized_load(
     tables: GroupInput, topics: Mapping[str, int] | None, rate: float | None
 ) -> GroupLoad:
-    """Return a group's load; with other topics or another rate it is spread evenly over
+    """Return the load for which a group is sized.
+
+    It is the recorded one unless ``topics`` or ``rate`` is given. These are then spread evenly over
     partitions.
     """
     if topics is None and rate is None:
@@ -305,7 +307,7 @@ def _sized_load(
 
 
 def _learnt(tables: GroupInput) -> float:
-    """Return the records per second that one consumer can process, as the recording shows.
+    """Return the records per second that one consumer can process, learnt from the run.
 
     Raises:
         InvalidConfigError: the recording has no catch-up phase.
@@ -417,7 +419,7 @@ def forecast(
 def _load(
     tables: GroupInput | None, topics: Mapping[str, int] | None, rate: float | None
 ) -> GroupLoad:
-    """Return a group's load, from a run or from the given topics and rate.
+    """Return a group's load: recorded, or computed from the given topics and rate.
 
     Raises:
         InvalidConfigError: neither has the group's topics.
@@ -479,9 +481,9 @@ def _migration(tables: RecordedGroup, protocol: str, *, deployments: bool) -> Mi
 def _effect(
     tables: RecordedGroup, protocol: str, strategy: str | None, *, deployments: bool
 ) -> Effect | None:
-    """Return the simulated effect of a migration; None if the run did not simulate such a policy.
+    """Return the simulated effect of a migration; None if the run did not simulate it.
 
-    The policy is the one that the report recommends, if it has the protocol and no other changes.
+    The report's recommended policy is preferred, if it has the protocol and no other changes.
     """
     from partage.report.advice import best_policy
     from partage.report.gains import gain_of
@@ -499,8 +501,10 @@ def _effect(
 
 
 def _deployments(tables: RecordedGroup, policy: str) -> tuple[Estimate | None, Estimate | None]:
-    """Return the unread time of one rolling deployment under a policy and now, in
-    partition-seconds; None if no restart was recorded or the group's strategy is unknown.
+    """Forecast the unread time of one rolling deployment, under ``policy`` and at present.
+
+    Return both in partition-seconds. They are None if no restart was recorded, or if the group's
+    strategy is unknown.
     """
     try:
         target = replace(Policy.parse(policy), static=tables.restarts.static)
