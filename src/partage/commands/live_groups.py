@@ -133,7 +133,10 @@ class EarlierLooks:
 
 
 def no_such_group(connection: ClusterConnection, patterns: list[str]) -> InvalidConfigError:
-    """Return the error for patterns of names that match no group; it lists existing groups."""
+    """Return the error for group name patterns that match no group of the cluster.
+
+    Its message lists existing groups.
+    """
     from partage.capture.groups import live_groups
 
     there = [one.id for one in live_groups(connection)[0]]
@@ -181,8 +184,9 @@ def _with_age(
     now: Mapping[str, GroupLag | None],
     elapsed_s: float,
 ) -> GroupLook:
-    """Return a group's measurement, completed with the age of its lag and the time until it has
-    caught up.
+    """Complete a group's measurement with the age of its lag and the time to catch up.
+
+    ``before`` and ``now`` have the lag of each group at two times, ``elapsed_s`` seconds apart.
     """
     from partage.watch.lag import drain_seconds
 
@@ -196,8 +200,9 @@ def judge_group(
     group: LiveGroup, ends: Mapping[Partition, int], rate: Mapping[Partition, float],
     cluster: Cluster, strategies: list[str] | None, *, asked: bool,
 ) -> GroupLook:  # fmt: skip
-    """Return a group's measurement: lag, load, and the balance of its assignment and of other
-    strategies' plans.
+    """Measure one live group: its lag and load, and the balance of its current assignment.
+
+    Plans of other strategies are compared if ``asked``, or if another assignment is more even.
     """
     from partage.api import decisions
     from partage.api.measures import measure
@@ -331,10 +336,10 @@ def measure_group(
 def _look(
     connection: ClusterConnection, group: str
 ) -> tuple[LiveGroup, Mapping[Partition, int], Any, float]:
-    """Read the state of one group from the brokers.
+    """Read the members, offsets and metadata of one group from the brokers.
 
-    Return the group with its members, the end offsets of its partitions, the metadata, and the time
-    of the reading in seconds.
+    Return the group, the end offsets of its partitions, the cluster metadata, and the time of the
+    request (monotonic seconds).
 
     Raises:
         InvalidConfigError: there is no such group.

@@ -200,7 +200,10 @@ def _decoded(key: bytes | None, value: bytes | None, place: dict[str, Any]) -> d
 
 
 def _is_of(key: Mapping[str, Any], patterns: Sequence[str]) -> bool:
-    """Return whether a record's group has one of these names or matches one of these patterns."""
+    """Return whether a record is of a group with one of these names or patterns.
+
+    ``key`` is the decoded key of the record.
+    """
     group = key.get("group", key.get("groupId"))
     return isinstance(group, str) and any(
         group == pattern or fnmatchcase(group, pattern) for pattern in patterns
@@ -208,7 +211,7 @@ def _is_of(key: Mapping[str, Any], patterns: Sequence[str]) -> bool:
 
 
 def _numbers(types: Sequence[str | int] | None) -> set[int] | None:
-    """Convert record types, given by name or number, to a set of numbers; None means all types.
+    """Convert record types (names or numbers) to a set of type numbers; None means all.
 
     Raises:
         InvalidConfigError: Kafka has no such record type; the error lists the types.
@@ -330,10 +333,10 @@ def count_keys(
 
 @contextmanager
 def argument_names(**other: str) -> Iterator[None]:
-    """Rename options to arguments in the errors of a function that the command line and Python
-    share.
+    """Rename command-line options to Python arguments in errors of the ``with`` block.
 
-    The context manager is for Python callers.
+    Functions that both interfaces share report an option, such as ``--max-share``. Python callers
+    see ``max_share``.
 
     Args:
         other: dict from option (without dashes) to argument, if they differ in more than dashes.

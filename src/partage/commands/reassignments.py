@@ -323,8 +323,9 @@ def _proven(found: Reassignment) -> dict[str, Any]:
 
 
 def _size(planned: Reassignment) -> dict[str, int]:
-    """Return the size of a task as the number of (partition, broker) pairs, and the largest that
-    the solver HiGHS gets.
+    """Return the number of (partition, broker) pairs of a task, and the most that HiGHS gets.
+
+    The solver HiGHS improves plans and lower bounds. Larger tasks are not passed to it.
     """
     from partage.api.reassignments import MOST_DUAL_PAIRS
 
@@ -352,14 +353,17 @@ def _where(found: Reassignment, directory: NDArray[np.int32] | None) -> dict[str
 
 
 def _leaderless(planned: Reassignment) -> list[str]:
-    """Return the partitions that cannot be copied because they have no leader to copy from."""
+    """Return the partitions that the plan moves but that have no leader to copy from."""
     cluster = planned.task.cluster
     copied = sorted({*planned.moves.partition.tolist()})
     return [cluster.name(p) for p in copied if cluster.leader[p] < 0]
 
 
 def _missing_brokers(planned: Reassignment, partitions: list[int]) -> list[int]:
-    """Return the broker ids in the roll-back files that the cluster's metadata does not have."""
+    """Return the ids of brokers that hold replicas but are missing in the metadata.
+
+    Only the given partitions count; the roll-back files then name such brokers.
+    """
     cluster = planned.task.cluster
     held = {b for p in partitions for b in cluster.replica[cluster.start[p] : cluster.start[p + 1]]}
     return sorted(cluster.brokers[b].id for b in held if cluster.missing[b])
@@ -479,8 +483,9 @@ def _text(path: Path) -> str:
 
 
 def _last_object(path: Path) -> str:
-    """Return the last line of a file that is a JSON object, because Kafka's tools print text around
-    their JSON.
+    """Return the last line of a file that is a JSON object.
+
+    Other lines are skipped, because Kafka's tools print text around their JSON.
     """
     lines = [line for line in _text(path).splitlines() if line.lstrip().startswith("{")]
     if not lines:

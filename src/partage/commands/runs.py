@@ -182,7 +182,9 @@ def matching_names(patterns: Iterable[str], known: Iterable[str]) -> list[str]:
 
 
 def no_such(what: str, name: str, known: Sequence[str]) -> str:
-    """Return an error message for a name that a run does not have; it suggests similar names.
+    """Return the error message for an unknown name, which suggests similar known names.
+
+    ``what`` is the kind of name, such as "group".
 
     >>> no_such("topic", "order", ["orders", "users"])
     'no such topic in this run; did you mean orders?'
@@ -218,7 +220,7 @@ def _recording(run: Run | str | Path, argument: str, run_id: str | None = None) 
 
 
 def _is_number(value: object) -> bool:
-    """Return whether an optional limit is missing or a finite number (not text, not a boolean).
+    """Return whether a limit is None or a finite number; text and booleans are neither.
 
     >>> [_is_number(one) for one in (None, 0.01, True, "1%", float("nan"))]
     [True, True, False, False, False]
