@@ -1,6 +1,6 @@
 """Print how another Kafka release differs from the one that Partage reproduces.
 
-    python tools/drift.py VERSION [--layouts-only]
+    python tools/drift.py VERSION [--layouts-only] [--picture FILE]
 
 Four comparisons: record types of the group coordinator, message layouts field by field, class files
 of the algorithms that Partage imitates, and the parity tests with the other release's classes. Jars
@@ -25,7 +25,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+sys.path.insert(0, str(ROOT / "src"))
+
 from tests.support.kafka_definitions import definitions_of, layout  # noqa: E402 - after the path
+
+from partage.forecasts.pictures import drift_picture  # noqa: E402 - after the path
 
 #: The release that Partage reproduces, and the artifacts that it is compared with.
 OURS = "4.3.1"
@@ -148,6 +152,18 @@ def parity(folder: Path, arguments: list[str]) -> tuple[int, list[str]]:
     return done.returncode, [*lines, last]
 
 
+def change_kinds(lines: list[str]) -> tuple[int, int, int]:
+    """Return how many lines are changed, new and removed messages or class files.
+
+    >>> change_kinds(["A: validVersions 0 -> 0-1", "B: new (data)", "C: removed", "D: changed"])
+    (2, 1, 1)
+    """
+    kinds = [line.partition(": ")[2] for line in lines]
+    new = sum(re.fullmatch(r"new( \(.*\))?", kind) is not None for kind in kinds)
+    removed = kinds.count("removed")
+    return len(kinds) - new - removed, new, removed
+
+
 def _section(title: str, lines: list[str]) -> None:
     print(f"\n{title}: {len(lines) or 'no'} difference{'' if len(lines) == 1 else 's'}")
     for line in lines:
@@ -159,6 +175,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("version")
     parser.add_argument("--layouts-only", action="store_true", help="no parity tests")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="write the counts as SVG")
     parser.add_argument("rest", nargs="*", help="arguments of pytest")
     given = parser.parse_args()
     found, missing = fetch(given.version)
@@ -179,11 +196,19 @@ def main() -> int:
     records = {name for of in (old, new) for name, one in of.items()
                if one.get("type", "").startswith("coordinator-")}  # fmt: skip
     layouts = list(layout_changes(old, new))
-    _section("Records of the group coordinator",
-             [one for one in layouts if one.partition(":")[0] in records])  # fmt: skip
-    _section("Other messages", [one for one in layouts if one.partition(":")[0] not in records])
     classes = list(class_changes(ours, theirs))
-    _section("Class files of imitated algorithms", classes)
+    sections = {
+        "Records of the group coordinator":
+            [one for one in layouts if one.partition(":")[0] in records],
+        "Other messages": [one for one in layouts if one.partition(":")[0] not in records],
+        "Class files of imitated algorithms": classes,
+    }  # fmt: skip
+    for title, lines in sections.items():
+        _section(title, lines)
+    if given.picture is not None:
+        head = f"Kafka {given.version} against {OURS}: differences"
+        counts_of = {title: change_kinds(lines) for title, lines in sections.items()}
+        given.picture.write_text(drift_picture(head, counts_of), encoding="utf-8")
     code, lines = (0, []) if given.layouts_only else parity(theirs[0].parent, given.rest)
     if lines:
         counts = Counter(re.sub(r".*parity/(\w+)\.py.*", r"\1", one) for one in lines[:-1])

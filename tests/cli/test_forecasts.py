@@ -93,7 +93,7 @@ def test_forecast_from_numbers_alone_and_its_limit() -> None:
     done = run("forecast", *DEPLOYMENT, "--policy", "eager/range")
     assert done.exit_code == 0, done.stderr
     for words in ("eager/range, 1 unavailable (present)", "less unread time", "partition-seconds",
-                  "terminationGracePeriodSeconds"):  # fmt: skip
+                  "terminationGracePeriodSeconds", "lifecycle.preStop"):  # fmt: skip
         assert words in done.stdout, words
     within = run("forecast", *DEPLOYMENT, "--max-unread", "100000")
     assert (within.exit_code, "within 100000" in within.stdout) == (0, True)

@@ -17,6 +17,7 @@ from partage.cli.options import (
     named_options,
     output_option,
     with_options,
+    write_picture,
 )
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from partage.commands.applications import DescribedApplication, SimulatedCell
     from partage.simulation.streams import (
         SimulatedApplication,
+        StandbyGain,
         StreamsMetrics,
         SweepCell,
         TraceEvent,
@@ -79,6 +81,11 @@ def streams(
     to: Annotated[
         Path | None, output_option("Page with timelines, or description.", "FILE")
     ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option("--picture", metavar="FILE", show_default=False,
+                     help="Write a picture of the result as SVG. Needs --from-capture."),
+    ] = None,
     decide: Annotated[
         bool,
         typer.Option("--decide", help="Print one rebalance from the lags in the file."),
@@ -102,7 +109,7 @@ def streams(
         partage streams --from-capture capture --application-id shop --out shop.json
 
     `--from-capture` writes the description of a recorded application, with the crash of a client,
-    and says what one standby buys and costs.
+    and says what one standby buys and costs. `--picture` draws it.
 
     `--decide` simulates nothing. Clients in the file have `active`, `standby` and `lags`; the
     output is which client gets which active, standby and warm-up tasks, and when the next rebalance
@@ -121,8 +128,11 @@ def streams(
         if from_capture is None or application_id is None or application is not None:
             what = "give both --from-capture and --application-id, and no APP.json"
             raise typer.BadParameter(what)
-        _describe(from_capture, application_id, to, output)
+        _describe(from_capture, application_id, to, picture, output)
         return
+    if picture is not None:
+        what = "it draws what a standby buys a recorded application; --out FILE draws timelines"
+        raise typer.BadParameter(what, param_hint="--picture")
     if application is None:
         raise typer.BadParameter("give APP.json, or --from-capture and --application-id")
     from partage.cli.problems import read_problem
@@ -168,7 +178,13 @@ def streams(
             _tell_worst(app, found[0][1])
 
 
-def _describe(source: Path, application_id: str, to: Path | None, output: OutputOptions) -> None:
+def _describe(
+    source: Path,
+    application_id: str,
+    to: Path | None,
+    picture: Path | None,
+    output: OutputOptions,
+) -> None:
     """Write the description of a recorded application to a file, and print the gain and cost of one
     standby.
     """
@@ -178,6 +194,8 @@ def _describe(source: Path, application_id: str, to: Path | None, output: Output
         found = describe_streams(source, application_id)
         file = re.sub(r"[^\w.-]", "_", application_id)
         path = found.write(to or Path(f"{file}.json"))
+    if picture is not None:
+        _draw(found, application_id, picture)
     if output.as_json:
         gain = None if found.gain is None else asdict(found.gain)
         write_json({
@@ -201,6 +219,24 @@ def _describe(source: Path, application_id: str, to: Path | None, output: Output
     )
 
 
+def _draw(described: DescribedApplication, application_id: str, picture: Path) -> None:
+    """Write the picture of the gain of a standby; print a note instead if the gain is unknown."""
+    if described.gain is None:
+        tell("no picture: the application has no state, or its size is unknown")
+        return
+    from partage.forecasts.pictures import standby_picture
+
+    write_picture(picture, standby_picture(described.gain, application_id, _cost(described.gain)))
+
+
+def _cost(gain: StandbyGain) -> str:
+    """Describe the disk space and the changelog reads of a standby."""
+    cost = f"costs {amount(gain.disk_bytes)} of disk"
+    if gain.write_bytes_per_second:
+        cost += f" and {amount(gain.write_bytes_per_second)}/s of changelog reads"
+    return cost
+
+
 def _gain_sentence(described: DescribedApplication, clients: int) -> str:
     """Describe the gain and cost of one standby replica in a sentence."""
     gain = described.gain
@@ -211,9 +247,7 @@ def _gain_sentence(described: DescribedApplication, clients: int) -> str:
     if clients <= gain.standbys:
         return f"{what}: buys nothing, because no client is left for it ({clients} in the capture)"
     crashed = described.description["events"][0]["client"]
-    cost = f"costs {amount(gain.disk_bytes)} of disk"
-    if gain.write_bytes_per_second:
-        cost += f" and {amount(gain.write_bytes_per_second)}/s of changelog reads"
+    cost = _cost(gain)
     before, after = f"{gain.worst_s:,.0f} s", f"{gain.worst_with_s:,.0f} s"
     crash = f"when {crashed} crashes and loses its disk"
     if round(gain.worst_with_s) < round(gain.worst_s):

@@ -5,16 +5,20 @@ A picture has its values as text beside each bar, so that it can be read without
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from partage.forecasts.growth import DrainTime, Growth
 from partage.forecasts.migration import DONE, READY, Migration
 from partage.forecasts.rolling import RolloutForecast
 from partage.forecasts.sizing import SizeRow, Sizing
+from partage.simulation.streams import StandbyGain
 from partage.tables.escaping import document_text
 
-__all__ = ["growth_picture", "migration_picture", "rollout_picture", "sizing_picture"]
+__all__ = [
+    "drift_picture", "growth_picture", "migration_picture", "rollout_picture", "sizing_picture",
+    "standby_picture",
+]  # fmt: skip
 
 #: Widths and heights in pixels.
 _WIDTH, _ROW, _TOP = 720, 24, 58
@@ -161,6 +165,71 @@ def growth_picture(growth: Growth, drains: Sequence[DrainTime] = ()) -> str:
         parts.append(_text(20, y + 19, "ink title", text))
         y += _ROW
     return _picture(head, y + 14, parts)
+
+
+def standby_picture(gain: StandbyGain, application: str, cost: str) -> str:
+    """Draw the outages without and with the last standby of each task as SVG bars.
+
+    Args:
+        gain: outages in seconds, without and with the standby.
+        application: ``application.id``.
+        cost: disk and changelog reads of the standby, as text.
+
+    >>> gain = StandbyGain(1, False, 90.0, 30.0, 180.0, 60.0, 1_000, 0.0, 0.0)
+    >>> standby_picture(gain, "shop", "costs 1 kB of disk").count('class="bar"')
+    4
+    """
+    bars = (
+        ("worst task", gain.standbys - 1, gain.worst_s),
+        ("worst task", gain.standbys, gain.worst_with_s),
+        ("all tasks", gain.standbys - 1, gain.total_s),
+        ("all tasks", gain.standbys, gain.total_with_s),
+    )
+    largest = {"worst task": max(gain.worst_s, gain.worst_with_s),
+               "all tasks": max(gain.total_s, gain.total_with_s)}  # fmt: skip
+    parts = [_text(20, 46, "soft", f"bar: mean outage; the standby {cost}")]
+    for i, (what, standbys, seconds) in enumerate(bars):
+        y = _TOP + 2 * _ROW * i
+        width = _NARROW_FULL * seconds / (largest[what] or 1.0)
+        label = f"{what}, {standbys} standby{'' if standbys == 1 else 's'}"
+        parts += [
+            _text(20, y + 17, "ink", label),
+            f'<rect class="bar" x="{_NARROW_BARS}" y="{y + _ROW}" height="{_ROW - 4}" '
+            f'width="{width:.1f}"/>',
+            _text(
+                _NARROW_BARS + _NARROW_FULL + 12, y + _ROW + 15, "ink title", f"{seconds:,.0f} s"
+            ),
+        ]
+    head = f"{application}: outage when a client crashes and loses its disk"
+    return _picture(head, _TOP + 2 * _ROW * len(bars) + 14, parts)
+
+
+def drift_picture(head: str, counts: Mapping[str, tuple[int, int, int]]) -> str:
+    """Draw the differences between two Kafka releases as SVG bars.
+
+    Args:
+        head: title of the picture.
+        counts: numbers of changed, new and removed messages or classes, by what is compared.
+
+    >>> drift_picture("4.4.0", {"Messages": (2, 1, 0), "Classes": (0, 0, 0)}).count('class="bar"')
+    2
+    """
+    most = max(map(sum, counts.values()), default=0) or 1
+    parts = [_text(20, 46, "soft", "dark: changed; light: new or removed")]
+    for i, (what, (changed, new, removed)) in enumerate(counts.items()):
+        y = _TOP + 2 * _ROW * i
+        full, dark = (
+            _NARROW_FULL * n / most for n in (changed + new + removed, changed)
+        )  # fmt: skip
+        values = f"{changed} changed, {new} new, {removed} removed"
+        parts.append(_text(20, y + 17, "ink", what))
+        parts += [
+            f'<rect class="{style}" x="{_NARROW_BARS}" y="{y + _ROW}" height="{_ROW - 4}" '
+            f'width="{width:.1f}"/>'
+            for style, width in (("down", full), ("bar", dark))
+        ]
+        parts.append(_text(_NARROW_BARS + _NARROW_FULL + 12, y + _ROW + 15, "ink title", values))
+    return _picture(head, _TOP + 2 * _ROW * len(counts) + 14, parts)
 
 
 def _text(x: float, y: float, style: str, text: str) -> str:

@@ -475,6 +475,7 @@ def kubernetes_lines(deployment: Deployment) -> tuple[str, ...]:
     """
     grace = (
         "spec.template.spec.terminationGracePeriodSeconds: 60  # longer than one poll takes",
+        "# no lifecycle.preStop sleep: SIGTERM waits for it, the grace period does not",
         "# on SIGTERM: finish the poll, commit, consumer.close()",
     )
     if deployment.policy.static:

@@ -103,13 +103,17 @@ def test_a_classic_group_has_the_offsets_that_clients_reported(without_topics: P
 
 def test_the_command_writes_a_file_and_answers_in_a_sentence(tmp_path: Path) -> None:
     """The file is the input of `partage streams`; --json has the same numbers."""
-    file = tmp_path / "views.json"
+    file, picture = tmp_path / "views.json", tmp_path / "standby.svg"
     arguments = ["streams", "--from-capture", str(SAMPLE), "--application-id", "views-join",
                  "--out", str(file)]  # fmt: skip
-    done = CliRunner().invoke(app, arguments)
+    done = CliRunner().invoke(app, [*arguments, "--picture", str(picture)])
     assert done.exit_code == 0, done.stderr
     assert "worst outage" in done.stdout
     assert "of disk" in done.stdout
+    drawn = picture.read_text()
+    assert "worst task, 1 standby<" in drawn
+    assert drawn.count('class="bar"') == 4
+    assert done.stdout.rsplit("; ", 1)[1].strip().replace("\n", " ") in drawn
     assert CliRunner().invoke(app, ["streams", str(file)]).exit_code == 0
     found = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     assert found["standby"]["disk_bytes"] > 0
@@ -120,6 +124,7 @@ def test_the_command_writes_a_file_and_answers_in_a_sentence(tmp_path: Path) -> 
     [
         ((), 2, "give APP.json"),
         (("--from-capture", str(SAMPLE)), 2, "give both"),
+        (("app.json", "--picture", "x.svg"), 2, "a standby buys"),
         (("--from-capture", str(SAMPLE), "--application-id", "fifo"), 1, "no Streams group"),
         (("--from-capture", "no-such", "--application-id", "x"), 1, "no such file or folder"),
     ],
