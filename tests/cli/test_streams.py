@@ -208,3 +208,19 @@ def test_what_the_numbers_of_tasks_mean_and_what_happens(file: Path, tmp_path: P
     assert "0: reads lines, keeps words" in text
     assert "600 s: crash b without its disk back after 120 s" in text
     assert "max.warmup.replicas=2, num.standby.replicas=1 or high-availability" in text
+
+
+@pytest.mark.parametrize(("size", "records"), [(1_950, [20, 20]), ([1_000, 0], [10, 0])])
+def test_a_store_has_its_size_in_bytes(size: object, records: list[int]) -> None:
+    """Bytes are divided by the size of a record, for all tasks or each; both units are an error."""
+    store: dict[str, object] = {"bytes": size}
+    given = {
+        "subtopologies": [{"sources": {"in": 2}, "stores": {"s": store}, "recordBytes": 100}],
+        "clients": {"a": {}},
+    }
+    app = read_application(given)
+    tasks = sorted(app.layout.changelogs_of)
+    assert [app.state_of(task).records for task in tasks] == records
+    store["records"] = 1
+    with pytest.raises(InvalidProblemError, match="bytes or records"):
+        read_application(given)

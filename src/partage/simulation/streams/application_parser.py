@@ -372,6 +372,7 @@ def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -
         if count is not None:
             found.counts[topic] = whole(count, f"{where}.sources.{topic}", 1, _MOST_TASKS)
     stores = record(one.get("stores", {}), f"{where}.stores")
+    record_bytes = whole(one.get("recordBytes", 100), f"{where}.recordBytes", 1, 10**9)
     records, writes = 0, 0.0
     listed: list[tuple[int, ...]] = []
     for store, description in stores.items():
@@ -380,8 +381,13 @@ def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -
             raise InvalidProblemError("is a store already", path=at, value=store)
         found.stores.add(store)
         its = record(description, at)
-        only(its, at, ("records", "writesPerSecond"))
-        size = its.get("records", 0)
+        only(its, at, ("records", "bytes", "writesPerSecond"))
+        if "bytes" in its and "records" in its:
+            raise InvalidProblemError("give bytes or records, not both", path=at, value=store)
+        in_bytes = "bytes" in its
+        size = its.get("bytes" if in_bytes else "records", 0)
+        if in_bytes:
+            size = _records_of_bytes(size, record_bytes, f"{at}.bytes")
         if isinstance(size, list):
             listed.append(_records_by_task(size, f"{at}.records", listed))
         else:
@@ -399,10 +405,19 @@ def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -
     found.states[place] = TaskState(
         records,
         writes,
-        whole(one.get("recordBytes", 100), f"{where}.recordBytes", 1, 10**9),
+        record_bytes,
         number(one.get("readBytesPerSecond", 0), f"{where}.readBytesPerSecond", 0, 1e15),
         tuple(records + sum(of_task) for of_task in zip(*listed, strict=True)),
     )
+
+
+def _records_of_bytes(value: object, record_bytes: int, path: str) -> int | list[int]:
+    """Return the number of records for a store's size in bytes, rounded up; a list gives a list."""
+    most = _MOST_RECORDS * record_bytes
+    if isinstance(value, list):
+        return [-(-whole(one, f"{path}.{i}", 0, most) // record_bytes)
+                for i, one in enumerate(value)]  # fmt: skip
+    return -(-whole(value, path, 0, most) // record_bytes)
 
 
 def _records_by_task(value: list[Any], path: str, others: list[tuple[int, ...]]) -> tuple[int, ...]:
