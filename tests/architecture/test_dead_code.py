@@ -29,6 +29,7 @@ CALLED_FROM_OUTSIDE = {
     "init": "Spark, for a stateful processor",
     "handleInputRows": "Spark, for a stateful processor",
     "handleExpiredTimer": "Spark, for a stateful processor",
+    "drift_picture": "tools/drift.py, for its option --picture",
 }
 
 
