@@ -216,7 +216,7 @@ def _kernel_column(column: BinaryColumn) -> tuple[NDArray[Any], NDArray[Any], ND
 
 
 class _CommitsBuilder:
-    """Second step of decoding offset commits, after the compiled kernel.
+    """Builder of the decoded offset commits from the output of the compiled kernel.
 
     It decodes names to text, and adds the commits that only the schema engine can decode.
     """

@@ -383,8 +383,10 @@ def _read_hosts(reader: _InfoReader, *, indexed: bool) -> Hosts:
 
 
 class _TopicIndex:
-    """Lookup of topic names by their index in a message's dictionary,
-    for whole lists of partitions.
+    """Lookup of topic names in a message's dictionary, by the indexes that its partition lists
+    have.
+
+    It decodes whole lists of partitions at once.
     """
 
     def __init__(self, dictionary: Dictionary) -> None:

@@ -66,8 +66,9 @@ class GroupVersions:
 
     @property
     def probing(self) -> bool:
-        """Return whether this rebalance is a version probe (KIP-268):
-        a member's version is too new for the leader.
+        """Return whether this rebalance is a version probe (KIP-268).
+
+        It is one if a member's version is too new for the leader, and the reply has no error code.
         """
         return bool(self.future) and not self.error_code
 
@@ -139,7 +140,7 @@ class NextVersion:
 
 
 def next_version(answer: AssignmentInfo, *, used: int, latest: int = LATEST_VERSION) -> NextVersion:
-    """Return the user data version that a Streams member uses after the leader's reply.
+    """Choose the user data version of a Streams member's next subscription from the leader's reply.
 
     Args:
         answer: the leader's reply, as the member decoded it.
