@@ -365,8 +365,8 @@ class CustomRule:
         return self._placed(records, partitions)
 
     def left_over(self, keys: KeyColumn) -> None:
-        """Return None: no record is left without a partition, because the custom partitioner
-        decides for all.
+        """Return None, because every record has a partition: the custom partitioner decides for
+        all.
         """
 
     def _placed(self, records: list[bytes | None], partitions: int) -> NDArray[np.int32]:

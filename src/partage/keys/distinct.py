@@ -156,11 +156,11 @@ def _look_up(
     data: _Bytes, wide: _Words, starts: _Longs, slots: _Longs, store: _Longs, used: _Longs,
     block: _Longs,
 ) -> None:  # fmt: skip
-    """Look up a batch of keys in the hash table: compute all hashes, then read all slots, then all
-    entries.
+    """Look up a batch of keys in the hash table, in three steps for all keys together.
 
-    Each step loads independent addresses, so that cache misses overlap. Only keys whose first slot
-    has another key, or none, are collected and probed one by one.
+    The steps compute all hashes, read all slots, and read all entries. Each step loads independent
+    addresses, so that cache misses overlap. Only keys whose first slot has another key, or none,
+    are collected and probed one by one.
     """
     top = 0x7FFFFFFFFFFFFFFF
     shift = used[_SHIFT]
@@ -265,11 +265,11 @@ def _move_slots(old: _Longs, slots: _Longs, shift: int) -> None:
 def _read_heads(
     store: _Longs, head: int, place: int, places: _Longs, heads: NDArray[np.int64]
 ) -> int:  # fmt: skip
-    """Copy the counts of consecutive keys out of the hash table, from the store offset ``place``
-    on.
+    """Copy the counts of consecutive keys from the hash table's memory into arrays.
 
-    ``heads`` gets each key's length, hash, records and bytes, and ``places`` its store offset.
-    Returns the offset after the last entry read.
+    ``place`` is the offset in ``store`` at which the first key's entry begins. For each key,
+    ``heads`` gets its length, hash, records and bytes, and ``places`` the offset of its entry.
+    Return the offset after the last entry.
     """
     for number in range(len(places)):
         length = store[place] & 0xFFFFFFFF

@@ -199,8 +199,10 @@ def _explicit(explicit: Any) -> NDArray[np.int64] | None:
 
 
 def with_leaders(state: State, available: Sequence[int] | None) -> State:
-    """Return a partitioner's state with another list of partitions that have a leader; None means
-    all.
+    """Replace the list of partitions that have a leader in a partitioner's state; return the new
+    state.
+
+    ``available`` is the new list; None means that all partitions have a leader.
 
     >>> from partage.keys import start
     >>> with_leaders(start("java:0.8"), [2, 0]).available

@@ -102,11 +102,11 @@ READINGS: dict[str, Callable[[bytes], _Meaning]] = {
 
 
 def canonical(keys: Sequence[bytes], reading: str) -> dict[str, bytes]:
-    r"""Decode keys as if one serializer had written them, so that keys of two topics can be
-    compared.
+    r"""Decode keys by one given serializer, so that the keys of two topics can be compared.
 
-    Return a dict from the decoded value (as text) to the first key with that value. ``reading``
-    names the serializer, such as "int (4 bytes)". Keys that it cannot have written are left out.
+    ``reading`` names the serializer, such as "int (4 bytes)". Return a dict from the decoded value
+    (as text) to the first key with that value. Keys that the serializer cannot have written are
+    left out.
 
     >>> canonical([b"7", b"\x00\x00\x00\x07"], "int (4 bytes)")
     {'7': b'\x00\x00\x00\x07'}
@@ -155,8 +155,10 @@ class Side:
     counted: bool = True
 
     def surely_differs(self, other: Side) -> bool:
-        """Return whether two topics certainly have different partition counts, even if a count is a
-        lower bound.
+        """Return whether two topics have different partition counts for certain.
+
+        A count that is only a lower bound proves a difference if it exceeds the other topic's
+        count.
         """
         if self.counted and other.counted:
             return self.partitions != other.partitions

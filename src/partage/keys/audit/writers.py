@@ -44,8 +44,8 @@ _Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class WriterFamily:
-    """A writer of a topic: equivalent partitioners (`Family`), and the partition count that they
-    used.
+    """A writer of a topic: a family of equivalent partitioners, with the partition count at which
+    it placed keys.
 
     Attributes:
         pairs: number of (key, partition) pairs that it explains and no earlier writer does. A
@@ -300,9 +300,10 @@ class SplitKeys:
 
 
 def split_keys(seen: KeyPairs, verdict: TopicVerdict) -> SplitKeys:
-    """Count a topic's keys whose records are in several partitions, by the reason for each.
+    """Count a topic's keys whose records are in several partitions, by the reason for it.
 
-    Reasons are a changed partition count, two different partitioners, or neither (unexplained).
+    The reason is a changed partition count, two different partitioners, or neither of them
+    (unexplained). ``seen`` has the topic's (key, partition) pairs, ``verdict`` its writers.
 
     >>> import numpy as np
     >>> seen = KeyPairs.of([(b"a", 0), (b"a", 1), (b"b", 0)])

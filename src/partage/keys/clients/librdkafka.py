@@ -30,7 +30,8 @@ __all__ = ["LIBRDKAFKA", "Lingering"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lingering(State):
-    """State of librdkafka's random partitioners: the current partition of keyless records.
+    """State of librdkafka's random partitioners, which place several records without a key in one
+    partition before they draw another.
 
     Attributes:
         hold: number of records that go to a partition before another is drawn.
