@@ -250,8 +250,9 @@ class ClusterConnection:
     def bounds(
         self, topic: str, partitions: Sequence[int]
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """Return two dicts from partition to its first offset and to its end offset (high
-        watermark).
+        """Return the first offset and the end offset (high watermark) of partitions.
+
+        The results are two dicts from partition to offset.
 
         Raises:
             ClusterUnreachableError: the broker does not return the offsets.

@@ -23,8 +23,7 @@ __all__ = [
 
 @contextmanager
 def name_folder_in_errors(folder: Path) -> Iterator[None]:
-    """Turn disk errors inside a ``with`` block into an InvalidConfigError that names the output
-    folder.
+    """Raise InvalidConfigError, which names the output folder, for disk errors inside a with block.
 
     The system's own error for a failed write (a full disk, a quota) names no file.
 

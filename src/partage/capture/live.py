@@ -362,10 +362,11 @@ class LiveCapture:
         self._writer.skip_to(partition, behind, what)
 
     def _out_of_range(self, partition: int) -> None:
-        """Continue reading a partition at the start or the end of its log, because the requested
-        offset is outside of it.
+        """Continue reading a partition at the start or end of its log, if the requested offset is
+        outside the log.
 
-        The start applies if records were deleted, the end if an unclean leader truncated the log.
+        It is before the start if records were deleted, and after the end if an unclean leader
+        truncated the log.
         """
         position = self._writer.position(partition)
         try:

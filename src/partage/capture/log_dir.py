@@ -190,8 +190,10 @@ def _read_metadata(folder: Path, writer: CaptureWriter, cluster_id: str | None) 
 
 
 def _snapshot(folder: Path, start: int | None) -> Path | None:
-    """Return the oldest snapshot of the metadata log that loses no history: one that reaches the
-    start of the copied log.
+    """Return the oldest snapshot of the metadata log that reaches the start of the copied log.
+
+    A later one would lose history. ``start`` is the first offset of the copied log, None without a
+    log. Return None if no snapshot reaches it.
     """
     found = sorted(one for one in folder.iterdir() if _CHECKPOINT.fullmatch(one.name))
     reaching = [one for one in found if start is None or int(one.name[:20]) >= start]
