@@ -369,7 +369,10 @@ def _latest_strategies(rebalances: pa.Table) -> dict[str, str]:
 
 
 def _latest_last(claimed: Iterable[str], latest: str | None) -> tuple[str, ...]:
-    """Return a group's assignment strategies with the one that it chose last at the end."""
+    """Move the assignment strategy that a group chose last to the end of the group's strategies.
+
+    ``claimed`` has all strategies that it chose, ``latest`` the last one.
+    """
     known = tuple(claimed)
     if latest not in known:
         return known
@@ -518,7 +521,10 @@ def _span(first: int | None, cover: Mapping[str, Any]) -> int:
 
 
 def _policy_order(summary: Mapping[str, Any], figures: Mapping[str, Figures]) -> tuple[str, ...]:
-    """Return the names of policies in the order of the command line, followed by all others."""
+    """Return the names of all simulated policies in display order.
+
+    The policies requested on the command line come first, in its order.
+    """
     asked = [name for name in summary.get("asked", ()) if name in figures]
     rest = sorted(name for name in figures if name not in asked and name != RECORDED)
     return (*dict.fromkeys(asked), *rest)

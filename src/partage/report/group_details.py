@@ -146,7 +146,7 @@ def member_labels(members: pa.Table) -> dict[tuple[str, str], str]:
 
 
 class _Slices:
-    """Index of a table that is sorted by group, by which one group's rows are found quickly."""
+    """Index of a table that is sorted by group; `of` returns the rows of one group."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -164,8 +164,9 @@ class _Slices:
 
 
 def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
-    """Add columns with the recorded downtime and moves to table ``rebalances``;
-    return it in log order.
+    """Add columns with each rebalance's recorded downtime and moves to table ``rebalances``.
+
+    Return the table in log order. ``replays`` is the table from which these costs are read.
     """
     from pyarrow import compute as pc
 
@@ -280,8 +281,10 @@ def _ends(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _ownership(table: pa.Table, last: int) -> Owned:
-    """Return a group's ownership intervals as arrays;
-    a static member that restarts stays one owner.
+    """Convert rows of table ``ownership`` to one group's ownership intervals as arrays.
+
+    An owner is a member or, if it is static, its instance id, which survives restarts. ``last`` is
+    the end of intervals that have not ended (ms).
     """
     pairs = list(zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True))
     partitions = sorted(set(pairs))
@@ -310,7 +313,8 @@ def _ownership(table: pa.Table, last: int) -> Owned:
 def _unread(table: pa.Table, owned: Owned) -> UnreadTimes:
     """Return the times in which a group's partitions had no consumer, as arrays.
 
-    Partitions that never had an owner are left out.
+    ``table`` has the group's unread times, ``owned`` its ownership intervals. Partitions that never
+    had an owner are left out.
     """
     place = {pair: i for i, pair in enumerate(owned.partitions)}
     pairs = zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True)

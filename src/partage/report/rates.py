@@ -100,8 +100,8 @@ class GroupRates:
 
     @property
     def covered(self) -> bool:
-        """Return whether the log has enough of the group's generations
-        for a statement about the recording.
+        """Return whether the log has enough of the group's generations for its rates to be
+        reliable.
         """
         return self.coverage >= MIN_COVERAGE and self.group.status != FAILED
 

@@ -76,7 +76,9 @@ class RateChange:
 
     @property
     def relative(self) -> float | None:
-        """The relative change of the rate, such as 0.5 for half more; None if it is undefined."""
+        """Change of the rate divided by the first rate, such as 0.5 for half more; None if it is
+        undefined.
+        """
         if self.before is None or self.after is None or not self.before.per_hour:
             return None
         return self.after.per_hour / self.before.per_hour - 1
@@ -222,7 +224,9 @@ def _group_diff(pair: _Pair, groups: int) -> GroupDiff:
 
 
 def _why_unknown(pair: _Pair) -> str:
-    """Return the reason why a difference between two runs is unknown, and in which run."""
+    """Return why the change of a group's unread time between two runs is unknown, with the run that
+    causes it.
+    """
     before, after = (one.why_unknown for one in pair)
     if before and before == after:
         return f"before and after: {before}"

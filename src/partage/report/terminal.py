@@ -262,9 +262,8 @@ def _policies(rows: Sequence[PolicyRow]) -> Table:
 
 
 def clean(name: str) -> str:
-    """Return text that is safe for a terminal: control characters are escaped.
-
-    It is cut to 2,000 characters.
+    """Return text that is safe for a terminal: with escaped control characters, and at most 2,000
+    characters of the text.
     """
     # Hard blanks are our own: they keep numbers with their units.
     name = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"

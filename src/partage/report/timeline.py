@@ -102,9 +102,10 @@ class _Spans(NamedTuple):
 
 
 class _Cells(NamedTuple):
-    """Time bins of a timeline, each with the member that owned most of it and that member's share.
+    """Time bins of a timeline's rows, with the member that owned most of each bin.
 
-    They are sorted by row and column. Bins without an owner are left out.
+    ``share`` is the fraction of the bin that this member owned. Bins are sorted by row and column;
+    those without an owner are left out.
     """
 
     row: _Ints
@@ -228,9 +229,10 @@ def _exact_unread(certain: int, row: _Ints, start: _Ints, end: _Ints) -> _Ints:
 def _binned_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
     certain: int, row: _Ints, start: _Ints, end: _Ints, span: int, partitions: _Ints, budget: int
 ) -> _Ints:
-    """Return the share of each row's partitions without a consumer, by time bin.
+    """Return boxes that show which share of each row's partitions has no consumer, by time bin.
 
-    The bins are the finest that give at most ``budget`` entries.
+    The bins are the finest that give at most ``budget`` boxes. ``span`` is the timeline's length
+    (ms), ``partitions`` the number of partitions of each row.
     """
     found = np.zeros((0, 5), np.int64)
     for columns in _BINS:
@@ -247,9 +249,11 @@ def _binned_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
 
 
 def _unread_share(start: _Ints, end: _Ints, span: int, size: int) -> dict[str, list[Any]]:
-    """Return over time which share of ``size`` partitions has no consumer, where it changes.
+    """Return the share of partitions that have no consumer over time, at each time when it changes.
 
-    ``at`` has times since the timeline's start (ms), ``percent`` the mean share from then on.
+    ``start`` and ``end`` are the times without a consumer, ``span`` is the timeline's length (ms),
+    and ``size`` the number of partitions. In the result, ``at`` has times since the timeline's
+    start (ms) and ``percent`` the mean share from then on.
     """
     start, end = np.clip(start, 0, span), np.clip(end, 0, span)
     _, column, weight = _by_bin(start, end, span, _SHARE_BINS)
@@ -264,10 +268,11 @@ def _unread_share(start: _Ints, end: _Ints, span: int, size: int) -> dict[str, l
 
 
 def _binned(spans: _Spans, span: int, budget: int) -> NDArray[np.int64]:
-    """Reduce ownership intervals to at most ``budget`` boxes,
-    by dividing the timeline into time bins.
+    """Divide a timeline into time bins, so that at most ``budget`` boxes show its ownership
+    intervals.
 
-    Return the boxes of the finest bins for which this is possible.
+    Return the boxes of the finest bins for which this is possible. ``span`` is the timeline's
+    length (ms).
     """
     found = np.zeros((0, 5), np.int64)
     for columns in _BINS:
@@ -315,7 +320,11 @@ def _bins(spans: _Spans, span: int, columns: int) -> _Cells:
 
 
 def _joined(cells: _Cells, span: int, columns: int) -> NDArray[np.int64]:
-    """Merge neighbouring time bins with the same owner and a similar share into boxes to draw."""
+    """Merge neighbouring time bins of a timeline's row into boxes to draw.
+
+    Bins are merged if they have the same owner and about the same share of it. ``span`` is the
+    timeline's length (ms), ``columns`` the number of bins in a row.
+    """
     row, column, owner, share = cells
     if not len(row):
         return np.zeros((0, 5), np.int64)

@@ -73,8 +73,9 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
 
 
 def _origins(groups: pa.ChunkedArray, kinds: pa.ChunkedArray) -> pa.Array:
-    """Return the cause of each rebalance in log order;
-    a follow-up has the cause of its first phase.
+    """Return the kind of cause of each rebalance; a follow-up has that of the rebalance it follows.
+
+    ``groups`` and ``kinds`` have one element per rebalance, in log order.
     """
     import pyarrow as pa
 
@@ -269,7 +270,11 @@ def _copartitioned(ownership: pa.Table) -> dict[str, bool]:
 
 
 def _storms(rebalances: pa.Table) -> dict[str, dict[int, tuple[int, str]]]:
-    """Return each group's rebalance storms: their number of rebalances and their first cause."""
+    """Return the rebalance storms of each group.
+
+    The result is a dict from group to a dict from storm number to (number of rebalances, kind of
+    cause of the first one).
+    """
     from pyarrow import compute as pc
 
     table = rebalances.filter(pc.is_valid(rebalances["storm"]))

@@ -317,7 +317,10 @@ def group_row(group: GroupFigures) -> GroupRow:
 
 
 def _together(group: GroupFigures, found: Sequence[Recommendation]) -> str:
-    """Return the expected gain of all of a group's recommended changes together, as text."""
+    """Return, as text, the expected gain if a group adopts all of its recommended changes.
+
+    The text is empty unless several changes have a gain.
+    """
     gain = combined_gain(group) if sum(one.gain_ps > 0 for one in found) > 1 else None
     return "" if gain is None else f"about {format_estimate(None, short=True, single=gain)}"
 
