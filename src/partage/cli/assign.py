@@ -111,10 +111,11 @@ def answer(
 def _chosen(
     group: Group, problem: Mapping[str, Any], requested: list[str] | None
 ) -> tuple[Strategy, Negotiated | None]:
-    """Choose the strategy that runs: the one of the command line, of the problem, or of the
+    """Choose the strategy that runs: that of the command line, else of the problem, else of the
     members.
 
-    The members choose as Kafka's coordinator does; the result then has the negotiation.
+    Members choose as in Kafka's coordinator; the second result is then their negotiation, else
+    None.
     """
     from partage.groups import registry
     from partage.groups.negotiation import negotiate
@@ -317,7 +318,7 @@ def _show(found: JudgedPlan) -> None:
 
 
 def _by_topic(topics: Mapping[str, list[int]]) -> str:
-    """Format a member's partitions by topic as short text, such as ``orders 0-2``.
+    """Format a member's partitions as short text by topic, such as ``orders 0-2``.
 
     >>> _by_topic({"s": [0, 1], "t": [3]})
     's 0-1  t 3'

@@ -271,11 +271,11 @@ def _client(w: dict[str, Any], keyless: str = "") -> str:
 
 
 def by_chance(t: TopicAudit) -> str:
-    """Return the probability that randomly placed keys would look like the topic's writer, as text
-    such as ``1e-12``.
+    """Return the probability that a topic's writer was inferred only by chance, as text such as
+    ``1e-12``.
 
-    If a topic has several writers, it is that of the least certain one. Without a writer the text
-    is empty.
+    If keys were placed at random, they would fit the writer with this probability. If a topic has
+    several writers, it is that of the least certain one. Without a writer the text is empty.
     """
     if not t.writers:
         return ""

@@ -170,7 +170,7 @@ def _table(found: Comparison) -> Table:
 def _cell(
     comparison: Comparison, row: Compared, field: str, _title: str, more_is_better: bool
 ) -> Any:
-    """Format one value of the comparison table: bold green if it is the best of its column."""
+    """Format one value of the comparison table; a star and bold green mark a column's best."""
     from rich.text import Text
 
     value = getattr(row.measures, field)

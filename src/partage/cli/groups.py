@@ -150,9 +150,7 @@ def _head(look: GroupLook) -> None:
 
 
 def _waiting(look: GroupLook) -> str:
-    """Format a group's lag in records: that of owned partitions, and that of partitions without an
-    owner.
-    """
+    """Format a group's lag in records, with a separate sum for partitions without an owner."""
     owned = {p for m in look.group.members for p in m.owned}
     mine = sum(lag for p, lag in look.lag.items() if p in owned)
     others = sum(look.lag.values()) - mine
@@ -165,7 +163,7 @@ def _waiting(look: GroupLook) -> str:
 
 
 def _age(look: GroupLook) -> str:
-    """Format the age of a group's lag and the time until it is consumed, in brackets.
+    """Format, in brackets, the age of a group's lag in seconds and the time until it is consumed.
 
     >>> from partage.capture.groups import LiveGroup
     >>> from partage.commands.live_groups import GroupLook

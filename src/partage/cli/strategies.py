@@ -176,8 +176,9 @@ def _indented(text: str, style: str = "", by: int = 2) -> None:
 
 
 def _class(exact_to: str | None) -> str:
-    """Shorten the name of a Kafka class by its package; classes of the broker are marked
-    ``(coordinator)``.
+    """Return the short form of a strategy's Kafka class and release for the table of strategies.
+
+    Classes of the broker are marked ``(coordinator)``.
 
     >>> _class("org.apache.kafka.clients.consumer.RangeAssignor 4.3.1")
     'RangeAssignor 4.3.1'
