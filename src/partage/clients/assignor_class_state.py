@@ -176,10 +176,11 @@ class AssignorState:
         replicas: Callable[[Any], Sequence[int]],
         racks: Mapping[int, str | None],
     ) -> ClusterView:
-        """Return the replicas and racks of the subscribed topics from the client's cluster
-        metadata; unknown topics are left out.
+        """Build the view of the subscribed topics, with replicas and racks, from the client's
+        cluster metadata.
 
-        The view of the last rebalance is returned again if the metadata are the same.
+        Unknown topics are left out. The view of the last rebalance is returned again if the
+        metadata are the same.
 
         Args:
             cluster: the client's ``ClusterMetadata``, whose private tables have the replicas.

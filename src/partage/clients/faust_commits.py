@@ -77,8 +77,8 @@ class CommitGuard:
         consumer.on_partitions_revoked = self._on_partitions_revoked
 
     def on_assignment(self) -> None:
-        """Forget all fetched offsets, because the client resets its positions with each
-        assignment.
+        """Forget all fetched offsets at a new assignment, because the client then resets its
+        positions.
         """
         self._assignments += 1
         self._fetched.clear()
@@ -118,8 +118,10 @@ class CommitGuard:
                 self._watch(tp, first, now)
 
     def _first_waiting(self, tp: Any) -> int | None:
-        """Return the lowest offset that was fetched and is not processed, from the committed offset
-        on; None if all are processed.
+        """Return a partition's lowest offset that was fetched and not yet processed; None if all
+        are processed.
+
+        Offsets below the committed one do not count.
         """
         floor = self.consumer._committed_offset[tp] or 0
         waiting = self._fetched[tp] - self.consumer._acked_index[tp] - self._processed[tp]

@@ -138,9 +138,10 @@ class OwnLastPlan:
 def undisputed(
     strategy: Strategy, members: Sequence[JoinedMember], led: OwnLastPlan | None
 ) -> tuple[list[JoinedMember], list[str]]:
-    """Remove the members' false claims, which this leader's last assignment refutes.
+    """Remove false claims of members: those that this leader's last assignment refutes.
 
-    A claim is a partition that a member says it owns. Return the members, and warnings.
+    A claim is a partition that a member says it owns. ``led`` is the last assignment; None if this
+    leader has none. Return the members, and warnings.
 
     Where two members claim a partition in one generation, Kafka's class accepts neither claim, so a
     member that claims everything takes everything from all. The leader of that generation knows

@@ -175,8 +175,9 @@ class Consumer:
     def received(
         self, pairs: Sequence[Partition], user_data: bytes | None, generation: int
     ) -> None:
-        """Store the partitions that the group leader assigned to this consumer; numbers out of
-        range are left out.
+        """Store the partitions that this consumer was assigned, with the strategy's user data.
+
+        Partition numbers that are out of range are left out of the strategy's memory.
         """
         own, extras = split(user_data)
         counts: dict[str, int] = {}

@@ -50,11 +50,11 @@ class Loads:
         looked: Mapping[Partition, float],
         view: ClusterView,
     ) -> Strategy:
-        """Return a copy of the strategy that balances by the partition loads that members or the
-        leader measured.
+        """Return a copy of the strategy that balances partitions by their measured loads.
 
-        A member's reports count only for partitions that it says it owns, so no member can change
-        the weights of another's partitions. Loads that the leader measured replace reports.
+        Members report the loads of their partitions. Reports count only for partitions that a
+        member says it owns, so that no member can change the weights of another's partitions. Loads
+        that the leader measured replace reports.
 
         Args:
             strategy: the strategy to configure.
