@@ -237,11 +237,11 @@ def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool
 
 
 def _may_have_long_chain(spread: list[int], table: int) -> bool:
-    """Return whether a bucket can get more keys than Java allows in a table with fewer than 64
+    """Return whether a hash bucket gets so many keys that Java doubles a table of fewer than 64
     buckets.
 
-    Java then doubles the table. Buckets of a larger table are parts of the initial ones, so it
-    suffices to count these.
+    ``spread`` has the mixed hashes of the keys, ``table`` is the number of buckets. Buckets of a
+    larger table are parts of the initial ones, so it suffices to count these.
     """
     if table >= _MIN_TREE_TABLE or len(spread) < _MAX_CHAIN_COMPUTE:
         return False

@@ -88,9 +88,10 @@ def _at_most(key: T, compare: Compare[T]) -> Callable[[T], bool]:
 
 
 def _gallop(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
-    """Return how many items at the start of a list satisfy ``precedes``.
+    """Return how many items at the start of a list satisfy ``precedes`` (TimSort's galloping).
 
-    The search starts at the index ``hint``: exponential first, then binary.
+    The items that satisfy it come first. The search starts at the index ``hint``: exponential
+    first, then binary.
     """
     before, step = 0, 1
     if precedes(a[hint]):
