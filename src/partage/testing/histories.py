@@ -74,7 +74,9 @@ class Size:
 
     @property
     def rounds(self) -> int:
-        """Duration of the synthetic history in seconds; a partition has one commit per second."""
+        """Duration of the synthetic history in seconds; each partition gets one offset commit per
+        second.
+        """
         return max(2, self.records // (self.many * self.partitions))
 
 
@@ -152,7 +154,9 @@ class _Group:
 
 
 def write_capture(size: Size, out: str | Path, *, seed: int = 1) -> int:
-    """Write a synthetic recording of a cluster's groups to a folder; return the number of records.
+    """Write a synthetic recording of consumer groups to a folder; return its number of records.
+
+    ``size`` sets the number of records, groups and partitions; ``seed`` seeds the random numbers.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -195,7 +199,7 @@ def _state(groups: list[_Group]) -> dict[str, Any]:
 
 
 def _partition(p: int, groups: list[_Group], size: Size) -> Iterator[pa.Table]:
-    """Yield the records of one log partition as tables, some seconds of history at a time."""
+    """Yield the synthetic records of log partition ``p``, as tables of some seconds each."""
     columns = _Columns(p, groups, size)
     step = max(1, _ROWS // (len(groups) * size.partitions))
     for first in range(0, size.rounds, step):
@@ -203,7 +207,7 @@ def _partition(p: int, groups: list[_Group], size: Size) -> Iterator[pa.Table]:
 
 
 class _Columns:
-    """Generator of the records of one log partition, column by column."""
+    """Generator of the records of one partition of the synthetic log, as columns."""
 
     def __init__(self, p: int, groups: list[_Group], size: Size) -> None:
         import pyarrow as pa
@@ -270,10 +274,10 @@ class _Columns:
         phase: NDArray[np.int64],
         time_ms: NDArray[np.int64],
     ) -> pa.Array:
-        """Return the record values of synthetic offset commits.
+        """Return the values of synthetic offset commits, in the format of ``__consumer_offsets``.
 
-        A member consumes 100 records per second of each partition. After a rebalance, it consumes
-        50 records again.
+        Each commit is 100 records after the one of the second before. The first after a rebalance
+        repeats 50 records.
         """
         import pyarrow as pa
 

@@ -49,6 +49,9 @@ def cluster(text: str) -> Cluster:
 def group(text: str) -> Group:
     """Parse a group from text such as ``"a: t1 t2 | b#instance@rack: t1 {t1-0 @4}"``.
 
+    Each member has its id and its topics. In the example, the static member b also has a rack, and
+    owned partition t1-0 in generation 4.
+
     Raises:
         InvalidProblemError: the text does not follow the notation.
 
