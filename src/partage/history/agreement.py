@@ -263,9 +263,11 @@ def _explain_assignment(
     clusters: ClusterHistory,
     decide: Callable[[Group, Cluster], _Partitions],
 ) -> str | None:
-    """Search other inputs of the strategy for one with which it computes the recorded assignment.
+    """Find other inputs for which a classic group's strategy computes exactly the recorded
+    assignment.
 
-    An example is outdated metadata. Return a description of the input; None if there is none.
+    It tries outdated cluster metadata and other owned partitions, for example. Return a description
+    of the input that fits, for the report; None if none fits.
 
     Args:
         generation: a classic generation.
@@ -301,8 +303,11 @@ def _explain_assignment(
 def _clusters(
     generation: Generation, clusters: ClusterHistory, at_ms: int, observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield other cluster metadata that the leader or coordinator may have had,
-    with a description.
+    """Yield other cluster metadata that the leader or coordinator may have used, as (description,
+    cluster).
+
+    The candidates are metadata of other times, other broker racks, and topics with fewer partitions
+    if the metadata is only assumed.
     """
     members = generation.first.members
     topics = [t for m in members if m.subscription for t in m.subscription.topics]
@@ -318,9 +323,10 @@ def _clusters(
 def _other_claims(
     state: ClassicState, before: ClassicState | None
 ) -> Iterator[tuple[str, ClassicState]]:
-    """Yield other owned partitions that the leader may have seen, as (description, group state).
+    """Yield copies of a group's state with other owned partitions, as (description, state).
 
-    A leader may have ignored what members sent, or have used its own earlier assignment.
+    The leader may have ignored the owned partitions that members sent, or used its own previous
+    assignment instead.
     """
     without = _with_claims(state, {m.id: Subscription(-1) for m in state.members})
     yield "the leader went by no claims at all", without
@@ -403,12 +409,13 @@ def _check_target(generation: Generation, clusters: ClusterHistory) -> Verdict:
 def _compute_target(
     generation: Generation, cluster: Cluster, order: tuple[int, ...] | None = None
 ) -> _Targets | _Tasks | None:
-    """Run the assignor of a consumer, share or streams group on the recorded input.
+    """Run the assignor of a consumer, share or streams group on the recorded input, and return its
+    target assignment.
 
-    Return None if the log lacks some of its input.
+    Return None if the log lacks a part of the input.
 
-    ``order`` has the positions of members in another order than that of joining. The order matters
-    for members in one bucket of a Java HashMap.
+    ``order`` lists the positions of the members in another order than that of joining. The order
+    matters for members in one bucket of a Java HashMap.
 
     Raises:
         PartageError: the assignor is not applicable.
@@ -440,9 +447,10 @@ def _has_whole_input(generation: Generation, cluster: Cluster) -> bool:
 def _explain_target(
     generation: Generation, clusters: ClusterHistory, at_ms: int, record: _Targets | _Tasks
 ) -> str | None:
-    """Search other inputs of the coordinator's assignor for one with which it computes the record.
+    """Find other inputs for which the coordinator's assignor computes exactly the recorded target.
 
-    An example is older metadata. Return a description of the input; None if there is none.
+    It tries older metadata and other member orders, for example. Return a description of the input
+    that fits, for the report; None if none fits.
     """
     now = clusters.at(at_ms)
     tried: Iterable[tuple[str, Cluster, tuple[int, ...] | None]] = chain(
@@ -462,10 +470,11 @@ def _explain_target(
 
 
 def _member_orders(generation: Generation) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield other orders of members that the coordinator may have used, with a description.
+    """Yield other member orders with which the coordinator's assignor may have run, as
+    (description, order).
 
-    Members whose ids share a bucket of Java's map are visited in the order of the coordinator's
-    own map. That order depends on former members, and no record has it.
+    Members whose ids share a bucket of Java's map are visited in the order of the coordinator's own
+    map. That order depends on former members, and no record has it.
     """
     ids = [m.id for m in generation.first.members]
     names = [m.client_id or m.id for m in generation.first.members]
@@ -585,10 +594,11 @@ def _recorded_tasks(target: Mapping[str, Roles]) -> _Tasks:
 def _fitting_releases(
     generation: Generation, cluster: Cluster, record: _Targets | _Tasks
 ) -> list[str]:
-    """Return the names of the task assignors that compute the recorded targets, oldest release
-    first.
+    """Return the releases of the streams task assignor that reproduce the recorded targets, by
+    assignor name, oldest first.
 
-    No record names the release of the brokers, or has the offsets that members report to 4.4.
+    The log does not say which Kafka release the brokers run, nor which task offsets members
+    reported to 4.4. So each release is tried.
     """
     return [
         one.name

@@ -72,14 +72,16 @@ _MOST_REMEMBERED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class DepartedMember:
-    """A member that left its group, and until when its return counts as a bounce.
+    """A member that left its group, remembered so that its rejoin can be recognised.
+
+    A rejoin soon after a departure is a bounce: the client restarted or left only briefly.
 
     Attributes:
-        time_ms: when it stopped, as far as the log shows: its next commit was due, or the first
-            record without it.
+        time_ms: best known time at which it stopped: when its next commit was due, else the time of
+            the first record without it.
         until_ms: a rejoin up to this time is a bounce.
         evicted: whether its session timeout expired; no rejoin is a bounce then.
-        lost: whether a broker was at fault.
+        lost: whether a broker failure caused the eviction.
     """
 
     member: str
@@ -127,16 +129,19 @@ class DepartedMembers:
     members: list[DepartedMember] = field(default_factory=list)
 
     def add(self, member: MemberState, time_ms: int, timeout_ms: int) -> None:
-        """Add a member that left at a time; a return within ``timeout_ms`` will count
-        as a bounce.
+        """Remember a member that left at ``time_ms``, so that `match_rejoin` can recognise its
+        return.
+
+        A return within ``timeout_ms`` counts as a bounce (a quick leave and rejoin).
         """
         identity = (member.id, member.instance, member.client_id, member.client_host)
         self.members.append(DepartedMember(*identity, time_ms, time_ms + timeout_ms))
         del self.members[:-_MOST_REMEMBERED]
 
     def mark_evicted(self, member: str, *, lost: bool = False) -> None:
-        """Mark a departed member as evicted by session timeout;
-        ``lost`` if a broker failure caused it.
+        """Mark a departed member as evicted by session timeout.
+
+        ``lost`` states that a broker failure caused the eviction.
         """
         for i, departed in enumerate(self.members):
             if departed.member == member:
@@ -145,9 +150,10 @@ class DepartedMembers:
     def match_rejoin(
         self, member: str, instance: str | None, client_id: str, host: str, time_ms: int
     ) -> DepartedMember | None:
-        """Find the departed member that a joining member is, and remove that entry.
+        """Match a joining member to a departed one, remove that entry and return it.
 
-        Return None if no departed member matches.
+        A match has the same member id or instance id; without an instance id, the same client id
+        and host. Return None if no departed member matches.
         """
         match = None
         for i, departed in enumerate(self.members):
@@ -248,8 +254,10 @@ class CauseFinder:
         return tuple(sorted(causes, key=lambda c: _PRECEDENCE[c.kind]))
 
     def _compared_causes(self, generation: Generation, before: Generation) -> Iterator[Cause]:
-        """Yield the causes of a classic group's rebalance,
-        by comparing its members with those before.
+        """Yield the causes of a classic group's rebalance, found by comparing its members with
+        those of the previous generation.
+
+        A classic group's records do not state causes.
         """
         change = compare_states(before.last, generation.first)
         at = generation.timestamp_ms
@@ -491,11 +499,11 @@ class CauseFinder:
         return len(members) > 1 and not any(m.id in stayed for m in members)
 
     def _waited_for(self, member: MemberState, generation: Generation) -> bool:
-        """Return whether a rebalance, begun by another member,
-        waited for this member's session timeout.
+        """Return whether a rebalance that another member began waited until this member's session
+        timed out.
 
-        A rebalance waits for a dead member, but not for one that has left. If no other member is
-        missing, it ends with the dead member's session timeout.
+        The coordinator waits for a dead member, but not for one that sent LeaveGroup. If no other
+        member is missing, the rebalance ends when the dead member's session times out.
         """
         seen = self._last_commit(member)
         before = generation.previous
@@ -507,19 +515,22 @@ class CauseFinder:
         return is_alone and 0 <= over <= self._usual_interval(member) + _SYNC_DELAY_MS
 
     def _proven_leave(self, member: MemberState, timeout: int, recorded: Cause | None) -> int:
-        """Return the time after a member's last commit or heartbeat in
-        which a session timeout is impossible.
+        """Return for how long after its last sign of life a member cannot have been evicted (ms).
 
-        If the member departs within this time (ms), it has left by itself. In a classic group each
-        commit restarts the session, in other groups only heartbeats do.
+        If the member departs within this time after its last commit or heartbeat, it sent
+        LeaveGroup. In a classic group each commit restarts the session. In other groups only
+        heartbeats do, so the time is shorter than the session timeout.
         """
         if recorded is None:
             return timeout
         return timeout // 2 if member.instance is not None else timeout - timeout // 4
 
     def _alive_ms(self, m: MemberState, found: Generation, recorded: Cause | None) -> int | None:
-        """Return the last time (ms) at which a record proves that a member was alive;
-        None if unknown.
+        """Return the last time (ms) at which a record proves that member ``m`` was alive; None if
+        unknown.
+
+        ``found`` is the rebalance without the member. ``recorded`` is its departure as a record
+        states it, None in a classic group.
         """
         if recorded is not None:
             return self.state.alive.pop(m.id, None)
@@ -552,10 +563,11 @@ class CauseFinder:
         return max((t for t in times if t is not None), default=None)
 
     def _stopped_ms(self, member: MemberState, before: Generation, time_ms: int) -> int:
-        """Return when a departed member's next commit was due, but not after a given time (ms).
+        """Estimate when a departed member stopped, as the time at which its next commit was due
+        (ms).
 
-        A classic group's record without the member may follow much later, at the end of the
-        rebalance.
+        The result is at most ``time_ms``. A classic group's record without the member may be much
+        later, because it is written at the end of the rebalance.
         """
         seen = self._last_commit(member)
         if seen is None or seen < before.timestamp_ms:
@@ -563,13 +575,12 @@ class CauseFinder:
         return min(time_ms, seen + self._usual_interval(member))
 
     def _last_advance(self, member: MemberState) -> int | None:
-        """Return when a member's commits last advanced an offset (ms); None if they never did."""
         times = [self._commits.advanced_ms(topic, p) for topic, p in assigned_partitions(member)]
         return max((t for t in times if t is not None), default=None)
 
     def _usual_interval(self, member: MemberState) -> int:
-        """Return the longest usual commit interval among a member's partitions (ms);
-        0 if unknown.
+        """Return a member's usual commit interval (ms): the longest among its partitions, 0 if
+        unknown.
         """
         waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_partitions(member)]
         return max((w for w in waits if w is not None), default=0)

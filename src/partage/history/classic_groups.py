@@ -74,8 +74,8 @@ class ClassicGroup:
     _epoch: int | None = field(default=None)
 
     def feed(self, record: ClassicRecord) -> Iterator[Generation | LifecycleEvent]:
-        """Process the group's next record; yield generations and lifecycle events
-        that are complete.
+        """Process the group's next record; yield the generations and lifecycle events that it
+        completes.
 
         A generation is complete once the next one begins.
         """
@@ -153,9 +153,7 @@ class ClassicGroup:
         self._last_number, self._epoch = state.generation, None
 
     def _gap(self, number: int) -> int:
-        """Return how many generations the log lacks between the last known generation
-        and this one.
-        """
+        """Return how many generations the log lacks before generation ``number``."""
         known = self._last_number if self._last_number is not None else 0
         if self._epoch is not None:  # a consumer group in between: its epochs are not missing
             known = max(known, self._epoch)
@@ -167,8 +165,10 @@ class ClassicGroup:
             self._open = None
 
     def _resolve_tombstone(self, following: ClassicRecord | None) -> Iterator[LifecycleEvent]:
-        """Yield the event that a tombstone means: the next record shows whether deletion or
-        migration.
+        """Yield the deletion or the migration that the last tombstone of the group meant.
+
+        Both begin with a tombstone. The record after it, ``following``, shows which of the two
+        happened.
         """
         tombstone, self._tombstone = self._tombstone, None
         if tombstone is None:

@@ -48,7 +48,10 @@ _STEPS = 3
 
 
 class ClusterHistory:
-    """A cluster's metadata over time; each partition has the same index in all of its states.
+    """A cluster's metadata (brokers, topics, partitions) over time, read from a capture.
+
+    All topics and partitions are numbered once for the whole time, so a partition index means the
+    same partition in every state.
 
     Args:
         states: the lines of a capture's ``cluster.jsonl``: ``ts_ms``, ``brokers``, ``topics``.
@@ -77,9 +80,10 @@ class ClusterHistory:
         self.state = lru_cache(maxsize=_STATES_CACHED)(self._state)
 
     def _numbered(self, index: Index, states: Sequence[Mapping[str, Any]]) -> Index:
-        """Extend the partition index by the topics and partitions that are new in some metadata.
+        """Return the partition index extended by topics and partitions that appear first in
+        ``states``.
 
-        New partitions are numbered in order of first appearance.
+        Existing numbers do not change. New ones follow in order of first appearance.
         """
         rows: list[tuple[str, str | None, int]] = []
         for state in states:
@@ -114,14 +118,15 @@ class ClusterHistory:
             self.__dict__.pop(name, None)
 
     def position_at(self, time_ms: int) -> int:
-        """Return the position of the metadata that was valid at a time;
-        -1 if all of it is later.
+        """Return the position in `times` of the newest metadata at or before a time; -1 if there is
+        none.
         """
         return bisect_right(self.times, time_ms) - 1
 
     def assumed_at(self, time_ms: int) -> bool:
-        """Return whether no metadata was recorded yet at a time,
-        so that later metadata is assumed.
+        """Return whether the metadata at a time is an assumption.
+
+        It is if the capture recorded no metadata up to then, so that later metadata stands for it.
         """
         position = self.position_at(time_ms)
         return position < 0 or bool(self._states[position].get("assumed"))
@@ -238,10 +243,12 @@ def _check_topic(topic: object, where: str) -> None:
 
 
 class TopicNames:
-    """Lookup of topic names by topic id, and of a topic's partitions at a time.
+    """Lookup of a topic's name by its topic id and back, and of whether a partition existed at a
+    time.
 
-    A log without metadata still names some ids: offset commits of version 4 contain both, as
-    does the share state of share groups. An unknown id is its own name.
+    It uses the cluster metadata. Without metadata, names come from records that contain name and
+    id: offset commits of version 4, and the share state of share groups. An unknown id is its own
+    name.
 
     >>> topics = TopicNames(ClusterHistory([]))
     >>> topics.learn("AAAAAAAAAAAAAAAAAAAABw", "orders")
@@ -389,8 +396,10 @@ def _without_topics(cluster: Cluster, topics: list[int]) -> Cluster:
 def _other_racks(
     clusters: ClusterHistory, position: int, observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield the cluster with other racks of brokers:
-    added as known from other times, or removed.
+    """Yield the cluster's metadata with other broker racks, as (description, cluster).
+
+    While a broker is down, metadata may lack its rack. So racks known from other times are added,
+    and the rack of one broker after the other is removed.
     """
     now = clusters.state(position)
     known = clusters.racks()
@@ -411,9 +420,10 @@ def _other_racks(
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorMove:
-    """The move of a group coordinator to another broker, as the new leader's first batch shows it.
+    """A move of a group coordinator to another broker.
 
-    ``before`` and ``epoch`` are the old and the new leader epoch.
+    It shows in the log as the first record batch with a higher leader epoch. ``before`` and
+    ``epoch`` are the old and the new leader epoch.
     """
 
     position: LogPosition
@@ -452,11 +462,13 @@ def find_moves(
 
 @dataclass(slots=True)
 class CoordinatorMoves:
-    """The moves of one group's coordinator after the group's first record, in log order.
+    """The moves of one group's coordinator, yielded in step with the group's records.
+
+    Moves before the group's first record are skipped.
 
     Attributes:
-        by_partition: moves by log partition.
-        position: the position up to which moves were yielded; None before the first record.
+        by_partition: all moves, by partition of ``__consumer_offsets``.
+        position: log position up to which `until` has yielded moves; None before the first call.
 
     >>> moves = CoordinatorMoves(find_moves([0, 0], [0, 5], [1, 2], [10, 50]))
     >>> [len(list(moves.until(LogPosition(0, at)))) for at in (3, 7, 8)]
@@ -467,7 +479,10 @@ class CoordinatorMoves:
     position: LogPosition | None = None
 
     def until(self, position: LogPosition) -> Iterator[CoordinatorMove]:
-        """Yield the moves up to a log position that earlier calls have not yielded."""
+        """Yield the coordinator moves after the previous call's log position, up to ``position``.
+
+        The first call yields none.
+        """
         before, self.position = self.position, position
         if before is not None:  # earlier moves did not concern this group
             for move in self.by_partition.get(position.partition, ()):
@@ -476,7 +491,9 @@ class CoordinatorMoves:
 
 
 class BrokerFaults:
-    """Times of broker faults: a group's coordinator moved, or a broker left or entered the cluster.
+    """Times of broker faults, with which rebalances can be explained.
+
+    A fault is the move of a group's coordinator, or a broker that left or entered the cluster.
 
     Args:
         clusters: the cluster metadata over time.
@@ -496,7 +513,8 @@ class BrokerFaults:
     def last(
         self, partition: int, from_ms: int, to_ms: int, *, only_coordinator: bool = False
     ) -> tuple[int, str] | None:
-        """Return time and description of the last broker fault within a time span, or None.
+        """Return time and description of the last broker fault between two times; None if there was
+        none.
 
         Args:
             partition: the group's partition of ``__consumer_offsets``.

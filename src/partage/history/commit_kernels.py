@@ -41,10 +41,12 @@ _MOST_STEPS = 64
 
 @piece
 def _run_of(row, series, minute, stretch, newest, found, count):
-    """Return the index of the commit run that an offset commit belongs to.
+    """Return the column of ``found`` with the commit run to which the offset commit ``row``
+    belongs.
 
-    A commit run has the commits of one partition within a minute and between two group records.
-    Return ``count`` if the commit begins a new run, -1 after too many steps.
+    A commit run summarises the commits of one partition within a minute, between two records of its
+    group. Return ``count`` if the commit begins a new run, and -1 if the search exceeds
+    `_MOST_STEPS` runs.
     """
     run = newest[series]
     steps = 0
@@ -63,8 +65,9 @@ def _run_of(row, series, minute, stretch, newest, found, count):
 
 @piece
 def _begin(row, run, before, found):
-    """Begin a new commit run with one offset commit,
-    and link it to the partition's previous run.
+    """Initialise column ``run`` of ``found`` as a new commit run that begins with commit ``row``.
+
+    ``before`` is the partition's previous run, -1 for none.
     """
     found[0, run] = row
     found[2, run] = row
@@ -80,13 +83,15 @@ def _begin(row, run, before, found):
     "int64[:, ::1])"
 )
 def reduce_commits(series, minute, stretch, time_ms, offset, kind, newest, found):
-    """Reduce offset commits to commit runs, and return the number of runs;
-    -1 if clocks jump too much.
+    """Reduce offset commits to commit runs, written to ``found``; return the number of runs.
 
-    A run has the commits of one partition in one minute. The first six arguments have one element
-    per commit; ``kind`` is 0 for a tombstone, 1 for a commit and 3 for one of a transaction.
-    ``newest`` holds the newest run of each series and begins with -1. ``found`` receives
-    `NUMBERS`, one run per column.
+    A run summarises the commits of one partition (series) in one minute. Return -1 if timestamps
+    jump so much that a commit's run is not found in `_MOST_STEPS` steps; the caller then sorts
+    instead.
+
+    The first six arguments have one element per commit; ``kind`` is 0 for a tombstone, 1 for a
+    commit and 3 for a transactional one. ``newest`` has the newest run of each series, initially
+    -1. ``found`` receives the rows `NUMBERS`, with one column per run.
     """
     count = 0
     for row in range(len(series)):
@@ -124,9 +129,11 @@ def reduce_commits(series, minute, stretch, time_ms, offset, kind, newest, found
 def reduce_stretches(
     group, partition, offset, record_group, record_partition, record_offset, newest, out
 ):
-    """Number offset commits so that the number changes at each record of the commit's group.
+    """Number the offset commits so that the number changes at each record of the commit's group.
 
-    All input is in log order. ``out`` receives the number of each commit.
+    Commits with equal numbers lie between the same two group records. ``group``, ``partition`` and
+    ``offset`` describe the commits, the arrays ``record_...`` the group records, both in log order.
+    ``out`` receives the number of each commit.
     """
     at = 0
     for row in range(len(group)):
@@ -182,9 +189,10 @@ _MOST = 1 << 61
 
 @piece
 def _close(series, slot, state, out, made):
-    """Write the commit statistics of a partition's complete minute to ``out``, and free the entry.
+    """Write a partition's complete minute of commit statistics to column ``made`` of ``out``.
 
-    The longest wait between commits includes the wait since the minute before.
+    Its slot in ``state`` becomes free. The longest wait between commits includes the wait since the
+    minute before.
     """
     at = 9 * slot
     commits, gap = state[at + 5, series], state[at + 8, series]
@@ -214,8 +222,10 @@ def _oldest(series, state):
 
 @piece
 def _join(run, series, slot, runs, state):
-    """Add a commit run to the statistics of its minute;
-    a tombstone does not end a wait for a commit.
+    """Add commit run ``run`` to the statistics of its minute, which are in slot ``slot`` of
+    ``state``.
+
+    A tombstone does not end a wait for the next commit.
     """
     at = 9 * slot
     commits, more = state[at + 5, series], runs[7, run]
@@ -236,9 +246,11 @@ def _join(run, series, slot, runs, state):
 
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1])")
 def fold_minutes(runs, state, out):
-    """Add commit runs to statistics per minute; return the number of complete minutes in ``out``.
+    """Add commit runs to per-minute statistics of each partition; return the number of complete
+    minutes.
 
-    Some minutes of a partition are open at a time, because clocks of coordinators differ a little.
+    Complete minutes are written to ``out``. Up to three minutes of a partition are incomplete
+    (open) at a time, because clocks of coordinators differ a little.
     """
     made = 0
     for run in range(runs.shape[1]):
@@ -280,7 +292,10 @@ def close_minutes(state, out):
 
 @piece
 def _add(run, made, runs, out):
-    """Add a commit run to the statistics of a stretch (the commits between two group records)."""
+    """Add commit run ``run`` to stretch ``made``, which is a column of ``out``.
+
+    A stretch summarises a partition's commits between two group records.
+    """
     last = out[3, made]
     if last < 0:
         out[2, made] = run
@@ -307,7 +322,9 @@ def _add(run, made, runs, out):
 
 @kernel("int64(int64[:, ::1], int64[::1], int64[:, ::1])")
 def fold_stretches(runs, newest, out):
-    """Combine each partition's commits between two group records to a stretch; return the number.
+    """Combine commit runs to stretches, written to ``out``; return the number of stretches.
+
+    A stretch summarises all commits of one partition between two records of its group.
 
     Args:
         runs: one run per column, fields as in `RUN` (int64[len(`RUN`), n]).

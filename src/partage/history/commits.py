@@ -133,10 +133,10 @@ class RecordPositions(NamedTuple):
 
 
 def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """Number offset commits so that the number changes at each group record of the commit's group.
+    """Number offset commits so that the number changes at each record of the commit's group.
 
-    Runs are cut where the number changes. Then no run has commits from both sides of a rebalance,
-    and runs can be ordered with the group's records.
+    Commits with equal numbers lie between the same two group records. Commit runs are cut where the
+    number changes, so that no run has commits from both sides of a rebalance.
 
     Args:
         commits: the positions at which commits take effect.
@@ -160,7 +160,7 @@ def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int6
 
 
 def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """Number offset commits like `number_stretches`, by the compiled kernel.
+    """Compute the result of `number_stretches` with the compiled kernel.
 
     The kernel needs log order, so commits in another order are sorted first.
     """
@@ -185,7 +185,8 @@ def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int
 def reduce_to_runs(of: Commits) -> Runs:
     """Reduce offset commits to commit runs: one summary per group, topic, partition and minute.
 
-    A minute is divided where `Commits.stretch` changes.
+    This shrinks the commits, which are most records of the log, before further processing. A minute
+    is divided where `Commits.stretch` changes.
 
     >>> few, many = np.zeros(2, np.int32), np.zeros(2, np.int64)
     >>> yes = np.ones(2, bool)
@@ -212,9 +213,10 @@ def reduce_to_runs(of: Commits) -> Runs:
 
 
 def _run_numbers(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
-    """Compute the statistics of each commit run, such as its number of commits and longest wait.
+    """Compute the columns of all commit runs, such as number of commits and longest wait.
 
-    The result is a dict of the columns `commit_kernels.NUMBERS`.
+    Return a dict from each name in `commit_kernels.NUMBERS` to its column. ``minute`` is the start
+    of each commit's minute (ms).
     """
     count = len(of.time_ms)
     is_near = count == 0 or (of.time_ms.max() <= _NEAR_MS and of.time_ms.min() >= -_NEAR_MS)
@@ -235,8 +237,10 @@ def _run_numbers(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
 
 
 def _numbers_by_sorting(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
-    """Compute the statistics of each commit run by sorting with NumPy;
-    tests compare the kernel with it.
+    """Compute the columns of all commit runs by sorting with NumPy.
+
+    It is the fallback if timestamps jump too much for the kernel, and the reference that tests
+    compare the kernel with.
     """
     cut = (minute,) if of.stretch is None else (minute, of.stretch)
     order = np.lexsort((*cut, of.partition, of.pair))  # stable: log order within a run
@@ -267,9 +271,10 @@ def _count(flags: BoolArray, start: Int64Array) -> Int64Array:
 
 
 def _ends(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the indices of the first and the last commit of each run, tombstones left out.
+    """Return the indices of the first and the last commit of each run, without counting tombstones.
 
-    The index is 0 for runs that have only tombstones.
+    ``real`` is False for tombstones, ``start`` is the index at which each run begins. Both results
+    are 0 for a run that has only tombstones.
     """
     if not len(start):
         return start, start
@@ -280,9 +285,9 @@ def _ends(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
 
 
 def _largest_gaps(time_ms: Int64Array, real: BoolArray, run: Int64Array, count: int) -> Int64Array:
-    """Return the longest time between two commits of each commit run (ms).
+    """Return the longest time between two successive commits within each run (ms, int64[count]).
 
-    A tombstone does not end a wait for the next commit.
+    ``run`` is the run of each commit. Tombstones (``real`` is False) do not end a wait.
     """
     when, run_of = time_ms[real], run[real]
     is_same = run_of[1:] == run_of[:-1]
@@ -293,9 +298,9 @@ def _largest_gaps(time_ms: Int64Array, real: BoolArray, run: Int64Array, count: 
 
 
 def _last_advances(of: Commits, order: Int64Array, run: Int64Array, count: int) -> Int64Array:
-    """Return each commit run's last commit with a higher offset than the commit before it.
+    """Find the last commit in each run that advanced the offset, as an index into the commits.
 
-    It is -1 for runs without one.
+    It is -1 for a run in which no commit has a higher offset than the commit before it.
 
     Args:
         of: the commits.
@@ -317,15 +322,16 @@ def _last_advances(of: Commits, order: Int64Array, run: Int64Array, count: int) 
 
 
 class Stretch(NamedTuple):
-    """Statistics of one partition's offset commits between two records of its group.
+    """Summary of one partition's offset commits between two successive records of its group.
 
-    It may have only a part of these commits.
+    A summary may cover only a part of these commits; several then follow each other.
 
     Attributes:
+        commits: number of commits, without tombstones.
         first_ms, first_offset, last_ms, last_offset: time and offset of the first and last commit;
             valid only if there are ``commits``.
         waited_ms, waits: sum and number of the intervals between commits.
-        forgotten, forgets: whether a tombstone precedes the first commit, or follows the last.
+        forgotten, forgets: whether a tombstone precedes the first commit, or follows the last one.
         latest_ms: the highest time of the last commit of a run.
         progress: sum of the steps by which offsets advanced; a step back counts as 0.
         advanced_ms: time of the last commit with a higher offset than the commit before; None if no
@@ -397,11 +403,11 @@ class MinuteColumns:
 
 
 class CommitFolder:
-    """Combines a group's offset commits to statistics per minute, and per stretch.
+    """Combines a group's commit runs to statistics per minute, and to stretches.
 
-    A stretch has the commits of one partition between two group records. Call `feed` with commit
-    runs in log order, then `finish`. The state is one column of numbers per partition, however
-    long the history is.
+    A stretch summarises a partition's commits between two group records. Call `feed` with commit
+    runs in log order, then `finish`. Memory stays bounded: one column of numbers per partition,
+    however long the history is.
 
     >>> zero, run = np.zeros(1, np.int64), (0, 0, 0, 59_000, 59_000, 7, 7, 1, 0, 0, -1, NEVER)
     >>> runs = RunColumns(["t"], zero, zero, np.zeros((2, 1), np.int64), np.array([run]).T)
@@ -428,10 +434,10 @@ class CommitFolder:
         self._state = np.frombuffer(numbers, np.int64).reshape(STATE_ROWS, len(series)).copy()
 
     def feed(self, runs: RunColumns) -> tuple[list[tuple[int, Stretch]], MinuteColumns]:
-        """Process the next commit runs; return the finished stretches and the complete minutes.
+        """Process the next commit runs; return the numbered stretches and the complete minutes.
 
-        A stretch has the commits of a partition between two group records. Stretches come in
-        order, each with its number.
+        A stretch summarises a partition's commits between two group records. Its number tells
+        between which two; stretches come in order of it.
         """
         table = np.ascontiguousarray(runs.table)
         table[0] = self._number(runs)
@@ -449,8 +455,9 @@ class CommitFolder:
         return MinuteColumns(out[:, :made], list(self._series))
 
     def _number(self, runs: RunColumns) -> Int64Array:
-        """Return for each commit run the number of its topic and partition;
-        new ones get an empty state.
+        """Return the series number of each commit run: the number of its topic and partition.
+
+        A new partition gets the next number, and an empty column of state.
         """
         pair = (runs.topic << 32) | (runs.partition & 0xFFFFFFFF)
         _, first, inverse = np.unique(pair, return_index=True, return_inverse=True)

@@ -134,9 +134,10 @@ class EpochGroup:
         self._topics = topics
 
     def feed(self, record: GroupRecord) -> Iterator[Generation | CurrentAssignment | Event]:
-        """Process the group's next record; yield target assignments, owned partitions and events.
+        """Process the group's next record; yield the completed targets, acknowledged assignments
+        and events.
 
-        A target assignment is complete, and is yielded, once the next one begins.
+        A target assignment is complete once the next one begins.
         """
         what = record.what
         if what == "GROUP_METADATA":
@@ -204,8 +205,10 @@ class EpochGroup:
             self._add_cause(Cause("join", RECORDED, member, instance, at, new["clientId"]))
 
     def _compare(self, record: GroupRecord, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        """Add causes for a member's changed metadata:
-        other subscribed topics, or another assignor.
+        """Add a cause to the next rebalance if a member's metadata record changed its topics or
+        assignor.
+
+        ``old`` and ``new`` are the member's metadata before and after the record.
         """
         at = (record.key["memberId"], new.get("instanceId"), record.timestamp_ms)
         before, after = (_subscribed(value) for value in (old, new))
@@ -236,8 +239,11 @@ class EpochGroup:
             state.fresh[member] = target
 
     def _feed_target_epoch(self, record: GroupRecord) -> Iterator[Generation]:
-        """Begin the generation whose target assignment this record completes;
-        yield the one before.
+        """Process a target assignment epoch record: begin its generation, and yield the previous
+        one.
+
+        Kafka writes this record last, after the members' targets. So the new target assignment is
+        now complete.
         """
         if record.value is None:
             return
@@ -276,7 +282,7 @@ class EpochGroup:
         return StreamsInput(processes, state.topology, state.settings)
 
     def _add_leaves_of_static_members(self) -> None:
-        """Count each static member that left and has not returned as a cause: it left."""
+        """Add a departure as a cause for each static member that left and has not rejoined."""
         for instance, (member, time_ms) in self.state.replaced.items():
             self._add_cause(Cause("leave", RECORDED, member, instance, time_ms))
         self.state.replaced = {}
@@ -289,8 +295,8 @@ class EpochGroup:
         return max(0, epoch - before - max(1, state.epochs_seen))
 
     def _state_of(self, epoch: int, decision: TargetInput, time_ms: int) -> ClassicState:
-        """Convert a target assignment to a `ClassicState`,
-        the form that generations of all protocols have.
+        """Convert a target assignment to a `ClassicState`, in which generations of all protocols
+        are stored.
         """
         members = tuple(self._member_of(m, decision, time_ms) for m in decision.target)
         return ClassicState(
@@ -317,8 +323,10 @@ class EpochGroup:
         return target_member(member, value, topics, owned=before, assigned=now, epoch=epoch)
 
     def _parts(self, roles: Roles, time_ms: int) -> Iterator[tuple[str, str | None, str, int]]:
-        """Yield the partitions of a target or current assignment
-        as (role, topic id, topic, partition).
+        """Yield each assigned partition as (role, topic id, topic name, partition).
+
+        ``roles`` is a member's target or current assignment. For a streams group the partitions are
+        those that its tasks read.
         """
         for role, by_id in roles:
             if self.state.kind == "streams":
@@ -333,8 +341,10 @@ class EpochGroup:
                     yield role, topic_id, name, p
 
     def _strategy(self) -> str | None:
-        """Return Partage's name of the group's assignor:
-        the one that most members name, else the default.
+        """Return Partage's name of the group's assignor, such as ``server:uniform``; None if
+        unknown.
+
+        In a consumer group the assignor that most members request wins, as in Kafka.
         """
         state = self.state
         if state.kind == "share":
@@ -390,9 +400,10 @@ class EpochGroup:
             self._add_cause(Cause("topics", RECORDED, time_ms=record.timestamp_ms, detail=detail))
 
     def _complete(self, generation: Generation) -> Generation:
-        """Return a generation with its final state, in which static members may have new ids.
+        """Complete a generation with members' metadata that was read after it.
 
-        In a compacted log, a member's metadata may come after the target that it is part of.
+        In a compacted log, a member's metadata may come after its target assignment. Static members
+        may also have new ids at the generation's end.
         """
         state, first = self.state, generation.first
         late = {m.id for m in first.members if m.damage is not None} & state.members.keys()

@@ -117,9 +117,11 @@ class GroupHistory:
         return self._previous
 
     def unread(self) -> UnreadEstimate | None:
-        """Return the estimated time without a consumer that the newest rebalance has ended so far.
+        """Return the estimated time that partitions were without a consumer in the newest rebalance
+        so far.
 
-        The result is None if generations before it are missing, as in `Generation.unread`.
+        Only partitions that are consumed again count. The result is None if generations before the
+        rebalance are missing in the log.
         """
         found, before = self._opened, self._previous
         if found is None or (before is None and found.gap_before):
@@ -224,8 +226,11 @@ class GroupHistory:
         yield from self._begin_rebalance()
 
     def stretch(self, commits: Stretch) -> Iterator[Pause]:
-        """Process a partition's commits between two group records;
-        yield the pauses that they end.
+        """Process a partition's commits between two group records; yield the consumption pauses
+        that end.
+
+        A pause is the time without commits around a rebalance. The first commit after the rebalance
+        ends it.
         """
         for pause in self._pauses.stretch(commits):
             recreated = self._is_recreated(pause)
@@ -251,8 +256,8 @@ class GroupHistory:
         return len(topics - {-1}) > 1
 
     def moves_until(self, position: LogPosition) -> Iterator[Event]:
-        """Yield an event for each coordinator move before the log position
-        of the next record or commit.
+        """Yield an event for each coordinator move up to the log position of the next record or
+        commit.
         """
         number = self._opened.number if self._opened is not None else 0
         for move in self._moves.until(position):
@@ -261,7 +266,8 @@ class GroupHistory:
             yield Event("coordinator", *at, RECORDED, detail=words)
 
     def _feed_protocol(self, record: GroupRecord) -> Iterator[HistoryItem]:
-        """Pass a record to the builder for the group's protocol, and yield the results.
+        """Process a record with the builder for its protocol (classic or KIP-848); yield the
+        results.
 
         The builder of classic groups also receives records of other protocols, to notice
         migrations.
@@ -326,8 +332,11 @@ class GroupHistory:
             self._epochs = None
 
     def _resolve_tombstone(self, following: GroupRecord | None) -> Iterator[HistoryItem]:
-        """Yield the event that a tombstone means: a deletion,
-        or a migration to the classic protocol.
+        """Yield the deletion, or the migration to the classic protocol, that the last tombstone
+        meant.
+
+        Both begin with a tombstone. The record after it, ``following``, shows which of the two
+        happened.
         """
         tombstone, self._tombstone = self._tombstone, None
         if tombstone is None:
@@ -340,8 +349,10 @@ class GroupHistory:
         self._classic.begin_incarnation()
 
     def _is_continued_by(self, record: GroupRecord) -> bool:
-        """Return whether a classic record continues the epochs before it,
-        by its generation number.
+        """Return whether a classic record continues a consumer group's epochs, which means a
+        migration.
+
+        It does if its generation number is not below the last epoch.
         """
         if record.kind != "classic":
             return False
@@ -350,9 +361,11 @@ class GroupHistory:
         return record.value is not None and record.value["generation"] >= self._number > 0
 
     def _link(self, item: HistoryItem) -> HistoryItem:
-        """Return a generation with its causes and its previous generation filled in.
+        """Return a complete generation with its causes, its unread time and the generation before
+        it.
 
-        The previous generation may be of another protocol. Other items are returned unchanged.
+        The previous generation may be of another protocol. Items of other types are returned
+        unchanged.
         """
         if not isinstance(item, Generation):
             return item

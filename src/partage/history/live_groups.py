@@ -200,13 +200,14 @@ def _owners(state: ClassicState) -> dict[_Pair, MemberState]:
 
 @dataclass(slots=True)
 class _OpenRebalance:
-    """A rebalance that has not ended: some of its partitions are not consumed again yet.
+    """A rebalance in progress: some of its partitions are not consumed again yet.
 
     Attributes:
-        waiting: dict from partition that stopped or had no owner to id of its new owner.
-        silent: waiting partitions without any commit so far; they settle with a new owner.
+        waiting: dict from each partition that stopped or had no owner to the id of its new owner.
+        silent: waiting partitions without any commit so far; they count as consumed once they have
+            a new owner.
         assigned: all partitions of the rebalance.
-        deadline_ms: clock time at which the wait ends.
+        deadline_ms: clock time at which the rebalance counts as ended in any case.
     """
 
     generation: Generation
@@ -218,9 +219,9 @@ class _OpenRebalance:
 
 
 class WatchedGroup:
-    """Follows one group live, and reports when its rebalances begin and end.
+    """Follows one consumer group live, and yields an event when a rebalance begins or ends.
 
-    Call `record` and `commit` in log order.
+    Call `record` and `commit` in log order, and `expire` as time passes.
 
     Attributes:
         history: the group's history so far.
@@ -307,7 +308,9 @@ class WatchedGroup:
             yield from self._end_if_consumed(at)
 
     def expire(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Yield the end of a rebalance whose deadline has passed, or the deletion of the group."""
+        """Yield the events of deadlines that have passed: a rebalance ends, or the group was
+        deleted.
+        """
         if self._ended_ms is not None and now_ms >= self._ended_ms:
             yield from self._deleted()
         if self._open is not None and now_ms >= self._open.deadline_ms:
@@ -340,7 +343,9 @@ class WatchedGroup:
                 yield GroupChange(self.name, item, fresh)
 
     def _deleted(self) -> Iterator[WatchEvent]:
-        """Yield the group's deletion now, because its next record may never come."""
+        """Yield the group's deletion now, without waiting for the next record that would confirm
+        it.
+        """
         self._ended_ms, found = None, self.history.deletion()
         for one in derive_events(found) if found is not None else ():
             self._ended = GroupChange(self.name, one, fresh=self._fresh)
@@ -378,8 +383,10 @@ class WatchedGroup:
         return reader == self._open.waiting[pair]
 
     def _revise(self, generation: Generation, time_ms: int) -> Iterator[WatchEvent]:
-        """Yield the end of a rebalance again if its estimated time
-        without a consumer has changed.
+        """Yield a corrected end of the last rebalance if its estimate of unread time has changed
+        since.
+
+        Unread time is time in which partitions have no consumer.
         """
         done = self._settled
         if done is None or done.generation.position != generation.position:
@@ -392,7 +399,6 @@ class WatchedGroup:
             )  # fmt: skip
 
     def _end_if_consumed(self, time_ms: int) -> Iterator[WatchEvent]:
-        """Yield the end of the current rebalance if all its partitions are consumed again."""
         one = self._open
         if one is None or one.waiting:
             return
@@ -410,10 +416,12 @@ class WatchedGroup:
 
 
 class _Held(NamedTuple):
-    """A record or commit that waits a moment, so that metadata of that time is known first.
+    """A record or commit that is held back until the cluster metadata of its time is known.
 
     Attributes:
         due_ms: clock time from which it is processed.
+        group: name of its group.
+        item: the record or commit.
     """
 
     due_ms: int
@@ -463,9 +471,7 @@ class LiveGroups:
         self.clusters.append(state)
 
     def add(self, batches: Sequence[LogBatch], received_ms: int) -> None:
-        """Decode record batches in log order; `advance` processes their records
-        and commits later.
-        """
+        """Decode record batches in log order; `advance` later processes their contents."""
         new = [one for one in batches if one.base_offset > self.newest.get(one.partition, -1)]
         for batch in new:
             self.newest[batch.partition] = batch.base_offset
@@ -511,9 +517,10 @@ class LiveGroups:
         return self._held[0].due_ms if self._held else None
 
     def advance(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Process all waiting records and commits that are due; yield the events of all groups.
+        """Process all held records and commits that are due at ``now_ms``; yield the events of all
+        groups.
 
-        Events of passed deadlines are included.
+        Rebalances whose deadline has passed end too.
         """
         while self._held and self._held[0].due_ms <= now_ms:
             yield from self._feed(self._held.popleft(), now_ms)
@@ -552,9 +559,7 @@ class LiveGroups:
             del self.groups[held.group]
 
     def _events_of(self, name: str, events: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
-        """Yield a group's events; remember whether the group has a rebalance that is not
-        finished.
-        """
+        """Yield a group's events, and note whether its deadlines must still be checked later."""
         found = list(events)
         if self.groups[name].is_open:
             self._open[name] = None

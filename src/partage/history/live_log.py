@@ -93,8 +93,10 @@ class LiveDecoder:
         self.moves, self.damaged, self._epochs, self._pending = state
 
     def decode(self, batches: Sequence[LogBatch]) -> Iterator[tuple[str, GroupRecord | LiveCommit]]:
-        """Decode batches; yield (group, record or commit) for everything
-        that takes effect with them.
+        """Decode record batches; yield (group, record or commit) for all that takes effect with
+        them.
+
+        A transactional commit takes effect when the marker that commits its transaction is read.
         """
         # One by one: the kernel for columns pays only where it is compiled, which takes seconds.
         for batch in batches:
@@ -118,8 +120,9 @@ class LiveDecoder:
     def _take_effect(
         self, marker: LogBatch, commits: list[LiveCommit]
     ) -> Iterator[tuple[str, LiveCommit]]:
-        """Yield the offset commits of a transaction when its marker is read;
-        none if it was aborted.
+        """Yield a transaction's offset commits when its marker is read; none if it was aborted.
+
+        ``commits`` are the commits that were waiting for the marker.
         """
         if marker.control_type != "COMMIT":
             return

@@ -75,8 +75,10 @@ class OwnershipIntervals:
         self._open, self._ended, self._newest, self._latest_end = state
 
     def feed(self, item: Generation | LifecycleEvent | CurrentAssignment) -> Iterator[Interval]:
-        """Process the next item of the group's history;
-        yield ownership intervals that are now final.
+        """Process the next item of the group's history; yield the ownership intervals that are
+        final.
+
+        An ownership interval is a time span in which one member owned one partition.
         """
         if isinstance(item, Generation) and item.protocol != "classic":
             return  # a target becomes ownership when members acknowledge it
@@ -93,11 +95,12 @@ class OwnershipIntervals:
             yield from self._restarts(item)
 
     def _restarts(self, generation: Generation) -> Iterator[Interval]:
-        """Transfer partitions to the new member ids of static members that restarted;
-        yield intervals.
+        """Transfer partitions to the new member ids of static members that restarted, and yield
+        intervals.
 
-        The coordinator writes the same generation again under the new id, without a rebalance. Of
-        many rewrites only the first ones are stored; the last state represents the others.
+        A restart needs no rebalance: the coordinator writes the same generation again with the new
+        id. Of many such rewrites only the first ones are stored; the last state represents the
+        others.
         """
         states = [(time_ms, state) for _, time_ms, state in generation.rewrites]
         if states and states[-1][1] != generation.last:
@@ -143,8 +146,8 @@ class OwnershipIntervals:
         self._open, self._ended = {}, {}
 
     def _settle(self, time_ms: int) -> Iterator[Interval]:
-        """Yield the ownership intervals that ended before a time,
-        since no later record can extend them.
+        """Yield the ownership intervals that ended before ``time_ms``; no later record can extend
+        them.
         """
         settled = [key for key, interval in self._ended.items() if interval.to_ms != time_ms]
         for key in settled:
@@ -177,10 +180,16 @@ class OwnershipIntervals:
     def _replace(
         self, number: int, time_ms: int, now: dict[_Key, Interval], owner: str | None
     ) -> None:
-        """End and begin ownership intervals of one owner,
-        or of the whole group if ``owner`` is None.
+        """End the ownership intervals of partitions that were lost, and begin those of new
+        partitions.
 
-        An interval continues if the same member id has the partition again at the same time.
+        An interval continues if the same member id gets the partition back at the same time.
+
+        Args:
+            number: generation or epoch of the change.
+            time_ms: time of the change.
+            now: the new intervals.
+            owner: the member whose partitions change; None for the whole group.
         """
         lost = [
             k for k, one in self._open.items()

@@ -115,7 +115,8 @@ class PauseTracker:
     def rebalance(
         self, incarnation: int, generation: int, partitions: Iterable[tuple[str, int]]
     ) -> list[Pause]:
-        """Begin the consumption pauses of a rebalance when its record is read.
+        """Begin a consumption pause for each partition of a rebalance, when the rebalance's record
+        is read.
 
         Args:
             incarnation: number of earlier deletions of the group.
@@ -123,7 +124,7 @@ class PauseTracker:
             partitions: partitions assigned in this or the previous generation; others do not pause.
 
         Returns:
-            Incomplete pauses of rebalances too old to wait any longer.
+            Pauses of older rebalances that are given up without a commit, because too many wait.
         """
         dropped = []
         for topic, number in partitions:
@@ -138,7 +139,10 @@ class PauseTracker:
         return dropped
 
     def stretch(self, found: Stretch) -> list[Pause]:
-        """Process a partition's next commits, and return the consumption pauses that they end."""
+        """Process a partition's next commits; return the pauses that end with the first of them.
+
+        A pause is the time without commits around a rebalance.
+        """
         state = self.partitions.setdefault((found.topic, found.partition), PartitionCommits())
         if found.forgotten or not found.commits:  # a tombstone: the old offset is void
             state.last_offset = None

@@ -142,10 +142,10 @@ def partitions_by_member(assignment: Assignment) -> dict[str, Int32Array]:
 
 
 def surviving_claims(index: Index, dense: Int32Array, cluster: Cluster) -> Claims:
-    """Return the previously owned partitions that still exist, as claims for the next join.
+    """Return the previously owned partitions that still exist, which the member sends as owned.
 
-    A claim is a partition that a member sends as owned. Partitions are compared by index, since a
-    topic that was recreated under the same name is another topic.
+    ``dense`` has partition indices. A partition of a topic that was deleted and recreated under the
+    same name is left out, since it is another topic.
     """
     alive = dense[cluster.partition_exists[dense]] if len(dense) else dense
     if not len(alive):

@@ -328,10 +328,11 @@ _RECORD_COLUMNS = (
 
 
 class ClassicStates:
-    """Maker of classic groups' states from decoded columns, which shares equal parts.
+    """Builds the states of classic groups from decoded columns, and shares equal objects among
+    them.
 
-    A parsed payload depends only on its bytes. So equal bytes become one object, within a batch
-    and across batches: most members send the same bytes in every generation.
+    Most members send the same bytes in every generation. Equal bytes become one object, within a
+    batch and across batches, which saves time and memory.
     """
 
     def __init__(self) -> None:
@@ -341,7 +342,9 @@ class ClassicStates:
         self.assignments: dict[bytes, _Assigned | None] = {}
 
     def of(self, found: ClassicColumns) -> Iterator[tuple[int, ClassicState]]:
-        """Yield the row number and the state of each classic group record in a batch, in order."""
+        """Yield (row number, state) for each classic group record in a batch of decoded records, in
+        order.
+        """
         members = _BatchMembers(self, found)
         text, listed = found.texts.text, found.listed.tolist()
         columns = (found.column(name).tolist() for name in _RECORD_COLUMNS)
@@ -359,9 +362,10 @@ class ClassicStates:
 
 
 class _CodeCache(Generic[_T]):
-    """Cache of the objects that the integer codes of a batch of records stand for.
+    """Cache from the integer codes in a batch of records to the objects that they stand for.
 
-    It reuses objects of earlier batches that have equal bytes.
+    A code numbers one distinct value (a member, a payload) of the batch. Objects of earlier batches
+    with equal bytes are reused.
 
     Args:
         known: dict from bytes to object of earlier batches; new objects are added.
@@ -396,7 +400,11 @@ class _CodeCache(Generic[_T]):
 
 
 class _BatchMembers:
-    """The distinct members of one batch of decoded records, looked up by integer code."""
+    """Lookup of the members in one batch of decoded records, by integer code.
+
+    Each distinct member is built once. ``consumer`` and ``other`` give it by the group's protocol
+    type.
+    """
 
     def __init__(self, states: ClassicStates, found: ClassicColumns) -> None:
         self._found, self._cells = found, found.members.tolist()
@@ -412,7 +420,7 @@ class _BatchMembers:
         )
 
     def _bytes_of(self, code: int) -> bytes:
-        """Return a cache key for a member: its bytes, followed by the version of their layout."""
+        """Return the cache key of a member: its bytes, and the version of their layout."""
         return self._found.whole.raw(code) + bytes(self._cells[code][:1])
 
     def _create_consumer(self, code: int, _: bytes) -> MemberState:
@@ -442,9 +450,10 @@ class _BatchMembers:
 
 
 class _PayloadColumns:
-    """The parsed subscriptions and assignments of one batch of records, looked up by integer code.
+    """Parser of the subscriptions or assignments in one batch, from columns that a kernel decoded.
 
-    An entry is None if the schema engine must decode the payload.
+    Payloads are given by integer code. The result is None for a payload that the kernel could not
+    decode: the schema engine must parse its bytes.
     """
 
     def __init__(self, found: Payloads) -> None:
@@ -453,9 +462,7 @@ class _PayloadColumns:
         self._text, self._data = found.names.text, found.sent.data.data
 
     def subscription(self, code: int, _: bytes) -> Subscription | None:
-        """Return the parsed subscription that a code stands for;
-        None if it was not decoded by column.
-        """
+        """Return the subscription of this code; None if the schema engine must parse the bytes."""
         (
             version, topics_from, topics, pairs_from, pairs, user_at, user_size, generation,
             rack_at, rack_size,
@@ -473,9 +480,9 @@ class _PayloadColumns:
         )
 
     def assignment(self, code: int, raw: bytes) -> _Assigned | None:
-        """Return partitions, version and user data of the assignment that a code stands for.
+        """Return partitions, version and user data of the assignment with this code.
 
-        The result is None if it was not decoded by column.
+        The result is None if the schema engine must parse the bytes.
         """
         if not raw:  # the coordinator stores no bytes for a member that the leader left out
             return _NOT_ASSIGNED

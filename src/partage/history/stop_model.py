@@ -83,7 +83,7 @@ _WIDTH = 1.7
 
 
 class Instant(NamedTuple):
-    """An uncertain point in time: a distribution with hard limits, in milliseconds.
+    """An uncertain time (ms): a distribution with mean and variance, and hard limits.
 
     Attributes:
         mean, variance: mean and variance of the distribution.
@@ -136,7 +136,7 @@ class Instant(NamedTuple):
 
 
 def between(first: float, last: float) -> Instant:
-    """Return an uncertain time that is uniformly distributed between two times (ms).
+    """Return the uncertain time that is uniformly distributed from ``first`` to ``last`` (ms).
 
     >>> between(0, 6)
     Instant(mean=3.0, variance=3.0, earliest=0, latest=6)
@@ -146,17 +146,21 @@ def between(first: float, last: float) -> Instant:
 
 
 def after_record(time_ms: float) -> Instant:
-    """Return when a client's callback ran that follows a record
-    of a classic group (uncertain time).
+    """Estimate when a consumer's rebalance callback ran that follows a classic group's record.
+
+    ``time_ms`` is the record's timestamp. The result is an uncertain time, after the network and
+    poll latency.
     """
     mean, latest = time_ms + _LATENCY_MS, time_ms + _LONGEST_LATENCY_MS
     return Instant(mean, _LATENCY_DEVIATION_MS**2, time_ms, latest)
 
 
 def after_heartbeat(time_ms: float, *, revokes: bool = False) -> Instant:
-    """Return when a client's callback ran that follows a record of the consumer protocol.
+    """Estimate when a consumer's rebalance callback ran that follows a record of the consumer
+    protocol.
 
-    The member handles the heartbeat's response in its next ``poll``, so the time is uncertain.
+    ``time_ms`` is the record's timestamp. The member handles the heartbeat's response in its next
+    ``poll``, so the time is uncertain.
     """
     mean, latest = time_ms + _POLL_LATENCY_MS, time_ms + _LONGEST_POLL_MS
     mean += _COMMIT_LATENCY_MS if revokes else 0.0
@@ -164,15 +168,18 @@ def after_heartbeat(time_ms: float, *, revokes: bool = False) -> Instant:
 
 
 def before_record(time_ms: float) -> Instant:
-    """Return when a client's callback ran that precedes a record
-    of a classic group (uncertain time).
+    """Estimate when a consumer's rebalance callback ran that preceded a classic group's record.
+
+    ``time_ms`` is the record's timestamp. The result is an uncertain time.
     """
     mean, earliest = time_ms - _LATENCY_MS, time_ms - _LONGEST_LATENCY_MS
     return Instant(mean, _LATENCY_DEVIATION_MS**2, earliest, time_ms)
 
 
 def mixture(share: float, one: Instant, other: Instant) -> Instant:
-    """Return the mixture of two uncertain times; ``share`` is the probability of the first one.
+    """Return the probability mixture of two uncertain times.
+
+    The time is ``one`` with probability ``share``, else ``other``.
 
     >>> mixture(0.5, between(0, 0), between(10, 10))
     Instant(mean=5.0, variance=25.0, earliest=0, latest=10)
@@ -279,7 +286,10 @@ def revocation_time(
 
 
 def absence_time(commits: MemberCommits, latest_ms: float, poll_ms: float = 0.0) -> Instant:
-    """Estimate when a static member stopped that another one with its instance id has replaced.
+    """Estimate when a static member stopped consuming, given the record in which a successor
+    replaces it.
+
+    The successor is a new process with the same ``group.instance.id``.
 
     Args:
         commits: commit statistics of the member.
@@ -342,7 +352,9 @@ def departure_time(
 
 
 def _overlap(one: Instant, other: Instant) -> float:
-    """Return the probability density (per ms) that two uniformly distributed times are equal."""
+    """Return the probability density (per ms) that two independent, uniformly distributed times
+    coincide.
+    """
     common = min(one.latest, other.latest) - max(one.earliest, other.earliest)
     widths = max(1.0, one.latest - one.earliest) * max(1.0, other.latest - other.earliest)
     return max(0.0, common) / widths
@@ -353,12 +365,16 @@ def _overlap(one: Instant, other: Instant) -> float:
 
 @dataclass(frozen=True, slots=True)
 class UnreadEstimate:
-    """Estimated time without a consumer, summed over partitions (partition-seconds).
+    """Estimated partition-seconds without a consumer, with an 80 % interval.
+
+    For each partition, the time counts from the stop of its last owner to the start of the next
+    one.
 
     Attributes:
         best: mean of the distribution (best estimate).
         p10, p90: ends of its 80 % interval.
-        no_consumer: time in which no member existed or subscribed; it is not part of the others.
+        no_consumer: partition-seconds in which no member existed or subscribed; the other values do
+            not include them.
     """
 
     best: float = 0.0
@@ -398,9 +414,9 @@ class UnreadInterval(NamedTuple):
 
 @dataclass(slots=True)
 class StopSum:
-    """Sum of the times without a consumer of partitions that stopped for the same reason.
+    """Running sum of times without a consumer, over partitions that stopped for the same reason.
 
-    Their estimation errors are therefore equal, not independent.
+    Such partitions share one estimation error, so their deviations add up linearly.
 
     Attributes:
         mean, deviation: sums of means and of standard deviations, in milliseconds.
@@ -413,9 +429,10 @@ class StopSum:
     most: float = 0.0
 
     def add(self, start: Instant, end: Instant, apart_ms: float = 0.0) -> None:
-        """Add one partition's time without a consumer, from ``start`` to ``end``.
+        """Add the time without a consumer of one partition, which stopped at ``start`` and resumed
+        at ``end``.
 
-        ``apart_ms`` of it had no subscriber and does not count.
+        ``apart_ms`` (ms) of this time had no subscribed member and does not count.
         """
         length = max(0.0, end.mean - start.mean - apart_ms)
         self.mean += length
@@ -425,10 +442,10 @@ class StopSum:
 
 
 def sum_stops(stops: Iterable[StopSum], no_consumer_ms: float = 0.0) -> UnreadEstimate:
-    """Add up the times without a consumer of one rebalance;
-    return the estimate with an 80 % interval.
+    """Add up the times without a consumer of one rebalance; return the estimate with an 80 %
+    interval.
 
-    Return an estimate with its 80 % interval.
+    ``stops`` has one sum for each reason to stop. ``no_consumer_ms`` had no member or subscriber.
 
     >>> found = sum_stops([StopSum(4_000, 1_000, 0, 9_000), StopSum(0, 0, 0, 0)])
     >>> found.best, round(found.p10, 2), round(found.p90, 2)

@@ -24,7 +24,9 @@ _Item = TypeVar("_Item")
 
 @dataclass(slots=True)
 class _Pending(Generic[_Item]):
-    """A rebalance whose storm is not certain yet, because later rebalances may join it to one."""
+    """A rebalance that waits until its storm number is certain; later rebalances may add it to a
+    storm.
+    """
 
     item: _Item
     time_ms: int
@@ -106,8 +108,11 @@ class StormTracker(Generic[_Item]):
         return first.item, first.storm
 
     def _mark(self, newest: _Pending[_Item]) -> None:
-        """Give the newest rebalance and those within its window a storm number,
-        if they are enough.
+        """Assign a storm number to the newest rebalance and those within its window, if they are
+        enough.
+
+        A storm needs `LEAST_REBALANCES` rebalances that count. An existing storm goes on with its
+        number.
         """
         near = [w for w in self._pending if newest.time_ms - w.time_ms <= newest.window_ms]
         while near and not near[0].counts:

@@ -172,7 +172,10 @@ def _rebalance_before(generation: Generation) -> list[StreamsRebalance]:
 
 @dataclass(frozen=True)
 class Assumption:
-    """One set of assumed values for the inputs of a task assignor that the log lacks.
+    """A guess at the inputs of a Streams task assignor that the log lacks, such as lags and
+    settings.
+
+    The assignor runs under each guess, until one gives the recorded assignment.
 
     Attributes:
         behind: stateful tasks on which all clients except the active one lag too far.
@@ -250,9 +253,10 @@ def _list_tasks(names: Iterable[str]) -> str:
 def assumptions(
     rebalance: StreamsRebalance, topology: ObservedTopology, cluster: Cluster
 ) -> Iterator[Assumption]:
-    """Yield possible values for the assignor's inputs that the log lacks, the likeliest first.
+    """Yield guesses at the task assignor's inputs that the log lacks, the likeliest first.
 
-    Those with rack-aware strategies come last.
+    They vary lags, standbys and stateful sub-topologies. Those with rack-aware strategies come
+    last.
     """
     plain = list(islice(_plain_assumptions(rebalance, topology, cluster), _MOST_TRIED))
     yield from plain
@@ -266,9 +270,10 @@ def _with_racks(
     cluster: Cluster,
     plain: Sequence[Assumption],
 ) -> Iterator[Assumption]:
-    """Yield the plain assumptions again, now with each rack-aware strategy at its default costs.
+    """Yield copies of the ``plain`` assumptions with each rack-aware strategy, at its default
+    costs.
 
-    The assumed changelogs matter only to the placement of standbys.
+    The assumed changelog topics matter only to the placement of standbys.
     """
     shared = {
         stateful: list(shared_changelogs(rebalance, topology, stateful, cluster))
@@ -372,8 +377,9 @@ def counts_of(topology: ObservedTopology, cluster: Cluster) -> dict[str, int]:
 def stateful_tasks(
     topology: ObservedTopology, subtopologies: frozenset[SubtopologyKey], counts: Mapping[str, int]
 ) -> list[TaskId]:
-    """Return all tasks of some sub-topologies;
-    ``counts`` is a dict from topic to partition count.
+    """Return all tasks of the given sub-topologies.
+
+    ``counts`` is a dict from source topic to its partition count, which gives the number of tasks.
     """
     return [
         TaskId(key[0], number, key[1])
@@ -395,9 +401,10 @@ class _Comparison:
     at_ms: int
 
     def distance(self, assumption: Assumption) -> int:
-        """Return the number of differences between the computed and the recorded assignment.
+        """Return how many parts of the assignment computed under an assumption differ from the
+        record.
 
-        It is 0 if they are equal.
+        It is 0 if the two are equal.
         """
         sent = self._sent(assumption)
         if sent is None:
@@ -408,10 +415,9 @@ class _Comparison:
         )
 
     def agreement(self, assumption: Assumption) -> StreamsVerdict:
-        """Return the verdict for an assumption with which the assignor computes the recorded
-        assignment.
+        """Return the verdict "agrees" for an assumption that reproduces the recorded assignment.
 
-        It also says whether changelog lags of any size give the same assignment.
+        It also states whether any changelog lags would give the same assignment.
         """
         words = None
         tasks = frozenset(stateful_tasks(self.seen, assumption.stateful, self._counts))
@@ -484,7 +490,9 @@ class _Comparison:
         return counts_of(self.seen, self.cluster)
 
     def _assign(self, assumption: Assumption) -> StreamsGroupAssignment | None:
-        """Run the leader's task assignor under an assumption; None if it computes no assignment."""
+        """Run the leader's task assignor under an assumption; return None if it computes no
+        assignment.
+        """
         counts = self._counts
         ends: dict[TopicPartition, int] = {}
         for task in stateful_tasks(self.seen, assumption.stateful, counts):
@@ -517,7 +525,7 @@ class _Comparison:
     def _sent(self, assumption: Assumption) -> _Sent | None:
         """Return the assignment that the leader would send to each consumer under an assumption.
 
-        Return None without an assignment, or if it is for other consumers.
+        Return None if there is none, or if it is for other consumers than the recorded ones.
         """
         planned = self._assign(assumption)
         if planned is None or planned.consumers.keys() != self.now.infos.keys():
@@ -546,8 +554,8 @@ def _tasks_differ(planned: AssignmentInfo, recorded: AssignmentInfo) -> int:
 
 
 def _comparable(info: AssignmentInfo) -> tuple[object, ...]:
-    """Return those values of an assignment that are compared;
-    orders of maps and sets are ignored.
+    """Return the parts of an assignment's user data that are compared, with maps and sets
+    unordered.
     """
     version = info.version
     due = 0 if info.next_rebalance_ms == 0 else 1 if info.next_rebalance_ms < LONG_MAX else 2

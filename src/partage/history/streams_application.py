@@ -132,9 +132,10 @@ class ObservedTopology:
 
 
 def changelog(key: SubtopologyKey) -> str:
-    """Return a placeholder name for a sub-topology's changelogs.
+    """Return a placeholder name for a sub-topology's changelog topics, whose real names are
+    unknown.
 
-    It contains spaces, which topic names cannot.
+    It contains spaces, so it equals no topic name.
 
     >>> changelog((0, None))
     'changelogs of 0 '
@@ -266,10 +267,10 @@ def shared_changelogs(
     stateful: frozenset[SubtopologyKey],
     cluster: Cluster,
 ) -> Iterator[Changelogs]:
-    """Yield the possible ways in which the changelog topics belong to stateful sub-topologies.
+    """Yield the possible mappings of the application's changelog topics to stateful sub-topologies.
 
-    A changelog has as many partitions as its sub-topology has tasks. If a stateful sub-topology
-    would have no changelog, the way is left out: the sub-topology's racks would be unknown.
+    A changelog has as many partitions as its sub-topology has tasks. A mapping that leaves a
+    stateful sub-topology without a changelog is skipped: the sub-topology's racks would be unknown.
     """
     tasks = {
         key: max(topology.counts[topic] for topic in topology.sources[key]) for key in stateful

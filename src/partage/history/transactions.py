@@ -28,8 +28,12 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """The outcome of each record's transaction,
-    and the log offset and time when it takes effect.
+    """When the records of a log partition take effect: arrays with one element per record.
+
+    Attributes:
+        outcome: the outcome of its transaction, an `Outcome`.
+        offset: the log offset at which it takes effect: its own, or that of the marker.
+        time_ms: the time at which it takes effect.
     """
 
     outcome: NDArray[np.int8]
@@ -39,8 +43,10 @@ class Effects:
 
 @dataclass(frozen=True, eq=False)
 class _Batches:
-    """The transactional batches of one log partition:
-    offset ranges, outcomes, markers' positions.
+    """The transactional batches of one log partition, as columns.
+
+    For each batch they give its offset range, the transaction's outcome, and offset and time of the
+    marker.
     """
 
     first: Int64Array
@@ -80,7 +86,10 @@ class Transactions:
         self._batches = {p: _resolve(rows) for p, rows in by_partition.items()}
 
     def effects(self, partition: int, offset: Int64Array, time_ms: Int64Array) -> Effects:
-        """Return whether, at which offset and when records of one log partition take effect.
+        """Find out whether each record takes effect, and from which log offset and time.
+
+        A record in a transaction takes effect at the marker that commits it, any other record at
+        once.
 
         Args:
             partition: the partition of ``__consumer_offsets``.

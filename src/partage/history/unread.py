@@ -136,7 +136,9 @@ class UnreadState:
 
 
 class UnreadTracker:
-    """Estimates how long the partitions of one group had no consumer, from the group's history.
+    """Estimates for each rebalance of a group how long its partitions had no consumer.
+
+    It follows the group's history: an owner stops, and the next owner takes over.
 
     Args:
         commits: statistics of the commits up to the record that is fed.
@@ -159,26 +161,36 @@ class UnreadTracker:
         self._stalled: frozenset[str | None] = frozenset()
 
     def estimate(self) -> UnreadEstimate:
-        """Return the time without a consumer that the completed rebalance ended,
-        and restart the sums.
+        """Return the partition-seconds without a consumer in the rebalance that is now complete.
+
+        The sums restart at 0 for the next rebalance.
         """
         found = self.so_far()
         self.state.sums, self.state.no_consumer_ms = {}, 0.0
         return found
 
     def so_far(self) -> UnreadEstimate:
-        """Return the time without a consumer that the current rebalance has ended so far."""
+        """Return the partition-seconds without a consumer in the current rebalance so far.
+
+        Partitions that are still without a consumer do not count yet.
+        """
         return sum_stops(self.state.sums.values(), self.state.no_consumer_ms)
 
     def take_intervals(self) -> tuple[UnreadInterval, ...]:
-        """Return the intervals without a consumer that the completed rebalance ended."""
+        """Return, once, the intervals in which single partitions had no consumer in the complete
+        rebalance.
+        """
         found, self.state.ended = tuple(self.state.ended), []
         return found
 
     # -- rebalances ----------------------------------------------------------------------------
 
     def rebalance(self, generation: Generation, before: Generation | None) -> None:
-        """Process a rebalance when its record is read and its causes are known."""
+        """Process a rebalance when its record is read: note which partitions stop or resume.
+
+        ``generation`` must have its causes. ``before`` is the rebalance before it, None for the
+        first.
+        """
         state, at = self.state, generation.timestamp_ms
         self._stalled = frozenset(c.member for c in generation.causes if c.kind == "poll")
         if before is None:
@@ -226,10 +238,10 @@ class UnreadTracker:
             self.state.static[member.id] = member.instance is not None
 
     def _stop_classic(self, generation: Generation) -> None:
-        """Begin times without a consumer for partitions that members of a classic group gave up.
+        """Mark the partitions that members of a classic group gave up in a rebalance as unconsumed.
 
-        Members that are present revoked them, in order to rejoin or with the new assignment. All
-        partitions of departed members are given up.
+        Present members revoked them to rejoin, or by their new assignment. Departed members gave up
+        all of theirs.
         """
         at, claims = generation.timestamp_ms, _claims(generation)
         present = {m.id: m for m in generation.first.members}
@@ -260,7 +272,7 @@ class UnreadTracker:
     def _stop_departed(
         self, generation: Generation, departed: Mapping[str, list[_Pair]], begun: Instant
     ) -> None:
-        """Begin times without a consumer for partitions of members of a classic group that left.
+        """Mark the partitions of members that left a classic group as unconsumed.
 
         Args:
             generation: the rebalance without them.
@@ -307,7 +319,7 @@ class UnreadTracker:
     def _stop_revoked(
         self, revoked: Mapping[str, list[_Pair]], members: int, time_ms: int
     ) -> Instant:
-        """Begin times without a consumer for partitions that members revoked in order to rejoin.
+        """Mark the partitions that members revoked in order to rejoin as unconsumed.
 
         Return the estimated time at which the rebalance began.
         """
@@ -334,8 +346,9 @@ class UnreadTracker:
         )
 
     def _resume_migrated(self, generation: Generation) -> None:
-        """Cancel times without a consumer that result only from the records
-        of a protocol migration.
+        """Undo stops of partitions that only the records of a protocol migration seem to show.
+
+        The members went on consuming these partitions.
         """
         state, at = self.state, generation.timestamp_ms
         for member in generation.first.members:
@@ -421,8 +434,9 @@ class UnreadTracker:
     def _is_recreated(
         self, topic: str, before_ms: int, after_ms: int, known: dict[tuple[str, int], bool]
     ) -> bool:
-        """Return whether a topic was deleted and recreated between two times,
-        so that it is another one.
+        """Return whether a topic was deleted and recreated between two times.
+
+        It is then another topic, and the time in between is not a time without a consumer.
 
         Args:
             topic: the topic's name.
@@ -440,9 +454,7 @@ class UnreadTracker:
         return found
 
     def _take(self, owner: str, pair: _Pair) -> float:
-        """Remove a partition from its owner; return the time since
-        which the owner consumed it (ms).
-        """
+        """Remove a partition from its owner; return since when the owner has consumed it (ms)."""
         reads = self.state.reads[owner]
         since = reads.pop(pair)
         if not reads:
@@ -450,10 +462,10 @@ class UnreadTracker:
         return since
 
     def _note_evicted(self, members: Iterable[MemberState], time_ms: int) -> None:
-        """Count a time without members as time without a consumer
-        if an evicted client has rejoined.
+        """Count the time in which the group had no member as time without a consumer, if a client
+        rejoined.
 
-        The client was alive in that time.
+        An evicted client that rejoins was alive all the time, so it was expected to consume.
         """
         state = self.state
         joined = [m for m in members if m.id not in state.subscribed]
@@ -477,7 +489,8 @@ class UnreadTracker:
         state.clients = {name: one for name, one in state.clients.items() if name in alive}
 
     def _note_subscribers(self, time_ms: int, joined: Instant) -> None:
-        """Divide current times without a consumer into times with and without a subscribed member.
+        """Separate the time in which no member subscribed to a partition's topic from its unread
+        time.
 
         Args:
             time_ms: time of the record (ms).
@@ -501,8 +514,9 @@ class UnreadTracker:
     # -- commits of an owner -------------------------------------------------------------------
 
     def _commits_of(self, owner: str, pairs: Iterable[_Pair]) -> MemberCommits:
-        """Return statistics of an owner's commits for some partitions,
-        since they were assigned to it.
+        """Return statistics of an owner's commits for some partitions, for the stop model.
+
+        Only commits since the partitions were assigned to the owner count for the last commit.
         """
         state = self.state
         reads = state.reads.get(owner, {})
@@ -518,7 +532,10 @@ class UnreadTracker:
         return MemberCommits(last, usual, share)
 
     def _count_revocation(self, *, is_prompt: bool) -> None:
-        """Count a revocation of partitions, and whether the member committed at that moment."""
+        """Count a revocation of partitions; ``is_prompt`` if the member committed at that moment.
+
+        From both counts follows how likely the group's members commit at a revocation.
+        """
         self.state.stops += 1
         self.state.prompt += is_prompt
 
@@ -545,7 +562,7 @@ class UnreadTracker:
 
 
 def _interval(pair: _Pair, new_owner: str, stop: OpenStop, end: Instant) -> UnreadInterval:
-    """Return the interval in which a partition had no consumer, now that it is consumed again."""
+    """Return the row of table ``unread`` for a partition that is consumed again at time ``end``."""
     length = StopSum()
     length.add(stop.start, end, stop.apart_ms)
     unread = sum_stops([length])
@@ -565,7 +582,10 @@ def _client(member: MemberState) -> _Client:
 
 
 def _claims(generation: Generation) -> Mapping[str, frozenset[_Pair]]:
-    """Return the partitions that each member keeps while it rejoins; empty for an eager group."""
+    """Return the partitions that each member sends as owned, and keeps, while it rejoins.
+
+    Only cooperative members do; the dict is empty for an eager group.
+    """
     strategy = generation.first.strategy or ""
     members = generation.first.members
     is_cooperative = "cooperative" in strategy or any(
