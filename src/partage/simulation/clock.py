@@ -55,8 +55,8 @@ class Clock:
             action()
 
     def scheduled(self) -> list[tuple[int, Callable[[], None]]]:
-        """Return the actions that have not run yet, with their due times (ms),
-        in the order of running.
+        """Return the scheduled actions that have not run yet, as (due time in ms, action) in
+        running order.
         """
         # No two entries have one number, so that actions themselves are never compared.
         return [(time_ms, action) for time_ms, _, _, action in sorted(self._queue)]

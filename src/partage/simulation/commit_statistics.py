@@ -35,9 +35,10 @@ _RebalanceKey: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class CommitStatistics:
-    """Statistics of a group's offset commits: pauses around rebalances, and records per second.
+    """Facts about a group that follow from its offset commits, and from which simulations derive
+    costs.
 
-    A simulation without them leaves its costs unknown.
+    Without them the costs of a simulation are unknown.
 
     Attributes:
         pauses: dict from (incarnation, generation) to the pauses of that rebalance, which are the
@@ -52,7 +53,10 @@ class CommitStatistics:
 
     @classmethod
     def of(cls, pauses: Iterable[Pause] = (), rates: Rates | None = None) -> CommitStatistics:
-        """Build the statistics of one group from its consumption pauses, which may be in any order.
+        """Build a group's commit statistics from its consumption pauses and commit rates.
+
+        The pauses may be in any order. ``rates`` is a dict from (topic, partition) to records per
+        second.
 
         >>> found = CommitStatistics.of([Pause(0, 4, "t", 1, 1_000, 4_000, 0, 500)])
         >>> list(found.pauses), dict(found.intervals)
@@ -67,9 +71,10 @@ class CommitStatistics:
         return cls({key: tuple(of) for key, of in by_rebalance.items()}, rates or {}, intervals)
 
     def pauses_of(self, incarnation: int, generation: int) -> tuple[Pause, ...]:
-        """Return the consumption pauses around one rebalance.
+        """Return the consumption pauses around one rebalance: times without commits, one per
+        partition.
 
-        The result is empty if no partition has commits before and after it.
+        The result is empty if no partition has commits before and after the rebalance.
         """
         return self.pauses.get((incarnation, generation), ())
 
@@ -93,8 +98,8 @@ class CommitRate:
     records: int = 0
 
     def add(self, first_ms: int, last_ms: int, first_offset: int, last_offset: int) -> None:
-        """Add consecutive commits of the partition,
-        given by time and offset of the first and the last.
+        """Add a series of successive commits, given by time (ms) and offset of the first and the
+        last.
         """
         if self.first_ms is None:
             self.first_ms = first_ms
@@ -120,7 +125,7 @@ class CommitRate:
 
 
 def weights_of(rates: Rates, index: Index) -> Weights:
-    """Convert a dict of records per second by (topic, partition) to an array by partition index.
+    """Convert records per second by (topic, partition) to an array by partition index (float64[P]).
 
     A partition without commits has 0.
 

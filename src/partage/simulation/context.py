@@ -53,7 +53,9 @@ class SimulationContext:
         rebalances: Iterable[RecordedRebalance],
         commits: CommitStatistics,
     ) -> SimulationContext:
-        """Build the shared data of a group's simulations from all of its recorded rebalances."""
+        """Build the data that all simulations of a group share, from all of its recorded
+        rebalances.
+        """
         bare = cls(clusters, CachedJudge(), commits)
         known = [one for one in rebalances if one.replayable] if commits.pauses else []
         lengths = [bare.costs(one).length_ms for one in known]
@@ -62,15 +64,16 @@ class SimulationContext:
 
     @cached_property
     def most(self) -> FloatArray:
-        """The largest number of records that a new owner may read twice,
-        by partition (float64[P]).
+        """Largest number of records that a new owner may read twice, for each partition.
+
+        It is float64[P], see `most_reread`.
         """
         return most_reread(self.commits, self.clusters.index)
 
     def length(self, rebalance: RecordedRebalance) -> Bounds | None:
-        """Return bounds on how long a recorded rebalance took (ms); None if no commit shows it.
+        """Return bounds on the duration of a recorded rebalance (ms); None if no commit shows it.
 
-        The result is not cached.
+        Unlike `costs`, this does not cache the result.
         """
         return self._costs_of(rebalance).length_ms if rebalance.replayable else None
 

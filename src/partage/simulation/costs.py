@@ -52,8 +52,9 @@ _HEARTBEATS = 3
 
 
 def pause_bounds(pause: Pause, undetected: Bounds) -> Bounds | None:
-    """Return bounds on how long one partition had no consumer, from its consumption pause (ms).
+    """Return bounds on how long one partition had no consumer in a rebalance (ms).
 
+    Commits show only when consumption stopped and resumed at the latest and earliest, hence bounds.
     The lower bound is 0 for a partition without new records: its commits prove nothing.
 
     Args:
@@ -75,7 +76,7 @@ def pause_bounds(pause: Pause, undetected: Bounds) -> Bounds | None:
 
 
 def stop_length(bounds: Sequence[Bounds]) -> Bounds | None:
-    """Return bounds on the duration of a recorded rebalance, from those of its partitions (ms).
+    """Combine the bounds of single partitions to bounds on a recorded rebalance's duration (ms).
 
     The lower bound is the shortest duration that a partition proves. The upper bound is the median
     of the partitions. The result is None without partitions.
@@ -109,13 +110,13 @@ def _median(values: Sequence[float]) -> float:
 def stopped_partitions(
     before: Int32Array, after: Int32Array, exists: NDArray[np.bool_], *, eager: bool
 ) -> Int32Array:
-    """Return the indices of the partitions whose consumption stops during one rebalance (int32).
+    """Return the indices of the partitions that have no consumer at the end of a rebalance (int32).
 
-    A partition that a cooperative rebalance withholds until its second phase counts in that phase.
+    Their owners left or revoked them before. A partition that a cooperative rebalance revokes in
+    its first phase and assigns in the second counts in that phase.
 
-    All of them are unread at the moment before the rebalance ends, whenever their owners left or
-    revoked them. In consumer groups (KIP-848) members release and take partitions one after the
-    other: there their number is an upper bound of the partitions that are unread at once.
+    In consumer groups (KIP-848) members release and take partitions one after the other: there
+    their number is an upper bound.
 
     Args:
         before: position of each partition's last owner (int32[P]); -1 for none, -2 for a member
@@ -135,8 +136,7 @@ def stopped_partitions(
 
 
 def stopped_seconds(partitions: int, length_ms: Bounds | None) -> Bounds | None:
-    """Return the partition-seconds without a consumer:
-    number of partitions times length of the stop.
+    """Return bounds on partition-seconds without a consumer: number of partitions times duration.
 
     The result is None if partitions stop for an unknown time.
 
@@ -164,10 +164,10 @@ def detection_delay(timeout_ms: int) -> Bounds:
 
 
 def most_reread(commits: CommitStatistics, index: Index) -> FloatArray:
-    """Return the largest number of records that a new owner may read twice, by partition.
+    """Estimate, for each partition, the most records that a new owner may read twice (float64[P]).
 
-    It is the number of records that arrive in a usual commit interval (float64[P], NaN if
-    unknown).
+    These are the records that arrive between two commits, since the previous owner may not have
+    committed them. NaN if unknown.
 
     >>> commits = CommitStatistics(rates={("t", 0): 2.5}, intervals={("t", 0): 3_000})
     >>> most_reread(commits, Index.of({"t": 2})).tolist()
@@ -180,7 +180,9 @@ def most_reread(commits: CommitStatistics, index: Index) -> FloatArray:
 
 
 def reread(stops: Int32Array, known: FloatArray, most: FloatArray) -> Bounds | None:
-    """Return bounds on how many records are read twice in a rebalance under a simulated policy.
+    """Return bounds on how many records are read twice in a simulated rebalance.
+
+    A new owner begins at the last committed offset, so it rereads later records of the old owner.
 
     Args:
         stops: indices of the partitions that stop under the simulated policy (int32).
@@ -245,8 +247,8 @@ class RebalanceCosts:
 
     @cached_property
     def recorded_owner(self) -> Int32Array:
-        """Position of each partition's recorded owner in the group's members,
-        -1 for none (int32[P]).
+        """Recorded owner of each partition, as its position in the group's members; -1 for none
+        (int32[P]).
         """
         owner = np.full(self.given.index.partitions, -1, np.int32)
         owner[self.given.partition] = self.given.member_of
@@ -288,7 +290,7 @@ def costs_of(
     pauses: Iterable[Pause],
     most: FloatArray,
 ) -> RebalanceCosts:
-    """Compute the costs of a recorded rebalance: time without a consumer, and records read twice.
+    """Compute a recorded rebalance's costs: time without a consumer, and records read twice.
 
     Args:
         rebalance: the rebalance; strategies can run on it.
@@ -308,12 +310,13 @@ def costs_of(
 
 @dataclass(frozen=True, slots=True)
 class RecordedStops:
-    """Partitions that a recorded rebalance stopped; their pauses show how long it took.
+    """Partitions that stopped in a recorded rebalance, as needed to estimate its duration from
+    pauses.
 
     Attributes:
         time_ms: time of the rebalance; partitions are numbered as in the metadata of that time.
-        timeouts: dict from dense number of each stopped partition to the session timeout after
-            which its owner was evicted (ms); 0 if its owner was not evicted.
+        timeouts: dict from index of each stopped partition to the session timeout after which its
+            owner was evicted (ms); 0 if its owner was not evicted.
     """
 
     time_ms: int
@@ -321,9 +324,9 @@ class RecordedStops:
 
     @classmethod
     def of(cls, rebalance: RecordedRebalance, stopped: Int32Array) -> RecordedStops:
-        """Build the object from a recorded rebalance and its stopped partitions, as dense numbers.
+        """Build the object from a recorded rebalance and the indices of its stopped partitions.
 
-        Evicted owners are those that left because their session timed out.
+        A partition's owner counts as evicted if its session timed out.
         """
         timeouts = dict.fromkeys(stopped.tolist(), 0)
         for absence in rebalance.departures:
@@ -335,14 +338,18 @@ class RecordedStops:
         return cls(rebalance.generation.timestamp_ms, timeouts)
 
     def bounds(self, pauses: Iterable[Pause], clusters: ClusterHistory) -> list[Bounds]:
-        """Return what pauses of the rebalance say about its duration: bounds for each partition.
+        """Return bounds on the rebalance's duration (ms), one for each stopped partition with a
+        pause.
 
-        Partitions that did not stop, and those without a commit on both sides, are left out.
+        A pause is a time without commits around the rebalance. Partitions without a commit on both
+        sides are left out.
         """
         return self.bounds_of(_with_index(pauses, clusters, clusters.at(self.time_ms)))
 
     def bounds_of(self, located: Iterable[tuple[int, Pause]]) -> list[Bounds]:
-        """Return what `bounds` returns, of pauses with the dense numbers of their partitions."""
+        """Return bounds on the rebalance's duration like `bounds`, from (partition index, pause)
+        pairs.
+        """
         found = []
         for p, pause in located:
             timeout_ms = self.timeouts.get(p)
@@ -391,7 +398,7 @@ def _stopped_in_record(
 def _with_index(
     pauses: Iterable[Pause], clusters: ClusterHistory, cluster: Cluster
 ) -> Iterator[tuple[int, Pause]]:
-    """Yield each pause after the index of its partition (int).
+    """Yield (partition index, pause) for each consumption pause.
 
     A pause between the deletion of a topic and the creation of one with the same name is left out.
     The new topic begins at offset 0, so its offsets cannot be compared with the old ones.

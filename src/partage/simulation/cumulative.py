@@ -183,7 +183,10 @@ def _advance(
 
 
 class _Simulation:
-    """The simulation of a group under one policy, from the group's creation to its deletion."""
+    """The simulation of a group under one policy, from the group's creation to its deletion.
+
+    Members, their partitions and the strategy's stored data carry over from rebalance to rebalance.
+    """
 
     def __init__(
         self,
@@ -235,7 +238,10 @@ class _Simulation:
         self.clock.at(time_ms, partial(self._replay, rebalance), rank=1)
 
     def is_full(self, simulations: int) -> bool:
-        """Return whether the finished rows exceed their share of memory, among some simulations."""
+        """Return whether this simulation holds more finished rows in memory than its share.
+
+        Its share is the limit divided by the number of ``simulations`` that run at once.
+        """
         return max(len(self.rows) / _MOST_ROWS, self.text / _MOST_TEXT) >= 1 / simulations
 
     def take_rows(self, count: int) -> list[SimulatedRebalance]:
@@ -250,7 +256,11 @@ class _Simulation:
     # -- checkpoints ---------------------------------------------------------------------------
 
     def _schedule_stored(self, known: Continuation, position: int, time_ms: int | None) -> None:
-        """Schedule stored rows up to a recorded rebalance, and the checkpoint that follows them."""
+        """Schedule the rows that an earlier run stored, up to a recorded rebalance.
+
+        If the checkpoint belongs to that rebalance, it is scheduled after them, to restore the
+        state.
+        """
         for number, row in known.rows_until(position, time_ms):
             rank = _STORED_ROW + number
             self.clock.at(row.time_ms, partial(self._add_stored, row), rank=rank)
@@ -268,10 +278,10 @@ class _Simulation:
         self._append(row.finish(self.policy.name, rebalance, self.context, self.lengths))
 
     def passed(self, position: int, time_ms: int, *, is_between: bool) -> None:
-        """Store a checkpoint after a recorded rebalance, if the next run wants one there.
+        """Finish a recorded rebalance: store a checkpoint if the next run wants one after it.
 
         Args:
-            position: of the rebalance.
+            position: position of the rebalance in the group's history.
             time_ms: simulated time.
             is_between: whether the next recorded rebalance is later than this one.
         """
@@ -314,7 +324,7 @@ class _Simulation:
         return replace(found, steps=tuple(steps))
 
     def _resume(self, past: Checkpoint) -> None:
-        """Replace the state of the simulation by that of a checkpoint."""
+        """Restore the state of the simulation from a checkpoint of an earlier run."""
         recent = self.recent
         self.cluster = self.context.clusters.at(recent[past.position].generation.timestamp_ms)
         self.state = state = PolicyState(
@@ -348,9 +358,10 @@ class _Simulation:
     # -- causes in the record ------------------------------------------------------------------
 
     def _replay(self, rebalance: RecordedRebalance) -> None:
-        """Let members join and leave as in a recorded rebalance.
+        """Apply the departures and joins of a recorded rebalance to the simulated group.
 
-        If the policy rebalances for it, simulate that rebalance; else add a row with the reason.
+        If the policy rebalances for them, simulate that rebalance; else add a row with the reason
+        why it does not happen.
         """
         generation = rebalance.generation
         self.cluster = self.context.clusters.at(generation.timestamp_ms)
@@ -383,10 +394,11 @@ class _Simulation:
         self._complete_pending()
 
     def _depart(self, rebalance: RecordedRebalance, absence: Absence) -> tuple[bool, Absences]:
-        """Let a simulated member leave or stop responding, as in the recorded rebalance.
+        """Let a simulated member leave or stop responding, as its recorded counterpart did.
 
         Returns:
-            Whether the coordinator notices it now, and the partition-seconds until it has noticed.
+            Whether the coordinator notices it now, and the partition-seconds without a
+            consumer until then.
         """
         member = absence.member
         key = self.state.key(member)
@@ -405,11 +417,12 @@ class _Simulation:
         return False, Absences()
 
     def _join(self, member: MemberState) -> tuple[bool, Absences]:
-        """Add a member of a recorded rebalance to the simulated group, or update its subscription.
+        """Let a member of a recorded rebalance join the simulated group, or update its
+        subscription.
 
         Returns:
-            Whether it is new or has another subscription, and the partition-seconds of its
-            absence.
+            Whether it is new or has another subscription, and the partition-seconds without a
+            consumer while it was absent.
         """
         state = self.state
         if member.id in state.evicted_early:
@@ -461,7 +474,7 @@ class _Simulation:
         """Remove a dead member; return the partition-seconds between its death and its eviction.
 
         Args:
-            key: of the member.
+            key: key of the member in the simulation.
             timeout_ms: its session timeout.
             later_ms: how much later than in the record it is removed.
         """
@@ -478,7 +491,10 @@ class _Simulation:
         self.consumption.remove(key)
 
     def _ids(self, key: str) -> tuple[str, ...]:
-        """Return the member ids of a client since the last rebalance, the newest first."""
+        """Return the ids that a member has had since the last rebalance, the newest first.
+
+        It has two if it restarted as a static member.
+        """
         former = self.state.former.get(key)
         return (self.state.members[key].state.id, *(() if former is None else (former,)))
 
@@ -488,7 +504,10 @@ class _Simulation:
     # -- rebalances ----------------------------------------------------------------------------
 
     def _begin(self, rebalance: RecordedRebalance, extra: Absences) -> None:
-        """Begin a simulated rebalance; in a classic group it waits for all members.
+        """Begin a simulated rebalance, if it is possible now.
+
+        Without members that respond there is none. In a classic group it waits until absent members
+        have returned or were evicted.
 
         Args:
             rebalance: the recorded rebalance that caused it.
@@ -508,7 +527,7 @@ class _Simulation:
             self._complete(rebalance, extra, None)
 
     def _complete_pending(self) -> None:
-        """Complete the waiting rebalance if all members have joined or were evicted."""
+        """Run the waiting rebalance if all members have joined or were evicted by now."""
         pending = self.pending
         if pending is not None and not self.state.absent and self.state.members:
             self.pending = None
@@ -578,7 +597,7 @@ class _Simulation:
         away_s: float,
         longer_ms: Bounds | None,
     ) -> UnreadEstimate | None:
-        """Estimate how long partitions have no consumer in a simulated rebalance.
+        """Estimate the partition-seconds without a consumer in a simulated rebalance.
 
         Args:
             rebalance: the recorded rebalance that caused it.
@@ -602,7 +621,10 @@ class _Simulation:
     def _estimate(
         self, rebalance: RecordedRebalance, inputs: UnreadInputs
     ) -> UnreadEstimate | None:
-        """Estimate the unread time for the next output row, and keep the inputs to store them."""
+        """Estimate the time without a consumer for the next output row.
+
+        The inputs are kept, so that they can be stored with the row.
+        """
         self.unread_inputs = inputs
         return inputs.estimate(self.lengths, rebalance)
 
@@ -612,14 +634,13 @@ class _Simulation:
             self._begin(rebalance, Absences())
 
     def _resolve(self, resolved: ResolvedPolicy) -> None:
-        """Use another strategy from now on; members lose the user data of the old strategy."""
+        """Switch the group to another strategy; members lose the user data of the old one."""
         before, self.state.resolved = self.state.resolved, resolved
         if before is not None and before.strategy is not resolved.strategy:
             for member in self.state.members.values():
                 self._restore_memory(member)
 
     def _restore_memory(self, member: SimulatedMember) -> None:
-        """Recompute the data that the strategy stores for a member from the member's assignment."""
         resolved = self.state.resolved
         if resolved is None or not len(member.owned):
             member.memory = None
@@ -659,7 +680,6 @@ class _Simulation:
             self._add(rebalance, rows.unknown_strategy(self.policy, self._place(rebalance)))
 
     def _place(self, rebalance: RecordedRebalance) -> RowPlace:
-        """Return step and simulated time for a recorded rebalance's next output row."""
         return RowPlace(self._steps(rebalance), self.clock.now_ms)
 
     def _add(self, rebalance: RecordedRebalance, row: SimulatedRebalance) -> None:

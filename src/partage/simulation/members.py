@@ -129,7 +129,8 @@ def _claimed(member: SimulatedMember, policy: Policy, cluster: Cluster) -> Int32
 def previous_owners_of(
     members: Sequence[SimulatedMember], problem: Problem, last_owner: Int32Array
 ) -> PreviousOwners:
-    """Return the members that owned each partition last, to count the partitions that move.
+    """Return the previous owners of all partitions, with which a plan's moved partitions are
+    counted.
 
     Args:
         members: the members before the rebalance.
@@ -157,8 +158,9 @@ def last_owned(
 ) -> dict[str, Int32Array]:
     """Return a dict from each current member to the partitions of which it is the last owner.
 
-    In the first phase of a cooperative rebalance (KIP-429) a revoked partition has no owner. It
-    still counts for its last owner until the second phase assigns it, because only then it moves.
+    ``before`` has the last owners before the rebalance, ``now`` the new assignment. In the first
+    phase of a cooperative rebalance (KIP-429) a revoked partition has no owner. It still counts for
+    its last owner until the second phase assigns it, because only then it moves.
     """
     assigned = np.concatenate([*now.values(), EMPTY])
     owned = np.concatenate([*before.values(), EMPTY])
@@ -175,10 +177,11 @@ def last_owned(
 def owner_view(
     size: int, lists: Iterable[Int32Array], departed: Iterable[Int32Array] = ()
 ) -> Int32Array:
-    """Return the owner of each partition as a position in the member list (int32[P]).
+    """Return each partition's owner, as its position in the member list (int32[P]).
 
-    `DEPARTED` stands for a member that left, `UNOWNED` for no owner. ``lists`` has the partition
-    indices of each member, ``departed`` those of members that left.
+    ``size`` is the number of partitions, ``lists`` has the partition indices of each member, and
+    ``departed`` those of members that left. `DEPARTED` stands for such a member, `UNOWNED` for
+    none.
     """
     owner = np.full(size, UNOWNED, np.int32)
     for dense in departed:
@@ -210,8 +213,9 @@ class ConsumptionTracker:
         self._target: dict[str, Int32Array] = {}
 
     def owned(self, members: Sequence[SimulatedMember]) -> Mapping[str, Int32Array]:
-        """Return a dict from each member to its partitions before a rebalance;
-        empty without a listener.
+        """Return the partitions of each member key before a rebalance, as input of `rebalance`.
+
+        The result is empty without a listener, because nothing needs to be reported then.
         """
         return {} if self._listener is None else {one.key: one.owned for one in members}
 

@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Bounds(NamedTuple):
-    """Lower and upper bound of a value that the log does not show exactly.
+    """Lower and upper bound of a value that the log shows only approximately, such as a duration.
 
     >>> Bounds(1, 2) + Bounds(3, 4), Bounds(1, 2).times(3)
     (Bounds(low=4, high=6), Bounds(low=3, high=6))
@@ -74,10 +74,10 @@ class PlanMetrics:
 
 @dataclass(frozen=True, slots=True)
 class RecomputeInputs:
-    """Inputs from which columns of a row are computed again when later offset commits are known.
+    """Stored inputs of the row columns that change when later offset commits are known.
 
-    These columns are ``stopped``, ``reread`` and ``load_spread``. An appending run stores the
-    inputs with the row.
+    These columns are ``stopped``, ``reread`` and ``load_spread``. A run that appends to an earlier
+    one computes them again from these inputs.
 
     Attributes:
         stops: indices of the partitions that stop (int32).
@@ -236,9 +236,9 @@ class CachedJudge:
         return cached[1]
 
     def _equal_group(self, digest: bytes, group: Group) -> Group:
-        """Return the first group that had this digest, so that equal groups are one object.
+        """Return the stored group with this digest, so that equal groups become one object.
 
-        Lookups are cached on the object.
+        If there is none, ``group`` is stored. Caches use the object's identity as key.
         """
         if len(self._groups) >= _MOST_CACHED:
             self._groups.clear()
@@ -312,7 +312,7 @@ _MOST_LOADS = 512
 
 
 class PlanLoads:
-    """Loads of members in stored assignments: which partitions count for which member.
+    """Cache that maps stored assignments to the partitions that count for each member's load.
 
     Equal assignments are analysed once.
     """
@@ -322,7 +322,7 @@ class PlanLoads:
         self._facts: dict[tuple[int, int], Facts] = {}
 
     def of(self, inputs: RecomputeInputs) -> Loads:
-        """Return the arrays from which `load_spread` computes the spread of loads of a row."""
+        """Return which partitions count for which member, as arrays for `load_spread`."""
         key = (id(inputs.plan), id(inputs.group), id(inputs.cluster))
         known = self._loads.get(key)
         if known is None:

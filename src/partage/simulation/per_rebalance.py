@@ -161,9 +161,10 @@ def _simulated_rows(
 def _group_as_sent(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy
 ) -> Group | None:
-    """Return the members with what they really sent when they joined.
+    """Return the members with the owned partitions and user data that they really sent.
 
-    Return None if the recorded group ran another strategy or protocol than the policy.
+    Return None if that is not the policy's input: the recorded group ran another strategy or
+    protocol.
     """
     generation = rebalance.generation
     is_claimed = resolved.strategy.name == generation.first.strategy or policy.strategy is None

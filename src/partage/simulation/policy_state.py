@@ -75,11 +75,11 @@ class AbsentMember:
 
 
 class Absences(NamedTuple):
-    """Partition-seconds without a consumer before a rebalance, because members did not respond.
+    """Time without a consumer before a rebalance, because members did not respond.
 
     Attributes:
-        bounds: bounds on the sum over all such members.
-        away_s: the part of static members that rejoined; exact.
+        bounds: bounds on the partition-seconds, summed over all such members.
+        away_s: the part of static members that rejoined, in partition-seconds; exact.
     """
 
     bounds: Bounds = NOTHING
@@ -157,9 +157,9 @@ class PolicyState:
         return key in self.members and key not in self.absent
 
     def order_as_recorded(self, recorded: Iterable[MemberState]) -> None:
-        """Sort the simulated members in the recorded order.
+        """Sort the simulated members in the order of the ``recorded`` ones.
 
-        Members that only the simulated group has come last.
+        Members that are in the simulated group only come last.
         """
         keys = map(self.key, recorded)
         first = {key: self.members[key] for key in keys if key in self.members}
@@ -190,10 +190,9 @@ def protocol_of(policy: Policy, rebalance: RecordedRebalance) -> str:
 
 
 def has_other_cause(policy: Policy, rebalance: RecordedRebalance) -> bool:
-    """Return whether a recorded rebalance has a cause, besides joins and departures,
-    under a policy too.
+    """Return whether a recorded rebalance would happen under a policy whatever members do.
 
-    Examples are new partitions of a topic. Such a rebalance happens under the policy in any case.
+    It does if it has another cause than joins and departures, such as new partitions of a topic.
     """
     kinds = rebalance.cause_kinds
     if "topics" in kinds:
@@ -217,7 +216,7 @@ def stops_of(
     released: Iterable[DepartedOwner],
     waited_ms: float,
 ) -> tuple[Stop, ...]:
-    """Return the partitions that stop in a simulated rebalance, each with its last owner.
+    """Return each partition that stops in a simulated rebalance, with its last owner.
 
     Args:
         stopped: indices of these partitions (int32), and the position of each partition's
@@ -225,7 +224,7 @@ def stops_of(
         index: the numbering of partitions.
         ids: member ids of each member, the newest first.
         released: members that left since the rebalance before.
-        waited_ms: how much longer the rebalance waited for members that did not respond.
+        waited_ms: how long the rebalance waited for members that did not respond.
     """
     stops, last_owner = stopped
     departed = {p: one for one in released for p in one.partitions.tolist()}
@@ -346,7 +345,9 @@ def _classes() -> tuple[type, ...]:
 
 
 class RecentRebalances:
-    """The newest recorded rebalances of a group, found by their position in the group's history.
+    """The newest recorded rebalances of a group, by their position in the group's history.
+
+    Older ones are removed, so that memory does not grow with the history.
 
     Args:
         needed: positions of older rebalances that are kept as well.
@@ -389,7 +390,9 @@ class RecentRebalances:
 
 
 class UnreadInputs(NamedTuple):
-    """Inputs from which a simulated rebalance's unread time (time without a consumer) is estimated.
+    """Inputs of the estimate of how long partitions have no consumer in a simulated rebalance.
+
+    They are stored with the row, because the estimate changes when later commits are known.
 
     Attributes:
         stops: partitions that stop.
@@ -414,10 +417,9 @@ class UnreadInputs(NamedTuple):
         )  # fmt: skip
 
     def to_cells(self) -> list[Any]:
-        """Return the inputs of the unread time as values for JSON; `of_cells` restores them.
+        """Return the inputs as JSON values, from which `of_cells` restores them.
 
-        The names of the partitions that stop are left out, because their indices are stored
-        elsewhere.
+        The partitions that stop are left out: the caller stores their indices elsewhere.
         """
         owners: dict[tuple[Any, ...], int] = {}
         owner_of = [owners.setdefault(tuple(stop[2:]), len(owners)) for stop in self.stops]
@@ -425,7 +427,8 @@ class UnreadInputs(NamedTuple):
 
     @classmethod
     def of_cells(cls, cells: list[Any], stops: Int32Array, index: Index) -> UnreadInputs:
-        """Restore the inputs of an unread time from the values that `to_cells` returned.
+        """Restore the inputs from the values that `to_cells` returned, and the partitions that
+        stop.
 
         Args:
             cells: the values.
@@ -602,7 +605,8 @@ class Continuation:
     def rows_until(
         self, position: int, time_ms: int | None = None
     ) -> Iterator[tuple[int, StoredRow]]:
-        """Yield the next stored rows, each with its number, up to a rebalance and a simulated time.
+        """Yield (number, row) for the next stored rows, up to a recorded rebalance and a simulated
+        time.
 
         Args:
             position: position of the newest recorded rebalance whose rows are wanted.

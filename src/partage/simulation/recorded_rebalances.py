@@ -65,8 +65,6 @@ class Absence:
 
 @dataclass(slots=True)
 class _Departure:
-    """Mutable reference to an `Absence`, which is replaced when the member returns."""
-
     absence: Absence
 
 
@@ -83,8 +81,8 @@ class _AbsenceTracker:
         self._before: Generation | None = None
 
     def feed(self, now: Generation) -> tuple[list[_Departure], list[Absence]]:
-        """Process the next rebalance; return the departures in it,
-        and the absences that end with it.
+        """Process the next rebalance; return the absences that begin with it and those that end
+        with it.
 
         Call it for every rebalance in order, including those without members.
         """
@@ -117,7 +115,7 @@ class _AbsenceTracker:
 def departed_members(
     now: Generation, before: Generation | None, timeout_ms: int | None
 ) -> list[Absence]:
-    """Return an absence for each member that a rebalance no longer has.
+    """Return an absence for each member of the previous generation that the new one lacks.
 
     Args:
         now: the generation that the rebalance created.
@@ -141,7 +139,6 @@ def _with_timeout(member: MemberState, timeout_ms: int | None) -> MemberState:
 
 
 def _absence(member: MemberState, now: Generation) -> Absence:
-    """Build the `Absence` of a member from the first generation that lacks it."""
     kinds = {c.kind for c in now.causes if c.member == member.id}
     # A static member sends no LeaveGroup on close; only an administrator removes it.
     expired = bool(kinds & _EXPIRED) or (member.instance is not None and _LEFT not in kinds)
@@ -232,7 +229,10 @@ class OwnershipTracker:
         return self._newest
 
     def _finish_newest(self) -> None:
-        """Update the ownership by the newest rebalance, which waits until the result is needed."""
+        """Apply the newest rebalance's assignment to the ownership.
+
+        This is deferred until the result is needed.
+        """
         newest, self._newest = self._newest, None
         if newest is None:
             return

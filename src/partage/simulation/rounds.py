@@ -101,8 +101,8 @@ class ResolvedPolicy:
         return cls(policy.as_strategy(recorded_protocol(generation), strategy), strategy)
 
     def restored_memory(self, member: SimulatedMember, index: Index) -> object:
-        """Return the data that the strategy would have stored for a member
-        with its current assignment.
+        """Recompute the data that the strategy would have stored for a member with its current
+        partitions.
 
         If the strategy raises an exception, a placeholder is returned, and `rebalance` fails.
         """
@@ -173,7 +173,10 @@ class ResolvedPolicy:
 
 @dataclass(frozen=True, slots=True)
 class _FailedMemory:
-    """Placeholder for a strategy's data of a member, after the strategy has raised an exception."""
+    """Placeholder for a member's stored strategy data, after the strategy raised an exception.
+
+    ``why`` is the text of the exception.
+    """
 
     why: str
 
@@ -232,7 +235,7 @@ def _take_plan(
 
 
 def _remembers(strategy: object) -> bool:
-    """Return whether a strategy stores data for members between rebalances."""
+    """Return whether a strategy stores data for members between rebalances (``on_assignment``)."""
     return getattr(type(strategy), "on_assignment", None) is not PlainStrategy.on_assignment
 
 
@@ -254,10 +257,10 @@ _MOST_CACHED = 512
 
 
 class JoinedProblem(NamedTuple):
-    """The assignment problem of members as they joined a simulated rebalance.
+    """The assignment problem of a simulated rebalance, once its members have joined.
 
     Attributes:
-        problem: the problem.
+        problem: the problem; members send the partitions that they own as claims.
         members: the problem of the same members without claims.
         content: a key that only equal problems of these members share; None if unknown.
     """
@@ -268,9 +271,9 @@ class JoinedProblem(NamedTuple):
 
 
 class SharedProblems:
-    """Assignment problems of one group's simulated rebalances, with the assignments of strategies.
+    """Cache of the assignment problems of one group's simulated rebalances, and of their plans.
 
-    Policies that lead to equal problems share them.
+    Several policies often lead to the same problem. It is then built and solved once.
     """
 
     def __init__(self) -> None:
@@ -386,9 +389,9 @@ def _built_in(strategy: object) -> PlainStrategy | None:
 def _claimed(
     members: Sequence[SimulatedMember], policy: Policy, problem: Problem
 ) -> tuple[NDArray[np.int64], Int32Array]:
-    """Return the partitions that members send as owned, as compressed rows (CSR).
+    """Return the partitions that each member sends as owned, as compressed rows (CSR).
 
-    The first array has where each member's partitions begin in the second one (partition indices).
+    The first array says where each member's partitions begin in the second one (partition indices).
     Eager members own nothing. Cooperative members send existing partitions of topics that they
     still subscribe to. For a coordinator these are all existing partitions of their targets.
     """
@@ -407,7 +410,7 @@ def _claimed(
 def _subscribes(
     problem: Problem, member: NDArray[np.int64], topic: Int32Array
 ) -> NDArray[np.bool_]:
-    """Return for pairs of a member and a topic whether the member subscribes to it (bool[n])."""
+    """Return whether each member ``member[i]`` subscribes to topic ``topic[i]`` (bool[n])."""
     topics = len(problem.index.topics)
     if len(problem.subscription_topics) == 1:
         is_wanted = np.zeros(topics, bool)

@@ -42,7 +42,7 @@ _NO_REBALANCE = PlanMetrics(moved=0, avoidable=0)
 
 @dataclass(frozen=True)
 class RowBuilder:
-    """Builder of the rows of table ``replays`` for one recorded rebalance.
+    """Builder of the rows of table ``replays`` for one recorded rebalance, one row for each policy.
 
     Attributes:
         rebalance: the recorded rebalance.
@@ -78,8 +78,8 @@ class RowBuilder:
         place: RowPlace | None,
         **columns: Any,
     ) -> SimulatedRebalance:
-        """Return a row of table ``replays`` with the columns that identify it
-        and the given ones.
+        """Build a row of table ``replays``: the columns that identify it, and the given
+        ``columns``.
         """
         generation = self.rebalance.generation
         step, time_ms = place or (0, generation.timestamp_ms)
@@ -99,7 +99,9 @@ class RowBuilder:
         )
 
     def recorded_name(self, policy: Policy) -> tuple[str, bool]:
-        """Return the name of a policy's strategy, and whether the recorded rebalance used it."""
+        """Return a policy's strategy name, or the recorded one, and whether the rebalance really
+        used it.
+        """
         generation = self.rebalance.generation
         strategy = policy.strategy.name if policy.strategy else generation.first.strategy or ""
         return strategy, is_recorded_strategy(policy, generation)
@@ -200,7 +202,7 @@ class RowBuilder:
         )
 
     def _changed_owners(self, plan: Plan) -> int:
-        """Count the partitions whose owner (member id) differs from the recorded owner."""
+        """Count the partitions that a plan assigns to another member than the record does."""
         number = {member: i for i, member in enumerate(self.recorded.members)}
         if plan.members == self.recorded.members and len(number) == len(plan.members):
             owner = plan.owner
@@ -220,7 +222,11 @@ class RowBuilder:
         return replace(metrics, breaches=None) if is_unknown else metrics
 
     def undetected_seconds(self, policy: Policy) -> Bounds:
-        """Return the partition-seconds between the death of members and their eviction."""
+        """Return bounds on the partition-seconds between the death of members and their eviction.
+
+        Until the eviction no other member consumes their partitions. The policy's session timeout
+        counts, if it has one.
+        """
         total = NOTHING
         for absence in self.rebalance.departures:
             if absence.expired:
@@ -248,7 +254,7 @@ class RowCount:
 
 
 class RowPlace(NamedTuple):
-    """Step and time of an output row, among the rows of one recorded rebalance and policy.
+    """Position of an output row among those of the same recorded rebalance and policy.
 
     Attributes:
         step: number of the row, from 0; follow-ups have later numbers.
@@ -295,8 +301,8 @@ def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> Si
 def _recorded_owners(
     rebalance: RecordedRebalance, rows: RowBuilder
 ) -> tuple[Problem, PreviousOwners]:
-    """Return the problem of the recorded members without claims,
-    and each partition's last owner.
+    """Return the recorded members as a problem without claims, and the previous owners by the
+    record.
     """
     number = max(rebalance.generation.number - 1, 0)
     members = [

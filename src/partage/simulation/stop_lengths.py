@@ -66,7 +66,7 @@ class Stop(NamedTuple):
 
 
 class _Length(NamedTuple):
-    """Estimated time that a partition has no consumer: best estimate and 80 % interval, in ms."""
+    """Estimate of how long a partition has no consumer (ms): best estimate and 80 % interval."""
 
     best: float
     p10: float
@@ -103,7 +103,7 @@ class _Mean:
 class _RebalanceMeans:
     """Mean times without a consumer in one recorded rebalance.
 
-    They are by member, and separately for members that left and that stayed.
+    There is a mean for each member, one for all members that left, and one for all that stayed.
     """
 
     by_member: dict[str, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
@@ -111,8 +111,10 @@ class _RebalanceMeans:
 
 
 class StopLengths:
-    """Estimator of how long partitions have no consumer under one policy,
-    from recorded intervals.
+    """Estimator of how long partitions have no consumer in simulated rebalances under one policy.
+
+    Its basis are the recorded intervals without a consumer. A recorded interval is used once at
+    most.
     """
 
     def __init__(self) -> None:
@@ -123,7 +125,7 @@ class StopLengths:
         self._usual: dict[bool, _Mean] = defaultdict(_Mean)
 
     def feed(self, rebalance: RecordedRebalance) -> None:
-        """Add the recorded intervals without a consumer of the next rebalance, in order of time."""
+        """Add the intervals without a consumer of the next recorded rebalance, in order of time."""
         if not rebalance.is_follow_up:
             self._newest = _RebalanceMeans()
         members = _ids(rebalance)
@@ -182,9 +184,10 @@ class StopLengths:
         return UnreadEstimate(*(away_s + one / 1_000 for one in ends))
 
     def _length(self, stop: Stop, rebalance: RecordedRebalance, means: _RebalanceMeans) -> _Length:
-        """Estimate how long one partition has no consumer, by the first rule that has data.
+        """Estimate how long one partition that stops has no consumer.
 
-        The module's docstring lists the rules.
+        The first rule with data decides: the partition's own recorded interval, a mean, or the stop
+        model. The module's docstring lists the rules.
         """
         found = self._take(stop, rebalance.generation.timestamp_ms)
         if found is not None:
@@ -198,8 +201,10 @@ class StopLengths:
         return _modelled(stop.session_ms, longest_ms, len(members))
 
     def _take(self, stop: Stop, at: int) -> UnreadInterval | None:
-        """Remove and return the recorded interval without a consumer that matches a stop;
-        None without one.
+        """Remove and return the recorded interval that matches a simulated stop; None if there is
+        none.
+
+        It is of the same partition and last owner, and ends after time ``at`` (ms).
         """
         intervals = self._intervals.get((stop.topic, stop.partition))
         if not intervals:
@@ -244,11 +249,11 @@ def _of(one: UnreadInterval) -> _Length:
 
 
 def _modelled(session_ms: int | None, usual_session_ms: float, members: int) -> _Length:
-    """Estimate how long a partition has no consumer without any commits, by the stop model.
+    """Estimate by the stop model how long a partition has no consumer, if no commits show it.
 
     Args:
-        session_ms: session timeout of a member that died; None for one that rejoined.
-        usual_session_ms: that of the group's members.
+        session_ms: session timeout of the owner if it died; None if it rejoined.
+        usual_session_ms: the longest session timeout of the group's members.
         members: how many members rejoined.
     """
     heartbeat = heartbeat_interval(usual_session_ms)

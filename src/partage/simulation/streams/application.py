@@ -28,7 +28,7 @@ EVENTS: tuple[EventKind, ...] = (
 
 @dataclass(frozen=True)
 class TaskState:
-    """Size of the state, and throughput, of each task of a sub-topology.
+    """Size of the state, and throughput, of each single task of a sub-topology.
 
     Attributes:
         records: number of records in the changelogs of all its stores when the simulation begins.

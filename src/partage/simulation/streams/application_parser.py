@@ -39,7 +39,7 @@ _LONGEST_NAME = 200
 
 
 def record(value: object, path: str) -> Mapping[str, Any]:
-    """Check that a value is a JSON object, and return it."""
+    """Check that a JSON value is an object, and return it; ``path`` names it in the error."""
     if not isinstance(value, Mapping) or not all(isinstance(one, str) for one in value):
         raise InvalidProblemError("must be an object", path=path, value=value)
     return value
@@ -335,9 +335,7 @@ def configured(
 
 @dataclass
 class _Found:
-    """Parsed parts of an application's sub-topologies: topics, states of tasks and names of
-    stores.
-    """
+    """Parsed parts of an application's sub-topologies: topics, task states and store names."""
 
     made: list[Subtopology] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)

@@ -84,8 +84,8 @@ class StreamsSimulation(ABC):
     def schedule(self, at_ms: int, action: Callable[[], bool | None], *, rank: int = 0) -> None:
         """Schedule an action (a function) of the simulation at a simulated time.
 
-        Copies of state restore up to that time before it, and intervals are recorded after it. The
-        action returns False if it changed neither tasks nor clients.
+        Before it runs, state restoration advances to that time. Afterwards task intervals are
+        recorded. The action returns False if it changed neither tasks nor clients.
         """
         if at_ms >= self.app.length_ms:
             return

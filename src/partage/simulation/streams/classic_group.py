@@ -336,7 +336,7 @@ class ClassicGroupSimulation(StreamsSimulation):
     def _as_observed(
         self, joined: dict[str, StreamsMember], observed: ObservedState
     ) -> dict[str, StreamsMember]:
-        """Return the members with lags that a real leader saw, in place of simulated ones.
+        """Replace simulated lags in the members' subscriptions by those that a real leader saw.
 
         State that no thread has open is reported by the thread that reported it in reality.
         """
@@ -354,7 +354,7 @@ class ClassicGroupSimulation(StreamsSimulation):
         return found
 
     def _remember_reporters(self, joined: dict[str, StreamsMember]) -> None:
-        """Store which thread has reported each task's state that is on disk but not open."""
+        """Store which thread reported the state of each task that is on disk but not open."""
         for client in self.state.up.values():
             client.reporter = {
                 task: one

@@ -88,7 +88,8 @@ def share_bandwidth(copies: Iterable[StateCopy], bandwidth: float) -> None:
 
 
 def fair_shares(wanted: Sequence[float], total: float) -> list[float]:
-    """Divide a total by max-min fairness: equal shares, but no share above what is wanted.
+    """Divide ``total`` among consumers of it by max-min fairness: equal shares, at most ``wanted``
+    each.
 
     >>> fair_shares([1.0, 8.0, 8.0], 10.0)
     [1.0, 4.5, 4.5]
@@ -102,9 +103,9 @@ def fair_shares(wanted: Sequence[float], total: float) -> list[float]:
 
 
 def millis_until_caught_up(copy: StateCopy) -> float | None:
-    """Return how long a copy of task state needs to catch up with its changelog (ms).
+    """Return how long a copy of task state needs to catch up with its changelog at its rate (ms).
 
-    None if never at this rate.
+    The result is None if it never catches up.
 
     >>> millis_until_caught_up(StateCopy(0, 100, writes=10, lag=90, rate=2000))
     9000.0
@@ -288,10 +289,10 @@ class ApplicationState:
             self._update_lag(task, copy)
 
     def settle(self) -> int | None:
-        """Start the tasks that can run, and divide each client's restore bandwidth.
+        """Start the tasks whose state is restored, and divide each client's restore bandwidth.
 
         Returns:
-            The time at which the next copy catches up (ms); None if none does.
+            The time at which the next copy of state catches up (ms); None if none does.
         """
         self.running = {
             task: client
@@ -364,7 +365,7 @@ class ApplicationState:
         return sorted(unneeded)
 
     def fill(self) -> None:
-        """Make every copy of task state on every client complete."""
+        """Make every copy of task state on every client complete, so that no client lags."""
         for client in self.up.values():
             for task, copy in client.disk.items():
                 copy.position, copy.lag = self._ends[task], 0.0
@@ -426,7 +427,11 @@ class ApplicationState:
         return LATEST_OFFSET if is_running else math.floor(copy.position)
 
     def activities(self) -> dict[tuple[str, TaskId], Kind]:
-        """Return a dict from (client, task) to what the client does with it, such as restoring."""
+        """Return what each client does with each task: running, restoring, stopped, standby or
+        warm-up.
+
+        The keys are (client name, task id).
+        """
         found: dict[tuple[str, TaskId], Kind] = {}
         for name, client in self.up.items():
             for task, consumer in client.active.items():

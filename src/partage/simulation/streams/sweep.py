@@ -239,7 +239,11 @@ def standby_gain(application: SimulatedApplication, assignor: str) -> StandbyGai
 def _mean_outages(
     application: SimulatedApplication, cell: SweepCell, interval_ms: int
 ) -> tuple[float, float]:
-    """Return the worst and the total outage in seconds, means over events within an interval."""
+    """Return the worst and the total outage of tasks in seconds, averaged over shifted event times.
+
+    The events are delayed by several times within ``interval_ms``, because an outage depends on
+    when in the interval it begins.
+    """
     found = [
         simulate_cell(_delayed(application, i * interval_ms // _PHASES), cell)[1]
         for i in range(_PHASES)
@@ -250,6 +254,6 @@ def _mean_outages(
 
 
 def _delayed(application: SimulatedApplication, by_ms: int) -> SimulatedApplication:
-    """Return the application with all events, and the end of the simulation, later by a time."""
+    """Return the application with all events and the simulation's end delayed by ``by_ms``."""
     events = tuple(replace(one, at_ms=one.at_ms + by_ms) for one in application.events)
     return replace(application, events=events, length_ms=application.length_ms + by_ms)
