@@ -233,9 +233,7 @@ class _StreamsMembers:
 
     @property
     def processes(self) -> dict[str, list[str]]:
-        """A dict from process id to the ids of its members;
-        a Streams process has a member per thread.
-        """
+        """A dict from process id to member ids; a Streams process has one member per thread."""
         found: dict[str, list[str]] = {}
         for member, value in self.members.items():
             found.setdefault(value["processId"], []).append(member)
@@ -245,8 +243,9 @@ class _StreamsMembers:
 def _streams_group(
     records: Sequence[_Record], clusters: ClusterHistory, folder: Path
 ) -> _State | None:
-    """Return the application of a streams group (KIP-1071);
-    None without its topology or members.
+    """Return the application of a streams group (KIP-1071).
+
+    Return None if its topology or its members are unknown.
     """
     topology: Mapping[str, Any] | None = None
     settings: dict[str, str] = {}
@@ -594,8 +593,9 @@ def _topic_sizes(folder: Path) -> _TopicSizes:
 
 
 def _add_sizes(sums: dict[TopicPartition, list[int]], rows: Any) -> None:
-    """Add a table of records to the sums by partition:
-    records, bytes, first and last time, end offset.
+    """Add the records of a table to the sums of their partitions.
+
+    For each partition, the sums are: records, bytes, first and last time, and end offset.
     """
     import pyarrow as pa
     from pyarrow import compute as pc

@@ -76,10 +76,10 @@ class CoSubscription:
 def read_co_subscriptions(
     spark: SparkSession, capture: str | Path
 ) -> dict[tuple[str, ...], CoSubscription]:
-    """Read a capture's groups; return a dict from each set of topics to the groups that read it.
+    """Read which consumer groups of a capture subscribe to several topics.
 
-    Topics that one group reads may be joined, so the audit compares how they are partitioned. The
-    keys are sorted tuples of two or more topic names.
+    Return a dict from topics (a sorted tuple of two or more names) to the groups that read them
+    together. Such topics may be joined, so the audit compares how they are partitioned.
 
     Raises:
         InvalidCaptureError: ``consumer_offsets.parquet`` cannot be read.
@@ -140,7 +140,7 @@ def _group_records(table: pa.Table) -> Iterator[tuple[bytes | None, bytes | None
 def _subscribed_topics(
     key: bytes | None, value: bytes | None
 ) -> Iterator[tuple[str, tuple[str, ...], bool]]:
-    """Decode one record of a group, and yield each set of two or more topics that the group reads.
+    """Decode a group's record; yield each set of two or more topics that it reads together.
 
     Each result is (group id, sorted topics, whether the topology of a streams group joins them).
     Damaged records are skipped; `partage replay` reports them.
@@ -454,9 +454,9 @@ def _likely_joined(one: Side, other: Side) -> bool:
 
 
 def _judge_sample(pairs: pa.Table, topic: TopicAudit) -> TopicVerdict:
-    """Find the partitioners that explain in which partitions a topic's sampled keys are.
+    """Find the partitioners that explain the partitions of a topic's sampled keys.
 
-    The sample may miss a second partitioner that wrote only a few records.
+    A partitioner that wrote only a few records may be missing in the sample.
     """
     counts = {*topic.counts, *(w["partitions"] for w in topic.writers)}
     return who_wrote(key_pairs(pairs), sorted(counts), known_families(), partitions_of)
@@ -480,9 +480,9 @@ def _sides(
     audits: dict[str, TopicAudit],
     verdicts: dict[str, TopicVerdict],
 ) -> tuple[Side, Side]:
-    """Return the sampled keys of two topics, as the two sides of the co-partitioning check.
+    """Return the sampled keys of two topics, as the sides of a co-partitioning check.
 
-    Both samples are reduced to the same sampling rate. A key that both topics have is then in both
+    Both samples are reduced to the lower sampling rate. A key that both topics have is then in both
     samples or in neither.
     """
     level = max(max([*tables[t]["level"].to_pylist()[:1], 0]) for t in pair)

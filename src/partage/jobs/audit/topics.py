@@ -88,9 +88,9 @@ class TopicSource:
 
     @property
     def kafka(self) -> tuple[str, str] | None:
-        """The bootstrap servers and the topics of a Kafka address; None if the input is files.
+        """Bootstrap servers and topics of a Kafka address, each separated by commas.
 
-        Both are texts in which commas separate the entries.
+        None if the input is files.
         """
         if not self.where.startswith("kafka://"):
             return None
@@ -277,7 +277,7 @@ class PairCounter:
         self._held = sum(map(len, (*self._tables, *self._nulls)))
 
     def _sampled(self, table: pa.Table) -> pa.Table:
-        """Reduce a table of (topic, key, partition) rows to the keys in each topic's sample.
+        """Remove (topic, key, partition) rows of keys outside of each topic's sample.
 
         A topic's sampling rate is halved until at most `MOST_PAIRS` of its rows are left.
         """

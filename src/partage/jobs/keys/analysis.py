@@ -293,19 +293,19 @@ class _RecordLimit:
 
 
 def _limit(run: LocalJob | SparkJob, spread: KeySpread, share: float) -> _RecordLimit:
-    """Convert the largest allowed share of one partition to a limit on its number of records.
+    """Convert the largest allowed share of one partition (0 to 1) to a number of records.
 
-    The limit applies to the keys that the job has counted last.
+    The share is that of the keyed records in ``spread``, which the job has counted last.
     """
     hottest = spread.hottest[0].records if spread.hottest else 0
     return _RecordLimit(run.loads(), share * spread.keyed, spread.keyed, hottest)
 
 
 def _limit_of_worst_hour(run: LocalJob | SparkJob, job: KeyJob, spread: KeySpread) -> _RecordLimit:
-    """Convert the largest allowed rate to a limit on one partition's records in the busiest hour.
+    """Convert the largest allowed rate of one partition to a number of records in an hour.
 
-    The busiest hour is the one in which one partition got the most records. The input is read
-    again to count the keys of that hour alone.
+    The hour is the one in which one partition got the most records. The input is read again to
+    count the keys of that hour alone.
     """
     _, hour, *_ = max(spread.hours, key=lambda h: (h[3], -h[1]))
     first, last = spread.span
@@ -346,7 +346,10 @@ def _fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tuple[int
 
 
 def _store_sums(spread: KeySpread, rows: pa.Table, job: KeyJob, top: int) -> None:
-    """Add up the records and bytes that all workers have counted, and store them in ``spread``."""
+    """Add up the result rows of all workers, and store the sums in ``spread``.
+
+    ``top`` is the number of hottest keys to store.
+    """
     hot = rows.filter(np.asarray(rows["kind"]) == int(RowKind.HOT))
     grouped = rows.drop_columns("keys").group_by(["kind", "n", "hour", "partition"])
     sums = grouped.aggregate([("records", "sum"), ("bytes", "sum")])

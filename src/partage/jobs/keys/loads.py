@@ -86,9 +86,9 @@ def partitions_at(keys: pa.Array, counts: Sequence[int], partitioner: str) -> di
 
 
 def _takes_remainder(partitioner: str) -> bool:
-    """Return whether a partitioner takes a hash of the key modulo the number of partitions.
+    """Return whether a partitioner computes a key's hash modulo the partition count.
 
-    Only custom partitioners may work otherwise.
+    All built-in partitioners do; custom ones may not.
     """
     from partage.keys.contract import CustomRule
     from partage.keys.registry import find

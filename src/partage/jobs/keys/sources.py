@@ -230,7 +230,7 @@ def _row_groups(file: Path, columns: InputColumns, serializer: str | None) -> It
 def _text_part(
     file: Path, text: str, columns: InputColumns, serializer: str | None, *, lenient: bool
 ) -> InputPart:
-    """Check that a CSV or JSON file has the needed columns, and return it as one part of the input.
+    """Check the columns of a CSV or JSON file, and return the file as one part of the input.
 
     ``lenient`` accepts a file that pyarrow cannot parse, since Spark may be able to read it.
     """
@@ -278,8 +278,9 @@ def _read_row_group(part: InputPart, columns: InputColumns) -> Iterator[pa.Recor
 
 @contextmanager
 def _parse_errors(path: str, text: str) -> Iterator[None]:
-    """Turn errors of pyarrow's and Python's parsers into `InvalidConfigError`
-    with a short message.
+    """Convert parser errors of the ``with`` block to `InvalidConfigError`.
+
+    ``text`` is the file's format. The message has the first line of the parser's message.
     """
     import pyarrow as pa
 
@@ -409,7 +410,7 @@ def _parse_json(lines: bytes, options: Any = None) -> pa.Table:
 
 
 def _without_timestamps(inferred: pa.DataType) -> pa.DataType:
-    """Return a type that pyarrow inferred from JSON, with timestamps and nulls replaced by text.
+    """Replace timestamps and nulls by text in a type that pyarrow inferred from JSON.
 
     Types inside of structs and lists are replaced too. Times are parsed later, from the file's
     text.

@@ -124,9 +124,9 @@ class LocalJob:
         return pa.Table.from_batches(found + [row for row in merged if not is_block(row)])
 
     def loads(self) -> Callable[[KeyJob, range], pa.Table]:
-        """Return a function that computes the loads of partitions at other partition counts.
+        """Return a function that computes the load of each partition at other partition counts.
 
-        It uses the keys that the last call of `summaries` kept.
+        It uses the keys that the last call of `summaries` kept in memory.
         """
         return partial(self._loads, tuple(self._kept))
 
@@ -270,9 +270,9 @@ class SparkJob:
         return rows.where(f"kind <> {int(RowKind.KEYS)}").toArrow()
 
     def loads(self) -> Callable[[KeyJob, range], pa.Table]:
-        """Return a function that computes the loads of partitions at other partition counts.
+        """Return a function that computes the load of each partition at other partition counts.
 
-        It uses the keys that the last call of `summaries` kept.
+        It uses the keys that the last call of `summaries` cached in Spark.
         """
         if self._rows is None:
             raise RuntimeError("no keys were kept")

@@ -193,10 +193,10 @@ def _parquet_files(path: Path) -> list[Path]:
 
 
 def files_of(table: Path) -> list[Path]:
-    """Return the complete Parquet files of one table of a capture, which may be a file or a folder.
+    """Return the complete Parquet files of one table of a capture.
 
-    `partage capture` lists complete files in a manifest. A file that is not in it is still being
-    written, or its writer was killed.
+    ``table`` is a file or a folder. `partage capture` lists complete files in a manifest. A file
+    that is not in it is still being written, or its writer was killed.
 
     Raises:
         InvalidCaptureError: the manifest cannot be read.
@@ -212,8 +212,9 @@ def files_of(table: Path) -> list[Path]:
 def read_metadata(
     folder: Path,
 ) -> tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...] | None, tuple[str, ...]]:
-    """Read a capture's cluster metadata and transactional batches,
-    and notes for the user about them.
+    """Read a capture's cluster metadata and transactional batches.
+
+    Notes for the user about them are returned too.
 
     Raises:
         InvalidCaptureError: a file cannot be read.
@@ -255,7 +256,10 @@ def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
 
 
 def _torn_line_notes(folder: Path | None) -> tuple[str, ...]:
-    """Return a note for the user if ``cluster.jsonl`` ends within a line, else nothing."""
+    """Return a warning for the user if the last line of ``cluster.jsonl`` is incomplete.
+
+    The list is empty if the line is complete.
+    """
     path = _find_beside(folder, "cluster.jsonl")
     whole, _, last = (b"" if path is None else path.read_bytes()).rpartition(b"\n")
     try:
@@ -327,8 +331,7 @@ class LogContext:
 
 
 def read_context(folder: Path | str) -> LogContext:
-    """Read the session timeout and the coordinator moves from the files next
-    to a capture's records.
+    """Read the session timeout and the coordinator moves from a capture's small files.
 
     Args:
         folder: the folder of the capture, or a file in it; a table has no such files.

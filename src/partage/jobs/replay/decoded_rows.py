@@ -152,10 +152,10 @@ def batch_of_records(log_columns: LogColumns, found: BlockRows) -> pa.RecordBatc
 
 
 def batch_of_runs(made: Runs, pairs: list[tuple[str, str]]) -> pa.RecordBatch:
-    """Return commit runs as rows of the decode job; one row has many runs.
+    """Convert commit runs to rows of the decode job; one row has many runs.
 
     A commit run has the commits of one partition within a minute and between two group records.
-    ``pairs[pair]`` are the group and the topic of a commit run.
+    ``pairs`` lists the (group, topic) to which the runs' column ``pair`` refers.
     """
     import pyarrow as pa
 

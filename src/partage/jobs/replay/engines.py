@@ -369,7 +369,6 @@ class _PartedRows(LocalRows):
 
 
 def _run_part(job: Job, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Run a job on the rows of one process; return its rows."""
     return list(job(iter(batches)))
 
 
@@ -388,7 +387,6 @@ _WORKER_MODULES = ("partage.jobs.replay.decode", "partage.jobs.replay.simulation
 
 
 def _run_task(job: Job, numbers: range) -> list[pa.RecordBatch]:
-    """Run a job on the items of one task; return its rows."""
     return list(job(map(_number_batch, numbers)))
 
 
@@ -399,10 +397,10 @@ def _number_batch(number: int) -> pa.RecordBatch:
 
 
 class LocalEngine:
-    """Runs the jobs of a replay in this process, without Spark; several processes share the work
-    of jobs that have independent parts.
+    """Engine that runs the jobs of a replay in this process and worker processes, without Spark.
 
-    Use it in a ``with`` block, which ends the other processes.
+    Jobs whose parts are independent are divided among the processes. Use it in a ``with`` block,
+    which ends the worker processes.
 
     Args:
         processes: number of processes that run at the same time, this one included.
@@ -434,8 +432,9 @@ class LocalEngine:
         return _LocalValue(value)
 
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark's
-        """Run a job on the items 0 to ``count`` - 1, in ``tasks`` tasks if there are several
-        processes; return its lazy rows.
+        """Run a job on the items 0 to ``count`` - 1 and return its lazy rows.
+
+        With several processes the items are divided into ``tasks`` tasks.
         """
         if self.cores == 1:
             return LocalRows(lambda: job(self._numbers(count)), self._on_progress)

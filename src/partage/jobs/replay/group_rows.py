@@ -181,7 +181,7 @@ def event_row(event: Event, position: int) -> dict[str, Any]:
 
 
 def interval_row(interval: Interval) -> dict[str, Any]:
-    """Return the time in which a member owned a partition as a row of table ``ownership``."""
+    """Return a time span in which a member owned a partition as a row of ``ownership``."""
     names = (
         "incarnation", "topic_id", "topic", "partition", "member", "instance", "role", "from_ms",
         "to_ms", "from_generation", "to_generation",
@@ -190,9 +190,7 @@ def interval_row(interval: Interval) -> dict[str, Any]:
 
 
 def pause_row(pause: Pause) -> dict[str, Any]:
-    """Return a pause in a partition's consumption, caused by a rebalance,
-    as a row of ``pauses``.
-    """
+    """Return a pause of a partition's consumption as a row of table ``pauses``."""
     return {**pause._asdict(), "pause_ms": pause.pause_ms}
 
 
@@ -354,7 +352,7 @@ class RebalanceRows:
     def row(
         self, generation: Generation, row: dict[str, Any], stops: RecordedStops
     ) -> Iterator[dict[str, Any]]:
-        """Add the row of a rebalance; yield the rows that are now complete."""
+        """Add the row of a rebalance and the partitions it stopped; yield rows now complete."""
         pending = _PendingRow(row, stops)
         if pending.key != self._newest:
             self._pauses.pop(self._newest, None)
@@ -488,9 +486,7 @@ class GroupRows:
             self.record(record)
 
     def finish(self) -> dict[str, Any]:
-        """Write the rows that waited for later records,
-        and return the group's totals for the summary.
-        """
+        """Write the rows that waited for later records; return the group's totals."""
         self._write_items(self._history.finish())
         for interval in self._ownership.finish():
             self._write("ownership", interval_row(interval))
@@ -508,7 +504,7 @@ class GroupRows:
         return {"ms": totals.seen_ms, "log_partitions": sorted(totals.log_partitions)}
 
     def totals(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the group's row of table ``groups`` and its summary entry, as counted so far."""
+        """Return the group's counts so far: its row of table ``groups`` and its summary entry."""
         self._totals.missing(self._history.missing_before, self._history.missing_within)
         self._totals.incarnations = self._history.incarnation
         return {"group": self.name, **self._totals.row()}, self._totals.summary()

@@ -229,7 +229,7 @@ def publish(
     """Publish a run: write its manifest, after which readers see its tables.
 
     Before that, tables without rows get an empty file, and files without a receipt are removed.
-    With ``state``, the state that a later run continues from is written too.
+    ``state`` is stored for the next appending run.
     """
     files = list(receipts)
     with closing(TableWriters(str(out), run_id, "driver")) as writers:
@@ -279,7 +279,10 @@ _FOLDER = "running"
 
 @contextmanager
 def run_lock(out: Path, run_id: str) -> Iterator[None]:
-    """Hold a run's lock file during the ``with`` block, which shows that the run is alive."""
+    """Hold a run's lock file during the ``with`` block.
+
+    Other processes see from the lock that the run is in progress, and do not remove its files.
+    """
     path = out / _FOLDER / f"{run_id}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
@@ -328,8 +331,9 @@ def _is_dead(path: Path) -> bool:
 
 
 def _lock(file: IO[Any]) -> bool:
-    """Try to lock a file; return False if another process has locked it,
-    or locks are unsupported.
+    """Try to lock a file; return whether it is locked now.
+
+    The result is False if another process has the lock, or if the file system has no locks.
     """
     try:
         import fcntl

@@ -87,7 +87,7 @@ class Slice:
 
 
 def count_tasks(slices: Sequence[Slice], parallelism: int) -> int:
-    """Return the number of Spark tasks that read the given slices (row ranges) of files.
+    """Return how many Spark tasks read the given slices (row ranges of files).
 
     A file with a thousand tiny row groups has a thousand slices. A task for each slice would spend
     most of its time on starting.
@@ -151,9 +151,9 @@ def _partition_in(path: Path) -> int | None:
 
 
 def current_path(path: Path) -> Path:
-    """Return the path at which a capture's file is now.
+    """Return the present path of a capture's file, which may have been moved.
 
-    A capture that continues merges its files and moves the old ones to another folder.
+    A capture that continues merges its files, and moves the old ones to another folder.
     """
     return aside(path) if not path.exists() and aside(path).exists() else path
 
@@ -402,7 +402,7 @@ class RepeatedPlaces:
 
 
 def _differ(some: pa.Table, others: pa.Table) -> list[bool]:
-    """Compare two tables of records row by row; return where their keys or values differ."""
+    """Return a mask of the rows in which two tables of records have different keys or values."""
     columns = [(some[name].to_pylist(), others[name].to_pylist()) for name in ("key", "value")]
     (keys, other_keys), (values, other_values) = columns
     pairs = zip(keys, other_keys, values, other_values, strict=True)
@@ -410,7 +410,7 @@ def _differ(some: pa.Table, others: pa.Table) -> list[bool]:
 
 
 def expect_no_duplicates(capture: Capture, tally: Tally) -> None:
-    """Check that no two records of a capture have the same log position.
+    """Raise an error if two records of a capture have the same log position.
 
     Args:
         capture: the input.

@@ -175,7 +175,7 @@ def _spark_engine(
     master: str | None,
     conf: Mapping[str, str] | None,
 ) -> Iterator[tuple[SparkEngine, Capture]]:
-    """Start a Spark session, or use the given one; yield its engine and the capture.
+    """Start a Spark session, or use the given one; yield its engine and the opened capture.
 
     Small files of a capture in remote storage are downloaded first.
     """

@@ -71,7 +71,7 @@ class SpilledHistory:
         path: path of the spill file.
         shared: first byte and length of the data that all rebalances of the group share.
         chunks: first byte, length, and number of rebalances of each chunk.
-        stored_rebalances: results of its rebalances that an earlier run has stored.
+        stored_rebalances: blocks of results of its rebalances from earlier runs.
         stored_simulations: dict from policy to the simulation that an earlier run has stored.
     """
 
@@ -99,8 +99,9 @@ class SpilledHistory:
         return cls(value["group"], value["path"], tuple(value["shared"]), chunks)
 
     def rebalance_rows(self, chunks: Sequence[int] | None = None) -> Iterator[SpilledRebalance]:
-        """Read and yield the group's rebalances in order,
-        or only those of some chunks of the file.
+        """Read the group's rebalances and their table rows; yield them in log order.
+
+        With ``chunks``, read only these chunks of the file.
         """
         for i in range(len(self.chunks)) if chunks is None else chunks:
             yield from _read(self.path, self.chunks[i][0], self.chunks[i][1])
@@ -122,7 +123,7 @@ def _read(path: str, first: int, length: int) -> Any:
 
 
 class SpillWriter:
-    """Writer of one task's spill file, with the histories of its groups one after the other."""
+    """Writer of one task's spill file, which has the histories of its groups in sequence."""
 
     def __init__(self, out: str, run_id: str, task: str) -> None:
         folder = spill_folder(out, run_id)
@@ -218,8 +219,9 @@ class RebalanceCollector:
         self._spill_complete()
 
     def pause(self, found: Pause) -> None:
-        """Add a consumption pause to its rebalance;
-        it is ignored if the rebalance is already spilled.
+        """Add a consumption pause to the rebalance that caused it.
+
+        The pause is ignored if the rebalance has been written to the file already.
         """
         if found.resolution_ms is not None:
             self._intervals[found.topic, found.partition] = found.resolution_ms

@@ -79,7 +79,7 @@ def _software() -> dict[str, str]:
 
 @dataclass
 class ReplayState:
-    """The state of an appending run that the next run continues from, except for its stored rows.
+    """State that `partage replay --append` stores for the next run, except for stored rows.
 
     Attributes:
         settings: policies, selection and other options, by name.
@@ -148,7 +148,7 @@ class ReplayState:
 
 
 def newest_state(out: Path, settings: Mapping[str, Any]) -> tuple[str, ReplayState] | None:
-    """Return the id and the state of the folder's newest published run; None without a run.
+    """Read the folder's newest published run; return its id and its state, None without a run.
 
     Raises:
         StaleStateError: the run cannot be continued with these settings.

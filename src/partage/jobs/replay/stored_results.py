@@ -98,7 +98,7 @@ class MetadataDigests:
 
 
 class StoredBlock(NamedTuple):
-    """Position of a block of stored results: file, first byte, length, and the key of each result.
+    """Position of a block of stored results in a file: first byte, length and result keys.
 
     ``path`` is relative to the output folder.
     """
@@ -537,8 +537,9 @@ class PolicyStore:
         return StoredSimulation(tuple(blocks), tuple(checkpoints))
 
     def _merged(self, blocks: Sequence[StoredBlock]) -> list[StoredBlock] | None:
-        """Write the rows of several stored blocks as one block;
-        return None if a block cannot be read.
+        """Merge the rows of several stored blocks into one new block.
+
+        Return None if a block cannot be read.
         """
         blobs = [self._read(block) for block in blocks]
         if None in blobs:

@@ -205,8 +205,9 @@ class SimulationTotals:
 
     @property
     def verdicts(self) -> dict[str, dict[str, dict[str, int]]]:
-        """Numbers of recorded assignments that were compared and equal,
-        by kind of comparison and strategy.
+        """Numbers of recorded assignments that were compared and that were equal.
+
+        It is a dict from the kind of comparison to a dict from strategy to the two numbers.
         """
         found: dict[str, dict[str, dict[str, int]]] = {}
         for group in sorted(self.verdicts_of):
@@ -228,7 +229,7 @@ class SimulationTotals:
 
     @property
     def not_yet(self) -> dict[str, int]:
-        """Number of rebalances whose group chose a strategy that Partage lacks, by strategy."""
+        """Number of rebalances for each chosen strategy that Partage does not implement."""
         found: dict[str, int] = {}
         for counts in self.not_yet_of.values():
             found = add_sums(found, counts)
@@ -258,7 +259,7 @@ class SimulationTotals:
                 counts[row["strategy"]] = counts.get(row["strategy"], 0) + 1
 
     def add_verdict(self, group: str, generation: Generation, verdict: Verdict) -> None:
-        """Count a comparison of a recorded assignment with the one that Partage computes."""
+        """Count the comparison of a recorded assignment with the one that Partage computes."""
         if verdict.agrees is None:
             return
         claimed = generation.first.strategy or generation.protocol
@@ -450,9 +451,9 @@ INFERRED = "inferred: partition counts from assignments and commits, racks unkno
 
 
 def _log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
-    """Return the first and last offset and the number of records of each log partition.
+    """Return the first and last offset and the number of records for each log partition.
 
-    Field ``in_order`` says whether the ranges of offsets that were read do not overlap.
+    Field ``in_order`` says whether the offset ranges of the tasks do not overlap.
     """
     out: dict[str, dict[str, Any]] = {}
     for p, ranges in sorted(tally.ranges.items()):
@@ -497,7 +498,7 @@ def _add(totals: dict[str, dict[str, int]], name: str, counts: dict[str, int]) -
 
 
 def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
-    """Return the metrics of each simulated policy and kind of simulation, summed over all groups.
+    """Return the metrics of each policy and kind of simulation, summed over all groups.
 
     The entry of the recorded assignments comes first.
     """
@@ -511,10 +512,10 @@ def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
 
 
 def strategies(totals: SimulationTotals) -> dict[str, Any]:
-    """Return each policy's cumulative metrics, and the strategies that Partage lacks.
+    """Return the summary's entry about strategies.
 
-    The second result is a dict from a strategy that Partage does not implement to the number of
-    rebalances that chose it.
+    Field ``run`` has the recorded and the cumulative metrics of each policy. Field ``not_yet`` has
+    the number of rebalances for each chosen strategy that Partage does not implement.
     """
     run = {r["policy"]: r for r in policies(totals) if r["reading"] in (RECORDED, CUMULATIVE)}
     return {"run": run, "not_yet": dict(sorted(totals.not_yet.items()))}

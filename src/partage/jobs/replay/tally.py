@@ -37,7 +37,7 @@ _Ints = NDArray[np.int64]
 
 
 class Strand(NamedTuple):
-    """Consecutive records of a log partition whose timestamps do not leap by more than an hour.
+    """Consecutive records of a log partition whose timestamps leap by at most an hour.
 
     Strands are used to find records whose broker had a wrong clock.
 
@@ -97,8 +97,7 @@ class Clocks:
     span: tuple[int, int] | None = None
 
     def correct(self, partition: _Ints, offset: _Ints, *times: _Ints) -> NDArray[np.bool_]:
-        """Replace the timestamps of records from wrong clocks in place;
-        return a mask of changed records.
+        """Replace timestamps from wrong broker clocks in place; return a mask of changed records.
 
         >>> times = np.array([5, 10**12, 6])
         >>> Clocks({0: ((8, 9, 5),)}).correct(np.zeros(3, int), np.arange(7, 10), times).tolist()
@@ -282,7 +281,7 @@ class Tally:
                 self.commits[one.name.lower()] += int(counted[one])
 
     def unselect(self, groups: Iterable[str]) -> None:
-        """Remember the names of groups that the user has not selected."""
+        """Record the names of groups that the user has not selected."""
         names = dict.fromkeys(chain(self.unselected, groups))
         self.unselected = list(islice(names, _MOST_UNSELECTED))
 

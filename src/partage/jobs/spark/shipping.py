@@ -52,7 +52,9 @@ def _archive() -> Path:
 
 
 def is_local(master: str) -> bool:
-    """Return whether a Spark master URL means this process: ``local``, ``local[4]`` and so on.
+    """Return whether a Spark master URL is ``local``, ``local[4]`` and so on.
+
+    Spark then runs its tasks on this machine.
 
     >>> is_local("local[*]"), is_local("local-cluster[2,1,2048]")
     (True, False)
