@@ -88,7 +88,7 @@ class Estimate:
 
     @classmethod
     def of_differences(cls, parts: Iterable[Estimate]) -> Estimate:
-        """Add up estimates that may be negative, such as savings.
+        """Build the estimate of a sum of values that may be negative, such as savings.
 
         >>> Estimate.of_differences([Estimate(-10, -14, -6)])
         Estimate(best=-10, low=-14.0, high=-6.0)
@@ -117,8 +117,8 @@ def _distance(total: float, squares: float) -> float:
 def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
     """Add up the metrics of table ``replays`` for each distinct value of the key columns.
 
-    Return one dictionary per key: the key columns and the sums that each metric needs (its
-    entries).
+    Return one dictionary per key: the key columns, and the sums from which `metric_value` computes
+    each metric.
 
     Args:
         rows: rows of table ``replays``.
@@ -219,13 +219,14 @@ def count_flags(mask: Any) -> Any:
 def sum_differences(
     rows: pa.Table, metric: Metric, keys: Sequence[str], rebalance: Sequence[str]
 ) -> list[Sums]:
-    """Add up how much more or less each simulated policy costs than a base policy.
+    """Add up the difference in stopped time between each simulated policy and a base policy.
 
     Return one dictionary per distinct key: the key columns and the bounds of the difference.
+    Positive values mean that the policy stops less than the base.
 
-    Both costs of one rebalance grow with its same unknown duration. So the difference lies between
-    the difference of the lower bounds and that of the upper bounds. Each of the two is summed
-    separately, so that the range is not wider than the uncertainty.
+    Both stopped times of one rebalance grow with its same unknown duration. So their difference
+    lies between the difference of the lower bounds and that of the upper bounds. Each of the two is
+    summed separately, so that the range is not wider than the uncertainty.
 
     Args:
         rows: rows of table ``replays``.
