@@ -159,8 +159,9 @@ class RecordedGroup:
 
     @property
     def server_session_s(self) -> float:
-        """Session timeout of members of the consumer protocol, in seconds: the broker's setting if
-        it was recorded, else its default.
+        """Session timeout of members of the consumer protocol, in seconds.
+
+        It is the broker's setting if it was recorded, else its default.
         """
         recorded_ms = self.run.summary.get("session_timeout_ms")
         return DEFAULT_SESSION_S if recorded_ms is None else recorded_ms / 1_000
@@ -186,7 +187,7 @@ class RecordedGroup:
 
     @cached_property
     def load(self) -> GroupLoad:
-        """The group's load, records per minute, from its offset commits.
+        """The group's load in records per minute, from its offset commits.
 
         Raises:
             InvalidConfigError: the run has too few commits of the group.

@@ -355,9 +355,7 @@ class GroupRun:
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return the group's recommendations as an HTML table for Jupyter,
-        with a chart of rebalances.
-        """
+        """Return an HTML view for Jupyter: recommendations and a chart of rebalances."""
         one = self.row
         times = [row.time.timestamp() for row in self.rebalances]
         counts = [0] * _COLUMNS
@@ -402,9 +400,7 @@ def _group_row(group: GroupFigures) -> GroupResult:
 def _policy_view(
     main: Mapping[str, Figures], other: Mapping[str, Figures], order: Iterable[str]
 ) -> TableView[PolicyResult]:
-    """Return the table of metrics by policy: the recorded assignments,
-    then each policy's simulations.
-    """
+    """Return the metrics table by policy: recorded assignments first, then simulations."""
     from partage.tables.statuses import RECORDED
 
     names = [RECORDED, *(name for name in order if name != RECORDED)]

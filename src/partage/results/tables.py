@@ -380,7 +380,7 @@ def _schema(row: type[ResultRow]) -> pa.Schema:
 
 
 def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
-    """Return a table as lines of text with aligned columns; long cells are cut.
+    """Format a table as lines of text with aligned columns; long cells are cut.
 
     >>> text_table(["group", "moved"], [["billing", 12], ["mailer", None]])
     ['group    moved', 'billing     12', 'mailer']
