@@ -61,8 +61,7 @@ class DecidedCell(NamedTuple):
 
 
 class DescribedApplication(NamedTuple):
-    """Result of `describe_streams`: a Kafka Streams application found in the recording of a
-    cluster.
+    """Result of `describe_streams`: a Kafka Streams application found in a capture.
 
     Attributes:
         description: the input of `simulate_streams`, as a JSON object.
@@ -96,11 +95,11 @@ class DescribedApplication(NamedTuple):
 
 @checked
 def describe_streams(source: str | Path, application_id: str) -> DescribedApplication:
-    """Describe a recorded Kafka Streams application, and estimate the gain and cost of one standby
-    replica.
+    """Describe a recorded Kafka Streams application, and judge one standby replica.
 
     The description has the application's sub-topologies, partitions, clients, state sizes and lags,
-    and a crash of the client with most state. `simulate_streams` takes it.
+    and a crash of the client with most state. `simulate_streams` takes it. The gain and cost of one
+    standby replica are estimated from it.
 
     Args:
         source: the folder of a capture with ``cluster.jsonl``. State sizes are in bytes if it has
@@ -192,8 +191,7 @@ def decide_streams(
     assignors: Sequence[str] | str = _DEFAULT,
     sweeps: Mapping[str, Sequence[object]] | None = None,
 ) -> list[DecidedCell]:
-    """Run task assignors on the state of a Kafka Streams application, and return the assignment
-    that each chooses.
+    """Compute the assignment that each task assignor chooses for a Kafka Streams application.
 
     Args:
         state: the application with each client's ``active``, ``standby`` and ``lags``: a mapping,
@@ -243,7 +241,7 @@ def _cells(
 
 
 def _text(value: object) -> str:
-    """Return a setting's value as text, as it is in Kafka's properties (``true`` for True).
+    """Format a setting's value as in Kafka's properties (``true`` for True).
 
     >>> _text(True), _text(2)
     ('true', '2')

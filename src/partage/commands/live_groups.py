@@ -36,8 +36,9 @@ _LONGEST_S = 86_400
 
 @dataclass(frozen=True)
 class GroupLook:
-    """Measurement of one consumer group of a running cluster: its lag, load, balance, and what
-    other strategies would do.
+    """Measurement of one live group: its lag, its load, and how evenly members share it.
+
+    It also compares the plans of other strategies.
 
     Attributes:
         lag: lag in records by partition, if both offsets are known.
@@ -58,10 +59,9 @@ class GroupLook:
     drain_seconds: float | None = None
 
     def load_of(self, member: LiveMember) -> tuple[int | None, float]:
-        """Return a member's lag in records and its arriving records per second, summed over its
-        partitions.
+        """Return a member's lag (records) and its arrival rate (records per second).
 
-        The lag is None if none of the partitions has a committed offset.
+        Both are summed over its partitions. The lag is None if none of them has a committed offset.
         """
         lags = [self.lag[p] for p in member.owned if p in self.lag]
         return (sum(lags) if lags else None), sum(self.rate.get(p, 0.0) for p in member.owned)
@@ -106,8 +106,9 @@ def _no_samples() -> EndOffsets:
 
 @dataclass(slots=True)
 class EarlierLooks:
-    """Offsets from earlier measurements of a cluster's groups, from which rates and the age of a
-    lag are computed.
+    """Offsets of earlier measurements of a cluster's groups.
+
+    Arrival rates and the age of a lag are computed from them.
 
     Attributes:
         at_s: time of the last measurement; 0 before the first one.
@@ -122,9 +123,7 @@ class EarlierLooks:
     samples: EndOffsets = field(default_factory=_no_samples)
 
     def add(self, groups: Iterable[LiveGroup], ends: Mapping[Partition, int]) -> None:
-        """Store another measurement of the cluster: the groups' committed offsets, and the end
-        offsets.
-        """
+        """Store a measurement: the groups' committed offsets and the end offsets."""
         from partage.watch.lag import group_lag
 
         self.at_s, self.ends = time.monotonic(), ends
@@ -154,9 +153,10 @@ def look_at_groups(
     *,
     compare_all: bool,
 ) -> list[GroupLook]:
-    """Measure the lag and load of groups of a running cluster.
+    """Measure the lag and load of consumer groups of a running cluster.
 
-    Rates are those since the last measurement (``earlier``). Without one, two are made.
+    Arrival rates are computed from the change of end offsets since the last measurement
+    (``earlier``). Without one, two are made, at most ``every`` seconds apart.
     """
     from partage.capture.groups import live_groups
     from partage.capture.metadata_image import state_of
@@ -241,8 +241,7 @@ def live_groups(
     every: float = 2.0,
     properties: Mapping[str, str] | None = None,
 ) -> list[GroupLook]:
-    """Measure the consumer groups of a running cluster: owners, lag, load, and what another
-    strategy would do.
+    """Measure consumer groups of a running cluster: owners, lag, load, and other strategies.
 
     Nothing is changed, and no group is joined. The offsets are read twice, for rates.
 

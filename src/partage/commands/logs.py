@@ -161,10 +161,9 @@ def _slices(source: Path) -> tuple[Slice, ...]:
 def _read_log(
     slices: Iterable[Slice], types: set[int] | None, groups: Sequence[str] | None
 ) -> Iterator[dict[str, Any]]:
-    """Yield a JSON object for each record of ``__consumer_offsets`` that has one of these types and
-    groups.
+    """Read ``__consumer_offsets``; yield a JSON object for each selected record.
 
-    Records that cannot be decoded are included.
+    ``types`` and ``groups`` select the records. Records that cannot be decoded are included.
     """
     from partage.jobs.replay.capture import read_slice
 
@@ -181,9 +180,7 @@ def _read_log(
 
 
 def _line(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON object of a record of ``__consumer_offsets``, with ``error`` if it is not
-    decodable.
-    """
+    """Return a log record as a JSON object; it has ``error`` if the record is not decodable."""
     key, value = _bytes(row.pop("key"), "key"), _bytes(row.pop("value"), "value")
     try:
         return _decoded(key, value, row)
@@ -240,8 +237,7 @@ def audit(
     kafka: Mapping[str, str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Audit:
-    """Find which clients' partitioners wrote each topic, and check whether topics can be joined by
-    key.
+    """Find which clients' partitioners wrote each topic, and which topics can be joined.
 
     Args:
         source: a capture, Parquet with columns topic, partition, offset, timestamp_ms and key, or
@@ -288,10 +284,10 @@ def count_keys(
     kafka: Mapping[str, str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> KeySpread:
-    """Count how a topic's keys spread over partitions, and how many keys would move if the
-    partition count changed.
+    """Count the records of each partition, at the given partition counts, from a topic's keys.
 
-    This is what ``partage keys INPUT`` computes; `partition_for` places keys that are in memory.
+    It also counts how many keys move if the partition count changes. This is what ``partage keys
+    INPUT`` computes; `partition_for` places keys that are in memory.
 
     Args:
         source: Parquet, CSV or JSON (file or folder), a Delta table, or an address

@@ -31,8 +31,7 @@ __all__ = ["OwnersAt", "check_run", "diff", "matching_names", "owner"]
 def diff(
     before: Run | str | Path, after: Run | str | Path, *, groups: Sequence[str] | str | None = None
 ) -> RunDiff:
-    """Compare the replays of two recordings, for example from before and after a change of
-    settings.
+    """Compare the replays of two recordings, such as before and after a change of settings.
 
     Args:
         before: the first run.
@@ -63,8 +62,9 @@ def check_run(
     groups: Sequence[str] | str | None = None,
     run_id: str | None = None,
 ) -> RunCheck:
-    """Check each group of a replayed recording (a run) against limits, for example in continuous
-    integration.
+    """Check each group of a finished replay (a run) against limits.
+
+    It is meant for continuous integration, for example.
 
     Args:
         run: the run.
@@ -161,7 +161,7 @@ def owner(
 
 
 def matching_names(patterns: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return the known groups that have one of these names or match one of these patterns.
+    """Return the known groups that match one of the given names or patterns.
 
     Raises:
         InvalidConfigError: a pattern matches no group; the error lists similar names.
@@ -200,7 +200,7 @@ def _matching(groups: Sequence[str] | str | None, known: Iterable[str]) -> list[
 
 
 def _place(run: Run | str | Path, argument: str) -> tuple[Path, str | None]:
-    """Return the folder of a run, and its id if the argument is a `Run` (None if it is a folder).
+    """Return a run's output folder and its id; the id is None if the argument is a folder.
 
     Raises:
         InvalidConfigError: the argument is neither a run nor a folder.
