@@ -393,9 +393,11 @@ class _GroupSimulation:
         self._warn(f"{what} follow-up rebalances")
 
     def _cycle_state(self) -> object:
-        """Return the values that decide the next follow-up rebalance: owned partitions, memories.
+        """Return the values on which the next follow-up rebalance depends, to detect endless
+        follow-ups.
 
-        The generation is left out: it differs each time, and all members have the same.
+        They are each member's owned partitions and memory. The generation is left out: it differs
+        each time, and all members have the same.
         """
         return [
             (member_id, one.owned, _without_generation(one.memory))

@@ -296,7 +296,11 @@ def _format_of(name: str) -> str | None:
 def _has_other_format(
     strategy: Strategy, group: Group, sender: str | None, *, compared: bool
 ) -> bool:
-    """Return whether members sent user data in the format of another strategy."""
+    """Return whether members sent user data in the format of another strategy.
+
+    ``sender`` is the strategy that the members used, if known; otherwise the bytes decide.
+    ``compared`` is true if several strategies are compared on the same group.
+    """
     sent = [member for member in group if member.user_data is not None]
     own = _FORMATS.get(strategy.name)
     if not sent or own is None:

@@ -550,9 +550,10 @@ class _Direction:
 
 @dataclass(eq=False, slots=True)
 class _MovedSlots:
-    """List of a topic's partitions that moved from one member to another.
+    """List of a topic's partitions that moved in the same direction (from one member to another).
 
-    The key is the direction whose allocation the library shares with this list.
+    ``key`` is the direction object under which librdkafka stores the list. The library may free
+    that object while the list still uses it, which is one of its defects.
     """
 
     key: _Direction
@@ -655,9 +656,9 @@ class LibrdkafkaMovements:
     def state(self) -> object:
         """Return all moves recorded so far as a comparable value, to detect endless loops.
 
-        Equal values in two passes show that librdkafka loops forever. A list depends on the
-        allocation of its key, so the state has the partition to which that allocation belongs, and
-        whether it is freed.
+        Equal values in two passes show that librdkafka loops forever. For each list of moved
+        partitions, the value also says which partition's record allocated the list's key, and
+        whether it is freed, because that affects later moves.
         """
         ways = {slot: (way.source, way.target) for slot, way in self._way.items()}
         slot_of = {id(way): slot for slot, way in self._way.items()}

@@ -255,10 +255,11 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _replace_fixed(self, owner: int, target: int) -> int:
-        """Return the member that gets a partition if its owner can neither lose nor get partitions.
+        """Return the new target of a partition whose owner or target can neither lose nor get
+        partitions.
 
-        The same is done for a previous owner of this kind. The result -1 means the least loaded
-        subscriber.
+        ``owner`` is the present owner, ``target`` the previous owner, to which the partition would
+        return. The result -1 means the least loaded subscriber.
 
         Raises:
             PeerAssignorError: the client fails there.

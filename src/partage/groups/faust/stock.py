@@ -231,9 +231,10 @@ def _find_full_member(
 def _free_up_partition(
     assignments: Sequence[CopartitionedAssignment], full: CopartitionedAssignment, limit: int
 ) -> int:
-    """Remove one standby from a member that is full, and return its partition.
+    """Remove one standby from the member ``full``, and return its partition.
 
-    It is the lowest partition for which another member has room, else the lowest of all.
+    It is the lowest partition that another member below ``limit`` standbys can take, else the
+    lowest of all.
     """
     standbys = full.standbys
     if not standbys:
@@ -249,10 +250,11 @@ def _free_up_partition(
 
 
 def _unassign_overassigned(assigned: Sequence[set[int]], partitions: int, copies: int) -> list[int]:
-    """Remove surplus copies of partitions from members; return the partitions that lack copies.
+    """Remove surplus copies, so that no partition has more than ``copies``; return the missing
+    copies.
 
-    The first members that have a copy lose it. The result is ascending; a partition occurs as often
-    as it lacks copies. Source: ``_unassign_overassigned`` and ``_get_unassigned``.
+    The members that come first lose surplus copies. The result lists each partition as often as it
+    lacks copies, ascending. Source: ``_unassign_overassigned`` and ``_get_unassigned``.
     """
     unassigned = []
     for p, count in enumerate(_count_assigned(assigned, partitions)):

@@ -146,9 +146,10 @@ def _by_member(canonical: CanonicalProblem, price: Int64Array) -> Int64Array:
 def _least_cost(
     canonical: CanonicalProblem, table: RackTable | None, found: LimitedPlan, load: Int64Array
 ) -> int:
-    """Return the proven lower bound of the weighted sum of a plan's rack cost and moves.
+    """Return the lower bound of rack weight * rack cost + move weight * moves that dual prices
+    prove.
 
-    Dual prices prove it.
+    ``load`` is the number of partitions of each member in the plan.
     """
     claims, price = canonical.claims, found.price
     columns = np.zeros(canonical.members, np.int64)

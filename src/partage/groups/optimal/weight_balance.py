@@ -38,9 +38,10 @@ _EXACT = 1 << 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shares:
-    """Part of the total load that each member should get, and each member's capacity.
+    """Share of the total load that each member should get, and its capacity.
 
-    Members are in canonical order, which does not depend on the join order.
+    The share is the member's weight relative to the other weights. Members are in canonical order,
+    which does not depend on the join order.
 
     Attributes:
         speed: float64[M], the member's weight; 1 for members of weight 0.
@@ -55,7 +56,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightPlan:
-    """Best plan found for weighted loads, and the data from which its lower bounds are computed.
+    """Plan with the most even weighted loads found by search, and the data for its lower bounds.
 
     Attributes:
         owner: int32[n], the owner of each partition; both are positions in canonical order.
@@ -247,9 +248,11 @@ def _fractional_shares(
 
 
 def _number_items(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Array:
-    """Return the number of the set to which each partition belongs; a set must have one owner.
+    """Number the sets of partitions that must have one owner; return the number of each partition's
+    set.
 
-    A set has the equal partition numbers of a topic family, or a partition alone.
+    Partitions with one number in a family of topics form a set, if the family must stay together.
+    Any other partition is a set by itself.
     """
     if together is None or not (together >= 0).any():
         return np.arange(canonical.size)

@@ -220,7 +220,7 @@ def _previous_by_member(spec: GroupSpec) -> PartitionsByTopic:
 
 
 class _MemberSets:
-    """Share group assignment under construction: a set of partitions for each member and topic.
+    """Share group assignment under construction: for each member and topic a set of partitions.
 
     Sets may be empty. Members are positions in the coordinator's map, partitions are dense numbers.
 

@@ -191,11 +191,10 @@ def _quotas(
 def _revoke_over_quota(
     spec: GroupSpec, previous: _PreviousSets, kept: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_] | None, Int32Array]:
-    """Return which previous partitions stay with their owner, and which exceed its quota and are
-    revoked.
+    """Find the previous partitions that exceed their owner's quota and are revoked.
 
-    The first result is bool[n], None if all stay. A member's sets are iterated in the order of its
-    map, and each set in its own order, until the quota is reached; later partitions are revoked.
+    Return the partitions that stay (bool[n], None if all stay), and the revoked ones. A member
+    keeps partitions up to its quota ``kept``, in the order in which Java iterates its map and sets.
     (Kafka keeps a fitting set as a whole and iterates only one that does not fit, with the same
     result.)
     """

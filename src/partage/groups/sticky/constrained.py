@@ -99,7 +99,7 @@ def assign_constrained(
 
 
 def _drop_lost_claims(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, Int32Array]:
-    """Remove the owner of each partition that the owner loses because of racks or a disputed claim.
+    """Take partitions from owners that have no replica on their rack, or whose claim is disputed.
 
     Return the owner of each partition (-1 for none), and the previous owner of the partitions lost
     because of racks. Both are int32[S].
@@ -121,9 +121,9 @@ def _drop_lost_claims(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, 
 def _keep_claims(
     sticky: StickyProblem, owner: Int32Array, quota: Quota, *, any_claim: bool
 ) -> Int32Array:
-    """Return how many of its partitions each member keeps (step 1 of Kafka's algorithm).
+    """Return how many of its owned partitions each member keeps (step 1 of Kafka's algorithm).
 
-    The queues of ``quota`` get the members that may get more.
+    Members below their quota are added to the queues of ``quota``.
     """
     sizes = [0] * sticky.members
     if any_claim:

@@ -112,7 +112,9 @@ class QueueArrays(NamedTuple):
 
 
 class MovementArrays(NamedTuple):
-    """Moves made so far (Kafka's ``PartitionMovements``), by topic and pair of members.
+    """Partitions that have moved in this run, in sets by topic, source and target member.
+
+    It is Kafka's ``PartitionMovements`` as arrays for compiled kernels.
 
     Attributes:
         net: int32[5, S], rows `FROM` to `PREV`: the record of each slot.
@@ -167,7 +169,9 @@ def _first_key(k, slot, racks, slots, queue):
 
 @piece
 def _bucket(movements, k, slot, table):
-    """Return a partition's bucket in a Java hash table of ``table`` buckets."""
+    """Return the bucket of partition ``slot`` of topic k in a Java hash table with ``table``
+    buckets.
+    """
     h = (31 * (31 + movements.number[slot]) + movements.hashed[k]) & 0xFFFFFFFF
     return (h ^ (h >> 16)) & (table - 1)
 
@@ -211,9 +215,10 @@ def _remove(movements, state, k, slot):
 
 @piece
 def _add_movement(movements, state, k, slot, source, target):
-    """Record that a partition of topic k has moved from one member to another.
+    """Record that partition ``slot`` of topic k has moved from member ``source`` to ``target``.
 
-    The table length of the set of such partitions grows as in Java's ``HashMap``.
+    The partitions with the same topic, source and target form a set. Its table length grows as in
+    Java's ``HashMap``, because it decides the iteration order.
     """
     net, sets = movements.net, movements.sets
     s = _find(sets, k, source, target)
@@ -270,9 +275,10 @@ def _partition_to_move(movements, k, slot, holder, target):
 
 @piece
 def _record_move(movements, state, k, slot, holder, target):
-    """Record the move of a partition from its first owner in this run to ``target``.
+    """Record that partition ``slot`` of topic k moves from member ``holder`` to member ``target``.
 
-    A partition that returns to its first owner has no record.
+    If it has moved before in this run, its first owner counts as the source. A partition that
+    returns to its first owner has no record.
     """
     source = holder
     if movements.net[TO, slot] >= 0:
