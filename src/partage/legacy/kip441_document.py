@@ -121,8 +121,8 @@ class Kip441Document:
         ]
 
     def movements(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
-        """Return the proposed moves of active tasks: from their current to their clients in the
-        balanced proposal.
+        """Return the active tasks that are not on their client in the balanced proposal, as moves
+        to it.
         """
         if len(active) != len(problem.stateful):
             raise InvalidProblemError(
@@ -243,7 +243,9 @@ class Kip441Document:
         return active if max(loads) - min(loads) <= self.balance_factor else None
 
     def _choose_by_rank(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int]:
-        """Choose each task's client among its best-ranked clients, as evenly as the ranks allow."""
+        """Choose one of the best-ranked clients of each task, as evenly as ``balance_factor``
+        allows.
+        """
         owned: list[list[int]] = [[] for _ in problem.clients]
         before = [
             {problem.number_of.get(task) for task in client.previous_active}
@@ -264,7 +266,9 @@ class Kip441Document:
     def _move_one_task(
         self, problem: TaskProblem, ranks: NDArray[np.int64], owned: list[list[int]]
     ) -> bool:
-        """Move a task from a fuller to an emptier caught-up client; return whether one moved."""
+        """Move one task from a more to a less loaded client that is caught up; return whether one
+        moved.
+        """
         loads = _loads(owned, problem)
         clients = range(len(owned))
         for source in sorted(clients, key=lambda one: (-loads[one], one)):

@@ -68,10 +68,9 @@ class Release0102:
 def tasks_in_turn(
     problem: TaskProblem, assigned: list[tuple[list[int], list[int]]]
 ) -> list[tuple[int, ...]]:
-    """Return each client's tasks in the order in which Kafka Streams before 2.4 assigns them to its
-    consumers.
+    """Sort each client's tasks as Kafka Streams before 2.4 assigns them to the client's consumers.
 
-    This is the iteration order of its two hash sets, actives first.
+    This is the iteration order of two Java hash sets: active tasks, then standbys.
 
     Args:
         problem: the tasks.
