@@ -134,10 +134,10 @@ def find_cheapest_plan(problem: TransportProblem) -> CheapestPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Node numbers of the flow network that finds the cheapest assignment.
+    """Node numbers of the flow network that finds the cheapest assignment of partitions to members.
 
-    Interchangeable members share a node. A unit is a single claimant (a member that may keep
-    partitions), or all other members of a group together.
+    Interchangeable members share a node, called a unit. A member that may keep partitions is a unit
+    by itself; all other members of a group are one unit together.
 
     Attributes:
         unit: int64[M], unit of each member, -1 for a member that may own nothing.

@@ -58,7 +58,8 @@ class BestLoads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Result:
-    """Loads found so far; the solver of each subproblem writes its own part.
+    """Most even loads found so far, by member class; the solver of each subproblem writes its own
+    part.
 
     Attributes:
         total: int64[G], partitions of each member class.
@@ -73,11 +74,11 @@ class _Result:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Subproblem:
-    """Part of the even-loads problem: some topics, some members, and the pairs in which a member
-    subscribes to a topic.
+    """Part of the even-loads problem: some topics and the members that are to own their partitions.
 
     Topics with equal subscribers, and members with equal subscriptions, form classes. Attributes
-    hold class indices of the whole problem.
+    are indices of these classes in the whole problem, and of the pairs in which a member class
+    subscribes to a topic class (arcs).
     """
 
     topics: IntArray

@@ -137,11 +137,11 @@ def _most_kept(problem: TransportProblem, top: int, members: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class _LevelLowering:
-    """State of the algorithm that lowers the highest loads, level by level, within the limit of
+    """State of the algorithm that moves partitions from the most loaded members within a limit of
     moves.
 
-    Each load level (step of the staircase) has an arc to the sink, whose flow is the number of
-    members that reach the level.
+    It lowers one load level after another, from the highest down. In the flow network each level
+    has an arc to the sink, whose flow is the number of members that reach the level.
 
     Attributes:
         network: with the cheapest flow; its source is the node from which steps are emptied.
@@ -241,10 +241,10 @@ class _LevelLowering:
                 return
 
     def _dual_prices(self) -> IntArray:
-        """Return the dual prices of members that prove that a load level cannot be lower
+        """Return members' dual prices, which prove that the current load level cannot be lower
         (int64[M]).
 
-        Members that can reach no lower level get the highest price.
+        Members whose load cannot fall to a lower level get the highest price.
         """
         layout, network = self.layout, self.network
         price = network.price

@@ -31,13 +31,14 @@ _NODES = 9_000_000
 
 
 class RackLimits(NamedTuple):
-    """How many replicas a partition may have on each rack, and how many of them may move.
+    """Limits of the integer programme on each partition's replicas: how many a rack may hold, and
+    how many may move.
 
-    The limits are relaxed no further than necessary.
+    Limits that no plan can meet are relaxed, but no further than necessary.
 
     Attributes:
-        newcomers: int64[P], the most replicas that may move, of a partition that moves only what
-            must.
+        newcomers: int64[P], the most replicas of each partition that may move; it matters only for
+            partitions that may move no more than necessary.
         low, high: int64[P, racks], how many replicas of a partition a rack may hold.
     """
 

@@ -71,8 +71,9 @@ def select_free(
 
 
 def _priced(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32]) -> Floats:
-    """Return the cost of each partition in a plan: its bytes moved plus the dual prices of its
-    brokers (float64[P]).
+    """Return the cost of each partition in a plan at the given dual prices (float64[P]).
+
+    It is the bytes that the partition moves plus the prices of its brokers.
     """
     owner, whole = task.owner, prices_of_brokers(task, prices)
     paid = np.zeros(len(plan))

@@ -148,12 +148,12 @@ class Swaps:
         return done
 
     def _independent(self, s: Ints, t: Ints) -> Bools:
-        """Return which pairs may be swapped together, because none changes the gain of another
+        """Select pairs of replicas that can be swapped together, because no swap affects another
         (bool[n]).
 
-        A pair shares no broker, partition or rack with an earlier one of the selection. A rack does
-        not count if both brokers are in it, or if all pairs together leave it within its balance
-        limits.
+        A selected pair shares no broker, partition or rack with an earlier selected one. A rack
+        does not count if both brokers are in it, or if all pairs together leave it within its
+        balance limits.
         """
         task, rack = self.task, self.task.cluster.rack
         n = len(task.alive)
@@ -225,9 +225,11 @@ class Swaps:
     def _pairs(
         self, index: _ReplicaIndex, k: int, b: int, excess: int, *, to_other_racks: bool
     ) -> tuple[Ints, Ints]:
-        """Return pairs of replicas whose swap would relieve broker b of about ``excess``.
+        """Return pairs of replicas whose swap would take about ``excess`` of resource k from broker
+        b.
 
-        The second replica weighs about that much less than the first.
+        The first replica of a pair is on broker b. The second one, on another broker, is smaller by
+        about that amount. With ``to_other_racks`` it is in another rack.
         """
         weight, broker, owner = self.task.weight[k], self.state.broker, self.task.owner
         own = index.of(b)

@@ -393,7 +393,9 @@ class MoveCandidates:
 
 
 class _BandPenalties:
-    """Distances of brokers and racks from their balance limits, and the penalties of changes."""
+    """Penalties of brokers and racks outside their balance limits, and how one replica changes
+    them.
+    """
 
     def __init__(self, state: SearchState, kinds: list[int]) -> None:
         task = state.task
@@ -405,11 +407,11 @@ class _BandPenalties:
     def reduction(
         self, partition: Ints, place: NDArray[np.integer], first: int, sign: int = -1
     ) -> Floats:
-        """Return how much the penalty falls if each given broker or rack loses one replica
-        (float64[n]).
+        """Return how much the penalty falls if each broker or rack loses a replica (float64[n]).
 
-        With ``sign`` 1 each gets one instead. ``first`` is where their penalties begin in the
-        vector: 0 for brokers, K + 1 for racks.
+        ``partition`` is the partition of the replica and ``place`` the broker or rack, for each of
+        n changes. With ``sign`` 1 the place gets the replica instead. ``first`` is where the
+        penalties of these places begin in the vector: 0 for brokers, K + 1 for racks.
         """
         total = np.zeros(len(partition))
         for k in self.kinds:
@@ -420,10 +422,11 @@ class _BandPenalties:
         return total
 
     def largest_gain(self, begin: int, end: int, first: int) -> Floats:
-        """Return, for each partition, the largest fall of the penalty if a broker or rack gets its
+        """Return, for each partition, the most that the penalty can fall if a place gets its
         replica.
 
-        The brokers or racks are those from ``begin`` to ``end``.
+        The places are the brokers or racks from ``begin`` to ``end``. ``first`` is as for
+        `reduction`. The result is float64[P].
         """
         total = np.zeros(self.weight.shape[1])
         for k in self.kinds:
