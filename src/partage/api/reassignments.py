@@ -131,7 +131,7 @@ def _valid_plan(task: ReplicaTask) -> tuple[NewReplicas, ReplicaVerdict]:
 
 
 def _pairs(task: ReplicaTask) -> int:
-    """Return how many (partition, broker) pairs a solver must decide on, as a measure of size."""
+    """Return the number of (partition, broker) pairs of a reassignment, the measure of its size."""
     return int(task.receives.sum()) * len(task.cost)
 
 
@@ -150,7 +150,8 @@ def _is_too_large(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
 def _rack_limits(task: ReplicaTask, newcomers: NDArray[np.int64] | None = None) -> RackLimits:
     """Return how many replicas of each partition the integer programme allows on each rack.
 
-    ``newcomers`` (the most replicas that may move) are computed if not given.
+    ``newcomers`` is the most replicas of each partition that may move (int64[P]); by default it is
+    computed from the rack rule.
     """
     known = rack_minima(task).newcomers if newcomers is None else newcomers
     return RackLimits(known, *rack_ranges(task))
@@ -321,9 +322,8 @@ def _improve_by_dual(
 
 
 def _is_near(verdict: ReplicaVerdict, name: str) -> bool:
-    """Return whether a plan moves so few bytes that repair is not worth its time.
-
-    The bytes moved are compared with their proven lower bound.
+    """Return whether the plan's bytes moved are so near to their lower bound that repair is not
+    worth it.
     """
     moved = verdict.figures[name]
     return moved - verdict.bounds[name] <= _REPAIRED_GAP * moved
@@ -384,7 +384,10 @@ def _with_better_prices(
 
 
 def _with_prices(task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict) -> NewReplicas:
-    """Add dual prices that prove a lower bound for each cost of the plan that is above 0."""
+    """Search for dual prices that prove lower bounds of the plan's costs, and add them to the plan.
+
+    Costs of 0 need no bound.
+    """
     pairs = len(task.cost) * len(task.cluster.brokers)
     rounds = _BOUND_ROUNDS if pairs < _MANY_PAIRS else _BOUND_ROUNDS_OF_MANY
     figures = verdict.figures
