@@ -153,8 +153,9 @@ class Appender:
         return Tally() if self.past is None else Tally.of_json(self.past.tally)
 
     def with_retried(self, engine: Engine, decoded: Rows, raw: CommitsTable | None) -> Rows:
-        """Add offset commits whose transactions were still open in the last run
-        to the decoded rows.
+        """Add offset commits to the decoded rows whose transactions were open in the last run.
+
+        They are decoded again, because their transactions may have ended since.
         """
         if self.past is None or self.past.open_commits is None:
             return decoded
@@ -163,7 +164,7 @@ class Appender:
         return decoded.union(retried)
 
     def check_input(self, decoded: Rows) -> None:
-        """Check that the records which an earlier run has read are still there and unchanged.
+        """Check that all records that an earlier run has read still exist unchanged.
 
         Raises:
             StaleStateError: records have vanished or differ.
@@ -468,7 +469,7 @@ class _Context:
 
 
 def _distinct_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the distinct names of the groups in a Spark task's decoded rows, as one batch."""
+    """Yield the distinct group ids in one Spark task's decoded rows, as one batch."""
     import pyarrow as pa
 
     names: set[str] = set()

@@ -306,10 +306,10 @@ _TIMEOUT = "group.consumer.session.timeout.ms"
 
 @dataclass(frozen=True)
 class LogContext:
-    """Facts about a cluster's log that its records lack:
-    session timeout, coordinator moves, clocks.
+    """Facts about a cluster's log that are not in its records.
 
-    They are sent to every worker, and all of them are optional.
+    They are the broker's session timeout, coordinator moves and broker clocks. They are sent to
+    every worker, and all of them are optional.
 
     | file                   | gives                                                              |
     |------------------------|--------------------------------------------------------------------|

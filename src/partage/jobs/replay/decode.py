@@ -151,8 +151,7 @@ class _DecodeTask:
 def _task(
     slices: tuple[Slice, ...], job: _DecodeTask, numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Read some slices (row ranges) of a capture's files and decode their records;
-    yield result rows.
+    """Read some slices (row ranges) of a capture's files, decode them, and yield result rows.
 
     It runs in a Spark task. The input batches contain the indices of the slices.
     """
@@ -250,7 +249,7 @@ def decode_table(
 def _open_commits(
     columns: LogColumns, found: OffsetCommits, effects: Effects
 ) -> list[dict[str, Any]]:
-    """Return the offset commits whose transaction has not ended, as undecoded result rows.
+    """Return the offset commits of open transactions as undecoded result rows.
 
     A later run that continues this one decodes them when the transaction has ended.
     """
@@ -568,10 +567,10 @@ class _Decoder:
     def cut(
         self, rows: _Longs, damaged: dict[int, WireFormatError]
     ) -> Iterator[tuple[str, _Longs]]:
-        """Divide records by group and log partition;
-        yield the group and the row indices of each part.
+        """Divide records by group and log partition.
 
-        Rows whose keys are damaged are added to ``damaged``.
+        For each part, yield the group and the row indices. Rows whose keys are damaged are added to
+        ``damaged``.
         """
         by_group: dict[str, list[int]] = {}
         classic = 0

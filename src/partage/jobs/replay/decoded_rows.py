@@ -91,9 +91,7 @@ def _types() -> dict[str, pa.DataType]:
 
 
 def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-    """Return an Arrow batch of result rows of the decode job; columns that are not given are
-    null.
-    """
+    """Build an Arrow batch of the decode job's result rows; missing columns are null."""
     import pyarrow as pa
 
     arrays = [columns.get(name, pa.nulls(count, kind)) for name, kind in _types().items()]
@@ -101,9 +99,7 @@ def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
 
 
 def batch_of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Convert result rows of damaged records or record counts, given as dicts,
-    to an Arrow batch.
-    """
+    """Convert rows of damaged records or record counts (dicts) to an Arrow batch."""
     import pyarrow as pa
 
     columns = {n: pa.array([row.get(n) for row in rows], kind) for n, kind in _types().items()}
@@ -372,8 +368,9 @@ class _Block:
             yield from states.of(_unpack(raw))
 
     def record(self, number: int, group: str, place: LogPosition, time_ms: int) -> GroupRecord:
-        """Build the group record with a given index in the block;
-        call it with ascending indices.
+        """Build the group record with the given index (``number``) in the block.
+
+        Call it with ascending indices.
         """
         if self._raw is not None:
             self._next = next(self._classic, None)
@@ -403,8 +400,9 @@ class _Regions(NamedTuple):
 
     @classmethod
     def of(cls, members: _Longs, others: Sequence[_Longs]) -> _Regions:
-        """Find the regions of bytes that decoded records need:
-        members, and strings outside of members.
+        """Find the regions of record bytes that decoded columns refer to.
+
+        They are the members of groups, and strings and payloads outside of members.
 
         Args:
             members: first byte and size of each distinct member (int64[m, 2]).
@@ -449,8 +447,9 @@ def _sorted(places: _Longs) -> tuple[_Longs, _Longs]:
 
 
 def _pack(found: ClassicColumns, rows: _Longs) -> bytes:
-    """Serialize the decoded classic records at the given rows,
-    with the bytes that they refer to.
+    """Serialize the decoded records of classic groups at the given rows.
+
+    The bytes that the decoded columns refer to are included.
     """
     number = np.minimum(np.searchsorted(rows, found.column("row")), len(rows) - 1)
     chosen = rows[number] == found.column("row")

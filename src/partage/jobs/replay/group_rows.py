@@ -195,9 +195,10 @@ def pause_row(pause: Pause) -> dict[str, Any]:
 
 
 def rebalance_row(generation: Generation, reason: str | None) -> dict[str, Any]:
-    """Return a group's new generation as a row of table ``rebalances``.
+    """Return a new generation of a group as a row of table ``rebalances``.
 
-    Its storm, the agreement with its strategy and its duration are added later.
+    The columns about its rebalance storm, its duration and the agreement with its strategy are
+    added later.
 
     Args:
         generation: the group generation that the rebalance created.
@@ -603,8 +604,9 @@ class GroupRows:
         return found._replace(last_ms=before, first_ms=after)
 
     def _write_events(self, events: Iterable[Event]) -> None:
-        """Write membership events to table ``events``,
-        numbering the events of each record from 0.
+        """Write membership events to table ``events``.
+
+        The events of each record are numbered from 0.
         """
         for event in events:
             place, position = self._positions

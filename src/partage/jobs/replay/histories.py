@@ -88,8 +88,9 @@ def sorted_by_group(rows: Rows) -> Rows:
 
 
 def bad_records_job(decoded: Rows, *, out: str, run_id: str) -> Rows:
-    """Write the damaged records to table ``bad_records``;
-    return receipts of its files as lazy rows.
+    """Write the damaged records to table ``bad_records``.
+
+    Return receipts of its files as lazy rows.
     """
     bad = decoded.of_kind(DecodedKind.BAD_RECORD)
     ordered = bad.sorted_by("log_partition", ("log_partition", "log_offset"))
@@ -106,8 +107,9 @@ def _task(
     out: str,
     run_id: str,
 ) -> Iterator[pa.RecordBatch]:
-    """Rebuild the histories of the groups in one Spark task,
-    from rows sorted by group and position.
+    """Rebuild the histories of the groups in one Spark task.
+
+    The input rows are sorted by group and log position.
     """
     if many:
         load_kernels()
@@ -308,8 +310,9 @@ def _mark_totals(text: str, failed: Mapping[str, GroupFailure]) -> str:
 
 
 def _rewrite(path: Path, failed: Mapping[str, GroupFailure]) -> int:
-    """Rewrite a Parquet file of table ``groups`` with failed groups marked;
-    return its size in bytes.
+    """Rewrite a Parquet file of table ``groups`` with failed groups marked.
+
+    Return its size in bytes.
     """
     import pyarrow as pa
     from pyarrow import parquet

@@ -180,9 +180,7 @@ def state_of(
 
 
 def _highest_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Find the highest partition of each topic that a member was assigned,
-    in a Spark task's records.
-    """
+    """Find the highest partition of each topic that a member was assigned; runs in a Spark task."""
     import pyarrow as pa
 
     highest: dict[str, int] = {}

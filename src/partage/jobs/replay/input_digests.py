@@ -134,8 +134,9 @@ class InputDigests:
         self.highest: dict[int, int] = {}
 
     def unread(self, path: str, table: pa.Table) -> pa.Table:
-        """Add records of a file to its digests; return only the records
-        that no earlier run has read.
+        """Return a table's records that no earlier run has read.
+
+        All records of the table are added to the digests of the file at ``path``.
         """
         import pyarrow as pa
 

@@ -66,9 +66,9 @@ def task_name() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Receipt of a file that a worker has written: its output table, path, rows and size in bytes.
+    """Record of a file that a worker has written: its output table, path, rows and size in bytes.
 
-    ``path`` is relative to the output folder.
+    ``path`` is relative to the output folder. The driver publishes only files with a receipt.
     """
 
     table: str
@@ -78,8 +78,9 @@ class Receipt:
 
 
 class RowWriter(Protocol):
-    """Interface of an object that writes rows of output tables;
-    columns that are not given are null.
+    """Interface of an object that writes rows of output tables.
+
+    Columns that are not given are null.
     """
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:

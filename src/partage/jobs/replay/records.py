@@ -106,8 +106,9 @@ def count_tasks(slices: Sequence[Slice], parallelism: int) -> int:
 
 
 def cut_slices(files: list[Path]) -> tuple[Slice, ...]:
-    """Check the columns of Parquet files, and divide the files into slices (row ranges)
-    for workers.
+    """Check the columns of Parquet files, and divide the files into slices for workers.
+
+    A slice is a range of rows.
 
     Raises:
         InvalidCaptureError: a file cannot be read, or a column is missing or of a wrong type.
@@ -552,8 +553,9 @@ def key_column(cells: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
 
 
 def binary_column(cells: pa.ChunkedArray) -> BinaryColumn:
-    """Convert a column of record values from Arrow to the decoder's form,
-    without copying the bytes.
+    """Convert a column of record values from Arrow to the decoder's form.
+
+    The bytes are not copied.
     """
     if not len(cells):
         return BinaryColumn.of([])

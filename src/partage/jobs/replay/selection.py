@@ -56,15 +56,13 @@ class Selection:
         return not self.groups and self.from_ms is None and self.to_ms is None
 
     def group(self, name: str) -> bool:
-        """Return whether a group is selected: its id matches one of the patterns,
-        or there are none.
-        """
+        """Return whether a group id matches one of the patterns; True without patterns."""
         return not self.groups or self._pattern.match(name) is not None
 
     def unmatched(
         self, groups: Collection[str], others: Collection[str] = ()
     ) -> dict[str, list[str]]:
-        """Return the patterns that match none of the selected groups; they may be misspelt.
+        """Return the patterns that match no group; they may be misspelt.
 
         Args:
             groups: ids of the groups that some pattern matches.

@@ -282,8 +282,9 @@ class WorkUnit:
 
 
 def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -> list[WorkUnit]:
-    """Divide the simulations of all groups into independent work units,
-    the most expensive first.
+    """Divide the simulations of all groups into independent work units.
+
+    The most expensive unit comes first.
     """
     total = sum(map(_cost, groups))
     share = max(_ORDINARY, total // (_SHARES * cores))
@@ -301,8 +302,9 @@ def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -
 
 
 def _cost(one: SpilledHistory) -> int:
-    """Return the cost of simulating a group's history once:
-    its rebalances, weighted by their size.
+    """Return the cost of simulating a group's history under one policy.
+
+    It is the number of rebalances, weighted by their size.
     """
     return one.rebalances + one.size // _BYTES_OF_A_REBALANCE
 

@@ -235,9 +235,7 @@ class RebalanceCollector:
         self._spill_complete()
 
     def finish(self, group: str, rates: Rates) -> SpilledHistory:
-        """Spill the remaining rebalances; return the position of the group's history
-        in the file.
-        """
+        """Write the remaining rebalances; return the history's position in the spill file."""
         self._rebalances.extend(self._builder.finish())
         self._spill_complete()
         lengths = (Bounds(*one) for one in zip(self._low, self._high, strict=True))

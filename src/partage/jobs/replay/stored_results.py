@@ -243,8 +243,9 @@ class RebalanceStore:
     def find(
         self, key: str, rebalance: RecordedRebalance, context: SimulationContext
     ) -> tuple[Verdict, list[SimulatedRebalance]] | None:
-        """Return the stored verdict and ``replays`` rows of a rebalance;
-        None if they are not stored.
+        """Return the stored verdict and ``replays`` rows of a rebalance; None if there are none.
+
+        ``key`` is the digest of the rebalance's inputs.
         """
         at = self._block_of.get(key)
         if at is None:
@@ -416,8 +417,9 @@ class HistoryChain:
         self._digests.append(blake2b(before.encode() + digest, digest_size=16).hexdigest())
 
     def digest(self, position: int) -> str:
-        """Return the digest of the history up to the rebalance at a position;
-        "" beyond the history's end.
+        """Return the digest of the history up to the rebalance at a position.
+
+        The result is "" beyond the history's end.
         """
         return self._digests[position] if position < len(self._digests) else ""
 
@@ -560,8 +562,9 @@ class PolicyStore:
         return self._writer.write(blob, (_digest(blob),))
 
     def _read(self, block: StoredBlock) -> bytes | None:
-        """Return the bytes of a stored block; None if the file is missing or the bytes are
-        damaged.
+        """Return the bytes of a stored block.
+
+        Return None if the file is missing or the bytes are damaged.
         """
         try:
             blob = block.read(self._out)

@@ -272,9 +272,7 @@ class Tally:
             self.type(key, RECORD_TYPES[key], known, int(counted[place]))
 
     def outcomes(self, outcome: NDArray[np.int8]) -> None:
-        """Count offset commits by the outcome of their transaction,
-        such as committed or aborted.
-        """
+        """Count offset commits by the outcome of their transaction, such as aborted."""
         counted = np.bincount(outcome, minlength=len(Outcome))
         for one in Outcome:
             if counted[one]:
@@ -354,9 +352,9 @@ class Tally:
     def span(self) -> tuple[int | None, int | None, int]:
         """Return the first and last credible time of the records, and the number of other records.
 
-        One wrong clock must not stretch an hour of records to fifty years. So times more than a
-        year away from the day with most records are ignored, and times that neighbouring records
-        contradict.
+        Times more than a year away from the day with most records are ignored, and so are times
+        that neighbouring records contradict. Otherwise one wrong clock could stretch an hour of
+        records to fifty years.
 
         >>> one = Tally()
         >>> one.times(np.array([0, 1_795_208_600_000, 1_795_208_601_000]))

@@ -234,10 +234,9 @@ def _end_idle_jvm() -> None:
 
 
 def _start_error(reason: str, master: str, asked: Mapping[str, str]) -> PartageError:
-    """Return the error for a Spark session that did not start,
-    with secrets removed from its message.
+    """Return the error for a Spark session that did not start.
 
-    Java repeats settings in its messages.
+    Secrets are removed from its message, because Java repeats settings in its messages.
 
     Args:
         reason: the message of Java or PySpark.

@@ -197,9 +197,7 @@ class KafkaTable(SparkTable):
         return self._load(spark.readStream, **more)
 
     def connect(self) -> ClusterConnection:
-        """Return a connection to the cluster that does not go through Spark,
-        for a ``with`` block.
-        """
+        """Return a connection to the cluster for a ``with`` block, which does not use Spark."""
         return ClusterConnection(self.bootstrap, connection_settings(Properties(self.properties)))
 
     def _load(self, reader: Any, **more: str) -> DataFrame:
@@ -251,9 +249,7 @@ class KafkaTable(SparkTable):
             )
 
     def _has_records(self, partition: int) -> bool:
-        """Fetch a partition's first batches; return whether one has a record
-        that was not aborted.
-        """
+        """Fetch a partition's first batches; return whether any record was not aborted."""
         with self.connect() as connection:
             described = connection.metadata([TOPIC]).topics[0]
             leader = {p.partition_index: p.leader_id for p in described.partitions}[partition]

@@ -74,8 +74,7 @@ class StreamFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the output folder during the ``with`` block,
-        so that no other process writes into it.
+        """Lock the output folder against other processes during the ``with`` block.
 
         The operating system releases the lock of a killed process.
 
@@ -194,8 +193,9 @@ class _Manifest(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> _Manifest:
-        """Read a manifest from its JSON file; the file's name has the numbers
-        of its micro-batches.
+        """Read a manifest from its JSON file.
+
+        The file's name has the numbers of its first and its last micro-batch.
         """
         first, _, last = path.stem.partition("-")
         return cls(path, int(first), int(last or first), json.loads(path.read_bytes())["files"])

@@ -502,9 +502,7 @@ class GroupProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: N803 - Spark's name
         expiredTimerInfo: Any,  # noqa: N803 - Spark's name
     ) -> Iterator[Row]:
-        """Drop the state of a group that was deleted long ago;
-        yield its open rows as final ones.
-        """
+        """Drop the state of a group that was deleted long ago; yield its open rows as final."""
         del timerValues, expiredTimerInfo
         (name,) = key
         before = self._load()
