@@ -208,9 +208,7 @@ def _meets(condition: Condition, rows: pa.Table) -> Any:
 
 
 def count_flags(mask: Any) -> Any:
-    """Convert a column of booleans to integers, so that a sum counts true values;
-    null becomes 0.
-    """
+    """Convert a column of booleans to integers (null to 0), whose sum counts true values."""
     from pyarrow import compute as pc
 
     return pc.cast(pc.fill_null(mask, False), "int64")
