@@ -29,10 +29,10 @@ SUMMARY = "summary.json"
 
 
 class PublishedRun:
-    """One finished replay (a run) in an output folder, by default the newest: its summary and
-    tables.
+    """One finished replay (a run) in an output folder: its summary and tables.
 
-    All reads are of the same run, even if a newer one is published meanwhile.
+    It is the newest run by default. All reads are of the same run, even if a newer one is published
+    meanwhile.
 
     Args:
         out: the output folder.
