@@ -202,9 +202,7 @@ class Run:
 
     @cached_property
     def policies(self) -> TableView[PolicyResult]:
-        """The metrics of each policy over all groups;
-        the first row is of the recorded assignments.
-        """
+        """The metrics of each policy over all groups, with recorded assignments first."""
         found = self._figures
         return _policy_view(found.figures, found.per_rebalance, found.policies)
 

@@ -302,8 +302,7 @@ class TableView(Sequence[R], Generic[R]):
                                    for n, c in cells.items()})  # fmt: skip
 
     def where(self, **values: Any) -> TableView[R]:
-        """Return only the rows whose columns have the given values,
-        for example ``where(cause="join")``.
+        """Return only the rows with the given column values, as in ``where(cause="join")``.
 
         Raises:
             InvalidConfigError: there is no such column, or a value has another type.
