@@ -41,11 +41,10 @@ def capture_cluster(
     trouble: Callable[[str], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Manifest:
-    """Record a cluster's ``__consumer_offsets`` and metadata to a folder (a capture), which
-    `replay` reads.
+    """Record a cluster's ``__consumer_offsets`` and metadata to a folder (a capture).
 
-    Nothing is written to the cluster, and no group is joined. A folder with a capture of the same
-    cluster is continued.
+    `replay` reads the capture. Nothing is written to the cluster, and no group is joined. A folder
+    with a capture of the same cluster is continued.
 
     Args:
         out: the folder.
@@ -103,10 +102,10 @@ def capture_cluster(
 
 @checked
 def check_access(bootstrap: str, *, properties: Mapping[str, str] | None = None) -> AccessReport:
-    """Check what an account may read of a cluster, and how much of the past its
-    ``__consumer_offsets`` has.
+    """Check which data of a cluster an account may read, and how far back its log goes.
 
-    Nothing is written, and no group is joined. A few small parts of the log are read.
+    The log is ``__consumer_offsets``. Nothing is written, and no group is joined. A few small parts
+    of the log are read.
 
     Args:
         bootstrap: brokers of the cluster, ``host:port,...``.
@@ -147,8 +146,9 @@ def watch_groups(
     stop: Event | None = None,
     report: Callable[[BatchReport], None] | None = None,
 ) -> StreamFolder:
-    """Follow the groups of a cluster with Spark, and write tables about their rebalances as they
-    happen.
+    """Follow the groups of a cluster with Spark, and write tables of their rebalances.
+
+    The tables grow while the groups rebalance.
 
     Args:
         source: the folder of a capture that grows, or ``kafka://host:port``.

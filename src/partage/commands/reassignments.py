@@ -128,8 +128,9 @@ def _expect_source(source: object) -> None:
 
 
 def _expect_arguments(command: str, given: Mapping[str, object]) -> None:
-    """Check that a subcommand of ``partage reassign`` exists and has the arguments that it needs
-    and no others.
+    """Check that a subcommand of ``partage reassign`` exists and has the right arguments.
+
+    Missing and superfluous arguments are errors.
 
     Raises:
         InvalidConfigError: names the command or the argument.
@@ -177,8 +178,9 @@ def _task(
 
 @dataclass(frozen=True, eq=False)
 class PlannedReassignment:
-    """Result of `reassign`: a plan of replica moves in batches, which ``partage reassign`` prints
-    and writes to files.
+    """Result of `reassign`: a plan of replica moves, split into batches.
+
+    ``partage reassign`` prints it and writes it to files.
 
     Attributes:
         result: the task, the plan, and its checked quality.
@@ -195,11 +197,10 @@ class PlannedReassignment:
     directory: NDArray[np.int32] | None
 
     def write(self, folder: str | Path) -> Path:
-        """Write the files with which Kafka's tools execute the plan to a new folder; return its
-        path.
+        """Write the files with which Kafka's tools execute the plan to a new folder.
 
-        The files are ``batch-001.json``, ``rollback-001.json``, ..., ``election.json``,
-        ``plan.json``, ``execute.sh`` and ``rollback.sh``.
+        Return its path. The files are ``batch-001.json``, ``rollback-001.json``, ...,
+        ``election.json``, ``plan.json``, ``execute.sh`` and ``rollback.sh``.
 
         Raises:
             InvalidConfigError: the folder has files already, or cannot be written.
@@ -267,8 +268,9 @@ def plan_task(
 def split_plan(
     planned: Reassignment, command: str, *, most: int | None = None, throttle: int | None = None
 ) -> PlannedReassignment:
-    """Split a plan's replica moves into batches of at most ``most`` replicas, and summarize the
-    plan.
+    """Split a plan's replica moves into batches, and summarize the plan.
+
+    A batch copies at most ``most`` replicas.
     """
     from partage.replicas.batches import batches
     from partage.replicas.kafka_json import led_by_others
@@ -387,8 +389,9 @@ def read_cluster(
     write_load: float | None = None,
     log_dirs_before: str | Path | None = None,
 ) -> ReplicaCluster:
-    """Read a cluster's brokers, topics and replicas from a capture's folder, a JSON file, or live
-    brokers.
+    """Read the brokers, topics and replicas of a cluster.
+
+    They come from a capture's folder, a JSON file, or live brokers.
 
     Args:
         source: capture's folder, ``cluster.jsonl`` (its last line counts), JSON file, or
