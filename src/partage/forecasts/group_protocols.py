@@ -104,14 +104,14 @@ class GroupSettings:
 
 
 class Unread:
-    """Running totals for a simulated group: time in which partitions are unread, and records read
-    twice.
+    """Running totals of a simulated group's costs: time in which partitions are unread, and
+    rereads.
 
     Attributes:
-        unread_ms: partition-milliseconds without a reader.
-        resumed: how often a partition had a reader again.
+        unread_ms: partition-milliseconds in which no member read a partition.
+        resumed: how often a partition that had stopped was read again.
         reread: records read twice.
-        last_ms: when the last partition had a reader again.
+        last_ms: when a partition was last read again (ms).
     """
 
     def __init__(self, clock: Clock, settings: GroupSettings, draws: RandomDraws) -> None:
@@ -123,7 +123,10 @@ class Unread:
         self.last_ms = 0
 
     def stop(self, partitions: Iterable[int], *, commits: bool) -> None:
-        """Record that no member of the simulated group reads these partitions from now on."""
+        """Record that no member reads these partitions from now on.
+
+        Unless the member ``commits`` its offsets first, the next reader reads some records twice.
+        """
         interval_s = self._draws.uniform(0, self._settings.commit_ms) / 1_000
         for p in partitions:
             self._since.setdefault(p, self._clock.now_ms)
@@ -155,16 +158,15 @@ class SimulatedGroup(Protocol):
     unread: Unread
 
     def fill(self, keys: Iterable[str]) -> None:
-        """Let the first members join the simulated group and get partitions; this costs no unread
-        time.
-        """
+        """Form the initial group from members with these keys; this costs no unread time."""
 
     def start(self, key: str) -> None:
-        """Let a member join the simulated group: a new one, or a static member that was away."""
+        """Let the member with this key join: a new one, or a static member that was away."""
 
     def stop(self, key: str) -> None:
-        """Shut down a member of the simulated group: it leaves, or is away until its session times
-        out.
+        """Shut down the member with this key.
+
+        It leaves the group at once, or is away until its session times out.
         """
 
 
@@ -207,7 +209,7 @@ class _GroupState:
 
     @property
     def heartbeat_ms(self) -> float:
-        """Heartbeat interval of the simulated group's members, in milliseconds."""
+        """Heartbeat interval of the group's members (ms), derived from the session timeout."""
         classic = self.settings.policy.protocol != CONSUMER
         return heartbeat_interval(self.settings.session_ms, classic=classic)
 
@@ -217,9 +219,7 @@ class _GroupState:
         return self.heartbeat_ms - passed
 
     def fill(self, keys: Iterable[str]) -> None:
-        """Let the first members join the simulated group and get partitions; this costs no unread
-        time.
-        """
+        """Form the initial group from members with these keys; this costs no unread time."""
         for key in keys:
             self.members[key] = self._member(key)
             self.heartbeats_ms[key] = self.draws.uniform(0, self.heartbeat_ms)
@@ -230,9 +230,7 @@ class _GroupState:
         self.rebalances = 0
 
     def _member(self, key: str) -> SimulatedMember:
-        """Create a member of the simulated group. Its id is random like Kafka's, and the same in
-        each run.
-        """
+        """Create a member with a random id like Kafka's; the ids are the same in each run."""
         self._named += 1
         number, _ = JavaRandom.of(self._named).next_int()
         member_id = f"{number & 0xFFFFFFFF:08x}-{self._named}"
@@ -248,10 +246,9 @@ class _GroupState:
         return SimulatedMember(key, state)
 
     def _assign(self) -> bool:
-        """Compute the group's next assignment; return whether a second, cooperative rebalance must
-        follow.
+        """Compute the next assignment; return whether a second, cooperative rebalance must follow.
 
-        Simulated deployments repeat the same rebalances, so that results are remembered.
+        Equal rebalances of repeated simulations are computed once.
 
         Raises:
             UnsupportedProblemError: the strategy is not applicable.
@@ -282,8 +279,9 @@ class _GroupState:
         return needs_follow_up
 
     def stop(self, key: str) -> None:
-        """Shut down a member of the simulated group: it leaves, or is away until its session times
-        out.
+        """Shut down the member with this key.
+
+        It leaves the group at once. A static or killed member is away until its session times out.
         """
         is_static, leaves = self.settings.policy.static, self.settings.leaves
         stopped = self._halt(key, crashes=not leaves)
@@ -293,13 +291,16 @@ class _GroupState:
             self._remove(key)
 
     def _remove(self, key: str) -> None:
-        """Remove a departed or evicted member of the simulated group, and start a rebalance."""
+        """Remove a member that left or was evicted, and begin a rebalance."""
         raise NotImplementedError
 
     def _go_away(self, key: str, stopped: set[int], expire: Callable[[str], None]) -> None:
-        """Let a member of the simulated group stop without LeaveGroup.
+        """Mark a member that stopped without LeaveGroup as away, and schedule its session timeout.
 
-        Its session times out after its last heartbeat.
+        Args:
+            key: the member's key.
+            stopped: the partitions that it read.
+            expire: called with the key if it has not returned when its session times out.
         """
         self._stops += 1
         self.away[key] = number = self._stops
@@ -315,9 +316,9 @@ class _GroupState:
         self.clock.at(self.expires_ms[key], due)
 
     def _halt(self, key: str, *, crashes: bool = False) -> set[int]:
-        """Let a member of the simulated group stop reading; return the partitions that it read.
+        """Let a member stop reading all of its partitions, and return them.
 
-        It commits its offsets unless it crashes.
+        It commits its offsets first unless it crashes.
         """
         stopped = self.consumed.pop(key, set())
         commits = self.settings.commits_on_stop and not crashes
@@ -346,7 +347,10 @@ class SimulatedClassicGroup(_GroupState):
         self._not_before_ms = 0
 
     def start(self, key: str) -> None:
-        """Let a member join the simulated group: a new one, or a static member that was away."""
+        """Let the member with this key join: a new one, or a static member that was away.
+
+        A static member that returns in time gets its old assignment without a rebalance (KIP-345).
+        """
         if self.away.pop(key, None) is not None and self._joined is None:
             # KIP-345: the coordinator answers with the present assignment.
             self._take(key, _owned(self.members[key]))
@@ -370,9 +374,11 @@ class SimulatedClassicGroup(_GroupState):
         self._complete_if_all_joined()
 
     def _prepare(self, revoked: Iterable[str] = ()) -> None:
-        """Begin a rebalance of the simulated group. Members learn of it with their next heartbeat.
+        """Begin a rebalance, unless one is in progress; members learn of it with their next
+        heartbeat.
 
-        Those in ``revoked`` know of it already.
+        Members whose keys are in ``revoked`` rejoin at once, because they have just revoked
+        partitions.
         """
         if self._joined is not None:
             return
@@ -386,8 +392,8 @@ class SimulatedClassicGroup(_GroupState):
                 self.clock.after(int(wait), partial(self._rejoin, key, self._round))
 
     def _rejoin(self, key: str, number: int) -> None:
-        """Let a member rejoin the group in a rebalance; under the eager protocol it revokes its
-        partitions first.
+        """Let a member rejoin in rebalance ``number``; an eager member revokes its partitions
+        first.
         """
         if number != self._round or self._joined is None or key not in self.members:
             return
@@ -417,7 +423,10 @@ class SimulatedClassicGroup(_GroupState):
             self._prepare(revoked)
 
     def _take(self, key: str, target: set[int]) -> None:
-        """Let a member receive its assignment, which restarts its heartbeat timer."""
+        """Let a member read the partitions in ``target``, which it has just been assigned.
+
+        Its heartbeat timer starts again.
+        """
         self.consumed[key] = target
         self.heartbeats_ms[key] = self.clock.now_ms
         self.unread.resume(sorted(target), after_record(0.0).mean)
@@ -438,7 +447,7 @@ class SimulatedConsumerGroup(_GroupState):
         self._waiting: set[str] = set()
 
     def start(self, key: str) -> None:
-        """Let a member join the simulated group: a new one, or a static member that was away.
+        """Let the member with this key join: a new one, or a static member that was away.
 
         A static member that was killed did not announce its absence. The coordinator rejects its
         successor until the session timeout (UNRELEASED_INSTANCE_ID).
@@ -475,10 +484,11 @@ class SimulatedConsumerGroup(_GroupState):
             self._reconcile(key)
 
     def _reconcile(self, key: str) -> None:
-        """Let a member revoke partitions outside of its target assignment, or else take those of it
-        that are free.
+        """Let a member reconcile with its target assignment (KIP-848).
 
-        It reads the partitions until the callback of its next ``poll``, and acknowledges then.
+        It first revokes partitions outside of the target. If there are none, it takes those
+        partitions of the target that no other member reads. It reads revoked partitions until the
+        callback of its next ``poll``, and acknowledges then.
         """
         target, consumed = _owned(self.members[key]), self.consumed.get(key, set())
         if lost := consumed - target:
@@ -500,7 +510,7 @@ class SimulatedConsumerGroup(_GroupState):
             self._await_heartbeat(key)
 
     def _revoke(self, key: str, lost: set[int]) -> None:
-        """Let a member stop reading partitions, and reconcile with the acknowledging heartbeat."""
+        """Let a member revoke the partitions ``lost``, and then reconcile with its target again."""
         if key not in self.consumed or key in self.away:
             return
         self.unread.stop(sorted(lost & self.consumed[key]), commits=self.settings.commits_on_stop)

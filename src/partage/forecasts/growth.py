@@ -117,7 +117,9 @@ def drain_time(group: str, lag: int, *, drain_rate: float | None) -> DrainTime:
 
 
 def _steps(after: int, drains: Sequence[DrainTime]) -> tuple[str, ...]:
-    """Return steps to a larger partition count that keep the records of each key in order."""
+    """Return the steps of an operator who raises the partition count, so that each key stays in
+    order.
+    """
     known = [one.seconds for one in drains if one.seconds is not None]
     wait = f" ({max(known):,.0f} s for the slowest group)" if known else ""
     return (

@@ -21,7 +21,7 @@ DEFAULT_COMMIT_S = 5.0
 
 @dataclass(frozen=True)
 class MeasuredGroup:
-    """A group of a running cluster: its members, strategy and load during a measurement.
+    """A consumer group of a running cluster, as a short measurement shows it; input of forecasts.
 
     A cluster does not report session timeouts, restarts and capacities: defaults stand for them, or
     the caller gives them.

@@ -216,10 +216,9 @@ def _kind(kind: str) -> list[Finding]:
 
 
 def _consumer_clients(members: Sequence[_Row]) -> list[Finding]:
-    """Check whether the members' client libraries support the consumer protocol, and return
-    findings.
+    """Return findings about whether the members' client libraries support the consumer protocol.
 
-    Libraries are recognized by the bytes that members sent.
+    Libraries are recognised by the bytes that members sent.
     """
     found = []
     if not members:
@@ -253,7 +252,7 @@ def _consumer_clients(members: Sequence[_Row]) -> list[Finding]:
 
 
 def _strategy(strategy: str | None) -> list[Finding]:
-    """Return findings about the group's assignor, which an assignor of the broker would replace."""
+    """Return findings about the group's assignor, which the broker's assignor would replace."""
     if strategy is None or (
         strategy.removeprefix("server:") in ("uniform", "range") and strategy != "range"
     ):
@@ -345,7 +344,7 @@ def _statics(members: Sequence[_Row]) -> list[Finding]:
 
 
 def _consumer_code(causes: set[str], members: Sequence[_Row]) -> list[Finding]:
-    """Return checks of the application's code that the consumer protocol makes necessary."""
+    """Return what to check in the application's code before it uses the consumer protocol."""
     found = [
         Finding(CHECK, "listeners", "rebalance listeners get added and revoked partitions only, "
                 "never the whole assignment, also where the strategy was eager"),

@@ -66,7 +66,8 @@ class RestartEvidence:
 
 
 def learn_restarts(tables: Mapping[str, Sequence[_Row]], session_s: float = 0.0) -> RestartEvidence:
-    """Infer from a replayed history how a group's members restart.
+    """Infer from a replayed history how a group's members restart: how long, with LeaveGroup or
+    not.
 
     Args:
         tables: dict from table to rows: ``rebalances`` in log order, ``events``, ``members``,
@@ -102,7 +103,7 @@ def learn_restarts(tables: Mapping[str, Sequence[_Row]], session_s: float = 0.0)
 
 
 class _Stops:
-    """Times at which members stopped reading, as far as the tables of a run show them."""
+    """Lookup of times at which members stopped reading, from tables ``events`` and ``unread``."""
 
     def __init__(self, events: Iterable[_Row], unread: Iterable[_Row]) -> None:
         # A static member of the consumer protocol announces that it stops.
@@ -114,8 +115,9 @@ class _Stops:
             self._estimated.setdefault(row["member"], []).append(row["stopped_ms"])
 
     def last(self, member: str, before_ms: int) -> int | None:
-        """Return when a member stopped reading for the last time before a time (ms); None if
-        unknown.
+        """Return the last time before ``before_ms`` at which a member stopped reading (ms).
+
+        The result is None if it is unknown.
         """
         if member in self._announced:
             return self._announced[member]
@@ -160,7 +162,7 @@ def _restart_seconds(
 
 
 def _evicted_together(events: Iterable[_Row]) -> set[str]:
-    """Return the members that were evicted in one rebalance with another member."""
+    """Return the members that were evicted in the same rebalance as another member."""
     evicted: dict[tuple[int, int], list[str]] = {}
     for row in events:
         if row["event"] == "expiry":
@@ -187,19 +189,20 @@ def _recognised_ms(row: _Row, stops: _Stops, session_s: float) -> float | None:
 
 
 def _rebalances_with(events: Iterable[_Row], *kinds: str) -> int:
-    """Return the number of rebalances with an event of some kinds.
+    """Count the rebalances that have an event of one of these kinds.
 
-    Members that are evicted together have one cause, so that they count once.
+    Members that are evicted together have one cause, so they count once.
     """
     found = [row for row in events if row["event"] in kinds]
     return len({(row["incarnation"], row["generation"]) for row in found})
 
 
 def _usual_members(rebalances: Sequence[_Row], events_ms: Sequence[int]) -> int:
-    """Return the largest number of members that the group had for some time; 0 without any.
+    """Return the usual number of members: the largest that the group had for a fifth of its time.
 
-    That is a fifth of its time with members. Restarts and deployments make it smaller meanwhile.
-    The last generation counts until the last event.
+    Only time with members counts; the result is 0 without any. Restarts and deployments make the
+    group smaller for a while, so the mean would be too low. The last generation counts until the
+    last event.
     """
     lasted: Counter[int] = Counter()
     last_ms = max(events_ms, default=0)
@@ -224,15 +227,19 @@ def _commit_interval(commit_rates: Iterable[_Row]) -> float:
 
 
 def _commits_on_stop(pauses: Iterable[_Row]) -> bool:
-    """Return whether members commit when they stop: most pauses end at the offset committed before
-    them.
+    """Return whether members commit when they stop.
+
+    They do if few pauses show records that were read twice. Without pauses the result is True.
     """
     known = [row["rewind"] for row in pauses if row["rewind"] is not None]
     return not known or sum(one > 0 for one in known) < _UNCOMMITTED * len(known)
 
 
 def _unread_time(unread: Iterable[_Row], rebalances: Iterable[_Row]) -> tuple[float, int]:
-    """Return the mean seconds for which a stopped partition had no reader, and the rebalances."""
+    """Return the mean time that a stopped partition is unread, and the number of rebalances used.
+
+    The time is in seconds. Only rebalances that restarts may have caused count.
+    """
     wanted = {
         (row["incarnation"], row["generation"])
         for row in rebalances

@@ -116,8 +116,8 @@ class RestartTime:
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of the logarithm of a restart time, the parameter of the log-normal
-        distribution.
+        """Standard deviation of the logarithm of restart times (the log-normal distribution's
+        sigma).
         """
         return log(self.high / self.low) / (2 * _TENTH)
 
@@ -262,7 +262,7 @@ def forecast_rollout(deployment: Deployment, *, seed: int = 0) -> RolloutForecas
 
 
 def slowdown(recorded_s: float, rebalances: int, forecast: RolloutForecast) -> float:
-    """Return how many times longer than simulated the group's rebalances take, at least 1.
+    """Return how many times longer a group's real rebalances take than simulated ones; at least 1.
 
     It is a ratio of mean times without a reader. The simulated time counts like `_PRIOR_REBALANCES`
     recorded rebalances, so that a few long ones change little. Busy machines and long polls make
@@ -289,7 +289,7 @@ def slowdown(recorded_s: float, rebalances: int, forecast: RolloutForecast) -> f
 
 
 def slowed(forecast: RolloutForecast, factor: float) -> RolloutForecast:
-    """Return a forecast with its unread time multiplied by a group's slowdown.
+    """Return a forecast with its unread time multiplied by ``factor``, see `slowdown`.
 
     Forecasts of static or killed members stay: restarts and session timeouts decide about them.
     """
@@ -305,7 +305,7 @@ def _waits_for_heartbeats(deployment: Deployment) -> bool:
 
 
 def _with_model_error(found: Estimate) -> Estimate:
-    """Return an estimate whose interval includes the error of the simulation itself."""
+    """Widen the interval of an estimate by the error of the simulation itself."""
     if found.low <= 0:
         return found
     own = _TENTH * _MODEL_ERROR
@@ -327,7 +327,10 @@ def _estimate(values: Sequence[float]) -> Estimate:
 
 
 def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> RolloutCost:
-    """Simulate one rolling deployment with a seed, and return its cost."""
+    """Simulate one rolling deployment with random numbers from ``seed``, and return its cost.
+
+    ``known`` caches assignments for further simulations.
+    """
     draws, clock = RandomDraws(seed), Clock()
     settings = GroupSettings(
         deployment.load.cluster, deployment.policy, tuple(deployment.load.rate.tolist()),
@@ -386,7 +389,7 @@ class _Rollout:
         self._proceed()
 
     def _proceed(self) -> None:
-        """Create and stop as many pods as the limits of the simulated deployment allow now."""
+        """Create new pods and stop old ones, as far as max surge and max unavailable allow now."""
         is_changed = True
         while is_changed:
             is_changed = False
@@ -463,8 +466,8 @@ def alternatives(
 
 
 def kubernetes_lines(deployment: Deployment) -> tuple[str, ...]:
-    """Return the settings of the Kubernetes workload for a deployment, as lines of field path and
-    value.
+    """Return the Kubernetes settings that make a deployment run as simulated, as (field, value)
+    lines.
 
     >>> from partage.forecasts.loads import constant_load
     >>> load = constant_load({"t": 2}, 0.0)

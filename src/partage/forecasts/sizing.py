@@ -200,8 +200,11 @@ def size_group(
 
 
 def _limit(load: GroupLoad, capacity: float, max_lag_s: float) -> str:
-    """Return why no number of consumers keeps the lag small enough: `PARTITIONS`, `HOT_PARTITION`
-    or `STRATEGY`.
+    """Return the reason why more consumers cannot keep the lag below ``max_lag_s``.
+
+    `STRATEGY`: one consumer for each partition would be enough, but the strategy assigns partitions
+    unevenly. `HOT_PARTITION`: an even load over partitions would fit. `PARTITIONS`: there are too
+    few partitions.
     """
 
     def fits(arriving: FloatArray) -> bool:
@@ -214,10 +217,11 @@ def _limit(load: GroupLoad, capacity: float, max_lag_s: float) -> str:
 
 
 def _listed(partitions: int, near: int) -> Sequence[int]:
-    """Return the numbers of consumers to forecast: all, or a selection with those near the needed
-    number.
+    """Return the numbers of consumers that the sizing table lists, ascending.
 
-    The last one has a consumer without partitions, which takes over from one that is down.
+    These are all up to one more than the partitions, or else a selection: divisors of the number of
+    partitions, powers of the root of 2, and numbers close to ``near``. The last one has a consumer
+    without partitions, which takes over from one that is down.
     """
     most = partitions + 1
     if partitions <= _MOST_ROWS:
@@ -254,8 +258,8 @@ def _size_row(
 
 
 def _last_plan(rounds: Sequence[Round]) -> Round:
-    """Return the last simulated rebalance, after checking that the strategy assigned the
-    partitions.
+    """Return the last of some simulated rebalances, after checking that the strategy was
+    applicable.
 
     Raises:
         UnsupportedProblemError: the strategy is not applicable.
