@@ -43,8 +43,11 @@ class PlanLimits:
     tolerance: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, kind: str) -> float:
-        """Return the tolerance within which brokers count as balanced, for a kind such as "bytes"
-        or "rack-leaders". It is the user's, or the default in `TOLERANCE`.
+        """Return the tolerance of one kind of load, such as "bytes" or "rack-leaders", as a
+        fraction.
+
+        A broker counts as balanced if its load differs from its fair share by at most this
+        fraction. It is the user's setting, or the default in `TOLERANCE`.
 
         Raises:
             InvalidConfigError: the tolerance is negative or not a usable fraction.
@@ -57,8 +60,7 @@ class PlanLimits:
 
 @dataclass(frozen=True, eq=False)
 class Bands:
-    """Calculator of balance bands, the ranges of load within which brokers and racks count as
-    balanced.
+    """Calculator of balance bands: ranges of load within which a broker or rack counts as balanced.
 
     Each broker, and each rack if there are several, has a band around its fair share of replicas,
     bytes, load and leaders.
@@ -79,17 +81,13 @@ class Bands:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Number of brokers in each rack that may have replicas after the reassignment
-        (int64[racks]).
-        """
+        """Number of brokers in each rack that remain after the reassignment (int64[racks])."""
         racks = int(self.cluster.rack.max(initial=0)) + 1
         return np.bincount(self.cluster.rack[self.alive], minlength=racks).astype(np.int64)
 
     @property
     def zones(self) -> int:
-        """Number of racks that have balance limits; 0 if no broker has a rack, or if all are in the
-        same rack.
-        """
+        """Number of racks with balance bands; 0 if brokers have no racks or all share one."""
         known = any(b.rack is not None for b in self.cluster.brokers)
         return len(self.sizes) if known and len(self.sizes) > 1 else 0
 
@@ -113,11 +111,11 @@ class Bands:
         return weight
 
     def held(self, weight: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the balance bands of replicas, bytes and load: the lower and the upper limits of
-        each broker and rack.
+        """Return the balance bands of replicas, bytes and load, as (lower limits, upper limits).
 
-        Both are int64[4, B + Z], with a row for each of `KINDS`: B brokers, then Z racks with
-        bands. The first row limits brokers by their disk capacity.
+        Both are int64[4, B + Z], with a row for each of `KINDS`, and a column for each of B
+        brokers, then for each of Z racks with bands. The first row limits brokers by their disk
+        capacity. ``weight`` is the result of `weight`.
         """
         cluster, sizes, zones = self.cluster, self.sizes, self.zones
         brokers = len(cluster.brokers)
@@ -138,10 +136,10 @@ class Bands:
         return low, high
 
     def led(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the balance bands of leaders: how many partitions each broker and rack should lead
-        at least and at most.
+        """Return the balance bands of leaders, as (lower limits, upper limits).
 
-        Both are int64[B + Z]: B brokers, then Z racks with bands.
+        The limits say how many partitions each broker and rack should lead. Both are int64[B + Z]:
+        B brokers, then Z racks with bands.
         """
         cluster = self.cluster
         leads = self.alive & np.array([not b.fenced for b in cluster.brokers], bool)
@@ -189,7 +187,7 @@ def disks_of(cluster: ReplicaCluster, limits: PlanLimits, free: NDArray[np.bool_
 def _band(
     share: NDArray[np.float64], tolerance: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the lower and upper ends of the balance band around each fair share, as whole numbers.
+    """Return the balance band around each fair share, as (lower ends, upper ends) in whole numbers.
 
     A share that differs from a whole number only by floating-point rounding counts as whole.
     """

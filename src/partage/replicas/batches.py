@@ -15,8 +15,10 @@ __all__ = ["batches", "changed"]
 
 
 def changed(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the partitions whose replica list a reassignment changes, even if only in its order
+    """Return the partitions whose replica list a plan changes, even if only in its order
     (int64[n]).
+
+    ``replica`` is the plan: the broker positions of all new replicas.
     """
     cluster = task.cluster
     same = task.factor == cluster.factor
@@ -103,9 +105,14 @@ def _one_batch(
     free: list[int | None],
     into: dict[int, list[tuple[int, int]]],
 ) -> tuple[list[int], list[int]]:
-    """Choose the partitions of the next batch; return them, and those left for later batches.
+    """Choose the partitions of the next batch; return (chosen, left for later).
 
-    The space that the batch needs is subtracted from ``free``.
+    Args:
+        to_do: the partitions to choose from.
+        count: number of copied replicas of each partition.
+        most: maximum number of copied replicas in a batch; None for no limit.
+        free: free bytes of each broker, then of each disk, None if unknown; reduced by the batch.
+        into: dict from partition to (location, bytes) that its copies need.
     """
     batch: list[int] = []
     waiting: list[int] = []
@@ -146,7 +153,8 @@ def _room(moves: ReplicaMoves) -> list[int | None]:
 def _by_partition(
     moves: ReplicaMoves,
 ) -> tuple[dict[int, list[tuple[int, int]]], dict[int, list[tuple[int, int]]]]:
-    """Return the disk space that the moves of each partition need, and the space that they free.
+    """Return how much disk space the copies of each partition need, and how much they free
+    afterwards.
 
     Both are dicts from partition to (location, bytes) pairs. A location is the number of a broker,
     or the number of brokers plus the number of a disk.

@@ -118,8 +118,9 @@ def sizes_from_log_dirs(given: Any) -> dict[tuple[str, int], dict[int, tuple[int
 
 
 class _BrokerParser:
-    """Parser of the broker list in a JSON description of a cluster. It adds departed brokers that
-    still have replicas.
+    """Parser of the broker list in a cluster's JSON description.
+
+    It adds brokers that have departed but still have replicas.
     """
 
     def __init__(self, given: object, gone: Collection[int]) -> None:
@@ -315,7 +316,8 @@ def _expect_not_moving(name: str, number: int, row: Mapping[str, Any]) -> None:
 def _complete_column(
     values: Sequence[int | None], what: str, rows: _PartitionParser
 ) -> NDArray[np.int64] | None:
-    """Return the size (or load) of every partition, None if no partition has one (int64[P]).
+    """Combine the sizes (or loads) of all partitions to one column (int64[P]); None if none is
+    given.
 
     Raises:
         InvalidProblemError: only some partitions have it (the others would count as 0), or the

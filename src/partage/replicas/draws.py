@@ -18,7 +18,11 @@ _MULTIPLIER = 0x5DEECE66D
 
 
 class LookaheadDraws(Protocol):
-    """Random number generator whose next numbers can be read before they are consumed."""
+    """Interface of a random number generator whose next numbers can be read before they are
+    consumed.
+
+    Bulk code reads many numbers at once, and then consumes as many as it used.
+    """
 
     def ahead(self, count: int) -> NDArray[np.int64]:
         """Return at least the next ``count`` random numbers without consuming them (int64).

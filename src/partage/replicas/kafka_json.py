@@ -75,7 +75,9 @@ def led_by_others(task: ReplicaTask, replica: np.ndarray[Any, np.dtype[np.int32]
 
 
 def election(cluster: ReplicaCluster, partitions: Iterable[int]) -> dict[str, Any]:
-    """Return the JSON of partitions for ``kafka-leader-election --path-to-json-file``."""
+    """Return the JSON file content that makes ``kafka-leader-election`` elect these partitions'
+    leaders.
+    """
     return {
         "partitions": [
             {"topic": cluster.topics[cluster.topic[p]], "partition": int(cluster.number[p])}

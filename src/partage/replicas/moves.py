@@ -55,18 +55,19 @@ class ReplicaMoves:
 
     @property
     def partition(self) -> NDArray[np.int64]:
-        """Partition to which each copied replica belongs (int64[n])."""
+        """Partition of each copied replica (int64[n], one element per copy)."""
         return self._rows[0]
 
     @property
     def target(self) -> NDArray[np.int32]:
-        """Broker that receives each replica copy, as its position (int32[n])."""
+        """Broker that receives each copy, as its position in the cluster (int32[n])."""
         return self._rows[1]
 
     @property
     def source(self) -> NDArray[np.int32]:
-        """Broker whose replica each copy replaces, as its position; -1 if the copy is an added
-        replica (int32[n]).
+        """Broker whose replica each copy replaces, as its position in the cluster (int32[n]).
+
+        It is -1 if the copy is an additional replica.
         """
         return self._rows[2]
 
@@ -78,7 +79,7 @@ class ReplicaMoves:
 
     @cached_property
     def within(self) -> DiskMoves:
-        """Replica copies that the plan makes between two disks of the same broker."""
+        """Copies that the plan makes between two disks of the same broker."""
         task, disks = self.task, self.task.disks
         nothing = np.zeros(0, np.int64)
         if disks is None or self.disk is None:
@@ -96,7 +97,7 @@ class ReplicaMoves:
 
     @property
     def on_disks(self) -> tuple[NDArray[np.int64], ...]:
-        """Replica copies that fill or free a known disk, as four int64 arrays.
+        """Copies that fill or free a known disk, as four int64 arrays with one element per copy.
 
         They are the partition, the disk that is freed, the disk that receives the copy, and bytes.
 

@@ -124,9 +124,12 @@ def _place_as_admin_utils(
 
 
 def _expect_no_start(**given: int | None) -> None:
-    """Check that no start index or shift is given to a strategy that draws its own.
+    """Check that the caller gives no start index or shift to the striped placer.
 
-    Only the strategies of Kafka 3.9 use them. Raises InvalidConfigError otherwise.
+    Only the strategies of Kafka 3.9 use them.
+
+    Raises:
+        InvalidConfigError: one is given.
     """
     for name, value in given.items():
         if value is not None:
@@ -352,10 +355,10 @@ def alternating(brokers: Sequence[Broker]) -> list[int]:
 def _starts(
     count: int, start: int, shift: int, first: int, rows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return where the replicas of each partition begin in the broker list (two int64[rows]).
+    """Return each partition's leader position and follower shift in the broker list.
 
-    These are the position of the leader, and the shift from the leader to its first follower. The
-    shift grows by one each time the leaders have gone around the broker list.
+    Both are int64[rows]. The follower shift is the number of brokers between the leader and its
+    first follower. It grows by one each time the leaders have gone around the broker list.
     """
     number = first + np.arange(rows, dtype=np.int64)
     # The shift grows at every multiple of the brokers except partition 0.
@@ -383,11 +386,17 @@ def _over_racks(
     line: Int32Array, rack: NDArray[np.int64], lead: NDArray[np.int64], gap: NDArray[np.int64],
     factor: int,
 ) -> Int32Array:  # fmt: skip
-    """Place the followers of each partition on distinct racks, from the leader's position and the
-    shift on.
+    """Place the followers of each partition on distinct racks, as rack-aware ``AdminUtils`` does.
 
     Return broker ids (int32[n, factor]). All partitions test their next candidate broker at once.
     Those that cannot use it test the next one in the following pass.
+
+    Args:
+        line: broker ids, in the order in which racks alternate.
+        rack: rack of each of these brokers.
+        lead: position of each partition's leader in ``line``.
+        gap: for each partition, the number of brokers between the leader and the first candidate.
+        factor: replication factor.
     """
     count, racks, rows = len(line), int(rack.max()) + 1, len(lead)
     at = np.empty((rows, factor), np.int64)

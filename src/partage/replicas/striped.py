@@ -64,10 +64,10 @@ def place_in_stripes(
 
 
 class _Rings:
-    """Rings of brokers from which KRaft's placer takes the next broker: two for each rack.
+    """Brokers grouped in rings, from which KRaft's placer takes the next broker in turn.
 
-    Racks are in Java's hash order. Ring 2r has the unfenced brokers of rack r, ring 2r + 1 its
-    fenced ones.
+    Each rack has two rings. Racks are in Java's hash order. Ring 2r has the unfenced brokers of
+    rack r, ring 2r + 1 its fenced ones.
     """
 
     def __init__(self, brokers: Sequence[Broker], draws: LookaheadDraws) -> None:
@@ -234,8 +234,8 @@ def _permutations(places: Ints, size: int) -> Ints:
 def _rows(
     shuffled: Ints, sizes: Ints, offset: Ints, turn: tuple[int, int], shape: tuple[int, int]
 ) -> NDArray[np.int32]:
-    """Return the brokers of all partitions' replicas, by the shuffled broker lists
-    (int32[partitions, replicas]).
+    """Look up the brokers of all replicas in the shuffled broker lists (int32[partitions,
+    replicas]).
 
     Partitions between two shuffles form a block, and share the lists of the block.
     """
@@ -261,12 +261,12 @@ def _rows(
 
 
 def _count_uses_in_block(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
-    """Count how often the partitions of a block have used the rack of replica ``j``
-    (int64[epochs]).
+    """Count how often a block has used the rack of replica ``j``, up to and including each
+    partition.
 
-    The count is up to and including each partition (epoch). Each partition begins one rack later.
-    So earlier partitions used this rack for replica j + 1, j + 2, and so on, once in each round
-    over the racks.
+    A block is the partitions between two shuffles; ``epoch`` numbers them (int64[epochs], as the
+    result). Each partition begins one rack later. So earlier partitions used this rack for replica
+    j + 1, j + 2, and so on, once in each round over the racks.
     """
     if factor >= racks:
         return epoch + 1

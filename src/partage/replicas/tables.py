@@ -194,12 +194,12 @@ def network_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
 def batch_rows(
     moves: ReplicaMoves, batches: Sequence[Sequence[int]], throttle: int | None
 ) -> list[dict[str, Any]]:
-    """Return a report row for each batch of a reassignment: partitions, copied replicas, bytes, and
-    seconds at the throttle.
+    """Return a report row for each batch: partitions, copied replicas, bytes, and estimated
+    seconds.
 
-    Kafka's throttle limits separately what each broker sends and what it receives. So a batch takes
-    as long as its busiest broker. Copies between the disks of a broker have a throttle of their own
-    and do not count.
+    ``throttle`` is in bytes per second. It limits separately what each broker sends and what it
+    receives, so a batch takes as long as its busiest broker. Copies between the disks of a broker
+    have a throttle of their own and do not count.
     """
     brokers = len(moves.task.cluster.brokers)
     of_batch = np.full(moves.task.cluster.partitions, -1, np.int64)

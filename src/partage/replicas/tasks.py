@@ -115,7 +115,10 @@ def fix_racks(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> Repl
 
 
 def elect_leaders(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the task of balancing preferred leaders by reordering replica lists. No data moves."""
+    """Return the task of balancing preferred leaders by reordering replica lists.
+
+    No replica is copied.
+    """
     builder = _TaskBuilder(cluster, limits)
     builder.fate[:] = STAY
     builder.receives[:] = False
@@ -184,8 +187,7 @@ class _TaskBuilder:
                 raise InvalidConfigError(what, why, self.cluster.brokers[b].id)
 
     def drain(self, gone: list[int]) -> None:
-        """Require in the reassignment task that all replicas on these brokers leave, and that all
-        others stay.
+        """Require that all replicas on the brokers ``gone`` move away, and that all others stay.
 
         Raises:
             NoFeasiblePlanError: a pinned replica is on them, or no other broker is left.
