@@ -90,8 +90,7 @@ def _should_move(draft: DraftAssignment, source: int, destination: int) -> bool:
 
 @dataclass
 class TaskMovements:
-    """Moves of tasks to clients whose local state is up to date, while warm-up replicas restore
-    (KIP-441).
+    """Mover of tasks to clients with up-to-date state, while warm-up replicas restore (KIP-441).
 
     A task whose client lags behind runs on a caught-up client for now. Its own client gets a
     warm-up replica, to which the task moves later.
@@ -127,7 +126,7 @@ class TaskMovements:
         self.load = np.array(self.draft.load)
 
     def move_actives(self) -> int:
-        """Move every active task from a client that lags behind to one that lags less.
+        """Move each active task whose client lags behind to a client that lags less.
 
         Return the number of moves.
         """
@@ -180,7 +179,7 @@ class TaskMovements:
         self._update_loads(source, destination)
 
     def move_standbys(self) -> int:
-        """Move every standby task from a client that lags behind to one that lags less.
+        """Move each standby task whose client lags behind to a client that lags less.
 
         Return the number of moves.
         """

@@ -193,9 +193,7 @@ def _in_map_order(members: Sequence[ServerMember]) -> list[ServerMember]:
 
 
 class _Quota:
-    """Maximum number of tasks that each member may still get: ceil(remaining tasks / members that
-    can get more).
-    """
+    """Quota of tasks per member: ceil(remaining tasks / members that can still get more)."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks, self._members = tasks, members
@@ -371,8 +369,8 @@ class _TargetDraft:
         self.all_quota.reached(count)
 
     def _best_previous_standby(self, task: ServerTask, *, without_copy: bool) -> str | None:
-        """Return the least loaded member that had a standby of the task before; None if no member
-        had one.
+        """Return the least loaded member that had a standby of the task before; None if there is
+        none.
 
         Kafka replaces a member only by one that is less loaded both itself and by its process. With
         ``without_copy``, processes with a copy of the task do not count.

@@ -242,8 +242,9 @@ class StreamsMemberAssignment:
 def error_assignments(
     clients: Iterable[ClientGroup], code: int
 ) -> dict[str, StreamsMemberAssignment]:
-    """Return a dict from member id to an assignment without tasks that tells the consumer an error
-    code.
+    """Return an error assignment for each member, as a dict by member id.
+
+    It has no tasks; ``code`` tells the consumer the reason.
     """
     return {
         name: StreamsMemberAssignment(error_code=code) for one in clients for name in one.consumers
@@ -253,7 +254,7 @@ def error_assignments(
 def hosts(
     plan: TaskPlan, clients: Sequence[ClientGroup], layout: TopologyLayout
 ) -> tuple[Hosts, Hosts]:
-    """Return which client endpoint has which source partitions, for interactive queries.
+    """Return the source partitions at each client's endpoint, for interactive queries.
 
     An endpoint is the host and port of a client. The result is two dicts from endpoint to source
     partitions: one of active tasks, one of standby tasks. The partitions are those of the target

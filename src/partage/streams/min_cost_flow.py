@@ -30,10 +30,9 @@ _LEAST_RUN = 8
 
 
 class Network(NamedTuple):
-    """Residual network of a minimum-cost flow problem: each given edge and its reverse edge, as
-    arrays.
+    """Residual network of a minimum-cost flow problem, as arrays of edges.
 
-    Edges are sorted by (origin, end) as compressed rows (CSR).
+    It has each given edge and its reverse edge, sorted by (origin, end) as compressed rows (CSR).
 
     Attributes:
         start: int64[N + 1], index of each node's first edge.
@@ -239,7 +238,7 @@ def _list_usable_edges(network: Any, search: Any) -> None:
 
 @piece
 def _find_cycle(search: Any, least_run: Any) -> int:
-    """Search the flow network for a cycle of negative cost by the Bellman-Ford algorithm.
+    """Search the residual network for a cycle of negative cost by the Bellman-Ford algorithm.
 
     Return a node that is reached from such a cycle, -1 if there is none. The distance of that node
     still falls in the last round.

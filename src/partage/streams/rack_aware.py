@@ -29,11 +29,9 @@ Int64Array = NDArray[np.int64]
 
 
 def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
-    """Exchange tasks between clients at least total cost, by minimum-cost flow.
+    """Exchange tasks between clients so that the total cost is least, by minimum-cost flow.
 
-    Every client keeps its number of tasks.
-
-    The search starts from the present assignment.
+    Every client keeps its number of tasks. The search starts from the present assignment.
 
     Args:
         held: bool[tasks, clients], whether the client has the task; one client per task.
@@ -67,13 +65,11 @@ def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
 def balance_subtopology(
     held: NDArray[np.bool_], cost: Int64Array, groups: Sequence[Sequence[int]]
 ) -> list[int]:
-    """Assign tasks to clients at least total cost, by minimum-cost flow.
+    """Assign the tasks of sub-topologies to clients at least total cost, by minimum-cost flow.
 
-    Each client's number of tasks of a sub-topology is limited.
-
-    A client gets at most ceil(its share of all tasks * tasks of the sub-topology), computed in IEEE
-    doubles in Kafka's order of operations. The search starts from a maximum flow, not from the
-    present assignment.
+    A client gets at most ceil(its share of all tasks * tasks of the sub-topology) of each
+    sub-topology. This limit is computed in IEEE doubles in Kafka's order of operations. The search
+    starts from a maximum flow, not from the present assignment.
 
     Args:
         held: bool[tasks, clients], whether the client has the task; one client per task.
@@ -299,7 +295,7 @@ def _movable(draft: DraftAssignment, source: int, destination: int, may_swap: Ma
 
 
 def subtopologies(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """Group tasks by sub-topology, ordered by (number, topology). Some groups may be empty."""
+    """Group tasks by sub-topology, in the order of (number, topology); some groups may be empty."""
     every: dict[tuple[int, str], list[int]] = {}
     for task in problem.tasks:
         every.setdefault((task.subtopology, task.topology or ""), [])
@@ -312,7 +308,7 @@ def subtopologies(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]
 
 
 def by_number(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """Group tasks by their sub-topology's number, whatever the name of their topology."""
+    """Group tasks by the number of their sub-topology, without regard to the topology's name."""
     found: dict[int, list[int]] = {}
     for number in tasks:
         found.setdefault(problem.tasks[number].subtopology, []).append(number)

@@ -34,9 +34,10 @@ class TagIndex:
                 self.values.setdefault(key, set()).add(value)
 
     def mark(self, used: set[Tag], client: int, copies: int) -> None:
-        """Record that a client got a copy of a task, so that other copies avoid the client's tags.
+        """Record that ``client`` got a copy of a task, so that further copies avoid its tags.
 
-        A key that has no more distinct values than the task has copies becomes unused again.
+        The tags of a key, such as ``zone``, count as unused again if the key has no more distinct
+        values than the task has copies.
 
         Args:
             used: tags (key, value) of clients with a copy of the task; changed.
@@ -105,10 +106,10 @@ class TagAwareStandbys:
             draft.assign_standby(client, task)
 
     def spread(self, draft: DraftAssignment, task: int, active_at: int) -> int:
-        """Assign standbys of a task to clients with other tags than its copies; return how many
-        found no client.
+        """Assign standbys of a task to clients whose tags differ from those of its copies.
 
-        Like Kafka's class, this tries to assign one standby even if none is configured.
+        Return how many standbys found no such client. Like Kafka's class, this tries to assign one
+        standby even if none is configured.
         """
         index = self._index
         used: set[Tag] = set()
@@ -212,7 +213,7 @@ class DefaultStandbys:
                 heapq.heappush(heap, entry)
 
     def may_balance(self, source: int, destination: int) -> bool:  # noqa: ARG002 - the interface
-        """Return True: without tags, balancing may move any standby."""
+        """Return True: without client tags, load balancing may move any standby."""
         return True
 
     def may_swap(

@@ -55,22 +55,20 @@ class TaskPairs:
         self._pairs: set[int] = set()
 
     def add(self, task: int, others: Iterable[int]) -> None:
-        """Record that a task is on the same client as these other tasks, which makes a pair with
-        each.
-        """
+        """Record that a task is on the same client as ``others``: a pair with each of them."""
         self._pairs.update(self._pair(task, other) for other in others)
 
     def has_new(self, task: int, *others: Iterable[int]) -> bool:
-        """Return whether a task and some task of a client (``others``) have not been together on a
-        client before.
-        """
+        """Return whether a task would form a new pair with any of a client's tasks, ``others``."""
         if self.full:
             return False
         return any(self._pair(task, other) not in self._pairs for some in others for other in some)
 
     @property
     def full(self) -> bool:
-        """Return whether every two tasks have been together on one client."""
+        """Return whether every two tasks have been on one client together, so that no new pair is
+        left.
+        """
         return len(self._pairs) == self._most
 
     def _pair(self, task: int, other: int) -> int:
@@ -235,7 +233,7 @@ class StickyCore:
         return self._least_loaded(task, [client for client in copied if client in within])
 
     def _should_balance(self, client: int) -> bool:
-        """Return whether a client is full and should leave tasks to others.
+        """Return whether a client is full, so that further tasks should go to less loaded clients.
 
         It is if it has at least one task per thread while another client is less loaded.
         """
@@ -322,7 +320,7 @@ class LegacySticky:
 def _legacy_draft(
     problem: TaskProblem, racks: RackOptimizer | None, *, preserve: bool = False
 ) -> DraftAssignment:
-    """Compute the task assignment of the legacy sticky assignor of Kafka Streams, as a draft.
+    """Run the legacy sticky assignor of Kafka Streams, and return the assignment as a draft.
 
     Args:
         problem: input of the assignor.
