@@ -38,7 +38,10 @@ class Codec(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """One version of a message layout, with the types that the caller encodes by its own codecs."""
+    """One version of a message layout, as the encoder and decoder are built from it.
+
+    ``replaced`` has the codecs that handle some types instead of the generic ones.
+    """
 
     name: str
     version: int

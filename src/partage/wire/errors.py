@@ -61,7 +61,8 @@ class UnknownRecordTypeError(WireFormatError):
 
 
 class UnknownRecordVersionError(WireFormatError):
-    """Error for a value version that Kafka 4.3.1 does not know for the record's type.
+    """Error for a record of ``__consumer_offsets`` with a value version that Kafka 4.3.1 does not
+    know.
 
     >>> error = UnknownRecordVersionError(3, 1)
     >>> error.type, error.version

@@ -255,8 +255,9 @@ class NameTable:
 
 
 def read_only(array: NDArray[Any], kind: type[np.generic]) -> NDArray[Any]:
-    """Return an array in the form that compiled kernels require:
-    contiguous, read-only, of one type.
+    """Return a read-only, contiguous view of an array in one type, as compiled kernels require.
+
+    The array is copied only if it has another type or layout.
     """
     view: NDArray[Any] = np.require(array, kind, ["C", "A"]).view()
     view.flags.writeable = False

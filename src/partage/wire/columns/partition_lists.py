@@ -185,7 +185,7 @@ def read_pairs(  # noqa: PLR0917 - kernels take arrays by position
 def _find_pairs(
     data: bytes, int32: NDArray[np.int32], at: Ints, end: Ints, count: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Find the topic names in many encoded partition lists, for all lists at once.
+    """Find where the topic names are in many encoded partition lists, for all lists at once.
 
     Return the begin and the end of each name, and the end of each list (-1 if it does not fit in
     its payload). Step k reads the k-th topic of all lists that have one. Lists are sorted by
@@ -405,9 +405,9 @@ def _nullable(data: bytes | None) -> bytes:
 
 
 def _group_by_first_use(key: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
-    """Group equal keys in order of their first use.
+    """Return the indices that sort keys by the first use of their value, with equal keys together.
 
-    Return the indices that sort the keys so, and the begin and the size of each group.
+    Also return the begin and the size of each group of equal keys.
     """
     order = np.argsort(key, kind="stable")
     first, size = _runs(key[order])

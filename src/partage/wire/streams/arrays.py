@@ -131,7 +131,7 @@ class Tasks:
         return packed[order], order
 
     def last_index(self, task: tuple[int, int] | TaskKey) -> int | None:
-        """Return the last index of a task in the list, None if the list does not have it.
+        """Return the last index at which a task occurs in the list; None if it does not occur.
 
         >>> Tasks.of([(0, 2), (0, 3), (0, 2)]).last_index((0, 2))
         2
