@@ -243,10 +243,10 @@ class KeyRule:
         return placed
 
     def left_over(self, keys: KeyColumn) -> NDArray[np.bool_] | None:
-        """Return which records get no partition from their key, such as those with a null key
-        (bool[n]).
+        """Return a mask of the records that get no partition from their key, such as those with a
+        null key (bool[n]).
 
-        Returns None if there are none. The state machine places them.
+        Return None if there are none. The partitioner's state machine places these records.
         """
         if self.unkeyed == "nothing":
             return None

@@ -112,8 +112,9 @@ class _Call:
         self.done = 0
 
     def place(self, keys: KeyColumn) -> tuple[Int32Array, NDArray[np.bool_] | None]:
-        """Return the partition for each key of a chunk, and which records have no partition
-        (bool[n] or None).
+        """Choose the partition for each record of a chunk (int32[n]).
+
+        Also return a mask of the records that have no partition (bool[n]), None if each has one.
         """
         count = len(keys)
         named = self._named(count)

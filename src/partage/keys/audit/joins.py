@@ -237,10 +237,10 @@ def _partitions_by_key(pairs: KeyPairs) -> dict[bytes, tuple[int, ...]]:
 
 
 def _describe_different_writers(first: Side, second: Side) -> str | None:
-    """Return a description of the two topics' writers if one topic has a writer that the other
+    """Describe how the writers of two topics differ, if one topic has a writer that the other
     lacks.
 
-    Returns None if the writers agree or are unknown.
+    Return None if the writers agree or are unknown.
     """
     sides = (first, second)
     found, found_2 = ({family.name for family in side.verdict.families} for side in sides)

@@ -98,7 +98,8 @@ class TopicVerdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Candidate:
-    """Family and partition count that may have written a topic, tried on all of its keys.
+    """Partitioner family and partition count that may have written a topic, with the partition of
+    each key under them.
 
     Attributes:
         placed: int32[n], the partition where the family would place each key.

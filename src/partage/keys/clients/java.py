@@ -110,11 +110,12 @@ class Turns(Counter):
 def _choose_round_robin(
     state: Turns, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, Counter]:
-    """Place records without a key in the partitions in turn (Java's ``RoundRobinPartitioner``).
+    """Place records in the partitions in turn, without their keys (Java's
+    ``RoundRobinPartitioner``).
 
     With ``state.asked_again`` a record that opens a batch advances the counter twice. A producer
     before 4.0 that finds no room in the batch of the chosen partition calls ``onNewBatch`` and then
-    the partitioner again (KAFKA-9965). Where every record needs a batch, every other partition is
+    the partitioner again (KAFKA-9965). If every record needs a batch, every other partition is
     skipped: with an even count, half of them get no record.
     """
     if not state.asked_again:
@@ -282,9 +283,10 @@ def with_queues(
 
 
 def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """Draw a random partition, and return it with the new state.
+    """Draw the next sticky partition, and return it with the new state.
 
-    Partitions with longer queues are less likely. Equals ``BuiltInPartitioner.nextPartition``.
+    Equals ``BuiltInPartitioner.nextPartition``. Partitions with longer queues are less likely;
+    without statistics all partitions of the state's pool are equally likely.
     """
     if not state.table:
         chosen, draws = drawn_from(state.pool(partitions), state.draws)

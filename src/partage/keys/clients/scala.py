@@ -50,8 +50,10 @@ def forgotten(state: SendCache) -> SendCache:
 def _choose(
     state: SendCache, sizes: Int64Array, partitions: int, absolute: Callable[[int], int]
 ) -> tuple[Int32Array, SendCache]:
-    """Place all records without a key in one random partition with a leader, drawn once per
-    metadata refresh.
+    """Place all records without a key in one partition, which is drawn once per metadata refresh.
+
+    It is drawn from the partitions with a leader. ``absolute`` is the client's function that makes
+    the random number non-negative.
 
     Raises:
         InvalidConfigError: no partition has a leader; the producer fails then.
