@@ -289,11 +289,10 @@ class LiveCapture:
             self._conditions.well()
 
     def _next_requests(self) -> dict[int, list[PartitionRequest]]:
-        """Return a dict from leader to the next fetch requests, which begin with another partition
-        in each round.
+        """Return the next fetch requests, as a dict from leader to requests for its partitions.
 
-        A broker fills its response in the order of the request, so the last partitions of a fixed
-        order would starve.
+        They begin with another partition in each round. A broker fills its response in the order of
+        the request, so the last partitions of a fixed order would starve.
         """
         numbers = sorted(self._leaders)
         turn = self._round % max(1, len(numbers))
@@ -391,8 +390,12 @@ class LiveCapture:
         self._writer.skip_to(partition, to, why)
 
     def _rewind(self, partition: int, epoch: int, end: int) -> None:
-        """Continue at the last offset that is still valid, after an unclean leader election
-        replaced records already read.
+        """Read a log partition again from the offset at which the leader's log differs from the
+        recording.
+
+        This is needed after an unclean leader election, when new records replaced records already
+        read. ``epoch`` and ``end`` are the leader epoch and its end offset from the broker's
+        response.
         """
         position, epochs = self._writer.position(partition), self._writer.epochs
         ours = epochs.last(partition, position)

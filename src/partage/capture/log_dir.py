@@ -126,10 +126,11 @@ def _cluster_id(folders: Sequence[Path]) -> str | None:
 
 
 def _read_partition(number: int, copies: Sequence[Path], writer: CaptureWriter) -> None:
-    """Merge copies of one log partition from several brokers, and add its record batches to the
-    recording in log order.
+    """Add the record batches of one log partition to the recording, merged from several brokers'
+    copies.
 
-    Of several copies of a batch, the one with the most records counts.
+    ``number`` is the partition, ``copies`` are its folders. They are added in log order. Of several
+    copies of a batch, the one with the most records counts.
     """
     expected = writer.position(number)
     first = min(int(_segments(folder)[0].stem) for folder in copies)

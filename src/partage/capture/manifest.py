@@ -199,7 +199,7 @@ _BATCHES = (
 
 
 class RecordBuffer:
-    """Records and batches of a recording (capture) that are not yet written to a file.
+    """Buffer of the records and batches that a recording (capture) has not yet written to a file.
 
     Attributes:
         bytes: estimated memory: keys and values, and an amount for each row.
@@ -297,8 +297,9 @@ def put_table(path: Path, table: pa.Table) -> None:
 
 
 def drop_cut_rows(path: Path, column: str, cut: Mapping[int, int]) -> int:
-    """Remove the rows that the log has lost from a file of a recording; return the number of
-    remaining rows.
+    """Remove the rows from a recording's file whose records the log has lost.
+
+    Return the number of remaining rows.
 
     Args:
         path: the file.

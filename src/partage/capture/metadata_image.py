@@ -99,8 +99,9 @@ class MetadataImage:
         return self._held is not None
 
     def apply(self, record: MetadataRecord) -> bool:
-        """Update the state of the cluster by a record of the metadata log; return whether it may
-        differ.
+        """Apply a record of the metadata log to the state of the cluster.
+
+        Return whether the state may have changed.
         """
         if record.type == "BeginTransactionRecord":
             self._held = []

@@ -68,11 +68,12 @@ def read_replicas(
 
 
 def write_loads(topics: dict[str, Any], before: Sizes, after: Sizes, seconds: float) -> None:
-    """Set the write load of each partition, in bytes per second, by the growth of its replicas
-    between two reads.
+    """Set the write load of each partition (bytes per second) from two measurements of replica
+    sizes.
 
-    The fastest-growing replica counts. Retention may delete segments of a replica in between, which
-    only makes its growth smaller.
+    ``topics`` is changed in place: each partition row gets a ``load``. ``before`` and ``after``
+    have the sizes, measured ``seconds`` apart. The fastest-growing replica counts. Retention may
+    delete segments of a replica in between, which only makes its growth smaller.
     """
     for name, topic in topics.items():
         for row in topic["partitions"]:

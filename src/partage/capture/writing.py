@@ -254,9 +254,7 @@ PART_ROWS, PART_BYTES = 500_000, 128 << 20
 
 
 class CaptureObserver(Protocol):
-    """Interface of an observer that receives all data that `partage capture` records, while it
-    runs.
-    """
+    """Interface of an observer that receives all data while `partage capture` records them."""
 
     def batch(self, batch: LogBatch) -> None:
         """Process a record batch that was recorded. Batches of a log partition arrive in offset
