@@ -80,7 +80,10 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A recommended change, with all groups to which it is recommended and their total saving."""
+    """One recommended change with the groups to which it is recommended, and their total saving.
+
+    ``groups`` has each group with its own form of the advice.
+    """
 
     advice: Advice
     groups: tuple[tuple[GroupFigures, Advice], ...]
@@ -515,9 +518,11 @@ def best_policy(group: GroupFigures) -> Settings | None:
 
 
 def _size_of_change(group: GroupFigures, settings: Settings) -> tuple[int, int, float, str]:
-    """Return a sort key that puts the smallest change first among equally good settings of a group.
+    """Return a sort key for settings of a group that are about equally good: the smallest change
+    first.
 
-    Its parts are protocol change, static members, saving and name.
+    It compares a change of protocol, the number of options (such as static members), the saving and
+    the name, in this order.
     """
     protocol, strategy, options = parse_policy(settings.policy)
     same = f"{protocol}/{strategy}" == base_policy(group.strategy)

@@ -111,9 +111,11 @@ def _outcomes(group: GroupRates, limits: Limits) -> Iterator[CheckResult]:
 
 
 def _status(group: GroupRates, *, exceeds: bool, certainly: bool) -> str:
-    """Return whether a group passes a limit, violates it, or whether that is unknown.
+    """Return whether a group passes a limit, violates it, or whether the log is too incomplete to
+    tell.
 
-    If the log lacks much of the group's history, only a certain excess is a violation.
+    ``exceeds`` is whether the group's value is above the limit, ``certainly`` whether even the lower
+    end of its interval is. If the log lacks much of the group's history, only ``certainly`` counts.
     """
     if group.covered:
         return VIOLATED if exceeds else PASSED

@@ -112,9 +112,7 @@ def load_table(run: PublishedRun, name: str, only: Sequence[str] | None = None) 
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:
-    """Return int64 for any integer type, so that sums do not overflow;
-    other types are unchanged.
-    """
+    """Return int64 for any integer type, so that sums do not overflow, else the type itself."""
     import pyarrow as pa
 
     return pa.int64() if pa.types.is_integer(kind) else kind
@@ -218,9 +216,10 @@ def back_tests(rebalances: pa.Table, replays: pa.Table) -> Iterator[BackTest]:
 def _costs_by_rebalance(
     replays: pa.Table, groups: Iterable[str]
 ) -> dict[tuple[Any, ...], list[Estimate]]:
-    """Return the estimated downtimes of rebalances under each policy.
+    """Return the estimated downtimes of each rebalance under each policy.
 
-    The result is a dict from (policy, group, incarnation, generation).
+    The result is a dict from (policy, group, incarnation, generation) to the estimates of the rows
+    in table ``replays``.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -304,10 +303,10 @@ def _with_names(replays: pa.Table) -> pa.Table:
 
 
 def figures_by_group(replays: pa.Table) -> tuple[ByGroup, ByGroup]:
-    """Return each group's metrics under each simulated policy.
+    """Return each group's metrics under each simulated policy, for both kinds of simulation.
 
-    There are two results: of the cumulative simulation, or of the only one that the run has, and
-    of the simulation per rebalance.
+    The first result is that of the cumulative simulation, or of the only one that the run has. The
+    second is that of the simulation per rebalance.
     """
     found: dict[tuple[str, str, str], Sums] = {}
     for sums in sum_rows(replays, _KEY):

@@ -65,7 +65,9 @@ def relative_lengths(bounds: FigureRange | None, estimate: Estimate | None) -> L
 def own_figures(
     group: GroupFigures, figures: Mapping[str, Figures] | None = None
 ) -> Figures | None:
-    """Return the simulated metrics of a group's present settings; None if they cannot be compared.
+    """Return the metrics of the simulation of a group's present settings.
+
+    The result is None if they cannot be compared with the recorded ones.
 
     Args:
         group: the group.
@@ -76,10 +78,10 @@ def own_figures(
 
 
 def error_of(group: GroupFigures, figures: Mapping[str, Figures] | None = None) -> float | None:
-    """Return how far the simulation of a group's present settings is from the recorded downtime.
+    """Return the error of the simulation of a group's present settings, in partition-seconds.
 
-    It is in partition-seconds, None if unknown. Both values are estimates. Without estimates their
-    bounds are compared at the estimated length of the stops.
+    It is the difference between simulated and recorded downtime; None if unknown. Both values are
+    estimates. Without estimates their bounds are compared at the estimated length of the stops.
     """
     own = own_figures(group, figures)
     if own is None:
@@ -98,8 +100,7 @@ def error_of(group: GroupFigures, figures: Mapping[str, Figures] | None = None) 
 def gain_of(
     group: GroupFigures, policy: str, figures: Mapping[str, Figures] | None = None
 ) -> Estimate | None:
-    """Return the partition-seconds of downtime that a policy would save a group,
-    or None if unknown.
+    """Return the downtime that a policy would save a group (partition-seconds); None if unknown.
 
     The interval includes the simulation's error. A group cannot save more than its downtime.
     """

@@ -258,7 +258,8 @@ def _time_span(
 ) -> tuple[int, int]:
     """Return the start and the end of a group's timeline (ms).
 
-    If the log lacks generations before the first recorded one, a quarter is added for them.
+    The timeline begins earlier, by up to a quarter, if the log lacks generations before the first
+    recorded one. ``rows`` are the group's rebalances, ``intervals`` its ownership intervals.
     """
     begun = intervals["from_ms"].to_pylist()
     first, last = _ends([*(r["time_ms"] for r in rows), *begun], cover)

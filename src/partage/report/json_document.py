@@ -150,9 +150,7 @@ def _group(group: GroupFigures) -> dict[str, Any]:
 
 
 def _verdict(group: GroupFigures) -> dict[str, str]:
-    """Return what the page and the terminal show of a group in the table
-    of worst groups, as texts.
-    """
+    """Return a group's row of the table of worst groups as texts, as page and terminal show it."""
     row = group_row(group)
     return {
         "downtime": row.downtime.text, "unread": row.share.text,

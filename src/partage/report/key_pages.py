@@ -171,9 +171,9 @@ def _audit_headline(found: Mapping[str, Any]) -> str:
 
 
 def _topic(topic: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a topic of the audit page, with each writer's times as a position on a timeline.
+    """Return the data of one topic for the audit page, with a bar for the time of each writer.
 
-    Positions are percentages of the time from the first to the last record.
+    ``left`` and ``width`` of a bar are percentages of the time from the first to the last record.
     """
     times = [t for w in topic["writers"] for t in (w["first_ms"], w["last_ms"])]
     first, last = min(times, default=0), max(times, default=0)

@@ -223,9 +223,10 @@ def _recorded(folder: PublishedRun) -> pa.Table:
 
 
 def _sums(rebalances: pa.Table, recorded: pa.Table) -> dict[str, dict[str, Rate]]:
-    """Return sums of each group: time without a consumer, moves, rebalances, rebalances by cause.
+    """Return, for each group, the sums of its metrics over all rebalances.
 
-    The result is a dict from group to a dict from metric to sum.
+    The metrics are time without a consumer, moves, rebalances, and rebalances by cause. The result
+    is a dict from group to a dict from metric to sum.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -275,9 +276,10 @@ def _rate(row: Mapping[str, Any]) -> Rate:
 
 
 def _missing(rebalances: pa.Table) -> tuple[dict[str, int], dict[str, int]]:
-    """Count, by group, the generations that the log lacks after the first recorded one.
+    """Count each group's missing and recorded generations, from the first recorded one on.
 
-    The second result is the number of recorded generations.
+    The results are two dicts from group to number: generations that the log lacks, and generations
+    that it has.
     """
     groups = rebalances["group"].to_pylist()
     within: dict[str, int] = {}

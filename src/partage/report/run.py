@@ -56,8 +56,9 @@ class Figures:
 
     @property
     def comparable(self) -> bool:
-        """Return whether the policy has a valid assignment for each rebalance;
-        only then its sums can be compared.
+        """Return whether the policy's sums can be compared with those of other policies.
+
+        They can if the policy has a valid assignment for each rebalance.
         """
         return bool(self.done == self.rows > 0 and not self.incomplete)
 
@@ -261,8 +262,8 @@ class GroupFigures:
 
     @property
     def main_cause(self) -> CauseShare | None:
-        """The cause with most of the downtime; the group's first rebalance
-        in the log does not count.
+        """The cause with the largest downtime, except for the group's first rebalance in the log;
+        None if there is no other.
         """
         return next((c for c in self.causes if c.kind != "first"), None)
 

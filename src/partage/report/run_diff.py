@@ -234,7 +234,10 @@ def _why_unknown(pair: _Pair) -> str:
 
 
 def _whole(pairs: Sequence[_Pair], hours: tuple[float, float]) -> GroupDiff:
-    """Return the changes between two runs over all groups that are known in both."""
+    """Compare two runs over all groups whose metrics are known in both runs together.
+
+    ``pairs`` has each group's rates in both runs, ``hours`` the length of each run.
+    """
     known = [pair for pair in pairs if all(one.covered for one in pair)]
     figures = _figures(known)
     changes = {}
@@ -248,7 +251,10 @@ def _whole(pairs: Sequence[_Pair], hours: tuple[float, float]) -> GroupDiff:
 
 
 def _pooled(groups: Sequence[GroupRates], figure: str, hours: float) -> Rate:
-    """Return the rate of a metric over several groups of one run together."""
+    """Combine the rates of a metric of several groups into one rate of the run.
+
+    ``figure`` is the metric, ``hours`` the length of the run.
+    """
     rates = [rate for one in groups if (rate := one.rate(figure)) is not None]
     interval = None
     if figure == UNREAD:

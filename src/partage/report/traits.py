@@ -188,9 +188,10 @@ def _late_polls(events: pa.Table) -> dict[str, int]:
 
 
 def _crowded(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
-    """Count, by group, the rebalances with more members than partitions.
+    """Count, for each group, the rebalances after which it had more members than partitions.
 
-    The second number counts all rebalances with members.
+    The result is a dict from group to (this number, number of all rebalances with members).
+    Follow-up rebalances are left out.
     """
     from pyarrow import compute as pc
 
@@ -224,8 +225,9 @@ def _agreement(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
 
 
 def _dynamic(members: pa.Table) -> dict[str, int]:
-    """Return, by group, the largest number of members without ``group.instance.id``
-    in a rebalance.
+    """Return, for each group, the largest number of dynamic members in a rebalance.
+
+    Dynamic members have no ``group.instance.id``.
     """
     from pyarrow import compute as pc
 
@@ -237,9 +239,10 @@ def _dynamic(members: pa.Table) -> dict[str, int]:
 
 
 def _static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, tuple[int, int]]:
-    """Return, by group, the number of members with ``group.instance.id``, and of all members.
+    """Return, for each group, its number of static members and of all members.
 
-    They are of the newest rebalance that has members.
+    Static members have a ``group.instance.id``. The numbers are those of the newest rebalance that
+    has members.
     """
     from pyarrow import compute as pc
 
@@ -261,7 +264,10 @@ def _static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, tuple[
 
 
 def _copartitioned(ownership: pa.Table) -> dict[str, bool]:
-    """Return, by group, whether two of its topics have equally many partitions, as for a join."""
+    """Return, for each group, whether two of its topics have the same number of partitions.
+
+    Such topics may be joined.
+    """
     sizes = ownership.group_by(["group", "topic"]).aggregate([("partition", "max")])
     found: dict[str, Counter[int]] = {}
     for row in sizes.to_pylist():

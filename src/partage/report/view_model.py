@@ -386,8 +386,9 @@ def _recommendation_data(one: Recommendation) -> dict[str, Any]:
 def _policy_columns(
     run: RunFigures, figures: Mapping[str, Figures], gains: Mapping[str, Estimate]
 ) -> dict[str, list[Any]]:
-    """Return the table of policies as named columns:
-    texts, and ``NAME_sort`` with values to sort by.
+    """Return the columns of a table of policies for the page, by name.
+
+    A column has texts; column ``NAME_sort`` has the values by which column ``NAME`` is sorted.
     """
     records = []
     for row in policy_rows(run.policies, figures, Shown.GROUP, gains):
