@@ -83,9 +83,7 @@ _SETTINGS: dict[str, Any] = {"rich_markup_mode": "markdown", "pretty_exceptions_
 
 
 class _ImportedCommands(Mapping[str, Any]):
-    """Mapping from name to command of the command line, in which each command is imported at its
-    first use.
-    """
+    """Mapping from name to subcommand, which imports a subcommand's module at its first use."""
 
     def __init__(self) -> None:
         self._imported: dict[str, Any] = {}

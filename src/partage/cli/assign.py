@@ -47,9 +47,7 @@ __all__ = ["JudgedPlan", "answer", "assign"]
 
 @dataclass(frozen=True, slots=True)
 class JudgedPlan:
-    """Plan that a strategy computed for one assignment problem, with any rules of Kafka that it
-    breaks.
-    """
+    """Plan of a strategy for one assignment problem, with any rules of Kafka that it breaks."""
 
     strategy: Strategy
     group: Group

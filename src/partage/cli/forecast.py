@@ -212,8 +212,9 @@ def _print(group: str, rows: tuple[RolloutForecast, ...], max_unread: float | No
 
 
 def _client_lines(chosen: Deployment, present: Deployment) -> tuple[str, ...]:
-    """Return the client settings to change, as ``name=value`` lines, to get from one deployment to
-    another.
+    """Return the client settings that change between two deployments, as ``name=value`` lines.
+
+    ``chosen`` is the recommended deployment, ``present`` the one that runs now.
     """
     from partage.report.client_settings import lines_of
 

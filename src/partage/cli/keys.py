@@ -365,9 +365,10 @@ def _plain(
     rows: Sequence[tuple[str, list[int | None]]],
     refused: Mapping[str, str],
 ) -> list[dict[str, Any]]:
-    """Return a JSON object for each client, with the partitions on which it places the key.
+    """Return the results for one key as JSON objects, one for each client.
 
-    ``refused`` has the reason for each client that cannot take the key.
+    ``rows`` has each client's partitions of the key at the partition counts ``counts``. ``refused``
+    has the reason for each client that cannot take the key.
     """
     return [
         {

@@ -105,7 +105,7 @@ def migrate(
 
 
 def _table(migrations: Sequence[Migration]) -> Table:
-    """Return a table of the groups with one status of readiness for a migration."""
+    """Return the table of groups with the same readiness for a migration, one row per group."""
     from rich.table import Table
 
     listed = _LISTED.get(migrations[0].status)

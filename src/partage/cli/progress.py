@@ -91,7 +91,7 @@ def _json_lines(clock: Callable[[], float]) -> Progress:
 
 
 def _nothing(stage: str, done: int, total: int) -> None:
-    """Ignore the progress of a command: the progress function of a quiet command."""
+    """Do nothing: progress function of a command that runs with ``--quiet``."""
 
 
 def _lines(stages: Mapping[str, str]) -> Progress:

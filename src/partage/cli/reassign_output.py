@@ -18,9 +18,7 @@ _MOST_BROKERS = 40
 def show_answer(
     summary: dict[str, Any], *, as_json: bool, to: Path | None, page: Path | None
 ) -> None:
-    """Print a reassignment plan as tables, or all of it as JSON; then print the paths of written
-    files.
-    """
+    """Print a reassignment plan as tables or as JSON, then the paths of the written files."""
     if as_json:
         write_json(summary, indent=1)
     else:

@@ -423,10 +423,10 @@ def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -
 
 
 def standby_notes(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a warning for each configured number of standby replicas that exceeds the number of
-    other clients.
+    """Return each event of a simulated application (join, crash, ...) with its time and
+    description.
 
-    All clients count, also those that join later: fewer may be up at a time.
+    ``at`` is in seconds.
     """
     from partage.streams.standbys import standby_shortage
 
