@@ -28,8 +28,9 @@ NO_CLAIMS = Claims.of(())
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A group member in the JoinGroup response to the leader, with its subscription as bytes or
-    decoded.
+    """A group member in the leader's JoinGroup response.
+
+    ``metadata`` is its subscription, as bytes or decoded.
     """
 
     id: str
@@ -37,8 +38,8 @@ class Joined:
     instance_id: str | None = None
 
     def subscription(self) -> ConsumerSubscription:
-        """Return the decoded subscription of the group member. Malformed bytes count as a
-        subscription to no topic.
+        """Return the member's decoded subscription; malformed bytes count as a subscription to no
+        topic.
         """
         if not isinstance(self.metadata, bytes):
             return self.metadata
