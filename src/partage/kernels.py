@@ -278,7 +278,7 @@ def _prefetching() -> Any:
 
 
 def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
-    """Return a copy of a kernel's function in which every helper is replaced by its compiled form.
+    """Return a copy of a function in which each helper (`piece`) is replaced by its compiled form.
 
     A helper is compiled once for all kernels, which saves a quarter of the first compilation.
     """
