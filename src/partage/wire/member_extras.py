@@ -85,7 +85,7 @@ def with_extras(data: bytes | None, extras: Extras) -> bytes:
 
 
 def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
-    """Divide user data into the strategy's own bytes and Partage's trailer.
+    """Split user data of a group member into the strategy's own bytes and Partage's trailer.
 
     The trailer is None if the user data has no valid one.
 

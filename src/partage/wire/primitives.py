@@ -182,8 +182,8 @@ class Reader:
         return length
 
     def count(self, length: int) -> int:
-        """Check that the remaining bytes can contain an array of this many elements,
-        and return the count.
+        """Check that the bytes left can contain an array of ``length`` elements, and return
+        ``length``.
 
         Like Kafka, it assumes at least one byte per element, whatever the size of the elements.
 

@@ -159,11 +159,11 @@ def _embedded(message: Message, data: bytes) -> dict[str, Any]:
 
 
 def subscription_json(data: bytes | None) -> dict[str, Any] | None:
-    r"""Decode a Streams member's user data ``SubscriptionInfo`` to a JSON object; None for null.
+    r"""Decode the user data (``SubscriptionInfo``) of a Streams member's subscription to a JSON
+    object.
 
-    Damaged bytes give an object with ``error``.
-
-    For a version above 11, only the two version fields can be decoded.
+    Return None for null. Damaged bytes give an object with ``error``. For a version above 11, only
+    the two version fields can be decoded.
 
     >>> subscription_json(b"\0\0\0\x0c\0\0\0\x0d")
     {'version': 12, 'latestSupportedVersion': 13}
