@@ -216,8 +216,10 @@ class NamedPartitioner:
         return int(placed[0])
 
     def on_new_batch(self, topic: str, cluster: Cluster, previous: int) -> None:
-        """Choose another sticky partition of a topic for records without a key, because the batch
-        in ``previous`` is full (KIP-480).
+        """Choose another sticky partition for a topic's records without a key (KIP-480).
+
+        The batch in partition ``previous`` is full. Partitioners without a sticky partition do
+        nothing.
         """
         count, led = led_partitions(topic, cluster)
         state = self._state(topic, led) if self.partitioner.state is not None else None
@@ -238,8 +240,10 @@ class NamedPartitioner:
 
 
 class RecordPartitioner:
-    """Part of a producer that chooses a record's partition: the one that the record names, or else
-    the custom partitioner's. It rejects numbers that the topic does not have.
+    """Part of a producer that chooses the partition of each record.
+
+    It is the partition that the record names, or else the custom partitioner's choice. A number
+    that the topic does not have is rejected.
 
     Args:
         configs: the producer's settings; ``partitioner.class`` names the partitioner.

@@ -449,8 +449,11 @@ class Distinct:
         return places, heads, int(behind)
 
     def keys_at(self, places: _Longs, lengths: _Longs) -> tuple[_Bytes, _Longs]:
-        """Return the bytes of the keys at these store offsets, joined, and the start offset of each
-        key (int64[n + 1]).
+        """Return the bytes of keys, joined, and the start offset of each key in them (int64[n +
+        1]).
+
+        ``places`` are the offsets of the keys in the table's store, ``lengths`` their lengths in
+        bytes.
         """
         starts = np.zeros(len(places) + 1, np.int64)
         np.cumsum(lengths, out=starts[1:])

@@ -137,8 +137,9 @@ class KeyPart(Enum):
         return self.value[1]
 
     def of(self, keys: Sequence[bytes]) -> Sequence[bytes]:
-        """Return the part of each key that the partitioner hashes; empty bytes for a key that is
-        too short.
+        """Return, for each key, the bytes that the partitioner hashes.
+
+        They are empty for a key that is too short.
         """
         return keys if not self.tail else [key[: -self.tail] for key in keys]
 

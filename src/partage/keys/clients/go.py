@@ -218,7 +218,9 @@ def _choose_sticky(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniformBytes(State):
-    """State of franz-go's ``uniformBytesTopicPartitioner`` for one topic, which switches by bytes.
+    """State of franz-go's ``uniformBytesTopicPartitioner`` for one topic.
+
+    It chooses another partition after a given number of bytes.
 
     Attributes:
         limit: bytes after which another partition is chosen.

@@ -110,8 +110,7 @@ class Turns(Counter):
 def _choose_round_robin(
     state: Turns, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, Counter]:
-    """Place records in the partitions in turn, without their keys (Java's
-    ``RoundRobinPartitioner``).
+    """Place records in the partitions in turn, as Java's ``RoundRobinPartitioner`` does.
 
     With ``state.asked_again`` a record that opens a batch advances the counter twice. A producer
     before 4.0 that finds no room in the batch of the chosen partition calls ``onNewBatch`` and then

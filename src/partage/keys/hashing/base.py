@@ -60,8 +60,8 @@ class Each(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Hash:
-    """A hash function for keys, such as murmur2, with one implementation for a key and several for
-    columns of keys.
+    """A hash function for record keys, such as murmur2, with implementations for single keys and
+    for columns of keys.
 
     Attributes:
         name: name of the hash.
@@ -188,10 +188,10 @@ def _hash_by_numpy(
     lengths: NDArray[np.int64],
     out: UInt32Array,
 ) -> None:
-    """Hash a column of keys with NumPy instead of a compiled kernel, all keys of one length at a
-    time.
+    """Hash a column of keys with NumPy, where no compiled kernel is used.
 
-    Few keys, or long ones, are hashed one by one.
+    Keys of the same length are hashed together. If they are few or long, they are hashed one by
+    one.
     """
     order = np.argsort(lengths, kind="stable")
     values, firsts, counts = np.unique(lengths[order], return_index=True, return_counts=True)

@@ -100,8 +100,9 @@ def _each_string(data: UInt8Array, starts: Int64Array, out: UInt32Array, known: 
 
 
 class _StringsEach(Each):
-    """Kernel that hashes columns of keys like Java's ``String.hashCode``: compiled for ASCII keys,
-    in Python for other keys.
+    """Hasher of columns of keys like Java's ``String.hashCode``.
+
+    A compiled kernel hashes ASCII keys, Python code the others.
     """
 
     def pays(self, *, work: int) -> bool:
