@@ -114,8 +114,9 @@ def _status(group: GroupRates, *, exceeds: bool, certainly: bool) -> str:
     """Return whether a group passes a limit, violates it, or whether the log is too incomplete to
     tell.
 
-    ``exceeds`` is whether the group's value is above the limit, ``certainly`` whether even the lower
-    end of its interval is. If the log lacks much of the group's history, only ``certainly`` counts.
+    ``exceeds`` is whether the group's value is above the limit, ``certainly`` whether even the
+    lower end of its interval is above it. Only ``certainly`` counts if the log lacks much of the
+    group's history.
     """
     if group.covered:
         return VIOLATED if exceeds else PASSED

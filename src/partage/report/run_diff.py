@@ -234,7 +234,7 @@ def _why_unknown(pair: _Pair) -> str:
 
 
 def _whole(pairs: Sequence[_Pair], hours: tuple[float, float]) -> GroupDiff:
-    """Compare two runs over all groups whose metrics are known in both runs together.
+    """Compare two runs in total, over the groups whose metrics are known in both.
 
     ``pairs`` has each group's rates in both runs, ``hours`` the length of each run.
     """
