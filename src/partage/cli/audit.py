@@ -312,7 +312,9 @@ def findings(t: TopicAudit) -> list[str]:
 
 
 def undecided(topics: Sequence[TopicAudit]) -> list[str]:
-    """Return messages about topics with too few keys to identify a writer."""
+    """Return messages about topics whose writer cannot be identified: too few keys, or one
+    partition.
+    """
     from partage.keys.audit.writers import FEWEST_KEYS
 
     one = [t.topic for t in topics if t.status == "one partition"]

@@ -248,8 +248,9 @@ def _hours(found: KeySpread) -> Table:
 
 
 def _as_json(analysis: KeySpread) -> dict[str, Any]:
-    """Return the analysis of a topic's keys as a JSON object: keys in hex, shares from 0 to 1,
-    times in ms UTC.
+    """Return the analysis of a topic's keys as a JSON object.
+
+    Keys are in hex, shares from 0 to 1, times in ms UTC.
     """
     return {
         "records": analysis.records, "without_key": analysis.nulls,
@@ -375,7 +376,11 @@ def advice(analysis: KeySpread) -> list[str]:
 
 
 def _limit(analysis: KeySpread) -> str:
-    """Describe the requested limit of the hottest partition's load, and the time of its rate."""
+    """Describe the requested limit of a partition's load: a share of all records, or records per
+    second.
+
+    A rate has the hour in which one partition got the most records.
+    """
     words = [] if analysis.max_share is None else [f"{analysis.max_share:.1%} of all records"]
     if analysis.max_rate is not None:
         text = f"{analysis.max_rate:,g} records a second"

@@ -185,8 +185,10 @@ def show_growth(
 
 
 def _drain(text: str, drain_rate: float | None) -> DrainTime:
-    """Parse the option ``--lag GROUP=RECORDS``, and compute the time that the group needs to read
-    its lag.
+    """Parse the option ``--lag GROUP=RECORDS``, and compute how long the group needs to read its
+    lag.
+
+    ``drain_rate`` is the option with the records per second that the group reads.
 
     Raises:
         InvalidConfigError: the text has another form.

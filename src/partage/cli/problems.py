@@ -38,7 +38,7 @@ def read_problem(file: Path) -> Mapping[str, Any]:
 
 
 def object_of(text: bytes, source: str) -> Mapping[str, Any]:
-    """Parse text as a JSON object; ``where`` is the name of the source for error messages.
+    """Parse text as a JSON object; ``source`` is the name of its file for error messages.
 
     Raises:
         InvalidProblemError: the text is not a JSON object.

@@ -157,9 +157,7 @@ def _verdict(found: Sizing) -> str:
 
 
 def _notes(sizing: Sizing) -> list[str]:
-    """Return sentences about what limits the group, and about what the table of sizes does not
-    show.
-    """
+    """Return notes on a sizing: what limits the group, and what its table does not show."""
     from partage.forecasts.sizing import HOT_PARTITION, PARTITIONS, STRATEGY
 
     notes = []

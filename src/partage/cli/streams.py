@@ -400,8 +400,7 @@ def crossing(app: SimulatedApplication) -> tuple[str, str | None]:
 
 
 def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return a note that the requested rack-aware strategy has no effect, with the reason; None if
-    it has one.
+    """Return a note on why a requested rack-aware strategy has no effect; None if it has one.
 
     Kafka ignores the strategy in the same cases.
     """
