@@ -143,10 +143,10 @@ class AssignorState:
         of: tuple[str, int],
         error: type[AssignorFailedError],
     ) -> dict[str, bytes]:
-        """Compute the assignment of all members, and encode each for the leader's SyncGroup
-        request.
+        """Compute the assignment of all members, and encode it for the leader's SyncGroup request.
 
-        A failure is raised as the client library's own error class.
+        The result is a dict from member id to bytes. A failure is raised as the client library's
+        own error class.
 
         Args:
             members: the members in the order of the coordinator's response.

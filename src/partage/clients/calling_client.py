@@ -41,8 +41,9 @@ _ASKED = frozenset({"name", "metadata", "assign", "on_assignment", "supported_pr
 
 
 class Call(NamedTuple):
-    """A method call found on the Python stack: the object whose method runs, and the method's local
-    variables.
+    """A method call that was found on the Python stack.
+
+    ``owner`` is the object whose method runs, ``local`` the method's local variables.
     """
 
     owner: Any
@@ -69,7 +70,9 @@ def caller(*kinds: type) -> Call | None:
 
 
 class AssignorMeta(ABCMeta):
-    """Metaclass of assignor classes that detects a class passed instead of a list of classes."""
+    """Metaclass of assignor classes that raises an error if a class is passed instead of a list of
+    classes.
+    """
 
     #: The kind of error that the client passes on to its caller.
     misuse: type[InvalidConfigError] = InvalidConfigError

@@ -156,9 +156,7 @@ class ClusterLook:
         self._thread.start()
 
     def __call__(self) -> Mapping[Partition, float]:
-        """Return a dict from partition to load by the latest measurements; empty before the second
-        one.
-        """
+        """Return each partition's load by the latest measurements; empty before the second one."""
         return self._sampler.loads()
 
     def close(self) -> None:

@@ -123,8 +123,9 @@ def _newcomer(strategy: Strategy, one: JoinedMember) -> JoinedMember:
 
 @dataclass(frozen=True, slots=True)
 class OwnLastPlan:
-    """The last assignment that this group leader computed, against which it checks what members say
-    they own.
+    """The last assignment that this group leader computed.
+
+    The leader checks members' claims (partitions that they say they own) against it.
 
     Attributes:
         generation: the group's generation, -1 if unknown.
