@@ -277,10 +277,10 @@ class _Consumer:
 def _newest_claims(
     consumers: Mapping[str, _Consumer],
 ) -> tuple[dict[tuple[str, int], str], tuple[str, ...]]:
-    """Return the newest owner of each partition, according to the members' claims.
+    """Return the owner of each partition: the member whose claim on it has the newest generation.
 
-    The second result has a warning if several members claim a partition. If their generations are
-    equal, the member that joined first counts.
+    Of equal generations the member that joined first counts. The second result has a warning if
+    several members claim a partition.
     """
     newest: dict[tuple[str, int], str] = {}
     contested = set()

@@ -196,7 +196,10 @@ def _assign_standbys(
 def _find_active_member(
     candidates: Sequence[CopartitionedAssignment], current: int, max_capacity: int
 ) -> int:
-    """Return the position of the next member that is below its capacity of active partitions.
+    """Return the position of the next member, from ``current`` on, that can take an active
+    partition.
+
+    A member with ``max_capacity`` active partitions can take no more. The search is cyclic.
 
     Source: ``_find_round_robin_assignable``.
     """

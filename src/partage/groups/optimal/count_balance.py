@@ -121,10 +121,11 @@ def balance_counts(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransportArcs:
-    """Arcs of the transportation problem that assigns partitions to members.
+    """Arcs of the transportation problem that assigns partitions to members: stay, or move to a
+    group.
 
-    Interchangeable partitions form a class. Contested ones (that several members may keep) form
-    further classes. A row is a partition in canonical order.
+    Interchangeable partitions form a class. Contested partitions (several members may keep them)
+    form classes of their own. A row is a partition in canonical order.
 
     Attributes:
         of_row: int64[n], class of each row, contested ones included.
@@ -153,10 +154,10 @@ class TransportArcs:
         weight: int,
         move: int = 1,
     ) -> TransportArcs:
-        """Build the arcs of the transportation problem that assigns partitions to members.
+        """Build the arcs of the transportation problem, with their costs.
 
-        The cost of an arc is the rack cost times ``weight``, minus ``move`` for partitions that
-        stay.
+        The cost of assigning a partition is its rack cost times ``weight``, minus ``move`` if it
+        stays.
         """
         of_row, base, class_keepers = _with_contested(classes, claims)
         supply = np.bincount(of_row, minlength=len(base))

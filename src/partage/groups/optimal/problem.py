@@ -278,7 +278,8 @@ def _member_order(problem: Problem) -> Int32Array:
 class PartitionClasses:
     """Classes of interchangeable partitions, and groups of interchangeable members.
 
-    Equivalent means equal subscriptions and rack costs; claims do not count.
+    They are interchangeable if subscriptions and rack costs are equal; claims do not count.
+    Partitions with equal rack costs form a profile, and members with equal rack costs a column.
 
     Attributes:
         of_row: int64[n], class of each row (partition).
@@ -364,9 +365,9 @@ def _distinct_rows(table: Int64Array, used: Int64Array) -> tuple[Int64Array, Int
 
 
 def compact(values: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Renumber values from 0, in ascending order of the distinct values.
+    """Replace values by their ranks among the distinct values, from 0.
 
-    Return the new number of each value, and the distinct values.
+    Return the rank of each value, and the distinct values in ascending order.
     """
     if not len(values):
         return values, values

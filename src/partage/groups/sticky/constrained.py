@@ -38,7 +38,7 @@ _NO_TRANSFERS = Transfers(np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 @dataclass(slots=True)
 class Quota:
-    """How many partitions each member may have, and the members that have fewer.
+    """Limits on each member's number of partitions, and the members that have not reached them.
 
     These are the quotas of Kafka's sticky assignor for equal subscriptions. A slot is a partition's
     index in this problem.
@@ -211,7 +211,10 @@ def _rounds(members: Int32Array, lack: NDArray[np.int64]) -> tuple[Int32Array, I
 def _find_transfers(
     assigned: Transfers, previous_owner: Int32Array, disputed: NDArray[np.bool_] | None
 ) -> Transfers:
-    """Return the assigned partitions that had another owner, or that several members claimed."""
+    """Return the newly assigned partitions that move between members, with their new owners.
+
+    They are those that another member owned before, or that several members claimed.
+    """
     if disputed is None and previous_owner.max(initial=NO_OWNER) == NO_OWNER:
         return _NO_TRANSFERS
     before = previous_owner[assigned.slot]
