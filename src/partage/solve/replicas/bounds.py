@@ -509,10 +509,11 @@ def _price_brokers(arrays, per_byte, p):
 
 @piece
 def _insert(best, best_at, rack, several, factor, n, b, price):
-    """Insert a broker into the sorted list of the ``n`` cheapest found so far; return the new
+    """Insert broker ``b`` into the list of the ``n`` cheapest brokers so far; return the new
     length.
 
-    The list has at most one broker of a rack unless ``several`` is true.
+    The list is sorted by price and has at most ``factor`` brokers. Unless ``several`` is true, it
+    has at most one broker of each rack: the cheaper one stays.
     """
     same = -1
     if not several:
