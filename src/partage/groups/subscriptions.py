@@ -155,7 +155,12 @@ def _sends_by_default(strategy: Strategy) -> bool:
 
 
 def without_foreign_data(strategy: Strategy, group: Group) -> Group:
-    r"""Return a copy of the group without user data if these have another strategy's format."""
+    r"""Return a copy of the group without user data if these have another strategy's format.
+
+    >>> group = Group([Member("c1", ["t"], user_data=b"\0\0\0\x0a")])
+    >>> without_foreign_data(registry.find("sticky"), group)[0].user_data is None
+    True
+    """
     if not _has_other_format(strategy, group, None, compared=False):
         return group
     return Group(member.replaced(user_data=None) for member in group)
