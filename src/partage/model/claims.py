@@ -79,6 +79,10 @@ class Claims:
 
         Claims that were decoded together share one list of names, which also has other members'
         topics.
+
+        >>> one = np.ones(1, np.int32)
+        >>> Claims(("a", "b"), one, one, shared=True).with_own_names().topics
+        ('b',)
         """
         if not self.shared:
             return self
