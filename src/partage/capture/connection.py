@@ -272,10 +272,9 @@ class ClusterConnection:
         return found[0], found[1]
 
     def may_describe_cluster(self) -> bool | None:
-        """Return whether the account has the permission DESCRIBE on the cluster; None if brokers do
-        not say.
+        """Return whether the account has the permission DESCRIBE on the cluster.
 
-        Brokers before 2.3 do not.
+        Return None if the brokers do not report permissions (before Kafka 2.3).
         """
         from kafka.errors import KafkaError
         from kafka.protocol.metadata import MetadataRequest

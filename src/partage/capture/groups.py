@@ -189,10 +189,10 @@ def _described(
 
 @cache
 def _describe_request(name: str) -> Any:
-    """Return the class of a Describe request for newer groups, which kafka-python 3.0 lacks
-    (KIP-848, KIP-932, KIP-1071).
+    """Return the class of a request that describes consumer, share or streams groups.
 
-    Declaring the response class adds it to the client's registry.
+    kafka-python 3.0 lacks these classes (KIP-848, KIP-932, KIP-1071). Declaring the response class
+    adds it to the client's registry.
     """
     from kafka.protocol.api_message import ApiMessage
 

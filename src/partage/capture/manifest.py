@@ -266,8 +266,8 @@ class RecordBuffer:
         self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
 
     def tables(self) -> tuple[pa.Table, pa.Table]:
-        """Return all records and all batches in memory as two Arrow tables, in the schema of a
-        capture.
+        """Return the records and the record batches in memory, as two Arrow tables in a capture's
+        schema.
         """
         import pyarrow as pa
 

@@ -114,7 +114,7 @@ class PartitionExtent:
 
     @property
     def share(self) -> float:
-        """Fraction of all records ever written to this partition that it has after its last gap."""
+        """Records after the partition's last gap, as a fraction of all ever written to it."""
         return (self.end - self.complete_from) / self.end if self.end else 1.0
 
     def to_dict(self) -> dict[str, Any]:

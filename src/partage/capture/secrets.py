@@ -126,7 +126,7 @@ def hide(text: str, secrets: Iterable[str]) -> str:
 
 @lru_cache(maxsize=256)
 def _wrapped(form: str) -> re.Pattern[str]:
-    """Return an expression for a secret that a box on a terminal wraps between any characters."""
+    """Return a regular expression that finds a secret wherever a terminal has wrapped it."""
     words = form.split()
     parts = [_WRAP.join(map(re.escape, word)) for word in words]
     return re.compile(_WRAPPED_BLANK.join(parts) if parts else re.escape(form))

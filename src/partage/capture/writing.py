@@ -54,7 +54,10 @@ __all__ = ["UNKNOWN_EPOCH", "CaptureObserver", "CaptureWriter", "CleanedOffsets"
 
 @dataclass
 class _Loss:
-    """Offsets that a recording (capture) lost in one log partition since the last report."""
+    """Range of offsets in which a recording (capture) lost records of one log partition.
+
+    ``offsets`` is the number of lost offsets from ``first`` to ``last`` since the last report.
+    """
 
     first: int
     last: int
@@ -529,12 +532,12 @@ class CaptureWriter:
 
     @property
     def lost_offsets(self) -> int:
-        """Number of offsets that compaction removed during this process, before they were read."""
+        """Number of offsets that compaction removed before this process could read them."""
         return self._cleaned.lost
 
     @property
     def next_offsets(self) -> int:
-        """Sum of the next offsets to read over all log partitions, a measure of progress."""
+        """Sum of the next offsets to read over all log partitions, which measures progress."""
         return sum(self._next.values())
 
     @property
