@@ -118,7 +118,7 @@ ExportedFamily = tuple[ExportedMetric, tuple[tuple[tuple[str, ...], float], ...]
 
 @dataclass(slots=True)
 class _GroupFigures:
-    """Gauges of one group by metric name, and its losses, by which groups are ranked for export."""
+    """Gauges of one group by metric name, and the values by which groups are ranked for export."""
 
     gauges: dict[str, float] = field(default_factory=dict)
     unread: float = 0.0

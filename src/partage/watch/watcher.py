@@ -323,8 +323,9 @@ class Watcher:
             return
 
     def health(self) -> str:
-        """Return "" if the watcher's thread runs well, else the reason why not; any thread may call
-        this.
+        """Return "" if the watcher's thread runs well, else the reason why not.
+
+        Any thread may call this.
         """
         if self._error is not None:
             return "the watch has failed; the capture ends"
