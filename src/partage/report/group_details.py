@@ -130,10 +130,10 @@ def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def member_labels(members: pa.Table) -> dict[tuple[str, str], str]:
-    """Return a dict from (group, instance id or member id) to the member's label:
-    client id and host.
+    """Return the label that the page shows for each member: its client id and host.
 
-    The label of a static member begins with its instance id.
+    The result is a dict from (group, instance id or member id). The label of a static member begins
+    with its instance id.
     """
     columns = ["group", "member", "instance", "client_id", "client_host"]
     found = {}
@@ -196,8 +196,9 @@ def _listed(table: pa.Table, most: int) -> list[dict[str, Any]]:
 
 
 def _worst(rows: Sequence[dict[str, Any]]) -> list[int]:
-    """Return the indices of the rebalances with most downtime,
-    or with most moves if it is unknown.
+    """Return the indices of the rebalances with the largest downtime.
+
+    Rebalances without known downtime are ordered by the partitions that they moved.
     """
     some = [i for i, r in enumerate(rows) if (_size(r) or 0) > 0 or (r["moved"] or 0) > 0]
     return sorted(some, key=lambda i: (-(_size(rows[i]) or 0), -(rows[i]["moved"] or 0)))[
@@ -206,9 +207,7 @@ def _worst(rows: Sequence[dict[str, Any]]) -> list[int]:
 
 
 def _size(row: Mapping[str, Any]) -> float | None:
-    """Return the downtime by which a rebalance is sorted:
-    its best estimate, else its upper bound.
-    """
+    """Return the downtime by which rebalances are sorted: best estimate, else upper bound."""
     found: float | None = row["high"] if row["best"] is None else row["best"]
     return found
 
@@ -410,8 +409,8 @@ def _intervals_by_owner(owned: Owned, last_ms: int) -> Iterator[tuple[_Ints, _In
 
 
 def _cheapest(policies: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the policies with the least simulated downtime in one rebalance,
-    as texts for the page.
+    """Return the policies under which one rebalance has the least simulated downtime, as texts for
+    the page.
     """
     done = [(n, r) for n, r in policies.items() if n != RECORDED and r["status"] == DONE]
     known = all(r["stopped_ps"] is not None for _, r in done)

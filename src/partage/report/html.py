@@ -167,9 +167,9 @@ def _details_json(run: RunFigures, details: Details) -> dict[str, Markup]:
 
 
 def _shortened(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the report's JSON document for download from the page, shortened.
+    """Return a shortened copy of the report's JSON document, for download from the page.
 
-    It has only the first groups, without parts that the page repeats.
+    It has only the first groups, and lacks parts that the page repeats.
     """
     groups = document["groups"]
     out = {"advice", "policies_per_rebalance"}

@@ -114,9 +114,7 @@ class CauseShare:
 
     @property
     def order(self) -> tuple[float, float, int, str]:
-        """Sort key of causes: the largest estimated downtime first,
-        then the largest upper bound.
-        """
+        """Sort key of causes: largest estimated downtime first, then largest upper bound."""
         return (-self.best, -self.high, -self.rebalances, self.kind)
 
 
@@ -286,11 +284,10 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class BackTest:
-    """A test of the simulation: a change of settings in the log,
-    after which the old ones are simulated.
+    """Test of the simulation by a group that changed its settings within the log.
 
-    A simulation that can be trusted has the old settings cost per rebalance what they cost before.
-    Downtimes are partition-seconds per rebalance.
+    The old settings are simulated after the change. If the simulation can be trusted, they cost as
+    much per rebalance as before the change. Downtimes are partition-seconds per rebalance.
 
     Attributes:
         group: name of the group.
@@ -310,8 +307,9 @@ class BackTest:
 
     @property
     def agrees(self) -> bool:
-        """Return whether the simulation of the old settings agrees with the record:
-        their 80 % intervals overlap.
+        """Return whether the simulation of the old settings agrees with the recorded downtime.
+
+        It agrees if their 80 % intervals overlap.
         """
         return self.simulated.low <= self.before.high and self.before.low <= self.simulated.high
 

@@ -179,7 +179,9 @@ def _difference(change: RateChange) -> float:
 
 
 def _order(diff: GroupDiff) -> tuple[int, float, str]:
-    """Return a sort key for groups that puts certain changes first, then the largest changes."""
+    """Return a sort key for groups: certain changes of unread time first, then larger before
+    smaller.
+    """
     rank = {WORSE: 0, BETTER: 0, NOISE: 1, UNKNOWN: 2}[diff.verdict]
     return rank, -_difference(diff.changes[UNREAD]), diff.name
 

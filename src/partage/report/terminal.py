@@ -198,8 +198,9 @@ def _causes(run: RunFigures) -> Table:
 
 
 def _changes(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator[Text]:
-    """Yield the first recommendation of each group with much downtime;
-    only the first one in full.
+    """Yield the first recommendation of each group with much downtime, as lines for the terminal.
+
+    Only the first one has evidence, configuration, risk and rollout.
     """
     from rich.text import Text
 

@@ -344,9 +344,9 @@ def silences(snapshots: Sequence[Snapshot]) -> list[int]:
 def _silences_by_group(
     members: pa.Table, rebalances: pa.Table, broker_session_ms: int
 ) -> dict[str, list[int]]:
-    """Return, by group, how long evicted members that rejoined had sent no heartbeat (ms).
+    """Return, for each group, how long evicted members that rejoined had sent no heartbeat (ms).
 
-    Only groups with evictions by session timeout are included.
+    The result has one value per such member, for groups with evictions by session timeout only.
     """
     from pyarrow import compute as pc
 
