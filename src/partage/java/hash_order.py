@@ -413,7 +413,7 @@ class StringMap:
         return replace(grown, tree_bins=tree_bins)
 
     def slot_of(self, key: str) -> int:
-        """Return the index of the bucket that holds a key."""
+        """Return the index of the bucket that the key belongs to."""
         return self.spread[key] & (self.slots - 1)
 
 
