@@ -67,8 +67,10 @@ class Size:
 
     @property
     def many(self) -> int:
-        """Number of groups in the synthetic recording, at least one for each log partition (up to
-        2,000).
+        """Number of groups in the synthetic recording.
+
+        Unless it is given, it depends on the number of records: at least one group for each log
+        partition, and at most 2,000.
         """
         return self.groups or min(max(self.records // 20_000, self.log_partitions), 2_000)
 

@@ -114,7 +114,11 @@ def _pairs(names: list[str]) -> list[tuple[str, int]]:
 
 
 def _all(pattern: re.Pattern[str], text: str, path: str, between: str) -> list[re.Match[str]]:
-    """Return consecutive matches of a pattern; raise if they do not cover the whole text."""
+    """Return the consecutive matches of a pattern in a text.
+
+    ``between`` is the pattern of the text between two matches. Raise InvalidProblemError if the
+    matches do not cover the whole text; ``path`` names the text in the error.
+    """
     found: list[re.Match[str]] = []
     at, gap = 0, re.compile(between)
     while True:
