@@ -237,7 +237,7 @@ def audit(
     kafka: Mapping[str, str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Audit:
-    """Find which clients' partitioners wrote each topic, and which topics can be joined.
+    """Find which clients' partitioners wrote each topic, and which topics can be joined by key.
 
     Args:
         source: a capture, Parquet with columns topic, partition, offset, timestamp_ms and key, or

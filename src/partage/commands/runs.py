@@ -64,7 +64,7 @@ def check_run(
 ) -> RunCheck:
     """Check each group of a finished replay (a run) against limits.
 
-    It is meant for continuous integration, for example.
+    A continuous-integration job can fail if a group exceeds a limit.
 
     Args:
         run: the run.

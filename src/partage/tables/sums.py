@@ -108,7 +108,7 @@ class Estimate:
 def _distance(total: float, squares: float) -> float:
     """Return the distance of a sum's 10th or 90th percentile from its best estimate.
 
-    The parts' errors count as equally correlated normal errors. ``total`` is the sum of the parts'
+    The parts' errors count as equally correlated. ``total`` is the sum of the parts'
     distances, ``squares`` the sum of the squared distances.
     """
     return sqrt((1 - _CORRELATION) * squares + _CORRELATION * total * total)
