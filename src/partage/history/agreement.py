@@ -211,10 +211,12 @@ def _check_strategy(
 def _check_go_sticky(
     generation: Generation, strategy: Strategy, leader: str, clusters: ClusterHistory
 ) -> Verdict:
-    """Judge a recorded assignment of a Go client's sticky assignor, without expecting an equal one.
+    """Check the recorded assignment of a Go client's sticky assignor by its quality, not by
+    equality.
 
-    The assignor depends on the random order of Go's maps. The record is consistent if it is valid,
-    its loads are those of Java's strategy, and it moves at most as many partitions.
+    The assignor depends on the random order of Go's maps, so no run repeats it. The record is
+    consistent if it is valid, its loads are those of Java's strategy, and it moves at most as many
+    partitions.
     """
     judged_by = f"{leader}:{strategy.name}"
     group, cluster = recorded_group(generation.first), clusters.at(generation.timestamp_ms)

@@ -129,20 +129,13 @@ class DepartedMembers:
     members: list[DepartedMember] = field(default_factory=list)
 
     def add(self, member: MemberState, time_ms: int, timeout_ms: int) -> None:
-        """Remember a member that left at ``time_ms``, so that `match_rejoin` can recognise its
-        return.
-
-        A return within ``timeout_ms`` counts as a bounce (a quick leave and rejoin).
-        """
+        """Remember a departed member; a rejoin within ``timeout_ms`` counts as a bounce."""
         identity = (member.id, member.instance, member.client_id, member.client_host)
         self.members.append(DepartedMember(*identity, time_ms, time_ms + timeout_ms))
         del self.members[:-_MOST_REMEMBERED]
 
     def mark_evicted(self, member: str, *, lost: bool = False) -> None:
-        """Mark a departed member as evicted by session timeout.
-
-        ``lost`` states that a broker failure caused the eviction.
-        """
+        """Mark a departed member as evicted; ``lost`` if a broker failure caused that."""
         for i, departed in enumerate(self.members):
             if departed.member == member:
                 self.members[i] = replace(departed, evicted=True, lost=lost)
@@ -254,11 +247,7 @@ class CauseFinder:
         return tuple(sorted(causes, key=lambda c: _PRECEDENCE[c.kind]))
 
     def _compared_causes(self, generation: Generation, before: Generation) -> Iterator[Cause]:
-        """Yield the causes of a classic group's rebalance, found by comparing its members with
-        those of the previous generation.
-
-        A classic group's records do not state causes.
-        """
+        """Infer a classic group's causes by comparing its members with those before; yield them."""
         change = compare_states(before.last, generation.first)
         at = generation.timestamp_ms
         for m in change.left:
@@ -298,17 +287,19 @@ class CauseFinder:
     def _is_metadata_of_a_fault(
         self, generation: Generation, causes: list[Cause], topics: list[Cause]
     ) -> bool:
-        """Return whether the only change is that a failed broker's rack is missing in the metadata.
+        """Return whether only a failed broker's rack, missing in the metadata, has changed.
 
-        Then the rebalance has no other cause than the broker's failure.
+        The broker's failure is then its only cause.
         """
         if generation.protocol != "consumer" or topics or any(c.kind != "topics" for c in causes):
             return False
         return self._fault(generation, generation.timestamp_ms, SESSION_TIMEOUT_MS) is not None
 
     def _fault(self, generation: Generation, time_ms: int, timeout_ms: int) -> str | None:
-        """Return a description of the last broker failure shortly before a time;
-        None without one.
+        """Describe the last broker failure that can explain a rebalance; None without one.
+
+        It must lie within ``timeout_ms`` before ``time_ms``, or shortly after it, because
+        metadata is recorded with a delay.
         """
         fault = self._faults.last(
             generation.position.partition, time_ms - timeout_ms, time_ms + _METADATA_DELAY_MS
@@ -499,8 +490,7 @@ class CauseFinder:
         return len(members) > 1 and not any(m.id in stayed for m in members)
 
     def _waited_for(self, member: MemberState, generation: Generation) -> bool:
-        """Return whether a rebalance that another member began waited until this member's session
-        timed out.
+        """Return whether another member's rebalance waited until this member's session timed out.
 
         The coordinator waits for a dead member, but not for one that sent LeaveGroup. If no other
         member is missing, the rebalance ends when the dead member's session times out.
@@ -563,8 +553,7 @@ class CauseFinder:
         return max((t for t in times if t is not None), default=None)
 
     def _stopped_ms(self, member: MemberState, before: Generation, time_ms: int) -> int:
-        """Estimate when a departed member stopped, as the time at which its next commit was due
-        (ms).
+        """Estimate when a departed member stopped: when its next commit was due (ms).
 
         The result is at most ``time_ms``. A classic group's record without the member may be much
         later, because it is written at the end of the rebalance.
@@ -579,9 +568,7 @@ class CauseFinder:
         return max((t for t in times if t is not None), default=None)
 
     def _usual_interval(self, member: MemberState) -> int:
-        """Return a member's usual commit interval (ms): the longest among its partitions, 0 if
-        unknown.
-        """
+        """Return the longest commit interval of a member's partitions (ms); 0 if unknown."""
         waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_partitions(member)]
         return max((w for w in waits if w is not None), default=0)
 

@@ -358,7 +358,9 @@ def smaller_clusters(
 
 
 def _existing_since(clusters: ClusterHistory, position: int, topic: str) -> int:
-    """Return the time (ms) from which on a topic has existed without interruption."""
+    """Return since when (ms) a topic has existed without interruption, up to the state at
+    ``position``.
+    """
     number = clusters.state(position).topic(topic)
     first = position
     while first > 0 and clusters.state(first - 1).topic(topic) == number:

@@ -122,7 +122,11 @@ class Runs:
 
 
 class RecordPositions(NamedTuple):
-    """Group and log position of some records, in any order (int64[n] each)."""
+    """Positions of some records in the log, and the group of each: one int64 array of length n per
+    field.
+
+    The records may be in any order.
+    """
 
     group: Int64Array
     partition: Int64Array
