@@ -107,7 +107,11 @@ def _rows(
 def _rows_of_policy(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy, rows: RowBuilder
 ) -> Iterator[SimulatedRebalance]:
-    """Yield the rows of one policy: the rebalance and its follow-ups, or why it does not happen."""
+    """Yield the rows of one policy for one recorded rebalance.
+
+    They are the simulated rebalance and its follow-ups, or one row with the reason why the policy
+    makes no rebalance.
+    """
     if rebalance.is_migration:
         yield rows.no_rebalance(policy, resolved, _MIGRATED)
     elif policy.static and _is_static_return(rebalance, policy):

@@ -101,7 +101,9 @@ class Policy:
 
     @classmethod
     def of(cls, policy: str | Strategy | Policy) -> Policy:
-        """Convert a policy's name, or a strategy with its preferred protocol, to a policy.
+        """Convert to a policy: a policy's name, or a strategy, which gets its preferred protocol.
+
+        A policy is returned unchanged.
 
         Raises:
             UnknownStrategyError, InvalidConfigError: as in `parse`.
@@ -192,7 +194,7 @@ def _strategy(wanted: str, given: str) -> Strategy:
 
 
 def _preferred(strategy: Strategy) -> str:
-    """Return the protocol that a policy with this strategy uses if its name does not give one."""
+    """Return the default protocol of a strategy, for policy names that give only the strategy."""
     if strategy.name.startswith(_SERVER):
         return CONSUMER
     first = strategy.protocols[0] if strategy.protocols else RebalanceProtocol.EAGER
@@ -200,7 +202,10 @@ def _preferred(strategy: Strategy) -> str:
 
 
 def _checked(protocol: str, strategy: Strategy, text: str) -> Policy:
-    """Return the policy, after checking that Kafka can run the strategy with this protocol."""
+    """Build a policy from a protocol and a strategy, after checking that Kafka can combine them.
+
+    ``text`` is the policy's name as the user wrote it, for the error message.
+    """
     name, is_server_side = strategy.name, strategy.name.startswith(_SERVER)
     if name == _SHARE:
         what = f"{name} is for share groups, in which partitions have several owners"

@@ -47,8 +47,9 @@ class Kip441Proposal(TaskAssignor, Protocol):
     """
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Return whether a probing rebalance follows, because a better assignment is possible by
-        now.
+        """Return whether the leader should start a probing rebalance.
+
+        It should if a better assignment is possible by now, because state has been restored.
 
         Args:
             problem: the problem with the current lags.

@@ -21,9 +21,7 @@ Tag = tuple[str, str]
 
 
 class TagIndex:
-    """Client tags of a Streams application (KIP-708), such as the zone of each client, indexed by
-    key and client.
-    """
+    """Index of the clients' tags (KIP-708), such as the zone of each client, by key and client."""
 
     def __init__(self, problem: TaskProblem) -> None:
         self.configured = frozenset(problem.settings.rack_aware_assignment_tags)

@@ -32,8 +32,7 @@ _HASH_BITS = 0xFFFFFFFF
 
 
 class TaskPairs:
-    """Pairs of tasks that one client has at the same time, by which the sticky assignors spread
-    tasks.
+    """Record of which tasks have been on one client together, for the sticky assignors.
 
     The assignors prefer clients with which a task makes new pairs. This spreads the tasks of a
     failed client over several others.
@@ -114,7 +113,8 @@ class StickyCore:
         in_order: Callable[[Iterable[TaskId]], list[TaskId]],
         hash_of: Callable[[TaskId], int],
     ) -> None:
-        """Collect which client ran each task before, and which clients have a copy of its state.
+        """Collect, for each task, the client that ran it before and the clients with a copy of its
+        state.
 
         If several clients ran a task, the last one in map order counts.
         """
@@ -203,8 +203,8 @@ class StickyCore:
     # -- choosing --------------------------------------------------------------------------------
 
     def best(self, task: int, among: Sequence[int]) -> int:
-        """Return the best client for a task: the one that ran it, else one with its state, else the
-        least loaded.
+        """Return the best client for a task among these: its previous one, one with its state, or
+        the least loaded.
 
         A client that is full while others are less loaded is not chosen for its previous tasks.
         """

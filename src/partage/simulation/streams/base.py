@@ -68,7 +68,9 @@ class StreamsSimulation(ABC):
 
     @abstractmethod
     def lost(self, name: str, consumers: Sequence[str], how: str) -> None:
-        """React to a client's consumers that left the group or were evicted from it."""
+        """React to the loss of a client's consumers, which left the group or were evicted
+        (``how``).
+        """
 
     @abstractmethod
     def requested(self, name: str) -> None:

@@ -94,7 +94,7 @@ class ClassicGroupSimulation(StreamsSimulation):
         self._request(f"{client.name} joined", client)
 
     def lost(self, name: str, consumers: Sequence[str], how: str) -> None:
-        """Remove members that left or were evicted, and begin a rebalance."""
+        """Remove a client's members that left or were evicted (``how``), and begin a rebalance."""
         for consumer in consumers:
             self._since.pop(consumer, None)
             self._joined.pop(consumer, None)
@@ -214,7 +214,7 @@ class ClassicGroupSimulation(StreamsSimulation):
             self._join_at_heartbeat(at_ms, consumers, self._round)
 
     def _join_at_heartbeat(self, at_ms: int, consumers: Sequence[str], mark: int) -> None:
-        """Let members join at the time of the heartbeat whose response announces the rebalance."""
+        """Let members join when their next heartbeat tells them of the rebalance."""
 
         def join() -> bool:
             clients = self._client_of
@@ -234,12 +234,18 @@ class ClassicGroupSimulation(StreamsSimulation):
         revoked: Collection[TaskId] = (),
         locked: Mapping[tuple[str, TaskId], str] | None = None,
     ) -> None:
-        """Let a member join with the offsets of its tasks, and of state on disk that it can lock.
+        """Let a stream thread join the rebalance, and report the offset sums of tasks whose state
+        it has.
 
-        The first thread to join locks all state that no thread has open, except for state that
-        another thread, which joins at the same moment, has locked already or has just closed. A
-        thread also reports what it has just closed itself, even if another thread of the client is
-        to have it and reports it as well.
+        It reports its own tasks and state on disk that no thread uses. Only one thread of a client
+        can lock such state: the first one to join.
+
+        Args:
+            client: the thread's client.
+            consumer: the thread's member id.
+            revoked: tasks that the thread has just revoked and closed; it reports these too.
+            locked: dict from (client name, task) to the thread that has locked the state, if
+                several threads join at the same moment.
         """
         self._since.setdefault(consumer, self.clock.now_ms)
         on_disk = client.disk.keys() - client.unopened

@@ -151,11 +151,11 @@ class IntervalRecorder:
             self._open.setdefault(key, (kind, now_ms))
 
     def up(self, now_ms: int, client: str) -> None:
-        """Record that a client runs from ``now_ms`` on (simulated time)."""
+        """Record that a client has started, at simulated time ``now_ms``."""
         self._up[client] = now_ms
 
     def down(self, now_ms: int, client: str) -> None:
-        """Record that a client does not run from ``now_ms`` on (simulated time)."""
+        """Record that a client has stopped or crashed, at simulated time ``now_ms``."""
         self._result.present.setdefault(client, []).append((self._up.pop(client), now_ms))
 
     def end(self, now_ms: int) -> None:

@@ -133,7 +133,9 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._slots = timeline_slots(len(self._members), self._slots)
 
     def lost(self, name: str, consumers: Sequence[str], how: str) -> None:
-        """Remove members that left or were evicted, so that others can take their tasks."""
+        """Remove a client's members that left or were evicted (``how``), so that others take their
+        tasks.
+        """
         for consumer in consumers:
             del self._members[consumer]
         if self._members:
