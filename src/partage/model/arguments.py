@@ -41,7 +41,7 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     calls `partage.model.validation.reject_text`), and classes of other libraries.
 
     >>> @checked
-    ... def wait(seconds: "float", names: "Sequence[str] | None" = None) -> None: ...
+    ... def wait(seconds: float, names: Sequence[str] | None = None) -> None: ...
     >>> wait("x")
     Traceback (most recent call last):
     partage.errors.InvalidConfigError: setting seconds: must be a number, got 'x'

@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 from partage.report.messages import digits, plural, share_text
 from partage.report.rates import REBALANCES, UNREAD, GroupRates, Recording
-from partage.tables.escaping import document_text
+from partage.tables.escaping import document_line, document_text
 
 __all__ = [
     "FORMAT",
@@ -31,6 +31,7 @@ __all__ = [
 FORMAT, VERSION = "partage-check", 1
 PASSED, VIOLATED, UNKNOWN = "passed", "failed", "unknown"
 _HOUR_S = 3_600
+MOST_SHOWN = 10  # results in a repr, as many as the rows of a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +200,20 @@ class RunCheck:
     recording: Recording
     results: tuple[CheckResult, ...]
     unknown_passes: bool = False
+
+    def __repr__(self) -> str:
+        """Return the number of results by status, and the first results that did not pass."""
+        counts = Counter(one.status for one in self.results)
+        found = ", ".join(f"{counts[one]} {one}" for one in (PASSED, VIOLATED, UNKNOWN))
+        open_results = [one for one in self.results if one.status != PASSED]
+        lines = [
+            f"{one.status}  {document_line(one.group)}  {one.limit}: {one.text}"
+            for one in open_results[:MOST_SHOWN]
+        ]
+        if len(open_results) > MOST_SHOWN:
+            lines.append(f"... {len(open_results) - MOST_SHOWN:,} more in results")
+        run = self.recording.run.summary.get("run_id")
+        return "\n".join([f"RunCheck of run {run}: {self.status} ({found})", *lines])
 
     @property
     def status(self) -> str:

@@ -26,6 +26,7 @@ from partage.report.rates import (
 )
 from partage.report.recommendations import NOT_IN_LOG, present_settings
 from partage.report.run import GroupFigures, total
+from partage.tables.escaping import document_line
 from partage.tables.metrics import BY_NAME
 from partage.tables.sums import Estimate, FigureRange
 
@@ -57,6 +58,7 @@ _BRACKET = 60.0
 _MOST_TERMS = 10_000
 #: Figure -> metric whose declaration says which direction is better.
 _METRICS = {UNREAD: "stopped_estimate", REBALANCES: "happened", MOVED: "moved"}
+MOST_SHOWN = 10  # groups in a repr, as many as the rows of a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,13 @@ class GroupDiff:
     settings: tuple[SettingChange, ...] = ()
     why_unknown: str = ""
 
+    def __repr__(self) -> str:
+        """Return the change of unread time with its verdict."""
+        name = document_line(self.name) or "all groups"
+        relative = self.changes[UNREAD].relative
+        change = "" if relative is None else f"{relative:+.0%} unread time, "
+        return f"{name}: {change}{self.verdict}"
+
     @property
     def verdict(self) -> str:
         """The verdict on the group's time without a consumer: better, worse, noise or unknown."""
@@ -139,6 +148,16 @@ class RunDiff:
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
     notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        """Return the verdicts in short: all groups, and the groups outside the noise."""
+        first, second = (one.run.summary.get("run_id") for one in (self.before, self.after))
+        found = ", ".join(f"{self.count(one)} {one}" for one in (BETTER, WORSE, NOISE, UNKNOWN))
+        shown = [one for one in self.groups if one.verdict in {BETTER, WORSE}][:MOST_SHOWN]
+        return "\n".join([
+            f"RunDiff of runs {first} and {second}: {len(self.groups):,} groups: {found}",
+            *map(repr, [self.whole, *shown]),
+        ])  # fmt: skip
 
     def count(self, verdict: str) -> int:
         """Return the number of groups with a verdict on their time without a consumer,

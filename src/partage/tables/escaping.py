@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-__all__ = ["document_text"]
+__all__ = ["document_line", "document_text"]
 
 #: Control characters except tab and line ends, and bidirectional ones. XML 1.0 has no C0 controls
 #: and no half surrogate pairs, not even escaped.
@@ -27,3 +27,12 @@ def document_text(text: str, *, in_json: bool = False) -> str:
     if in_json:
         return _UNSAFE.sub(lambda found: json.dumps(found[0])[1:-1], text)
     return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def document_line(text: str) -> str:
+    r"""Escape a text as `document_text` does, and put it on one line.
+
+    >>> document_line("a\nb\x1b")
+    'a b\\x1b'
+    """
+    return " ".join(document_text(text).split())

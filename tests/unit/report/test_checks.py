@@ -19,6 +19,7 @@ from partage.report.checks import (
     check_groups,
 )
 from partage.report.rates import read_recording
+from partage.tables.escaping import document_text
 
 #: A name with everything that XML must escape, and a character that it does not have.
 NASTY = "a<b>&\"'\x1b\x9b\u202e]]>\n"
@@ -51,6 +52,16 @@ def test_each_limit_has_an_outcome_for_each_group(recording) -> None:
     assert [found[NASTY, limit] for limit in limits] == [UNKNOWN] * 3
     # 12 of 44 generations are recorded, and those alone exceed two limits.
     assert [found["worse than known", limit] for limit in limits] == [VIOLATED, VIOLATED, UNKNOWN]
+
+
+def test_a_check_prints_its_counts_and_the_first_failures(recording) -> None:
+    """A notebook shows some lines, and no control character of a group's name."""
+    check = RunCheck(recording, tuple(check_groups(recording, LIMITS)))
+    first, *lines = repr(check).splitlines()
+    assert first.endswith(": failed (3 passed, 5 failed, 4 unknown)")
+    assert 1 <= len(lines) <= 10
+    assert any(line.startswith("failed  busy  max-unread: ") for line in lines)
+    assert document_text(repr(check)) == repr(check)
 
 
 def test_only_given_limits_and_groups_are_checked(recording) -> None:

@@ -194,3 +194,17 @@ def test_half_an_episode_is_added_to_each_count() -> None:
     drawn = random.gamma(30.5, size=400_000) / random.gamma(3.5, size=400_000)
     assert ratio is not None
     assert (ratio.low, ratio.high) == pytest.approx(np.quantile(drawn, (0.025, 0.975)), rel=0.02)
+
+
+def test_a_comparison_prints_its_verdicts(tmp_path) -> None:
+    """A notebook shows one line for all groups, and one for each group outside the noise."""
+    first = {"cause_kind": "first"}
+    calm = [first, {"unread": 1.0}]
+    busy = [first, *({"unread": 60.0} for _ in range(40))]
+    before = read_recording(made_run(tmp_path / "a", {"g": calm, "h": calm}))
+    after = read_recording(made_run(tmp_path / "b", {"g": busy, "h": calm}))
+    head, whole, group = repr(diff_runs(before, after)).splitlines()
+    assert head.endswith(": 2 groups: 0 better, 1 worse, 1 within noise, 0 unknown")
+    assert whole.startswith("all groups: +")
+    assert group.startswith("g: +")
+    assert group.endswith(" unread time, worse")
