@@ -31,9 +31,9 @@ def _loky() -> None:
         skip("loky is not installed (extra fast)")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def workers() -> Iterator[WorkerProcesses]:
-    """One process next to this one."""
+    """One process next to this one; a test whose job fails may end it."""
     with WorkerProcesses(1) as started:
         yield started
 
