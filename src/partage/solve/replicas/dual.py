@@ -47,6 +47,11 @@ _GOOD_ROUND = 0.5
 _ELASTIC_COST = 1e4
 #: Scaled use of elastic columns below which the box no longer binds.
 _ELASTIC_TOLERANCE = 1e-6
+#: Iterations after which the primal simplex method has stalled. Measured on 30 x 10,000, a solution
+#: takes at most 2,400 iterations (a second); one that stalled was still running after a minute.
+_STALLED, _NO_LIMIT = 20_000, int(np.iinfo(np.int32).max)
+#: HiGHS's numbers of the dual and of the primal simplex method.
+_DUAL_SIMPLEX, _PRIMAL_SIMPLEX = 1, 4
 #: Parts of a blend below this are rounding of the simplex method.
 _LEAST_PART = 1e-7
 
@@ -177,12 +182,12 @@ class RestrictedMaster:
         self.history: list[NDArray[np.int32]] = []
         self._known: set[tuple[int, bytes]] = set()
         self.values: Floats | None = None
-        self.highs = highspy.Highs()
-        # Columns are added and costs change, so the last basis stays primal feasible: strategy 4
-        # is HiGHS's primal simplex. Measured, the dual simplex is no faster once columns are fixed.
-        options = {"output_flag": False, "threads": 1, "random_seed": 1, "simplex_strategy": 4}
-        for option, value in options.items():
+        self.highs, self._limit_status = highspy.Highs(), highspy.HighsModelStatus.kIterationLimit
+        # Columns are added and costs change, so the last basis stays primal feasible for the primal
+        # simplex method. Measured, the dual one is no faster once columns are fixed.
+        for option, value in {"output_flag": False, "threads": 1, "random_seed": 1}.items():
             self.highs.setOptionValue(option, value)
+        self._set_method(_PRIMAL_SIMPLEX, _STALLED)
         self._add_rows()
         self.first = 2 * len(bands) + self._add_slacks(figures)
 
@@ -307,7 +312,7 @@ class RestrictedMaster:
         cost = np.empty(2 * bands)
         cost[0::2], cost[1::2] = center + box, box - center
         self.highs.changeColsCost(2 * bands, np.arange(2 * bands, dtype=np.int32), cost)
-        self.highs.run()
+        self._run()
         solution = self.highs.getSolution()
         dual, values = np.array(solution.row_dual), np.array(solution.col_value)
         if len(dual) < bands or not np.isfinite(dual).all() or not len(values):
@@ -315,6 +320,20 @@ class RestrictedMaster:
         self.values = values
         optimum = float(self.highs.getInfo().objective_function_value) * self.unit
         return -dual[:bands], optimum, float(values[: 2 * bands].sum())
+
+    def _run(self) -> None:
+        """Solve by the primal simplex method from the last basis; if it stalls, by the dual one."""
+        self.highs.run()
+        if self.highs.getModelStatus() != self._limit_status:
+            return
+        self.highs.clearSolver()
+        self._set_method(_DUAL_SIMPLEX, _NO_LIMIT)
+        self.highs.run()
+        self._set_method(_PRIMAL_SIMPLEX, _STALLED)
+
+    def _set_method(self, method: int, iterations: int) -> None:
+        self.highs.setOptionValue("simplex_strategy", method)
+        self.highs.setOptionValue("simplex_iteration_limit", iterations)
 
     def columns_of(self, groups: range) -> list[tuple[int, float, int, int]]:
         """Return the columns (choices of brokers) of some groups of partitions, with their values
