@@ -159,7 +159,7 @@ class ClusterConnection:
         """
 
         async def sent() -> Any:
-            return await self._manager.send(request, node_id=node)
+            return await (await self._send(request, node))
 
         return self._manager.run(sent)
 
@@ -169,13 +169,12 @@ class ClusterConnection:
         """
 
         async def sent() -> dict[int, Any]:
-            send = self._manager.send
             answers: dict[int, Any] = {}
             waiting: dict[int, Any] = {}
             for node, one in requests.items():
                 try:
-                    waiting[node] = send(one, node_id=node)
-                except Exception as e:  # noqa: BLE001 - the metadata lacks the broker by now
+                    waiting[node] = await self._send(one, node)
+                except Exception as e:  # noqa: BLE001 - the broker is not in the metadata
                     answers[node] = e
             for node, one in waiting.items():
                 try:
@@ -186,6 +185,20 @@ class ClusterConnection:
 
         found: dict[int, Any] = self._manager.run(sent)
         return found
+
+    async def _send(self, request: Any, node: int | None) -> Any:
+        """Send a Kafka request; return the future of its response.
+
+        kafka-python reads its list of brokers when a connection ends, and then every five minutes.
+        A broker that was down at that time stays unknown after its restart, so read the list again.
+        """
+        from kafka.errors import UnknownBrokerIdError
+
+        try:
+            return self._manager.send(request, node_id=node)
+        except UnknownBrokerIdError:
+            await self._manager.cluster.refresh_metadata()
+            return self._manager.send(request, node_id=node)
 
     # --- requests --------------------------------------------------------------------------
 
