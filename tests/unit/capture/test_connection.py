@@ -41,6 +41,7 @@ def connected(manager: Manager) -> ClusterConnection:
 
 
 def test_a_broker_that_was_restarted_is_found_again() -> None:
+    """Fetch and config requests reach a restarted broker after one refresh of the metadata."""
     manager = Manager(known={0, 2}, running={0, 1, 2})
     answers = connected(manager).ask_each({0: "fetch", 1: "fetch"})
     assert answers == {0: "fetch of 0", 1: "fetch of 1"}
@@ -49,6 +50,7 @@ def test_a_broker_that_was_restarted_is_found_again() -> None:
 
 
 def test_a_broker_that_is_still_down_is_that_requests_error() -> None:
+    """A request to a broker that is still down fails alone; the others are answered."""
     manager = Manager(known={0, 2}, running={0, 2})
     answers = connected(manager).ask_each({0: "fetch", 1: "fetch"})
     assert answers[0] == "fetch of 0"
