@@ -9,6 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from partage.cli.console import err, tell
+from partage.jobs.spark.progress import COUNTS, STAGES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,20 +18,8 @@ if TYPE_CHECKING:
 
     from partage.jobs.spark.progress import Progress
 
-__all__ = ["STAGES", "report_progress", "time_left", "working"]
+__all__ = ["report_progress", "time_left", "working"]
 
-STAGES: Mapping[str, str] = {
-    "check": "checking the capture",
-    "start Spark": "starting Spark in this process",
-    "decode": "decoding records",
-    "histories": "rebuilding histories",
-    "bad records": "collecting records that could not be decoded",
-    "replay": "simulating rebalances under other policies",
-    "publish": "publishing tables",
-    "report": "writing the report",
-}
-#: Counts that are reported as stages; they are no work.
-_COUNTS = ("records", "rebalances")
 #: The remaining time is shown after this share of a stage.
 _ENOUGH_TO_ESTIMATE = 0.05
 
@@ -78,7 +67,7 @@ def _json_lines(clock: Callable[[], float]) -> Progress:
     counts: dict[str, int] = {}
 
     def moved(stage: str, done: int, total: int) -> None:
-        if stage in _COUNTS:
+        if stage in COUNTS:
             counts[stage] = done
         now = clock()
         since = now - began.setdefault(stage, now)
@@ -98,7 +87,7 @@ def _lines(stages: Mapping[str, str]) -> Progress:
     seen: set[str] = set()
 
     def moved(stage: str, done: int, _total: int) -> None:
-        if stage in _COUNTS:
+        if stage in COUNTS:
             tell(f"  {done:,} {stage}")
         elif stage not in seen:
             seen.add(stage)
@@ -150,7 +139,7 @@ class _Shown:
         Numbers of records or rebalances are shown in brackets behind the name of the stage that
         counted them.
         """
-        if stage in _COUNTS:
+        if stage in COUNTS:
             named = self._stages.get(self._last, self._last)
             known = f"{named} [dim]({done:,} {stage})[/dim]"
             self._bars.update(self._tasks[self._last], description=known)

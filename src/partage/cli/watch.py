@@ -104,11 +104,13 @@ def _report(batch: BatchReport, *, as_json: bool, quiet: bool) -> None:
 def _line(row: dict[str, Any]) -> str:
     """Format a generation of a group as one line of text.
 
-    >>> _line({"time_ms": 0, "group": "billing", "generation": 7, "members_before": 3, "members": 2,
-    ...        "partitions": 30, "moved": 14, "cause_kind": "leave", "cause": "1 left"})
-    '1970-01-01T00:00:00Z billing generation 7: 3 to 2 members, 14 of 30 partitions moved, leave'
+    >>> _line({"time_ms": 0, "group": "a", "generation": 7, "members_before": 3, "members": 2,
+    ...        "partitions": 30, "moved": 14, "cause_kind": "poll", "cause": "1 left"})
+    '1970-01-01T00:00:00Z a generation 7: 3 to 2 members, 14 of 30 partitions moved, poll timeout'
     """
     import time
+
+    from partage.report.messages import cause_label
 
     when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(row["time_ms"] / 1_000))
     before = row["members_before"]
@@ -117,7 +119,7 @@ def _line(row: dict[str, Any]) -> str:
     )
     moved = f"{row['moved']} of {row['partitions']} partitions moved"
     named = f"{when} {short_name(row['group'])} generation {row['generation']}"
-    return f"{named}: {members}, {moved}, {row['cause_kind']}"
+    return f"{named}: {members}, {moved}, {cause_label(row['cause_kind'])}"
 
 
 @contextmanager

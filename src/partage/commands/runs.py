@@ -56,8 +56,8 @@ def diff(
 def check_run(
     run: Run | str | Path,
     *,
-    max_unread: float | None = None,
-    max_rebalances: float | None = None,
+    max_unread: float | str | None = None,
+    max_rebalances: float | str | None = None,
     no_storms: bool = False,
     groups: Sequence[str] | str | None = None,
     run_id: str | None = None,
@@ -68,8 +68,10 @@ def check_run(
 
     Args:
         run: the run.
-        max_unread: largest share (0 to 1) of its consuming time that a group may be unread.
-        max_rebalances: most rebalances of a group per hour.
+        max_unread: largest share of its consuming time that a group may be unread, as a number
+            from 0 to 1 or as text in percent (``"1%"``).
+        max_rebalances: most rebalances of a group per hour, as a number or as text with its unit
+            (``"10/h"``, ``"1/min"``, ``"48/d"``).
         no_storms: whether a rebalance storm (rebalances in quick succession) is a failure.
         groups: names or patterns (``orders-*``) of groups; None for all.
         run_id: id of an earlier run in the folder; None for the newest.
@@ -78,16 +80,21 @@ def check_run(
         InvalidCaptureError: the folder has no such run.
         InvalidConfigError: no limit is given, a limit is invalid, or a pattern matches no group.
     """
-    from partage.report.checks import Limits, RunCheck, check_groups
+    from partage.report.checks import Limits, RunCheck, check_groups, parse_rate, parse_share
 
+    if isinstance(max_unread, str):
+        max_unread = parse_share(max_unread)
+    if isinstance(max_rebalances, str):
+        max_rebalances = parse_rate(max_rebalances)
     limits = Limits(max_unread, max_rebalances, no_storms)
     if limits == Limits():
-        what = "must be a number, or give max_rebalances or no_storms"
+        what = "must be a share, or give max_rebalances or no_storms"
         raise InvalidConfigError("max_unread", what, max_unread)
     if not _is_number(max_unread) or not 0 <= (max_unread or 0) <= 1:
-        raise InvalidConfigError("max_unread", "must be a share from 0 to 1", max_unread)
+        what = 'must be a share from 0 to 1, or text such as "1%"'
+        raise InvalidConfigError("max_unread", what, max_unread)
     if not _is_number(max_rebalances) or (max_rebalances or 0) < 0:
-        what = "must be a number of rebalances per hour"
+        what = 'must be a number of rebalances per hour, or text such as "10/h"'
         raise InvalidConfigError("max_rebalances", what, max_rebalances)
     found = _recording(run, "run", run_id)
     return RunCheck(found, tuple(check_groups(found, limits, _matching(groups, found.groups))))

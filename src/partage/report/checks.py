@@ -6,12 +6,14 @@ is unknown.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from partage.errors import InvalidConfigError
 from partage.report.messages import digits, plural, share_text
 from partage.report.rates import REBALANCES, UNREAD, GroupRates, Recording
 from partage.tables.escaping import document_line, document_text
@@ -26,11 +28,15 @@ __all__ = [
     "Limits",
     "RunCheck",
     "check_groups",
+    "parse_rate",
+    "parse_share",
 ]  # fmt: skip
 
 FORMAT, VERSION = "partage-check", 1
 PASSED, VIOLATED, UNKNOWN = "passed", "failed", "unknown"
 _HOUR_S = 3_600
+#: Unit of a rate -> its number in an hour.
+_PER_HOUR = {"min": 60.0, "h": 1.0, "d": 1 / 24}
 MOST_SHOWN = 10  # results in a repr, as many as the rows of a table
 
 
@@ -48,6 +54,36 @@ class Limits:
     max_unread: float | None = None
     max_rebalances: float | None = None
     no_storms: bool = False
+
+
+def parse_share(text: str, setting: str = "max_unread") -> float:
+    """Parse a share in percent, such as ``1%``, and return it as a fraction.
+
+    Raises:
+        InvalidConfigError: the text is not a share from 0% to 100%; the error names ``setting``.
+
+    >>> parse_share("1%"), parse_share("0.5 %"), parse_share(".5%")
+    (0.01, 0.005, 0.005)
+    """
+    found = re.fullmatch(r"\s*(\d*\.?\d+)\s*%\s*", text)
+    if found is None or float(found[1]) > 100:
+        raise InvalidConfigError(setting, "must be a share from 0% to 100%", text)
+    return float(found[1]) / 100
+
+
+def parse_rate(text: str, setting: str = "max_rebalances") -> float:
+    """Parse a rate such as ``10/h`` or ``1/min`` and return it per hour.
+
+    Raises:
+        InvalidConfigError: the text is not a rate; the error names ``setting``.
+
+    >>> parse_rate("10/h"), parse_rate("0.5/min"), parse_rate("48/d")
+    (10.0, 30.0, 2.0)
+    """
+    found = re.fullmatch(r"\s*(\d*\.?\d+)\s*/\s*(min|h|d)\s*", text)
+    if found is None:
+        raise InvalidConfigError(setting, "must be a number by min, h or d, such as 10/h", text)
+    return float(found[1]) * _PER_HOUR[found[2]]
 
 
 @dataclass(frozen=True, slots=True)

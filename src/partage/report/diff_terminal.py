@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from partage.report.messages import CAUSES, digits, plural, share_text, short_name
+from partage.report.messages import cause_label, digits, plural, share_text, short_name
 from partage.report.rates import MOVED, REBALANCES, UNREAD, Rate
 from partage.report.run_diff import BETTER, NOISE, UNKNOWN, WORSE, GroupDiff, RateChange, RunDiff
 from partage.report.terminal import clean
@@ -134,9 +134,8 @@ def _counts_by_hour(diff: RunDiff) -> Table:
 def _causes(whole: GroupDiff) -> Table:
     table = _table(("cause of rebalances", "before/h", "after/h", "change %", "verdict"))
     for kind, change in whole.causes.items():
-        label = CAUSES[kind].label if kind in CAUSES else kind
         rates = [_rate(rate) for rate in (change.before, change.after)]
-        table.add_row(_text(label), *rates, change_text(change),
+        table.add_row(_text(cause_label(kind)), *rates, change_text(change),
                       _text(change.verdict, _STYLES[change.verdict]))  # fmt: skip
     return table
 

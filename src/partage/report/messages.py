@@ -9,9 +9,10 @@ from partage.report.run import Estimate, FigureRange, Figures, RunFigures
 from partage.tables.metrics import SHOWN, Shown
 
 __all__ = [
-    "CAUSES", "GLOSSARY", "RECORD_MORE", "CauseText", "Term", "cause_clause", "count", "digits",
-    "downtime_text", "duration", "format_estimate", "format_range", "headline", "lead", "notes",
-    "percent", "plural", "share", "share_text", "short_name", "simulated_note", "trust",
+    "CAUSES", "GLOSSARY", "RECORD_MORE", "CauseText", "Term", "cause_clause", "cause_label",
+    "count", "digits", "downtime_text", "duration", "format_estimate", "format_range", "headline",
+    "lead", "notes", "percent", "plural", "share", "share_text", "short_name", "simulated_note",
+    "trust",
 ]  # fmt: skip
 
 _HARD = "\N{NO-BREAK SPACE}"
@@ -103,6 +104,15 @@ GLOSSARY: dict[str, Term] = {
         "are too small for a comparison.",
     ),
 }
+
+
+def cause_label(kind: str) -> str:
+    """Return the name of a kind of rebalance cause that page, terminal and Python show.
+
+    >>> cause_label("expiry"), cause_label("leave")
+    ('session timeout', 'leave')
+    """
+    return CAUSES[kind].label if kind in CAUSES else kind
 
 
 def cause_clause(kind: str) -> str:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from partage.report.advice import Advice, advice_for
 from partage.report.client_settings import family_of, parse_policy, spell
-from partage.report.messages import CAUSES, count, format_estimate, percent, plural
+from partage.report.messages import cause_label, count, format_estimate, percent, plural
 from partage.report.run import GroupFigures
 
 __all__ = [
@@ -138,7 +138,7 @@ def _gain(group: GroupFigures, advice: Advice) -> tuple[str, float]:
         avoids = min(advice.avoids, one.rebalances)
         mean = min(one.best * avoids / one.rebalances, _downtime(group))
         text = format_estimate(None, short=True, single=mean)
-        whole = plural(one.rebalances, f"{CAUSES[one.kind].label} rebalance")
+        whole = plural(one.rebalances, f"{cause_label(one.kind)} rebalance")
         return f"about {text}: {count(avoids)} of {whole}", mean
     return "unknown: not simulated", 0.0
 

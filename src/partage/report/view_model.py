@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from partage.report.advice import best_policy
 from partage.report.gains import gains_by_policy
 from partage.report.messages import (
-    CAUSES,
     cause_clause,
+    cause_label,
     count,
     downtime_text,
     format_estimate,
@@ -216,7 +216,7 @@ def cause_list(causes: Iterable[CauseShare]) -> CauseList:
         )
         rows.append(
             CauseRow(
-                _cause_label(one.kind),
+                cause_label(one.kind),
                 _cause_sentence(one.kind),
                 one.rebalances,
                 figure if known else "?",
@@ -224,10 +224,6 @@ def cause_list(causes: Iterable[CauseShare]) -> CauseList:
             )
         )
     return CauseList(measure, tuple(rows), max(size.values(), default=0.0))
-
-
-def _cause_label(kind: str) -> str:
-    return CAUSES[kind].label if kind in CAUSES else kind
 
 
 def _cause_sentence(kind: str) -> str:
@@ -294,7 +290,7 @@ def group_row(group: GroupFigures) -> GroupRow:
     counted = group.traits.judged or sum(f.counted for f in policies)
     agreed = group.traits.agreed if group.traits.judged else sum(f.agreed for f in policies)
     known = group.rebalances + group.missing_generations
-    label = _cause_label(cause.kind) if cause is not None else ""
+    label = cause_label(cause.kind) if cause is not None else ""
     searched = [group.name, group.kind, *group.claimed, *group.clients]
     searched += [cause.kind, label] if cause is not None else []
     size = unread.best if unread else lost.high if lost else None

@@ -6,6 +6,7 @@ import shutil
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from tempfile import mkdtemp
@@ -66,7 +67,7 @@ def replay(
     spark: SparkSession | None = None,
     conf: Mapping[str, str] | None = None,
     kafka: Mapping[str, str] | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Callable[[str, int, int], None] | bool | None = None,
 ) -> Run:
     """Replay the recorded rebalances of a cluster's groups under other policies.
 
@@ -89,7 +90,9 @@ def replay(
         conf: more settings of Spark, which then replays. ``kafka://`` needs Spark's Kafka connector
             (``spark.jars.packages``).
         kafka: properties of the client for ``kafka://``, by Kafka's names.
-        progress: called with (stage, done, total).
+        progress: whether to show progress on a line of stderr (in a notebook: of the cell's
+            output), or a function that is called with (stage, done, total). None shows it in a
+            notebook or at a Python prompt.
 
     Raises:
         InvalidCaptureError: the capture cannot be used.
@@ -99,6 +102,7 @@ def replay(
     """
     from partage.jobs.replay.replay import replay as run_replay
     from partage.jobs.replay.selection import Selection, parse_time
+    from partage.jobs.spark.progress import shown_progress
 
     if append and out is None:
         raise InvalidConfigError("append", "needs out, the folder of the run to continue", True)
@@ -110,11 +114,12 @@ def replay(
     chosen = [policies] if isinstance(policies, str) else policies
     folder = Path(mkdtemp(prefix="partage-run-")) if out is None else Path(out)
     try:
-        summary = run_replay(
-            capture, folder, policies=chosen, selection=Selection(patterns, *bounds),
-            append=append, engine=engine, processes=processes, spark=spark, conf=conf,
-            kafka=kafka, progress=progress,
-        )  # fmt: skip
+        with shown_progress(progress) as function:
+            summary = run_replay(
+                capture, folder, policies=chosen, selection=Selection(patterns, *bounds),
+                append=append, engine=engine, processes=processes, spark=spark, conf=conf,
+                kafka=kafka, progress=function,
+            )  # fmt: skip
     except BaseException as e:
         if out is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -223,7 +228,9 @@ class Run:
         if found is None:
             names = sorted(g.name for g in self._figures.groups)
             more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-            what = f"must be a group of the run ({', '.join(names[:10])}{more})"
+            near = get_close_matches(str(name), names, 3)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            what = f"must be a group of the run ({', '.join(names[:10])}{more}){hint}"
             raise InvalidConfigError("group", what, name)
         return GroupRun(self, found)
 
@@ -263,6 +270,10 @@ class Run:
         found = found.sort_by([(name, "ascending") for name in order])
         names = _fields(row)
         cells = [found[row.COLUMNS.get(name, name)] for name in names]
+        cells = [
+            _cause_labels(column) if name == row.CAUSES else column
+            for name, column in zip(names, cells, strict=True)
+        ]
         return TableView(pa.table(cells, names=names), row)
 
     def __repr__(self) -> str:
@@ -377,7 +388,20 @@ def _fields(row: type[ResultRow]) -> list[str]:
     return [field.name for field in fields(row)]  # type: ignore[arg-type]  # rows are dataclasses
 
 
+def _cause_labels(kinds: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Replace the kinds of causes in a column by their names, which page and terminal show."""
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    from partage.report.messages import cause_label
+
+    known = kinds.unique()
+    labels = [None if kind is None else cause_label(kind) for kind in known.to_pylist()]
+    return pa.chunked_array([pa.array(labels, pa.string())]).take(pc.index_in(kinds, known))
+
+
 def _group_row(group: GroupFigures) -> GroupResult:
+    from partage.report.messages import cause_label
     from partage.report.recommendations import recommendations_for
 
     unread, cause = group.unread, group.main_cause
@@ -390,7 +414,8 @@ def _group_row(group: GroupFigures) -> GroupResult:
         unread=None if unread is None else unread.best,
         unread_low=None if unread is None else unread.low,
         unread_high=None if unread is None else unread.high,
-        unread_share=group.unread_share, main_cause=None if cause is None else cause.kind,
+        unread_share=group.unread_share,
+        main_cause=None if cause is None else cause_label(cause.kind),
         action=actions[0].advice.title if actions else None, why=group.why,
     )  # fmt: skip
 

@@ -41,10 +41,13 @@ class ResultRow:
     Attributes:
         SHOWN: columns that `TableView` prints; empty for all.
         COLUMNS: dict from field to column of the published table, where the names differ.
+        CAUSES: field with the name of a cause, as page and terminal show it; the published table
+            has its kind, such as ``expiry``. Empty if there is none.
     """
 
     SHOWN: ClassVar[tuple[str, ...]] = ()
     COLUMNS: ClassVar[Mapping[str, str]] = {}
+    CAUSES: ClassVar[str] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +61,14 @@ class GroupResult(ResultRow):
         coverage: recorded rebalances divided by known ones.
         unread, unread_low, unread_high: estimated downtime with its 80 % interval.
         unread_share: the same as a share of the partition-time.
-        main_cause: kind of cause with most of the downtime.
+        main_cause: cause with most of the downtime, such as ``session timeout``.
         action: title of the first recommendation.
         why: reason for a group that was not replayed.
     """
 
     SHOWN = ("group", "protocol", "strategy", "rebalances", "unread", "unread_share", "main_cause",
              "action")  # fmt: skip
+    CAUSES = "main_cause"
 
     group: str
     protocol: str
@@ -90,7 +94,7 @@ class RebalanceResult(ResultRow):
     """One recorded rebalance, with its cause, size and duration.
 
     Attributes:
-        cause: kind of the cause with the highest precedence.
+        cause: the cause with the highest precedence, such as ``session timeout``.
         detail: difference from the previous generation, in words.
         storm: number of the rebalance storm that it belongs to.
         stopped_low_ms, stopped_high_ms: bounds of its duration.
@@ -100,6 +104,7 @@ class RebalanceResult(ResultRow):
 
     SHOWN = ("group", "generation", "time", "strategy", "members", "partitions", "cause", "detail")
     COLUMNS = {"time": "time_ms", "cause": "cause_kind", "detail": "cause"}  # noqa: RUF012 - of `ResultRow`
+    CAUSES = "cause"
 
     group: str
     incarnation: int
@@ -201,12 +206,14 @@ class EventResult(ResultRow):
     """One event in the history of a group, such as a rebalance or the join of a member.
 
     Attributes:
+        event: kind of event; for the cause of a rebalance its name in `RebalanceResult`.
         source: recorded (stated by a record) or inferred (from two records).
         log_partition, log_offset: place of the record that shows the event.
     """
 
     SHOWN = ("time", "generation", "event", "member", "source", "detail")
     COLUMNS = {"time": "time_ms"}  # noqa: RUF012 - of `ResultRow`
+    CAUSES = "event"
 
     time: datetime
     incarnation: int
@@ -304,13 +311,19 @@ class TableView(Sequence[R], Generic[R]):
     def where(self, **values: Any) -> TableView[R]:
         """Return only the rows with the given column values, as in ``where(cause="join")``.
 
+        A cause may also be given by its kind in the published tables (``expiry``).
+
         Raises:
             InvalidConfigError: there is no such column, or a value has another type.
         """
         import pyarrow as pa
         from pyarrow import compute as pc
 
+        from partage.report.messages import cause_label
+
         table = self._table
+        if isinstance(cause := values.get(self._row.CAUSES), str):
+            values[self._row.CAUSES] = cause_label(cause)
         for name, value in values.items():
             if name not in table.column_names:
                 raise InvalidConfigError(name, f"must be one of {', '.join(self.columns)}", value)

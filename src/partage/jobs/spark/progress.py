@@ -1,23 +1,35 @@
-"""Progress of a run's stages, by Spark's number of finished tasks."""
+"""Progress of a run's stages, by Spark's number of finished tasks, and its display in Python."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["COUNTS", "Progress", "Stages"]
+__all__ = ["COUNTS", "STAGES", "Progress", "ProgressLine", "Stages", "shown_progress"]
 
 #: (stage, done, total): tasks of a stage; total is 0 while it is not known, and (1, 1) ends it.
 #: Besides stages there are `COUNTS`, each reported once with its total.
 Progress = Callable[[str, int, int], None]
 
 COUNTS = ("records", "rebalances")
+#: Stage of a replay -> its text in progress displays.
+STAGES: Mapping[str, str] = {
+    "check": "checking the capture",
+    "start Spark": "starting Spark in this process",
+    "decode": "decoding records",
+    "histories": "rebuilding histories",
+    "bad records": "collecting records that could not be decoded",
+    "replay": "simulating rebalances under other policies",
+    "publish": "publishing tables",
+    "report": "writing the report",
+}
 
 _SECONDS_BETWEEN = 0.2
 #: What `setJobGroup` sets.
@@ -104,6 +116,79 @@ def _tasks(spark: SparkSession, group: str) -> tuple[int, int]:
                 done += tasks.numCompletedTasks
                 total += tasks.numTasks
     return done, total
+
+
+class ProgressLine:
+    r"""Progress of a replay on one line of text, which is written over itself.
+
+    An instance is a progress function; `end` finishes the line.
+
+    Args:
+        stream: where the line is written.
+
+    >>> import io
+    >>> line = ProgressLine(io.StringIO())
+    >>> line("decode", 0, 0), line("decode", 3, 8), line.end()
+    (None, None, None)
+    >>> line.stream.getvalue().split("\r")[1]
+    'decoding records (0 s)'
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self._began = monotonic()
+        self._next = 0.0
+        self._stage = ""
+        self._width = 0
+        self._counts: dict[str, int] = {}
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Show the stage, and how many of its parts are done, at most five times a second."""
+        now = monotonic()
+        if stage in COUNTS:
+            self._counts[stage] = done
+        elif stage != self._stage or (now >= self._next and total > 1):
+            self._stage, self._next = stage, now + _SECONDS_BETWEEN
+            parts = f": {done:,} of {total:,} parts" if total > 1 else ""
+            self._write(f"{STAGES.get(stage, stage)}{parts} ({now - self._began:.0f} s)")
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Finish the line with what was replayed, or with the stage in which an error occurred."""
+        seconds = f"{monotonic() - self._began:.0f} s"
+        counts = ", ".join(f"{count:,} {what}" for what, count in self._counts.items())
+        if error is None:
+            self._write(f"replayed {counts or 'nothing'} in {seconds}\n")
+        else:
+            self._write(f"stopped while {STAGES.get(self._stage, 'starting')} after {seconds}\n")
+
+    def _write(self, text: str) -> None:
+        self.stream.write("\r" + text.rstrip("\n").ljust(self._width) + "\n" * text.endswith("\n"))
+        self.stream.flush()
+        self._width = len(text)
+
+
+@contextmanager
+def shown_progress(wanted: Progress | bool | None) -> Iterator[Progress | None]:  # noqa: FBT001 - a setting of three kinds
+    """Yield a job's progress function, which may show a line of text during the ``with`` block.
+
+    The line is on stderr; in a notebook it is on stdout, because notebooks show stderr as errors.
+
+    Args:
+        wanted: the function itself, whether to show a line, or None: only in an interactive session
+            (a Python prompt, IPython or a notebook).
+    """
+    is_interactive = hasattr(sys, "ps1")  # IPython sets it too
+    if callable(wanted) or not (is_interactive if wanted is None else wanted):
+        yield wanted if callable(wanted) else None
+        return
+    is_notebook = is_interactive and not sys.stderr.isatty()
+    line = ProgressLine(sys.stdout if is_notebook else sys.stderr)
+    try:
+        yield line
+    except BaseException as e:
+        line.end(e)
+        raise
+    line.end()
 
 
 def _silent(stage: str, done: int, total: int) -> None:
