@@ -238,7 +238,7 @@ def format_range(stopped: FigureRange | None, *, short: bool = False) -> str:
     if low == high == 0:
         return "0" if short else "none"
     factor, long, brief = _unit(max(abs(low), abs(high)))
-    a, b = (_number(v / factor).replace("-", "\N{MINUS SIGN}") for v in (low, high))
+    a, b = (_number(v / factor) for v in (low, high))
     unit = f"p·{brief}" if short else f"partition-{long}"
     if a == b:
         return f"{a}{_HARD}{unit.removesuffix('s') if a == '1' and not short else unit}"
@@ -260,17 +260,19 @@ def format_estimate(
     '2.4\xa0partition-hours (1.9 to 3)'
     >>> format_estimate(Estimate(20, 12, 31), short=True), format_estimate(None)
     ('20\xa0p·s (12–31)', 'unknown')
+    >>> format_estimate(Estimate(-7_200, -10_800, -3_600), short=True)
+    '−2\xa0p·h (−3 to −1)'
     """
     if estimate is None and single is None:
         return "unknown"
     best = estimate.best if estimate is not None else single or 0.0
-    factor, long, brief = _unit(best)
+    factor, long, brief = _unit(abs(best))
     value = _number(best / factor)
     unit = f"p·{brief}" if short else f"partition-{long}"
     text = f"{value}{_HARD}{unit.removesuffix('s') if value == '1' and not short else unit}"
     if estimate is None:
         return text
-    dash = "–" if short else " to "
+    dash = "–" if short and estimate.low >= 0 else " to "
     return f"{text} ({_number(estimate.low / factor)}{dash}{_number(estimate.high / factor)})"
 
 
@@ -291,10 +293,8 @@ def _unit(size: float) -> tuple[int, str, str]:
 
 
 def _number(value: float) -> str:
-    if abs(value) >= 99.5:
-        return f"{value:,.0f}"
-    text = f"{value:.1f}".removesuffix(".0")
-    return "0" if text == "-0" else text
+    text = f"{value:,.0f}" if abs(value) >= 99.5 else f"{value:.1f}".removesuffix(".0")
+    return "0" if text == "-0" else text.replace("-", "\N{MINUS SIGN}")
 
 
 #: How to record rebalances before compaction removes them.

@@ -34,9 +34,10 @@ MAX_DISAGREEMENTS = 5
 _LONGEST = 2_000
 _CAUSE = "main\ncause"
 _LEGEND = (
-    "downtime: time without consumption, added up over partitions (p·min: partition-minute), from "
-    "lower to upper bound; saved: against own, with the error of the simulation; within error: no "
-    "measurable difference; moved: from one live member to another; avoidable: beyond the minimum"
+    "downtime: time without consumption, added up over partitions (p·min: partition-minute), best "
+    "estimate (80 % interval); saved: against own, the interval includes the error of the "
+    "simulation; within error: no measurable difference; moved: from one live member to another; "
+    "avoidable: beyond the minimum"
 )
 
 

@@ -123,14 +123,13 @@ def _cell(metric: Metric, figures: Figures, gain: Estimate | None) -> Cell:
     """Return the cell that shows one metric of a policy in the table of policies.
 
     A policy's saving is its gain against `own` (the present settings as simulated), and is shown
-    only if its interval excludes zero. The saving of `own` is the error of the simulation. Recorded
-    assignments have none.
+    only if its interval excludes zero. `own` and the recorded assignments have none.
     """
     value, how = getattr(figures, metric.name), metric.aggregation
-    if how is Aggregation.DIFFERENCE and figures.policy == RECORDED:
-        return Cell("", None)
-    if how is Aggregation.DIFFERENCE and figures.policy != OWN:
-        return _saving(gain)
+    if how is Aggregation.DIFFERENCE:
+        return Cell("", None) if figures.policy in {RECORDED, OWN} else _saving(gain)
+    if how is Aggregation.ESTIMATE:
+        return _downtime(figures)
     if value is None:
         return Cell("?", None)
     if isinstance(value, FigureRange):
@@ -152,7 +151,18 @@ def _saving(gain: Estimate | None) -> Cell:
     if not gain.excludes_zero:
         return Cell(NOT_MEASURABLE, 0.0)
     ends = FigureRange(gain.low, gain.high)
-    return Cell(format_range(ends, short=True), gain.best, ends)
+    return Cell(format_estimate(gain, short=True), gain.best, ends)
+
+
+def _downtime(figures: Figures) -> Cell:
+    """Return the cell with a policy's estimated downtime, or with its bounds if it has none."""
+    bounds, estimate = figures.stopped, figures.stopped_estimate
+    if estimate is not None:
+        ends = FigureRange(estimate.low, estimate.high)
+        return Cell(format_estimate(estimate, short=True), estimate.best, ends)
+    if bounds is None:
+        return Cell("?", None)
+    return Cell(format_range(bounds, short=True), bounds.high, bounds)
 
 
 def _records(found: FigureRange) -> str:

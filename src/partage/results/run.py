@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from partage.groups.api import Strategy
     from partage.report.run import Figures, GroupFigures, RunFigures
     from partage.simulation.policies import Policy
+    from partage.tables.sums import Estimate
 
 __all__ = ["GroupRun", "Run", "open_run", "replay"]
 
@@ -209,7 +210,7 @@ class Run:
     def policies(self) -> TableView[PolicyResult]:
         """The metrics of each policy over all groups, with recorded assignments first."""
         found = self._figures
-        return _policy_view(found.figures, found.per_rebalance, found.policies)
+        return _policy_view(found.figures, found.per_rebalance, found.policies, found.groups)
 
     @cached_property
     def advice(self) -> TableView[AdviceResult]:
@@ -347,7 +348,8 @@ class GroupRun:
     def policies(self) -> TableView[PolicyResult]:
         """The group's metrics under each policy; the first row is of the recorded assignments."""
         found = self._figures
-        return _policy_view(found.figures, found.per_rebalance, self._run._figures.policies)  # noqa: SLF001 - of its run
+        order = self._run._figures.policies  # noqa: SLF001 - of its run
+        return _policy_view(found.figures, found.per_rebalance, order, [found])
 
     @cached_property
     def advice(self) -> TableView[AdviceResult]:
@@ -411,9 +413,7 @@ def _group_row(group: GroupFigures) -> GroupResult:
         strategy=group.strategy or None, clients=group.clients, rebalances=group.rebalances,
         rebalances_per_hour=group.rebalances_per_hour, coverage=group.coverage,
         members_max=group.members_max, partitions_max=group.partitions_max,
-        unread=None if unread is None else unread.best,
-        unread_low=None if unread is None else unread.low,
-        unread_high=None if unread is None else unread.high,
+        **_estimate_columns("unread", unread),
         unread_share=group.unread_share,
         main_cause=None if cause is None else cause_label(cause.kind),
         action=actions[0].advice.title if actions else None, why=group.why,
@@ -421,29 +421,50 @@ def _group_row(group: GroupFigures) -> GroupResult:
 
 
 def _policy_view(
-    main: Mapping[str, Figures], other: Mapping[str, Figures], order: Iterable[str]
+    main: Mapping[str, Figures],
+    other: Mapping[str, Figures],
+    order: Iterable[str],
+    groups: Sequence[GroupFigures],
 ) -> TableView[PolicyResult]:
     """Return the metrics table by policy: recorded assignments first, then simulations."""
+    from partage.report.gains import gains_by_policy
     from partage.tables.statuses import RECORDED
 
     names = [RECORDED, *(name for name in order if name != RECORDED)]
-    found = [of[name] for name in names for of in (main, other) if name in of]
-    return TableView.of(PolicyResult, map(_policy_row, found))
+    gains = [(main, gains_by_policy(groups)), (other, gains_by_policy(groups, per_rebalance=True))]
+    return TableView.of(
+        PolicyResult,
+        (
+            _policy_row(figures[name], saves.get(name))
+            for name in names
+            for figures, saves in gains
+            if name in figures
+        ),
+    )
 
 
-def _policy_row(figures: Figures) -> PolicyResult:
+def _policy_row(figures: Figures, saves: Estimate | None) -> PolicyResult:
+    """Return the row of a policy that saves ``saves`` against the present settings."""
     ends: dict[str, Any] = {}
     for name in ("stopped", "saved", "reread"):
         known = getattr(figures, name)
         ends |= {f"{name}_low": None, f"{name}_high": None}
         if known is not None:
             ends |= {f"{name}_low": known.low, f"{name}_high": known.high}
+    for name, estimate in (("unread", figures.stopped_estimate), ("saves", saves)):
+        ends |= _estimate_columns(name, estimate)
     return PolicyResult(
         policy=figures.policy, simulation=figures.reading, comparable=figures.comparable,
         rebalances=figures.happened, moved=figures.moved, avoidable=figures.avoidable,
         evenness=figures.evenness, unread_at_once=figures.unread_at_once,
         incomplete=figures.incomplete, **ends,
     )  # fmt: skip
+
+
+def _estimate_columns(name: str, estimate: Estimate | None) -> dict[str, Any]:
+    """Return an estimate as three columns: best estimate, lower and upper end of its interval."""
+    ends = (None,) * 3 if estimate is None else (estimate.best, estimate.low, estimate.high)
+    return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
 
 
 def _advice_rows(group: GroupFigures) -> list[tuple[float, AdviceResult]]:
@@ -455,9 +476,7 @@ def _advice_rows(group: GroupFigures) -> list[tuple[float, AdviceResult]]:
         advice, saves = one.advice, one.advice.saves
         row = AdviceResult(
             group=group.name, rank=rank, title=advice.title, gain=one.gain,
-            saves=None if saves is None else saves.best,
-            saves_low=None if saves is None else saves.low,
-            saves_high=None if saves is None else saves.high,
+            **_estimate_columns("saves", saves),
             confidence=one.confidence or None, why=advice.why, where=advice.where,
             lines=advice.lines, policy=advice.policy, risk=one.risk, rollout=one.rollout,
             verify=one.verify, rule=advice.rule,

@@ -139,13 +139,17 @@ class PolicyResult(ResultRow):
         simulation: recorded, per_rebalance or cumulative.
         comparable: true if the policy has a valid plan for each rebalance.
         rebalances: rebalances that happen under the policy.
-        stopped_low, stopped_high: bounds of the downtime.
+        unread, unread_low, unread_high: best estimate of the downtime with its 80 % interval; None
+            in simulations per rebalance.
+        saves, saves_low, saves_high: downtime that it saves against the present settings, as a
+            best estimate; the interval includes the error of the simulation. None if unknown.
+        stopped_low, stopped_high: bounds of the downtime by commits alone.
         saved_low, saved_high: bounds of recorded downtime minus this one.
         incomplete: plans that violate a rule.
     """
 
-    SHOWN = ("policy", "simulation", "comparable", "rebalances", "moved", "stopped_low",
-             "stopped_high", "saved_low", "saved_high")  # fmt: skip
+    SHOWN = ("policy", "simulation", "comparable", "rebalances", "moved", "unread", "unread_low",
+             "unread_high", "saves", "saves_low", "saves_high")  # fmt: skip
 
     policy: str
     simulation: str
@@ -154,6 +158,12 @@ class PolicyResult(ResultRow):
     moved: int
     avoidable: int
     evenness: float | None
+    unread: float | None
+    unread_low: float | None
+    unread_high: float | None
+    saves: float | None
+    saves_low: float | None
+    saves_high: float | None
     stopped_low: float | None
     stopped_high: float | None
     saved_low: float | None

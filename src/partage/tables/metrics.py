@@ -151,23 +151,24 @@ METRICS: tuple[Metric, ...] = (
         "stopped", _INTERVAL,
         (("stopped_at_least_ps", "double?", "partition-seconds without consumption, lower bound"),
          ("stopped_at_most_ps", "double?", "partition-seconds without consumption, upper bound")),
-        unit="partition-seconds", better="lower", label="Down\N{SOFT HYPHEN}time",
-        help="Time in which no member consumed a partition because of a rebalance, added up over "
-        "partitions: one partition without consumption for one minute is one partition-minute "
-        "(p·min). A range, because the log records commits and not consumption. Consumption may "
-        "have continued after the last commit before the rebalance, and may have resumed before "
-        "the first commit after it.",
-        shown=Shown.TERMINAL,
+        unit="partition-seconds", better="lower",
+        help="Bounds of the downtime that follow from commits alone: consumption may have gone on "
+        "after the last commit before the rebalance, and may have resumed before the first commit "
+        "after it.",
     ),
     Metric(
         "stopped_estimate", _ESTIMATE,
         (("stopped_ps", "double?", "partition-seconds without consumption, best estimate"),
          ("stopped_p10_ps", "double?", "10th percentile of this estimate"),
          ("stopped_p90_ps", "double?", "90th percentile of this estimate")),
-        unit="partition-seconds", better="lower",
-        help="Best estimate of the time in which no member consumed a partition because of a "
-        "rebalance, added up over partitions, with an interval that holds the true value in 80 % "
-        "of cases. It uses the times of group records and of commits at revocation.",
+        unit="partition-seconds", better="lower", label="Down\N{SOFT HYPHEN}time",
+        help="Time in which no member consumed a partition because of a rebalance, added up over "
+        "partitions: one partition without consumption for one minute is one partition-minute "
+        "(p·min). Best estimate, with an interval that holds the true value in 80 % of cases. The "
+        "log has no record of when a member stops reading; the estimate uses the times of group "
+        "records and of commits at revocation. Without an estimate, the bounds by commits are "
+        "shown (lower–upper).",
+        shown=Shown.TERMINAL,
     ),
     Metric(
         "no_consumer", _SUM,
@@ -180,10 +181,10 @@ METRICS: tuple[Metric, ...] = (
         "saved", _DIFFERENCE, source=(RECORDED,), unit="partition-seconds", better="higher",
         label="Saved",
         help="Downtime simulated with the present settings (policy own) minus downtime simulated "
-        "with other ones, because both contain the error of the simulation. The error, which is "
-        "the difference between own and the record, widens the range; where it contains zero, the "
+        "with other ones: best estimate and interval. The interval includes the simulation's "
+        "error, which is the difference between own and the record; where it contains zero, the "
         "table says that the difference is within the error. A negative value is additional "
-        "downtime. In the row own: recorded downtime minus simulated downtime.",
+        "downtime.",
         shown=Shown.TERMINAL,
     ),
     Metric(

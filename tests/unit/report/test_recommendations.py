@@ -250,7 +250,7 @@ def test_a_gain_counts_only_if_both_methods_exclude_zero() -> None:
 
 
 @pytest.mark.parametrize(("own", "other", "shown"), [
-    (98.0, 28.0, "0.4–2\xa0p·min"), (60.0, 50.0, "within error"),
+    (98.0, 28.0, "70\xa0p·s (26–120)"), (60.0, 50.0, "within error"),
 ])  # fmt: skip
 def test_tables_of_policies_show_savings_outside_the_error_only(own, other, shown) -> None:
     """A saving within the difference of `own` and the record is no saving."""
