@@ -58,7 +58,7 @@ class RandomDraws:
     """
 
     def __init__(self, seed: int) -> None:
-        self._random = JavaRandom.of(seed)
+        self._random = JavaRandom.from_seed(seed)
 
     def uniform(self, low: float, high: float) -> float:
         """Draw a random number that is uniformly distributed from ``low`` to ``high``."""
@@ -232,7 +232,7 @@ class _GroupState:
     def _member(self, key: str) -> SimulatedMember:
         """Create a member with a random id like Kafka's; the ids are the same in each run."""
         self._named += 1
-        number, _ = JavaRandom.of(self._named).next_int()
+        number, _ = JavaRandom.from_seed(self._named).next_int()
         member_id = f"{number & 0xFFFFFFFF:08x}-{self._named}"
         counts: dict[str, None] = {}
         index = self.settings.cluster.index

@@ -85,8 +85,8 @@ def table_for_capacity(capacity: int) -> int:
 def copied_hash_set_table(size: int) -> int:
     """Return the number of buckets of ``new HashSet<>(collection)``, from the collection's size.
 
-    The rule is that of JDK 18 and older. JDK 19 changed it: results differ
-    for sizes 12, 24, 48 and so on.
+    The rule is that of JDK 18 and older. JDK 19 changed it: results differ for sizes 12, 24, 48 and
+    so on.
 
     >>> [copied_hash_set_table(k) for k in (0, 11, 12, 24)]
     [16, 16, 32, 64]
@@ -106,12 +106,12 @@ def hash_order(
 
     Args:
         hashes: hashes of distinct keys (int32, signed or not) in order of insertion.
-        table: initial table length.
-        rank: returns the keys' positions by ``compareTo``; called only if a bucket may be a
-            tree.
+        table: initial number of buckets.
+        rank: function that returns each key's rank in the order of ``compareTo``; it is called only
+            if a bucket has so many keys that Java turns it into a tree.
         compute_if_absent: whether ``computeIfAbsent`` inserted the keys, and not ``put``.
-        looked_up_after: whether ``computeIfAbsent`` was called once more for an existing key
-            after the last insertion, which may double the table.
+        looked_up_after: whether ``computeIfAbsent`` was called once more for an existing key after
+            the last insertion, which may double the table.
 
     >>> hash_order([string_hash(f"consumer{i}") for i in (1, 2, 3, 4)])
     [3, 2, 1, 0]
@@ -144,13 +144,12 @@ def hash_order(
 def timeline_order(hashes: Sequence[int], slots: int) -> list[int]:
     """Return the indices of keys in the iteration order of Kafka's ``TimelineHashMap``.
 
-    The coordinator keeps members of a streams group in it; those of classic groups are in a
-    ``HashMap``. The bucket is the highest bits of a product; a bucket is iterated from the newest
-    key to the oldest.
+    The group coordinator keeps the members of a streams group in such a map. Keys in one bucket are
+    iterated from the newest to the oldest.
 
     Args:
         hashes: hashes of distinct keys in order of insertion.
-        slots: table length, a power of two from 2; see `timeline_slots`.
+        slots: number of buckets, a power of two from 2; see `timeline_slots`.
 
     >>> timeline_order([string_hash(f"consumer{i}") for i in (1, 2, 3, 4)], 8)
     [3, 0, 2, 1]
@@ -161,7 +160,10 @@ def timeline_order(hashes: Sequence[int], slots: int) -> list[int]:
 
 
 def timeline_slots(size: int, slots: int = 2) -> int:
-    """Return the number of buckets of a ``TimelineHashMap`` after ``size`` keys were inserted.
+    """Return the number of buckets of Kafka's ``TimelineHashMap`` after ``size`` keys were
+    inserted.
+
+    ``slots`` is the number of buckets before the insertions.
 
     >>> [timeline_slots(size) for size in (1, 2, 4, 5)]
     [2, 4, 4, 8]
@@ -180,8 +182,12 @@ def hash_set_order(
 ) -> list[Key]:
     """Return distinct keys in the iteration order of a Java hash set or map.
 
-    ``keys`` are in order of insertion and may repeat: each is one call of ``put`` (``add``) or
-    ``computeIfAbsent``.
+    Args:
+        keys: the inserted keys in order; repeated keys stand for repeated calls.
+        hash_of: function that returns a key's ``hashCode``.
+        table: initial number of buckets.
+        compute_if_absent: whether ``computeIfAbsent`` inserted the keys, and not ``put`` or
+            ``add``.
 
     >>> hash_set_order(["topic10", "foo", "bar", "foo"], string_hash)
     ['bar', 'topic10', 'foo']
@@ -203,7 +209,11 @@ def hash_set_order(
 
 
 def _table_after_put(spread: list[int], table: int) -> int:
-    """Return a ``HashMap``'s number of buckets after all keys were inserted by ``put``."""
+    """Return a ``HashMap``'s number of buckets after ``put`` inserted all keys.
+
+    ``spread`` has the mixed hash of each key (which selects its bucket), ``table`` is the initial
+    number of buckets.
+    """
     n = table
     for count, key in enumerate(spread if _may_have_long_chain(spread, table) else ()):
         if n >= _MIN_TREE_TABLE:
@@ -220,7 +230,8 @@ def _table_after_put(spread: list[int], table: int) -> int:
 def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool) -> int:
     """Return a ``HashMap``'s number of buckets after ``computeIfAbsent`` inserted all keys.
 
-    Unlike ``put``, it checks the load before the insertion.
+    Unlike ``put``, it checks the load before the insertion. ``spread`` has the mixed hash of each
+    key (which selects its bucket), ``table`` is the initial number of buckets.
     """
     n = table
     for count, key in enumerate(spread if _may_have_long_chain(spread, table) else ()):
@@ -237,11 +248,10 @@ def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool
 
 
 def _may_have_long_chain(spread: list[int], table: int) -> bool:
-    """Return whether a hash bucket gets so many keys that Java doubles a table of fewer than 64
-    buckets.
+    """Return whether one bucket gets so many keys that Java doubles a small ``HashMap`` early.
 
-    ``spread`` has the mixed hashes of the keys, ``table`` is the number of buckets. Buckets of a
-    larger table are parts of the initial ones, so it suffices to count these.
+    Java does so in tables of fewer than 64 buckets. ``spread`` has the mixed hash of each key
+    (which selects its bucket), ``table`` is the initial number of buckets.
     """
     if table >= _MIN_TREE_TABLE or len(spread) < _MAX_CHAIN_COMPUTE:
         return False
@@ -273,7 +283,10 @@ def copied_order(
 ) -> list[int]:
     """Return the indices of keys in the iteration order of Java's ``new HashSet<>(collection)``.
 
-    ``size`` is ``collection.size()``.
+    Args:
+        hashes: hashes of the distinct keys in the collection's order.
+        size: ``collection.size()``, which includes repeated keys.
+        rank: function that returns each key's rank in the order of ``compareTo``; see `hash_order`.
 
     >>> copied_order([17, 1, 2], 3)
     [0, 1, 2]
@@ -284,18 +297,20 @@ def copied_order(
 def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
     """Return the indices of keys in the iteration order of many Java ``HashMap`` objects at once.
 
-    The maps follow one another. ``group`` is the map of each key, ascending; the keys of a map are
-    in order of insertion by ``put``.
+    Args:
+        group: int[n], number of the map that each key belongs to, ascending.
+        hashes: uint32[n], hash of each key; the keys of a map are in order of insertion by ``put``.
     """
     return _walk(group, hashes, copied=False)
 
 
 def walk_copied_sets(group: NDArray[Any], hashes: Hashes) -> Order:
-    """Return the indices of keys in the iteration order of many copied Java ``HashSet`` objects at
-    once.
+    """Return the indices of keys in the iteration order of many Java ``HashSet`` objects at once,
+    each made by ``new HashSet<>(collection)`` of JDK 18 or older.
 
-    The sets follow one another. Each set is made by the copy constructor, JDK 18 or older.
-    Arguments are those of `walk_maps`.
+    Args:
+        group: int[n], number of the set that each key belongs to, ascending.
+        hashes: uint32[n], hash of each key; the keys of a set are in order of insertion.
 
     >>> walk_copied_sets(np.array([0, 0, 1]), np.array([5, 3, 9], np.uint32)).tolist()
     [1, 0, 2]
@@ -333,10 +348,18 @@ def _walk_large_buckets(
     *,
     copied: bool,
 ) -> None:
-    """Recompute the order of the collections that may have a bucket of nine or more keys.
+    """Recompute, in place, the iteration order of the maps or sets with a bucket of nine or more
+    keys.
 
-    Such a bucket may have made the table grow. A map that grew beyond 64 buckets may have had one
-    before. The result replaces parts of ``order``.
+    Such a bucket may double the table early, or become a tree.
+
+    Args:
+        order: int[n], the iteration order of all maps, as indices of keys; changed in place.
+        keys: int64[n], map number (upper 32 bits) and bucket number of each key, sorted.
+        first: int[m], index of each map's first key.
+        sizes: int[m], number of keys in each map.
+        hashes: uint32[n], hash of each key.
+        copied: whether the copy constructor filled the sets, and not ``put``.
     """
     large = keys[np.flatnonzero(keys[_MAX_CHAIN_PUT:] == keys[:-_MAX_CHAIN_PUT])] >> 32
     grown = np.zeros(0, np.int64) if copied else np.flatnonzero(sizes * 4 > _MIN_TREE_TABLE * 3)
@@ -351,13 +374,13 @@ def _walk_large_buckets(
 class StringMap:
     """Immutable model of a Java ``HashMap`` with string keys that gives its iteration order.
 
-    Each change returns a new map. The order of a map that only grows follows from its keys
-    (`names_in_map_order`). Removals leave traces: the table never shrinks, and a bucket that was a
-    tree keeps the tree's order.
+    Each change returns a new map. If no key was ever removed, the order depends on the keys alone
+    (`names_in_map_order`). Otherwise it depends on the history: the table never shrinks, and a
+    bucket that was a tree keeps the tree's order.
 
     Attributes:
-        slots: table length.
-        spread: the mixed hash of each key, which selects its bucket, in order of insertion.
+        slots: number of buckets.
+        spread: mixed hash of each key (which selects its bucket), in order of insertion.
         tree_bins: the buckets that are, or have been, trees.
 
     >>> StringMap().with_key("consumer1").with_key("consumer2").order()
@@ -395,7 +418,7 @@ class StringMap:
         return StringMap(self.slots, spread, tree_bins)
 
     def order(self) -> list[str]:
-        """Return all keys in Java's iteration order."""
+        """Return all keys in the iteration order of the Java ``HashMap``."""
         if not self.tree_bins:
             return sorted(self.spread, key=self.slot_of)
         chains: dict[int, list[str]] = {}

@@ -24,7 +24,10 @@ _MIN_GALLOP = 7
 
 
 class ComparatorError(Exception):
-    """Raised if a comparator contradicts itself (Java's ``IllegalArgumentException``)."""
+    """Raised if a comparator is inconsistent.
+
+    Java raises ``IllegalArgumentException``: "Comparison method violates its general contract!"
+    """
 
 
 def list_sort(items: Sequence[T], compare: Compare[T]) -> list[T]:
@@ -38,15 +41,16 @@ def list_sort(items: Sequence[T], compare: Compare[T]) -> list[T]:
     """
     out = list(items)
     if len(out) < _MIN_MERGE:
-        _insert(out, 0, len(out), _run(out, 0, len(out), compare), compare)
+        _binary_insertion_sort(out, 0, len(out), _find_run(out, 0, len(out), compare), compare)
         return out
     return _TimSort(out, compare).sorted()
 
 
-def _run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
-    """Return the end of the sorted sequence that starts at ``begin`` in the list.
+def _find_run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
+    """Return the exclusive end of the sorted run that starts at index ``begin`` of list ``a``.
 
-    A strictly descending sequence is reversed in place first.
+    A strictly descending run is reversed in place first. This is TimSort's
+    ``countRunAndMakeAscending``.
     """
     at = begin + 1
     if at >= end:
@@ -61,10 +65,12 @@ def _run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
     return at
 
 
-def _insert(a: list[T], begin: int, end: int, sorted_to: int, compare: Compare[T]) -> None:
-    """Insert the items from ``sorted_to`` on into the sorted beginning of the list.
+def _binary_insertion_sort(
+    a: list[T], begin: int, end: int, sorted_to: int, compare: Compare[T]
+) -> None:
+    """Sort ``a[begin:end]`` in place by binary insertion; ``a[begin:sorted_to]`` is sorted already.
 
-    This is a binary insertion sort. Each item goes behind those that are not greater.
+    Items that compare equal keep their order.
     """
     for at in range(sorted_to, end):
         one = a[at]
@@ -88,10 +94,9 @@ def _at_most(key: T, compare: Compare[T]) -> Callable[[T], bool]:
 
 
 def _gallop(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
-    """Return how many items at the start of a list satisfy ``precedes`` (TimSort's galloping).
+    """Return the length of the prefix of ``a`` whose items satisfy the predicate ``precedes``.
 
-    The items that satisfy it come first. The search starts at the index ``hint``: exponential
-    first, then binary.
+    This is TimSort's galloping: an exponential search from index ``hint``, then a binary search.
     """
     before, step = 0, 1
     if precedes(a[hint]):
@@ -131,10 +136,10 @@ class _TimSort(Generic[T]):
         shortest += odd
         begin = 0
         while begin < size:
-            end = _run(a, begin, size, self._compare)
+            end = _find_run(a, begin, size, self._compare)
             filled = min(size, begin + shortest)
             if end < filled:
-                _insert(a, begin, filled, end, self._compare)
+                _binary_insertion_sort(a, begin, filled, end, self._compare)
                 end = filled
             self._runs.append(a[begin:end])
             self._collapse()
@@ -172,10 +177,10 @@ class _TimSort(Generic[T]):
 
 
 class _Merge(Generic[T]):
-    """Merge of two neighbouring sorted runs, with the same steps as in Java's TimSort.
+    """Merge of two adjacent sorted runs, with the same steps as in Java's TimSort.
 
-    The shorter run is copied to a buffer. The merge begins at the front if the left run is not
-    longer; the last item of the buffer needs no more comparisons.
+    The shorter run is copied to a buffer. The merge goes forward if the left run is not longer than
+    the right one, otherwise backward.
     """
 
     def __init__(self, left: list[T], right: list[T], compare: Compare[T], min_gallop: int) -> None:

@@ -95,7 +95,9 @@ class PriorityQueue:
 
 
 def poll_order(keys: Sequence[Any]) -> list[int]:
-    """Return the indices of keys in the order in which Java's priority queue returns them.
+    """Return the indices of keys in the order in which Java's ``PriorityQueue`` polls them.
+
+    The keys are added one by one; the order of equal keys depends on that.
 
     >>> poll_order([5, 3, 5])
     [1, 2, 0]

@@ -57,7 +57,7 @@ def probes(count: int, seed: int = 0) -> list[bytes]:
     >>> len(set(probes(100))) > 95
     True
     """
-    draws, out = JavaRandom.of(seed), []
+    draws, out = JavaRandom.from_seed(seed), []
     for _ in range(count):
         number, draws = draws.next_int()
         length, letters = 1 + (number & 0x7FFFFFFF) % 40, []

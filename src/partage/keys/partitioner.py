@@ -100,7 +100,7 @@ def draws_of(seed: int | Sequence[int]) -> Draws:
         InvalidConfigError: the seed is neither an int nor a list of 32-bit numbers.
     """
     if isinstance(seed, int) and not isinstance(seed, bool):
-        return JavaRandom.of(seed)
+        return JavaRandom.from_seed(seed)
     if isinstance(seed, list | tuple):
         for number in seed:
             if not isinstance(number, int) or not -(1 << 31) <= number < 1 << 31:

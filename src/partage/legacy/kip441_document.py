@@ -20,9 +20,12 @@ _RUNNING, _CAUGHT_UP, _UNKNOWN = -1, 0, 1
 
 @dataclass(frozen=True)
 class Movement:
-    """Proposed move of an active Streams task from one client to another.
+    """Proposed move of an active Kafka Streams task from one client to another.
 
-    All three fields are numbers: of the task and of the clients.
+    Attributes:
+        task: index of the task.
+        source: index of the client that has the task now.
+        destination: index of the client that gets the task.
     """
 
     task: int
@@ -31,7 +34,7 @@ class Movement:
 
 
 class Kip441Document:
-    """Kafka Streams task assignor as the text of KIP-441 describes it.
+    """Kafka Streams task assignor that follows the text of KIP-441, not its implementation.
 
     Each pair of task and client has a rank, from its lag and ``acceptable_recovery_lag``. Active
     stateful tasks get a balanced proposal under ``balance_factor``. Movements are the differences
@@ -99,15 +102,15 @@ class Kip441Document:
     # --- printed in the document ---
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Return whether another rebalance follows by the document's rule: a task could move to a
-        caught-up client.
+        """Return whether another rebalance follows: whether some active task could move to a client
+        that is caught up.
 
         Args:
             problem: the tasks and the clients, with the current lags.
             active: the current client of each task in ``problem.stateful``, in that order.
 
         Raises:
-            InvalidProblemError: not one client for each stateful task.
+            InvalidProblemError: ``active`` does not have one client for each stateful task.
         """
         return bool(self.available(problem, active))
 
@@ -121,8 +124,8 @@ class Kip441Document:
         ]
 
     def movements(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
-        """Return the active tasks that are not on their client in the balanced proposal, as moves
-        to it.
+        """Return the moves that turn the current placement of active tasks into the balanced
+        proposal.
         """
         if len(active) != len(problem.stateful):
             raise InvalidProblemError(
@@ -169,7 +172,8 @@ class Kip441Document:
     # --- left out of the document ---
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Return the complete task plan, with a warning if rebalances would never end.
+        """Return the complete task plan, with a warning if the document's rule would repeat
+        rebalances forever.
 
         Raises:
             InvalidProblemError: a client does not report a stateful task's lag.
@@ -194,12 +198,11 @@ class Kip441Document:
 
     @staticmethod
     def _repeats(problem: TaskProblem, draft: DraftAssignment, ranks: NDArray[np.int64]) -> bool:
-        """Return whether the next rebalance would repeat this one, so that rebalances would never
-        end.
+        """Return whether the next rebalance would make the same plan, so that rebalances would
+        repeat forever.
 
-        The plan depends on the previous owners and on the ranks. Both repeat if every stateful
-        task stays on its one previous owner and each copy of the plan is caught up already. Ranks
-        of clients without a copy do not improve meanwhile.
+        This is so if every stateful task stays on its previous owner, and all clients with a copy
+        of a task in the plan are caught up.
         """
         stateful = set(problem.stateful)
         return all(
@@ -266,9 +269,7 @@ class Kip441Document:
     def _move_one_task(
         self, problem: TaskProblem, ranks: NDArray[np.int64], owned: list[list[int]]
     ) -> bool:
-        """Move one task from a more to a less loaded client that is caught up; return whether one
-        moved.
-        """
+        """Move one task to a less loaded client that is caught up; return whether a task moved."""
         loads = _loads(owned, problem)
         clients = range(len(owned))
         for source in sorted(clients, key=lambda one: (-loads[one], one)):

@@ -52,10 +52,11 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, eq=False)
 class StoreLags:
-    """Lags that a Kafka Streams client reports for its state stores, in arrays in the order sent.
+    """Lags that a Kafka Streams client reports for its state stores, as arrays in the order of the
+    message.
 
     Attributes:
-        store: int32[n], name of each store, as an index into ``names``.
+        store: int32[n], index of each store's name in ``names``.
         partition: int32[n], partition number of each store.
         lag: int32[n], lag in offsets. Decoded lags may be negative; `task_lags_of_stores` rejects
             them.
@@ -72,10 +73,11 @@ class StoreLags:
 
     @classmethod
     def of(cls, lags: Mapping[StoreId, int] | Iterable[tuple[StoreId, int]]) -> StoreLags:
-        """Build store lags from a dict of (store, partition) to lag, in its order.
+        """Build store lags from a dict of (store, partition) to lag; the order is kept.
 
         Raises:
-            EncodingError: a store id is no pair, or a number no int32.
+            EncodingError: a key is not a (store, partition) pair, or a number does not fit an
+                int32.
         """
         pairs = lags.items() if isinstance(lags, Mapping) else lags
         stores, partitions, numbers = array("i"), array("i"), array("i")
@@ -154,10 +156,16 @@ class SubscriptionDraft5:
         endpoint: str | None = None,
         latest_version: int = 5,
     ) -> SubscriptionDraft5:
-        """Build KIP-441's subscription message from ordinary Python values.
+        """Build KIP-441's proposed subscription message from Python values.
+
+        Args:
+            process: UUID of the client's process, 16 bytes.
+            store_lags: lag of each state store in offsets, by (store, partition).
+            endpoint: the client's ``application.server``, None if it has none.
+            latest_version: latest message version that the client supports.
 
         Raises:
-            EncodingError: a lag is no int32, or a store id is no pair.
+            EncodingError: a lag does not fit an int32, or a key is not a (store, partition) pair.
         """
         lags = StoreLags.of(store_lags)
         return cls(process, lags, encode_utf8(endpoint or ""), latest_version)

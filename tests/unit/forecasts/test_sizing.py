@@ -88,7 +88,7 @@ def test_the_answer_is_that_of_arithmetic_for_an_even_load(partitions: int) -> N
 
 def test_the_lag_is_that_of_a_queue_second_by_second() -> None:
     """Lindley's recursion over minutes equals a queue that is stepped through each second."""
-    random, rates = JavaRandom.of(5), []
+    random, rates = JavaRandom.from_seed(5), []
     for _ in range(30):
         number, random = random.next_below(400)
         rates.append(float(number))
