@@ -15,10 +15,10 @@ __all__ = ["Facts"]
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Subscriptions and partitions of an assignment problem, as arrays that the judge derives
-    itself.
+    """Subscriptions and partitions of an assignment problem as arrays, for checking plans.
 
-    Members, topics and partitions have the numbers of the problem's index.
+    They are computed without the code of the strategies, so that an error there is found. Members,
+    topics and partitions have their numbers in ``problem.index``.
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"a": 2, "nobody": 1})
@@ -48,16 +48,15 @@ class Facts:
 
     @property
     def subscription_of(self) -> NDArray[np.int64]:
-        """Number of each member's subscription (int64[M]).
-
-        Members with equal subscriptions have the same number.
+        """Id of each member's subscription (int64[M]); members with equal subscriptions share an
+        id.
         """
         return self.problem.group.subscription_of.astype(np.int64)
 
     @cached_property
     def subscriptions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Existing topics of each distinct subscription: offsets and topics in compressed rows
-        (CSR).
+        """Arrays (offsets, topics) of the existing topics in each distinct subscription, in
+        compressed rows (CSR).
 
         Topics without partitions are left out.
         """
@@ -67,8 +66,8 @@ class Facts:
 
     @cached_property
     def subscribers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Distinct subscriptions that contain each topic: offsets and subscriptions in compressed
-        rows (CSR).
+        """Arrays (offsets, subscription ids) of the distinct subscriptions that contain each topic,
+        in compressed rows (CSR).
         """
         start, topic = self.subscriptions
         subscription = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
@@ -86,12 +85,12 @@ class Facts:
     def is_open(self) -> NDArray[np.bool_]:
         """Mask of the existing partitions that have a subscriber (bool[P])."""
         exists = self.problem.cluster.partition_exists
-        is_open: NDArray[np.bool_] = exists & self._wanted[self.topic_of]
+        is_open: NDArray[np.bool_] = exists & self._has_subscriber[self.topic_of]
         return is_open
 
     @cached_property
-    def _wanted(self) -> NDArray[np.bool_]:
-        """Mask of the topics with partitions and a subscriber (bool[T])."""
+    def _has_subscriber(self) -> NDArray[np.bool_]:
+        """Mask of the topics that have partitions and at least one subscriber (bool[T])."""
         wanted = np.zeros(len(self.partitions), bool)
         wanted[self.subscriptions[1]] = True
         return wanted
@@ -105,8 +104,8 @@ class Facts:
 
     @cached_property
     def co_partitioned(self) -> list[NDArray[np.int32]]:
-        """Existing partitions of each set of co-partitioned topics, one row for each topic of the
-        set.
+        """Partitions of co-partitioned topics: an array [topics, partitions] for each set of such
+        topics.
 
         Co-partitioned topics have equal partition numbers and equal subscribers. Sets of one topic
         are left out.
@@ -138,7 +137,7 @@ class Facts:
         """
         width = len(self.problem.group.subscriptions)
         if width == 1:
-            wanted: NDArray[np.bool_] = self._wanted[self.topic_of[partition]]
+            wanted: NDArray[np.bool_] = self._has_subscriber[self.topic_of[partition]]
             return wanted
         if len(self._pairs) == 0 or len(member) == 0:
             return np.zeros(len(member), bool)

@@ -31,12 +31,13 @@ _OWNING = (Role.OWNER, Role.RELEASING, Role.ACTIVE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentEntries:
-    """Members and partitions of an assignment's entries, as numbers of the problem's index.
+    """Members and partitions of an assignment as index arrays, one entry for each assigned
+    partition.
 
     Attributes:
-        member: int64[n], position in the group, -1 for an unknown member.
-        name: int64[n], position in ``assignment.members``.
-        partition: int64[n], dense number in the cluster's index, -1 where it has none.
+        member: int64[n], the member's index in the group, -1 for an unknown member.
+        name: int64[n], the member's index in ``assignment.members``.
+        partition: int64[n], the partition's number in the cluster's index, -1 for an unknown one.
         owning: bool[n], whether the entry's role makes the member the owner.
         releasing: bool[n], whether the member is about to release the partition.
     """
@@ -50,6 +51,8 @@ class AssignmentEntries:
     def owned_pairs(self, exists: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the (partition, owner) pairs of existing partitions as two arrays, sorted and
         distinct.
+
+        ``exists`` marks the partitions that exist (bool[P]).
         """
         good = self.owning & (self.member >= 0) & (self.partition >= 0)
         good[good] = exists[self.partition[good]]
@@ -64,10 +67,10 @@ def _distinct(
 
 
 def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
-    """Convert the members and partitions of an assignment to the numbers of a problem.
+    """Return an assignment's entries (member and partition) as arrays of indices of a problem.
 
     Raises:
-        InvalidProblemError: it is no `Assignment`.
+        InvalidProblemError: ``assignment`` is not an `Assignment`.
     """
     expect_kind(assignment, Assignment, "assignment")
     position = problem.group.position
@@ -83,15 +86,14 @@ def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
 
 
 def sole_owners(assignment: Assignment, problem: Problem) -> NDArray[np.int64] | None:
-    """Return the owner of each partition, -1 for none, if the assignment is simple enough
-    (int64[P]).
+    """Return each partition's owner (int64[P], -1 for none), or None if the assignment is
+    irregular.
 
-    It is if its members are those of the problem in the same order, each entry makes the member the
-    owner of an existing partition, and no partition has two entries. Otherwise the result is None,
-    and the caller must check each entry.
+    In a regular assignment the members are those of the problem in the same order, each entry makes
+    the member the owner of an existing partition, and no partition has two entries.
 
     Raises:
-        InvalidProblemError: it is no `Assignment`.
+        InvalidProblemError: ``assignment`` is not an `Assignment`.
     """
     expect_kind(assignment, Assignment, "assignment")
     if (
@@ -139,9 +141,9 @@ class PreviousOwners:
 
     Attributes:
         owned: bool[P], whether the partition had an owner.
-        start: int64[P + 1]; claimant: int64[n], the members with which each partition may stay
-            without a move (CSR by partition, ascending); none if the owner is no longer in the
-            group.
+        start: int64[P + 1], where each partition's members begin in ``claimant`` (CSR).
+        claimant: int64[n], the members that may keep each partition, ascending; a partition whose
+            owner left the group has none.
     """
 
     owned: NDArray[np.bool_]
@@ -150,7 +152,7 @@ class PreviousOwners:
 
     @classmethod
     def of_owner(cls, owner: NDArray[np.int64]) -> PreviousOwners:
-        """Build the object from the only previous owner of each partition, -1 for none (int64[P]).
+        """Build from one previous owner for each partition, -1 for none (int64[P]).
 
         >>> found = PreviousOwners.of_owner(np.array([1, -1, 0]))
         >>> found.owned.tolist(), found.start.tolist(), found.claimant.tolist()
@@ -165,9 +167,9 @@ class PreviousOwners:
 
     @cached_property
     def sole(self) -> NDArray[np.int64] | None:
-        """Only member with which each partition may stay, -1 for none (int64[P]).
+        """The single member that may keep each partition, -1 for none (int64[P]).
 
-        None if a partition may stay with several members.
+        None if several members may keep a partition.
         """
         count = self.start[1:] - self.start[:-1]
         if (count > 1).any():
@@ -194,13 +196,13 @@ class PreviousOwners:
 
 
 def previous_owners(problem: Problem, previous: Assignment | None = None) -> PreviousOwners:
-    """Return the members that owned each partition before a rebalance.
+    """Return the members that owned each partition before a rebalance, and may keep it.
 
-    They come from ``previous`` if given, else from the members' claims (the partitions that each
-    says it owns). Of claims that contradict each other, those of the highest generation count; of
-    several members, the partition may stay with any of them. A newer claim of a member that no
-    longer subscribes to the topic does not void an older one of a member that does. Members that
-    left sent no claim, so that only ``previous`` can tell that their partitions were owned.
+    They come from ``previous`` if given, else from the partitions that the members report as owned
+    (their claims). If several members claim a partition, the highest generation counts; with equal
+    generations, any of these members may keep it. Claims of members that subscribe to the topic
+    come before all others. Members that left report nothing: only ``previous`` shows what they
+    owned.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([
@@ -235,10 +237,11 @@ def _before(
 
 
 def _claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return, for each partition, the members with the newest claim of it, as sorted pairs.
+    """Return the (partition, member) pairs of the newest claims of each partition, as two sorted
+    arrays.
 
-    A claim is a partition that a member says it owns; the highest generation is the newest. Claims
-    of members that subscribe to the topic come before all others. Pairs are distinct.
+    A claim is a partition that a member reports as owned; the highest generation is the newest.
+    Claims of members that subscribe to the topic come before all others. Pairs are distinct.
     """
     start, claimed = problem.claims
     generations = np.array([m.generation for m in problem.group], np.int64)
