@@ -441,9 +441,9 @@ def _before(task: ReplicaTask) -> dict[str, int]:
     if task.disks is not None:
         keys = task.old_owner * len(task.alive) + cluster.replica
         order = np.argsort(keys)
-        led = task.old_owner * len(task.alive) + cluster.led
+        led = task.old_owner * len(task.alive) + cluster.replicas_leader_first
         disk = task.disks.old[order[np.searchsorted(keys[order], led)]]
-    return judge_replicas(task, NewReplicas(cluster.led, disk=disk)).figures
+    return judge_replicas(task, NewReplicas(cluster.replicas_leader_first, disk=disk)).figures
 
 
 def _overfull_broker(task: ReplicaTask, replica: NDArray[np.int32]) -> str:

@@ -24,8 +24,11 @@ _R = TypeVar("_R")
 
 
 class _Kind(NamedTuple):
-    """One of the types that an annotation allows: a test for values, and its name in error
-    messages.
+    """Type that an annotation allows.
+
+    Attributes:
+        accepts: function that returns whether a value has this type.
+        words: the type's name in error messages.
     """
 
     accepts: Callable[[object], bool]

@@ -29,7 +29,9 @@ __all__ = ["Assignment", "Plan", "Role", "Unresolved", "format_runs"]
 
 
 class Role(IntEnum):
-    """Role in which a member has an assigned partition, or a client has a task of Kafka Streams."""
+    """Role of an assigned partition or Kafka Streams task: owned, about to be released, active,
+    standby or warm-up.
+    """
 
     OWNER = 0
     RELEASING = 1
@@ -43,7 +45,9 @@ class Unresolved:
     """Assigned partition that does not exist in the assignment's index.
 
     Attributes:
-        member, topic, partition: the member and the name of its partition.
+        member: id of the member to which the partition is assigned.
+        topic: name of the topic.
+        partition: Kafka's partition number.
         place: position in the member's list of partitions, from 0; -1 for the end.
     """
 
@@ -154,9 +158,13 @@ class Assignment:
     ) -> Any:
         """Build an assignment from a dict of each member's partitions.
 
-        The partitions are (topic, partition) pairs, or a dict from topic to partition numbers.
-        ``topic_number`` maps names to topics where the index has several topics of a name (see
-        `Cluster.topic`); by default a name means the newest one.
+        Args:
+            index: the numbering of topics and partitions.
+            owned: (topic, partition) pairs, or a dict from topic to partition numbers, by member
+                id.
+            topic_number: index number of each topic name; by default, a name that a deleted and a
+                recreated topic share means the newer one.
+            more: further fields of the class, such as ``warnings``.
 
         Raises:
             InvalidProblemError: an argument has another type.
@@ -401,10 +409,11 @@ class Plan(Assignment):
         return owner
 
     def settled(self) -> Plan:
-        """Return the plan with which a cooperative rebalance ends, after all revocations.
+        """Return the final plan of a cooperative rebalance: withheld partitions are assigned to
+        their new owners.
 
-        Withheld partitions (those that their previous owner must first revoke) are with their new
-        owners. A follow-up rebalance assigns them.
+        A partition is withheld if its previous owner must revoke it first; a follow-up rebalance
+        assigns it.
 
         >>> index = Index.of({"t": 2})
         >>> now = Plan.of(index, {"a": {"t": [0]}, "b": {}}, withheld=np.array([1], np.int32),
@@ -427,10 +436,11 @@ class Plan(Assignment):
         )
 
     def assign_revoked(self, revoked: AbstractSet[tuple[str, int]]) -> Plan:
-        """Return the plan after its already revoked partitions are given to their new owners.
+        """Return a copy of the plan in which withheld partitions that are already revoked have
+        their new owners.
 
-        A cooperative strategy withholds a partition that moves, because its owner still consumes
-        it. An owner that joined under the EAGER protocol has already revoked it.
+        A cooperative plan withholds a partition that moves, because its owner still consumes it. An
+        owner that joined under the EAGER protocol has already revoked it.
 
         Args:
             revoked: (topic, partition) pairs that no member consumes any more.

@@ -92,16 +92,16 @@ _NUMBER = ' class="n"'
 
 
 class Picture(NamedTuple):
-    """Small SVG drawing in a cell of an HTML table."""
+    """SVG drawing that `html_table` shows in a cell of an HTML table."""
 
     svg: str
 
 
 def bar(parts: Iterable[tuple[int, int]], most: int) -> Picture:
-    """Return an SVG drawing of one horizontal bar with coloured parts.
+    """Return an SVG drawing of one horizontal bar that is stacked from coloured parts.
 
     Args:
-        parts: the colour's number and the size of each part.
+        parts: the palette index and the size of each part.
         most: size of the longest bar of the table.
 
     >>> bar([(0, 1), (9, 1)], 4).svg.count("<rect")
@@ -118,7 +118,7 @@ def bar(parts: Iterable[tuple[int, int]], most: int) -> Picture:
 def strip(colours: Sequence[int]) -> Picture:
     """Return an SVG row of small coloured squares, for example one for each partition's owner.
 
-    The colour -1 stands for no owner.
+    ``colours`` are palette indices; -1 stands for no owner.
 
     >>> strip([0, 1, -1]).svg.count("<rect")
     3

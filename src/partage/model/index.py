@@ -40,19 +40,19 @@ def java_rank(names: Sequence[str]) -> Int32Array:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """Dense numbering of the topics and partitions of a problem, or of a whole recorded history.
+    """Numbering of topics and partitions by consecutive integers, for use in arrays.
 
     A topic's partitions are numbered in *extents*: ranges of consecutive numbers. A topic starts
     with one extent; when it grows, another one is appended, so that existing numbers stay valid. If
-    no topic has grown, extent ``e`` is topic ``e`` and ``first_partition`` is the offset array of
-    the topics.
+    no topic has grown, each topic has one extent, and ``first_partition`` is the offset of each
+    topic.
 
     Attributes:
-        topics: names by topic; a deleted and recreated topic has another entry.
+        topics: topic names; a deleted and recreated topic has two entries.
         ids: topic ids (Kafka's URL-safe base64), None if unknown.
         extent_topic: int32[E], topic of each extent.
         extent_number: int32[E], first partition number of each extent.
-        first_partition: int32[E + 1], first dense number of each extent (compressed rows, CSR).
+        first_partition: int32[E + 1], first index number of each extent (compressed rows, CSR).
 
     >>> index = Index.of({"orders": 6, "clicks": 3})
     >>> int(index.locate("clicks", 2)), index.partitions
@@ -69,9 +69,9 @@ class Index:
 
     @classmethod
     def of(cls, counts: dict[str, int] | Iterable[tuple[str, str | None, int]]) -> Index:
-        """Build an index that numbers topics in the given order.
+        """Build an index from partition counts; topics are numbered in the given order.
 
-        ``counts`` has partition counts by name, or (name, id, count) rows.
+        ``counts`` has partition counts by name, or (name, topic id, count) rows.
         """
         rows = (
             [(name, None, n) for name, n in counts.items()]
@@ -114,10 +114,10 @@ class Index:
 
     @cached_property
     def _extent_keys(self) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-        """Sorted (topic, first partition number) keys of all extents for binary searches, and their
-        order.
+        """Sorted (topic, first partition number) keys of all extents, and the permutation that
+        sorts them.
 
-        An extent is a range of consecutive partition numbers.
+        Binary searches in these keys find a partition's extent (its range of consecutive numbers).
         """
         keys = (self.extent_topic.astype(np.int64) << 32) | self.extent_number.astype(np.int64)
         order = np.argsort(keys, kind="stable")
@@ -130,7 +130,10 @@ class Index:
         return len(topics) > 0 and np.array_equal(self.extent_topic, topics)
 
     def topic(self, name: str) -> int:
-        """Return the number of the newest topic with this name, -1 if there is none."""
+        """Return the index number of the topic with a name, -1 if there is none.
+
+        Of a deleted and a recreated topic, it is the newer one.
+        """
         return self._newest.get(name, -1)
 
     def topic_by_id(self, topic_id: str) -> int:
@@ -181,10 +184,11 @@ class Index:
         return self.topics[self.topic_of[partition]], int(self.number_of[partition])
 
     def extended(self, rows: Iterable[tuple[str, str | None, int]]) -> Index:
-        """Return an index with new topics, or with more partitions of known ones.
+        """Return a copy of the index with new topics, or with more partitions of existing topics.
 
-        All existing numbers stay valid. A row whose id is known (or, without id, whose name is)
-        grows that topic if its count is larger; any other row is a new topic.
+        All existing numbers stay valid. Each row is (name, topic id, partition count). A row with
+        the id of an existing topic extends this topic to the count, if it is larger; without id,
+        the name decides. Any other row is a new topic.
 
         >>> grown = Index.of({"a": 1, "b": 1}).extended([("a", None, 3)])
         >>> [grown.name(p) for p in range(4)]

@@ -22,14 +22,17 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Input of an assignment strategy: a consumer group and a cluster, in which names are numbered.
+    """Input of an assignment strategy: a consumer group and a cluster, with names mapped to
+    integers.
 
     Members are numbered in join order, topics and partitions by the cluster's index.
 
     Attributes:
-        group, cluster: the members and the partitions.
-        sent_claims: the claims in each member's user data and their generation (None for none),
-            if they are decoded already; strategies that read user data otherwise decode them.
+        group: the members.
+        cluster: the topics and partitions.
+        sent_claims: the owned partitions and the generation (None if absent) that each member's
+            user data report, if they are decoded already; strategies that need them otherwise
+            decode them.
 
     >>> from partage.model import Member
     >>> group = Group([Member("b", ["t", "gone"]), Member("a", ["t"])])
@@ -47,15 +50,15 @@ class Problem:
         expect_kind(self.cluster, Cluster, "cluster")
 
     def rejoined(self, group: Group, claims: tuple[Int32Array, Int32Array]) -> Problem:
-        """Return the problem of the same members with other claims (the partitions that they say
-        they own).
+        """Return a copy of the problem in which the same members report other owned partitions.
 
-        The arguments are not validated. The result shares what follows from subscriptions, racks
-        and cluster.
+        The arguments are not validated. Values that only depend on subscriptions, racks and cluster
+        are shared.
 
         Args:
-            group: the members of this problem with other claims, see `Group.rejoined`.
-            claims: the same claims as dense numbers, see `claims`.
+            group: the members of this problem with other owned partitions, see `Group.rejoined`.
+            claims: the same owned partitions by their index numbers, in the form of
+                `Problem.claims`.
         """
         made = object.__new__(Problem)
         vars(made).update(vars(self), group=group, claims=claims)
@@ -139,6 +142,10 @@ def of_subscriptions(problem: Problem, make: Callable[[Problem], Made]) -> Made:
 
     ``make`` must depend on the cluster and the subscriptions only. Most rebalances change neither,
     so the cluster keeps the results for the last subscriptions.
+
+    Args:
+        problem: the group and the cluster.
+        make: function that computes the value.
     """
     kept = problem.cluster.of_subscriptions
     subscriptions = problem.group.subscriptions

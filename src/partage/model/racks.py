@@ -18,16 +18,14 @@ _CHUNK = 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackTable:
-    """Cost of network traffic between racks, for each member that consumes each partition.
+    """Cost of cross-rack traffic for each pair of partition and member, as a compact matrix.
 
-    The table is compact: partitions with equal costs share a row, members with equal costs share a
-    column.
+    The cost of partition ``p`` at member ``m`` is ``cost[profile[p], row[m]]``.
 
     Attributes:
-        profile: int64[P], class of each partition; those of a class have equal costs with each
-            member.
+        profile: int64[P], the partition's row in ``cost``; partitions with equal costs share one.
         row: int64[M], the member's column in ``cost``; -1 (the last one) without a rack.
-        cost: int64[K, R + 1], cost in integer units by profile and column; the last column is zero.
+        cost: int64[K, R + 1], cost in integer units; the last column is zero.
     """
 
     profile: NDArray[np.int64]
@@ -37,12 +35,13 @@ class RackTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackCosts:
-    """Rule that gives the cost of consuming a partition from another rack.
+    """Cost model for consuming a partition from another rack: one unit for each mismatch, or the
+    price of the traffic.
 
     Without ``prices`` the cost is 1 if the partition has no replica on the member's rack. With
-    them it is the price per GB from the cheapest replica to the member, times the partition's
-    traffic, over ``unit``, rounded. Members without rack, and partitions whose replicas have no
-    known rack, cost nothing.
+    ``prices`` it is the price per GB from the cheapest replica to the member, times the partition's
+    traffic; the result is divided by ``unit`` and rounded. Members without rack cost nothing, nor
+    do partitions whose replicas have no known rack.
 
     Attributes:
         prices: price per GB by (rack of the member, rack of the replica); a missing pair costs 0

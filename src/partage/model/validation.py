@@ -42,8 +42,8 @@ _last: tuple[list[str], tuple[str, ...], tuple[str, ...]] = ([], (), ())
 def subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
     """Check that a member's subscription is a list of topic names, and return it as a tuple.
 
-    A group's members usually subscribe alike. Comparing two lists of the same names compares
-    pointers, many times cheaper than checking the type of each name.
+    Equal lists of consecutive members share one tuple and are checked once. ``member_id`` is for
+    the error's path.
 
     Raises:
         InvalidProblemError: the value is not a list of names; the error has its path.
@@ -100,13 +100,13 @@ def expect_text(value: object, path: str) -> str:
 
 
 def name_list(names: object, path: str) -> tuple[str, ...]:
-    """Check that a value is a list of names, or text with commas as in Kafka's settings, and return
-    it.
+    """Check that a value is a list of names, or a comma-separated string, and return a tuple of
+    names.
 
-    The result is a tuple of names.
+    ``path`` is the name of the argument in error messages.
 
     Raises:
-        InvalidProblemError: it is neither, or a name is empty or no text.
+        InvalidProblemError: the value is neither, or a name is empty or not a string.
 
     >>> name_list("range, sticky", "strategies"), name_list(["range"], "strategies")
     (('range', 'sticky'), ('range',))
@@ -122,7 +122,8 @@ def name_list(names: object, path: str) -> tuple[str, ...]:
 
 
 def printable(line: str) -> str:
-    r"""Escape control and format characters, so that a line is safe to print.
+    r"""Escape control and format characters in a line of text, so that it is safe to print to a
+    terminal.
 
     >>> printable("a\x1b[31m: t 0")
     'a\\x1b[31m: t 0'
@@ -133,7 +134,13 @@ def printable(line: str) -> str:
 
 
 def reject_text(value: object, setting: str, kind: str = "names") -> None:
-    """Check that an argument for a list is not a string, which would be split into letters.
+    """Check that an argument that should be a list is not a string, which would be read as a list
+    of its characters.
+
+    Args:
+        value: the argument.
+        setting: name of the argument, for the message.
+        kind: noun for the items of the list, for the message.
 
     Raises:
         InvalidConfigError: the value is a string; the error names the argument.
@@ -147,11 +154,12 @@ def reject_text(value: object, setting: str, kind: str = "names") -> None:
 
 
 def expect_local(path: Path | str, setting: str) -> None:
-    """Check that an output path is not a URL such as ``s3a://bucket``, which would become a local
-    folder of that name.
+    """Check that an output path is local, and not a URL such as ``s3a://bucket``.
+
+    Python would create a local folder with the URL's name.
 
     Args:
-        path: an output path; a `Path` has lost one slash of ``s3a://bucket``.
+        path: an output path; `pathlib.Path` writes ``s3a://bucket`` with one slash.
         setting: name of the option or argument, for the message.
 
     Raises:
@@ -175,10 +183,12 @@ def expect_local(path: Path | str, setting: str) -> None:
 
 
 def expect_kind(value: object, kind: type, path: str) -> None:
-    """Check that an argument is an instance of a class.
+    """Check that an argument is an instance of the class ``kind``.
+
+    ``path`` is the argument's name in the message.
 
     Raises:
-        InvalidProblemError: it is not; the error names the argument.
+        InvalidProblemError: the value has another type.
 
     >>> expect_kind(dict, dict, "group")
     Traceback (most recent call last):
@@ -194,8 +204,8 @@ def expect_kind(value: object, kind: type, path: str) -> None:
 
 
 def parse_problem(problem: object) -> Mapping[str, Any]:
-    """Parse a problem from JSON text or from the path of a JSON file; return a mapping
-    unchanged.
+    """Parse the JSON description of a group and a cluster from text or from a file; return a parsed
+    one unchanged.
     """
     if isinstance(problem, PathLike):
         problem = _read(Path(problem))
@@ -239,7 +249,7 @@ def _read(path: Path) -> bytes:
 
 
 def required_field(problem: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a problem's required field, or raise an error if it is missing."""
+    """Return the value of a required field of a JSON object, or raise an error if it is missing."""
     if name not in problem:
         raise InvalidProblemError("is missing", path=name, value=None)
     return problem[name]

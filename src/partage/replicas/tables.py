@@ -23,7 +23,9 @@ def broker_rows(task: ReplicaTask, replica: NDArray[np.int32]) -> list[dict[str,
     A row also has the balance bands (the ranges within which a broker counts as balanced). Leaders
     before are the current ones, leaders after the preferred ones. Excluded topics do not count.
     """
-    before = _held(task, task.cluster.start, task.cluster.factor, task.cluster.led)
+    before = _held(
+        task, task.cluster.start, task.cluster.factor, task.cluster.replicas_leader_first
+    )
     after = _held(task, task.start, task.factor, replica)
     bands = _bands_of(task)
     known = _known(task)

@@ -50,8 +50,8 @@ class OptimalSettings:
     Attributes:
         weights: load of partitions by topic; None balances the number of partitions.
         racks: whether rack mismatches (or costs) matter.
-        prices: price per GB by (rack of the member, rack of the replica); None counts rack
-            mismatches.
+        prices: price per GB by (rack of the member, rack of the replica); None means that each rack
+            mismatch costs the same.
         traffic: GB by topic; None for 1 each.
         max_moves: most owned partitions that may move; None for no limit.
         together: "no", "prefer" or "require": whether co-partitioned topics stay together.
@@ -71,9 +71,8 @@ class OptimalSettings:
     tolerance: float | None = None
 
     def configured(self, config: Mapping[str, object]) -> OptimalSettings:
-        """Return the settings with the values of a configuration.
-
-        Keys of other prefixes are ignored.
+        """Return a copy of the settings, updated from a configuration; keys without their prefix
+        are ignored.
 
         Raises:
             InvalidConfigError: a value has the wrong type or range.
@@ -252,8 +251,8 @@ def by_partition(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
 
 
 def input_warnings(problem: Problem, settings: OptimalSettings) -> tuple[str, ...]:
-    """Return a warning for each topic in the settings that the cluster lacks or that has other
-    partitions.
+    """Return a warning for each topic in the settings that does not exist, or whose list of values
+    has another length than its number of partitions.
     """
     out: list[str] = []
     for key, values in (("weights", settings.weights), ("traffic", settings.traffic)):
@@ -284,13 +283,12 @@ def needs_loads(problem: Problem, settings: OptimalSettings) -> bool:
 
     That is so if partitions have weights, or members have unequal shares or a capacity.
     """
-    return settings.weights is not None or problem.group.has_shares
+    return settings.weights is not None or problem.group.has_weights_or_capacities
 
 
 def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
-    """Return the costs of consuming a partition from another rack, None if they do not matter.
-
-    They do not matter if the settings say so or no member has a rack.
+    """Return the cost model of consuming from another rack; None if racks are disabled or no member
+    has a rack.
     """
     if not settings.racks or not problem.group.has_racks:
         return None
@@ -309,10 +307,10 @@ def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
 def families(
     canonical: CanonicalProblem, settings: OptimalSettings
 ) -> tuple[Int64Array, tuple[str, ...]]:
-    """Return each topic's family, -1 for none, and a list of warnings.
+    """Return the number of each topic's co-location set (-1 for none), and a list of warnings.
 
-    A family is a set of topics whose equal partition numbers go to one member. Topics can only form
-    one if they have the same partition numbers and the same subscribers.
+    Partitions with the same number in topics of a set get the same owner. The topics of a set must
+    have the same partition numbers and the same subscribers.
     """
     names = [canonical.problem.index.topics[t] for t in canonical.rows.topics.tolist()]
     named = {n: i for i, row in enumerate(settings.copartitioned or ()) for n in row}
@@ -351,9 +349,9 @@ def configured_by_loads(
     partitions: Mapping[str, int],
     tolerance: float | None,
 ) -> Strategy:
-    """Return the optimal assignor with measured partition loads as its weights.
+    """Return a copy of the optimal assignor that uses measured partition loads as weights.
 
-    Partitions without a load weigh the mean of all.
+    Partitions without a load get the mean of all.
 
     Args:
         strategy: the assignor, with its other settings.
