@@ -77,8 +77,10 @@ class AssignmentConfigs:
         _check_tags(self.rack_aware_assignment_tags)
 
     def costs(self, traffic: int, non_overlap: int) -> tuple[int, int]:
-        """Return the configured rack-aware costs (traffic, non-overlap), or these defaults if none
-        is set.
+        """Return the configured rack-aware costs: the traffic cost and the non-overlap cost.
+
+        Traffic is a read across racks; non-overlap is a task on a client that did not have it.
+        ``traffic`` and ``non_overlap`` are the defaults if none is configured.
         """
         configured = self.rack_aware_assignment_traffic_cost
         overlap = self.rack_aware_assignment_non_overlap_cost

@@ -29,15 +29,14 @@ MayMove = Callable[[int, int], bool]
 def balance_over_threads(
     draft: DraftAssignment, *, standbys: bool = False, may_move: MayMove = lambda _source, _to: True
 ) -> None:
-    """Balance active (or standby) tasks over the stream threads of the clients, which are
-    application instances.
+    """Balance active (or standby) tasks over the clients in proportion to their stream threads.
 
-    A load is the number of active and standby tasks per thread. Each round visits all pairs of
-    clients in order. Tasks move from one to the other as long as that reduces the difference of
-    their loads.
+    A client is an application instance; its load is its number of active and standby tasks per
+    thread. Each round visits all pairs of clients in order. Tasks move from one to the other as
+    long as that reduces the difference of their loads.
 
     Args:
-        draft: assignment, which is changed.
+        draft: assignment under construction, which is changed.
         standbys: whether standby tasks move instead of active tasks.
         may_move: whether standby tasks may move from a source to a destination client.
 
@@ -90,10 +89,11 @@ def _should_move(draft: DraftAssignment, source: int, destination: int) -> bool:
 
 @dataclass
 class TaskMovements:
-    """Mover of tasks to clients with up-to-date state, while warm-up replicas restore (KIP-441).
+    """Temporary moves of tasks to clients with up-to-date state, while warm-up replicas are
+    restored (KIP-441).
 
-    A task whose client lags behind runs on a caught-up client for now. Its own client gets a
-    warm-up replica, to which the task moves later.
+    If a task's assigned client lags behind, the task runs on a caught-up client for now. The
+    assigned client gets a warm-up replica, and takes over the task after its state is restored.
 
     Attributes:
         problem: input of the assignor.
@@ -126,9 +126,10 @@ class TaskMovements:
         self.load = np.array(self.draft.load)
 
     def move_actives(self) -> int:
-        """Move each active task whose client lags behind to a client that lags less.
+        """Move each active task whose client lags behind to a client that lags less; return the
+        number of moves.
 
-        Return the number of moves.
+        The task's assigned client gets a warm-up replica, as long as the budget allows it.
         """
         wanted = [
             (self.ready[task], task, client)
@@ -145,14 +146,13 @@ class TaskMovements:
         return len(wanted)
 
     def _move_active(self, task: int, destination: int, copies: list[int]) -> None:
-        """Run an active task on another client until its client, ``destination``, has restored the
-        task's state.
+        """Run an active task on another client until ``destination`` has restored the task's state.
 
         The task goes to a caught-up standby, else to a caught-up client, else to the client with
         the least lag.
 
         Args:
-            task: its number.
+            task: number of the task.
             destination: client of the task in the balanced assignment.
             copies: clients with a standby of the task.
         """
@@ -297,10 +297,11 @@ class HighAvailability:
     def assign(self, problem: TaskProblem) -> TaskPlan:
         """Assign all tasks of a Streams application to its clients.
 
-        In the plan, ``probing`` is true if a task still has to move.
+        In the plan, ``probing`` is true if a task runs on another client until its state is
+        restored.
 
         Raises:
-            InvalidProblemError: a client has no lag of a stateful task.
+            InvalidProblemError: a client does not report the lag of a stateful task.
         """
         draft = DraftAssignment(problem)
         racks = RackOptimizer.for_legacy(problem)

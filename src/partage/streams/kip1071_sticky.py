@@ -42,13 +42,14 @@ class ServerSubtopology:
 
 @dataclass(frozen=True)
 class ServerMember:
-    """A member of a streams group with its previous tasks, for the coordinator's task assignor.
+    """Member of a streams group with its previous tasks, as input of the coordinator's task
+    assignor.
 
     Attributes:
         id: member id.
         process: process id; the members of a process share its local state.
-        active: dict from sub-topology id to the partitions of its previous active tasks, in map
-            order.
+        active: dict from sub-topology id to the partitions of its previous active tasks, in the
+            iteration order of Kafka's map.
         standby: previous standby tasks in the same form.
         offsets: dict from sub-topology id to partition to the sum of the changelog offsets that the
             member reported for a task whose state is on its disk. Kafka 4.3 ignores them.
@@ -149,8 +150,9 @@ class ServerSticky:
 class ServerSticky43(ServerSticky):
     """Sticky task assignor of the group coordinator in Kafka 4.3, for streams groups (KIP-1071).
 
-    It differs from 4.4 in three points: it ignores offsets; members with a standby are taken in map
-    order; and a standby has no member of its own if the first of them runs the task.
+    It differs from that of Kafka 4.4 in three points. It ignores the offsets that members report.
+    It visits the members that had a standby of a task in the order of Kafka's map. If the first of
+    them already has a copy of the task, none of them keeps the standby.
 
     Exact to ``org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor`` 4.3.1.
 
@@ -193,7 +195,7 @@ def _in_map_order(members: Sequence[ServerMember]) -> list[ServerMember]:
 
 
 class _Quota:
-    """Quota of tasks per member: ceil(remaining tasks / members that can still get more)."""
+    """Quota of tasks per member: ceil(remaining tasks / members that are below their quota)."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks, self._members = tasks, members
@@ -250,16 +252,16 @@ class _Process:
 
 
 class _TargetDraft:
-    """Target assignment under construction, with the quotas of members and their previous tasks.
+    """Target assignment of a streams group under construction, with quotas and previous tasks.
 
     Attributes:
         order: dict from sub-topology id to its rank in Java's string order.
-        tasks: all tasks.
-        stateful: tasks with standbys.
-        active: dict from task to member.
+        tasks: all tasks of the group.
+        stateful: tasks that get standbys.
+        active: dict from task to the member that runs it.
         standby: dict from member to its standby tasks.
-        active_quota: quota of active tasks.
-        all_quota: quota of tasks in both roles.
+        active_quota: quota of active tasks per member.
+        all_quota: quota of active and standby tasks per member.
         process_of: dict from member to process.
         processes: processes in the iteration order of Kafka's map.
         previous_active: dict from task to the member that had it.
@@ -369,11 +371,12 @@ class _TargetDraft:
         self.all_quota.reached(count)
 
     def _best_previous_standby(self, task: ServerTask, *, without_copy: bool) -> str | None:
-        """Return the least loaded member that had a standby of the task before; None if there is
-        none.
+        """Return the least loaded member among those that had a standby of the task before; None if
+        there are none.
 
-        Kafka replaces a member only by one that is less loaded both itself and by its process. With
-        ``without_copy``, processes with a copy of the task do not count.
+        As in Kafka, a member only replaces an earlier one if both its own load and its process's
+        load are lower. With ``without_copy``, members of processes with a copy of the task do not
+        count.
         """
         best: str | None = None
         for member in self.previous_standby.get(task, ()):
@@ -455,7 +458,7 @@ class _TargetDraft:
 
 
 class _TargetDraft43(_TargetDraft):
-    """Target assignment under construction by the rules of Kafka 4.3."""
+    """Target assignment under construction by the rules of Kafka 4.3 (see `ServerSticky43`)."""
 
     def _find_previous_standbys(self, members: Iterable[ServerMember]) -> None:
         # In the order of the members.

@@ -46,11 +46,12 @@ def end_offset_sums(
     end_offsets: Mapping[TopicPartition, int] | None,
     committed: Mapping[TopicPartition, int | None] | None = None,
 ) -> dict[TaskId, int]:
-    """Return a dict from each stateful task to the sum of its changelog partitions' end offsets; -3
-    if these are unknown.
+    """Return a dict from each stateful task to the sum of the end offsets of its changelog
+    partitions.
 
-    New changelogs count 0. A changelog that is a source topic ends at the group's committed offset,
-    or at 0 without one. Sums saturate at the largest int64.
+    All sums are -3 (unknown) if ``end_offsets`` is None. A changelog that must be created counts 0.
+    A changelog that is also a source topic ends at the group's committed offset, or at 0 if nothing
+    is committed. Sums are at most the largest int64.
 
     Args:
         layout: tasks and internal topics of the application.
@@ -106,15 +107,15 @@ def task_lags(
     ends: Mapping[TaskId, int],
     offset_sums: Iterable[Mapping[TaskId, int]],
 ) -> NDArray[np.int64]:
-    """Return the lag of each client's copy of each task's state behind the changelog, in offsets
-    (int64[clients, tasks]).
+    """Return each client's lag for each task: how many changelog offsets its copy of the state is
+    behind (int64[clients, tasks]).
 
     The lag is the task's end offset sum minus the client's offset sum. The sentinels -2 (fully
-    restored active task) and -3 (unknown) stay. A client beyond the end, or without an offset sum,
-    has the whole end offset sum as its lag. Tasks without an end offset sum have lag 0.
+    restored active task) and -3 (unknown) stay. The lag is the whole end offset sum if the client
+    reports no offset sum, or a larger one. Tasks without an end offset sum have lag 0.
 
     Args:
-        tasks: the columns.
+        tasks: the tasks of the columns.
         ends: end offset sum of each stateful task.
         offset_sums: offset sums that each client reported.
 
@@ -159,9 +160,8 @@ _IGNORE_LAGS = (LegacySticky, PublicSticky)
 
 @dataclass(frozen=True)
 class StreamsApplication:
-    """Input of a Streams group's leader in a rebalance, besides the members.
-
-    It has the application's topology and settings, and the state of the cluster's topics.
+    """Topology, settings and topics of a Kafka Streams application, from which the group leader
+    computes an assignment.
 
     Attributes:
         topology: topology of the application.
@@ -263,7 +263,7 @@ def rebalance(
             f"versions below {EARLIEST_PROBEABLE_VERSION} cannot be probed",
         )
     layout.check_counts(application.counts)
-    return _assigned(
+    return _assign_clients(
         application,
         clients,
         layout,
@@ -278,7 +278,7 @@ def _error(clients: Sequence[ClientGroup], code: int, why: str) -> StreamsGroupA
     return StreamsGroupAssignment(error_assignments(clients, code), error=why)
 
 
-def _assigned(
+def _assign_clients(
     application: StreamsApplication,
     clients: Sequence[ClientGroup],
     layout: TopologyLayout,
@@ -292,11 +292,12 @@ def _assigned(
     stream threads.
 
     Args:
-        application: see `rebalance`.
-        clients: members by client.
+        application: topology, settings and state of the cluster, see `rebalance`.
+        clients: the members, grouped by client (application instance).
         layout: tasks and internal topics.
         assignor: task assignor.
-        deadline: client of the group leader, and the time of a probing rebalance.
+        deadline: process id of the group leader's client, and the time at which it starts a probing
+            rebalance (in ms).
         versions: lowest version used, and latest version that all members support.
         probing_versions: whether version probing continues.
     """
@@ -387,7 +388,7 @@ def _problem(
     ends = end_offset_sums(layout, application.end_offsets, application.committed)
     states = []
     for group in clients:
-        active, standby = group.previous(layout)
+        active, standby = group.previous_tasks(layout)
         states.append(
             ClientState(
                 group.process,

@@ -44,7 +44,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ThreadTasks:
-    """Tasks of one stream thread (consumer), by number, in the order in which Kafka sends them."""
+    """Tasks assigned to one stream thread (consumer), as task numbers in the order in which Kafka
+    sends them.
+    """
 
     stateful: list[int]
     standby: list[int]
@@ -59,19 +61,18 @@ class ThreadTasks:
 def assign_to_threads(
     plan: TaskPlan, client: int, reported: Mapping[str, Collection[int]]
 ) -> dict[str, ThreadTasks]:
-    """Divide the tasks of a client (application instance) among its consumers (stream threads) as
+    """Divide the tasks of a client (application instance) among its stream threads (consumers), as
     Kafka's leader does.
 
-    There are three passes (stateful actives, standbys, stateless actives) that share one count of
-    tasks per consumer. In the first two, a consumer first gets tasks that it reported, the least
-    lag first. The others are assigned in turn. Tasks beyond the equal share are assigned in the raw
-    array order of a binary heap, which differs for actives (filled from a hash set) and standbys
-    (filled in order).
+    There are three passes: stateful active tasks, standbys, stateless active tasks. In the first
+    two, a consumer first gets tasks that it reported, those with the least lag first. The others
+    are assigned round-robin. Tasks beyond the equal share are assigned in the array order of a
+    binary heap, which differs for actives (filled from a hash set) and standbys (filled in order).
 
     Args:
         plan: plan of all clients.
         client: number of the client.
-        reported: dict from consumer to the numbers of the tasks whose offset sums it reported.
+        reported: dict from consumer to the numbers of the tasks of which it reported local state.
 
     Source: ``StreamsPartitionAssignor.assignTasksToThreads`` 4.3.1.
 
@@ -113,14 +114,14 @@ def _assign_pass(
     reported: Mapping[str, Sequence[int]],
     load: Mapping[str, int],
 ) -> dict[str, list[int]]:
-    """Assign active (or standby) tasks of a client to its consumers, up to an equal share and then
-    the rest.
+    """Assign active (or standby) tasks of a client to its consumers: first up to an equal share,
+    then the rest.
 
     Args:
         tasks: numbers of the tasks, in the order in which Kafka inserts them into its heap.
         consumers: consumers in Java's string order.
         reported: dict from consumer to the tasks that it reported, in order of preference.
-        load: dict from consumer to the number of tasks from earlier passes.
+        load: dict from consumer to the number of tasks that earlier passes assigned.
     """
     given: dict[str, list[int]] = {name: [] for name in consumers}
     if not tasks:
@@ -158,13 +159,13 @@ def _assign_rest(
     too_many: Mapping[int, str],
     assigned: dict[str, list[int]],
 ) -> None:
-    """Assign the tasks that exceed an equal share: to consumers that reported having them, then in
-    turn.
+    """Assign the tasks beyond the equal share, first to consumers that reported them, then
+    round-robin.
 
     Args:
         extra: tasks beyond the equal share.
-        ring: consumers with exactly the equal share.
-        too_many: dict from task to the consumer that reported it and was full.
+        ring: consumers that have exactly the equal share, in order.
+        too_many: dict from task to a consumer that reported it, but had its share already.
         assigned: tasks of each consumer, which is changed.
     """
     if not len(extra):
@@ -182,14 +183,14 @@ def _assign_rest(
 
 
 def assign_in_turn(plan: TaskPlan, client: int, consumers: Sequence[str]) -> dict[str, ThreadTasks]:
-    """Divide the tasks of a client (application instance) among its consumers round-robin, as
-    before Kafka Streams 2.4.
+    """Divide the tasks of a client (application instance) among its consumers round-robin, as Kafka
+    Streams did before 2.4.
 
-    Active tasks come first. Previous tasks of threads do not matter. Consumers and tasks are
-    visited in the order of Java's hash sets.
+    Active tasks come first. Consumers and tasks are visited in the order of Java's hash sets. The
+    threads' previous tasks are ignored.
 
     Args:
-        plan: plan of ``streams:0.10.2`` or ``streams:0.11``.
+        plan: plan of the assignor of Kafka Streams 0.10.2 or 0.11.
         client: number of the client.
         consumers: consumers in the order in which the leader reads them.
 
@@ -254,12 +255,13 @@ def error_assignments(
 def hosts(
     plan: TaskPlan, clients: Sequence[ClientGroup], layout: TopologyLayout
 ) -> tuple[Hosts, Hosts]:
-    """Return the source partitions at each client's endpoint, for interactive queries.
+    """Return the source partitions of the tasks at each client's endpoint, with which interactive
+    queries find the host of a key.
 
     An endpoint is the host and port of a client. The result is two dicts from endpoint to source
-    partitions: one of active tasks, one of standby tasks. The partitions are those of the target
-    plan: a task that its previous owner has not revoked yet is listed at its new client. If two
-    clients have the same endpoint, the later one in the leader's map counts.
+    partitions: one of active tasks, one of standby tasks. A task that its previous client has not
+    revoked yet is listed at its new client. If two clients have the same endpoint, the later one in
+    the leader's map counts.
     """
     actives: Hosts = {}
     standbys: Hosts = {}
@@ -290,15 +292,15 @@ def member_assignments(
     """Return the assignment that each consumer (stream thread) of one client receives, by member
     id.
 
-    A task is withheld as a whole while another consumer owns one of its partitions, and its new
-    consumer rebalances at once. Until then the client keeps the task as a standby if it was a
-    standby there and is stateful. The client's deadline goes to its first consumer by id, unless
-    that one rebalances at once anyway.
+    A task is withheld while another consumer owns one of its partitions; its new consumer then
+    rebalances at once. Meanwhile a client that had a standby of the stateful task keeps the
+    standby. The time of the client's next rebalance is sent to its first consumer by id, unless
+    that consumer rebalances at once anyway.
 
     Args:
         plan: plan of all clients.
         client: number of the client.
-        group: consumers of the client.
+        group: the consumers of the client.
         layout: tasks of the application.
         owned: all partitions that any consumer owns.
         deadline_ms: time of the client's next rebalance; None: never.
@@ -312,7 +314,7 @@ def member_assignments(
         tasks_of, owned, deadline_ms = assign_in_turn(plan, client, consumers), (), None
     else:
         tasks_of = assign_to_threads(plan, client, _reported(plan, group))
-    previous_standby = set(group.previous(layout)[1])
+    previous_standby = set(group.previous_tasks(layout)[1])
     assignments = {}
     for name in group.consumers:
         names = [plan.problem.tasks[task] for task in tasks_of[name].active]
@@ -399,8 +401,8 @@ def member_of(
 
     Args:
         name: member id of the consumer.
-        info: user data of the subscription. Only the versions are read if the leader does not
-            support the version.
+        info: user data of the subscription. If the leader does not support their version, only the
+            version fields are used.
         owned: owned partitions in the subscription.
         rack: rack in the subscription.
 
@@ -446,8 +448,8 @@ def assignment_info(
     hosts: Hosts | None = None,
     standby_hosts: Hosts | None = None,
 ) -> AssignmentInfo:
-    """Build the user data that the leader of a Streams group sends to a consumer with its
-    partitions.
+    """Build the user data (``AssignmentInfo``) that the leader of a Streams group sends to one
+    consumer.
 
     Args:
         assignment: assignment of the consumer; with an error code, all else is left out.
@@ -487,13 +489,12 @@ def _endpoint(name: str, text: str | None) -> tuple[str, int] | None:
 
 @dataclass(frozen=True)
 class NextRebalance:
-    """Decision of a Streams member after an assignment: when it rejoins, and with which protocol
-    version.
+    """When a Streams member rejoins after an assignment, and with which subscription version.
 
     Attributes:
         version: version of its next subscription.
-        rebalance_ms: time after which it requests a rebalance; 0: at once, 2**63 - 1: never.
-            The clock must have passed this time; reaching it is not sufficient.
+        rebalance_ms: time in ms; the member requests a rebalance as soon as its clock is later. 0:
+            at once, 2**63 - 1: never.
     """
 
     version: int
@@ -507,12 +508,11 @@ def on_assignment(
     endpoint: tuple[str, int] | None = None,
     hosts: Collection[tuple[str, int]] = (),
 ) -> NextRebalance:
-    """Decide when a Streams member that received an assignment rejoins, and with which protocol
-    version.
+    """Return when a Streams member rejoins after it received an assignment, and with which
+    subscription version.
 
     The member rebalances at once if the version has changed, or if its own endpoint is missing
-    among the hosts (a static member with an old assignment). Otherwise the assignment contains the
-    time.
+    among the hosts (a static member with an old assignment). Otherwise the assignment says when.
 
     Args:
         assignment: assignment of the member, without an error code.

@@ -22,20 +22,20 @@ FUTURE_PROCESS = ProcessId(-1, -1)
 
 @dataclass(frozen=True)
 class StreamsMember:
-    """A consumer (stream thread) of a Streams group, with the contents of its subscription.
+    """Consumer (stream thread) of a Streams group, with the contents of its subscription.
 
     Attributes:
         id: member id of the consumer.
         process: process id of its client.
         owned: owned partitions, in the order sent.
-        offset_sums: offset sum of each task with local state; -2: the consumer runs the fully
-            restored active task.
+        offset_sums: for each task with local state, the sum of its changelog offsets; -2: the
+            consumer runs the fully restored active task.
         tags: client tags (KIP-708).
         rack: rack of the consumer.
         endpoint: host and port of the client, for interactive queries.
         version: version of the subscription; above 11 the other fields cannot be read.
-        latest_version: latest version that the member supports; -1: unknown, because
-            versions 1 and 2 do not contain it.
+        latest_version: latest version that the member supports; -1: unknown, because versions 1 and
+            2 do not contain it.
         shutdown: whether the member requests a shutdown of the application.
     """
 
@@ -59,15 +59,15 @@ class StreamsMember:
 
 @dataclass
 class ClientGroup:
-    """The consumers of one application instance of a Streams group, which Kafka calls a client
+    """Consumers of one application instance of a Streams group, which Kafka calls a client
     (``ClientMetadata``).
 
     Attributes:
         process: process id of the client.
-        members: consumers in the order in which the leader reads them. The first one provides
-            tags and endpoint.
-        owner: consumer of each owned partition; the last claim wins.
-        offset_sums: offset sums of all consumers; the last one of a task wins.
+        members: consumers in the order in which the leader reads them. The first one provides tags
+            and endpoint.
+        owner: consumer of each owned partition; if several report a partition, the last one.
+        offset_sums: offset sum of each task; if several consumers report a task, the last one's.
         readable: False for members of a future version.
     """
 
@@ -113,19 +113,20 @@ class ClientGroup:
         return self.members[0].endpoint if self.readable else None
 
     def rack(self, *, of_first: bool) -> str | None:
-        """Return the rack of the application instance; None if it is unknown.
+        """Return the rack that all consumers of the application instance share; None if they differ
+        or have none.
 
-        With ``of_first`` it is the rack of its first consumer (KIP-924). Otherwise it is the rack
-        that all consumers share, and None if their racks differ.
+        With ``of_first``, return the rack of the first consumer instead (KIP-924).
         """
         racks = {member.rack for member in self.members}
         return self.members[0].rack if of_first or len(racks) == 1 else None
 
-    def previous(self, layout: TopologyLayout) -> tuple[list[TaskId], list[TaskId]]:
+    def previous_tasks(self, layout: TopologyLayout) -> tuple[list[TaskId], list[TaskId]]:
         """Return the application instance's previous active tasks and its previous standby tasks.
 
-        Previous active tasks are the tasks of owned partitions and those whose offset sum is -2. If
-        topologies are named, owned partitions of unknown topologies are ignored.
+        Previous active tasks are the tasks of owned partitions, and those that a consumer reports
+        as fully restored and active (offset sum -2). If topologies are named, owned partitions of
+        unknown topologies are ignored.
 
         Raises:
             InvalidTopologyError: the client owns partitions, but no task reads any of them.
@@ -158,12 +159,12 @@ def group_by_client(members: Iterable[StreamsMember]) -> list[ClientGroup]:
     """Group the members of a Streams group by application instance, in the order in which Kafka's
     leader reads them.
 
-    The leader reads members in the iteration order of a hash map by member id. All members with a
-    version above 11 count as one instance with owned partitions and racks only.
+    This is the iteration order of a hash map by member id. Members with a version above 11 form one
+    instance, of which only owned partitions and racks are known.
 
     Raises:
-        InvalidProblemError: there are no members, an id occurs twice, or a client has tasks
-            with and without a topology's name.
+        InvalidProblemError: there are no members, an id occurs twice, or a client has tasks with
+            and without a topology's name.
 
     >>> members = [StreamsMember(name, ProcessId(0, 1)) for name in ("a-2", "a-1")]
     >>> [one.consumers for one in group_by_client(members)]

@@ -81,12 +81,12 @@ class Search(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FlowGraph:
-    """Flow network with its present flow, and Kafka's algorithms that maximise the flow and
-    minimise its cost.
+    """Flow network with a current flow, and Kafka's algorithms that maximise the flow and minimise
+    its cost.
 
     Attributes:
         network: residual network.
-        given: index in the network of each given edge, in the order given.
+        given: index in the network of each edge that was passed to `of`.
     """
 
     network: Network
@@ -101,11 +101,15 @@ class FlowGraph:
         cost: Int64Array,
         flow: Int64Array,
     ) -> FlowGraph:
-        """Build the flow network from arrays with one element per edge: ends, capacity, cost and
-        present flow.
+        """Build the flow network from arrays with one element per edge.
 
-        Node numbers need not be dense; only their order matters. At most one edge joins two nodes,
-        in either direction.
+        Args:
+            origin: int64[n], node at which each edge begins. Nodes may have any numbers; only the
+                order of the numbers matters.
+            end: int64[n], node at which each edge ends. Two nodes have at most one edge in common.
+            capacity: int64[n], capacity of each edge.
+            cost: int64[n], cost of a unit of flow.
+            flow: int64[n], current flow.
         """
         names, dense = np.unique(np.concatenate([origin, end]), return_inverse=True)
         edges = len(origin)
@@ -238,10 +242,12 @@ def _list_usable_edges(network: Any, search: Any) -> None:
 
 @piece
 def _find_cycle(search: Any, least_run: Any) -> int:
-    """Search the residual network for a cycle of negative cost by the Bellman-Ford algorithm.
+    """Return a node that is reachable from a cycle of negative cost, found by the Bellman-Ford
+    search; -1 if there is no such cycle.
 
-    Return a node that is reached from such a cycle, -1 if there is none. The distance of that node
-    still falls in the last round.
+    Args:
+        search: residual edges and working arrays (see `Search`).
+        least_run: least number of edges to consecutive nodes that are compared all at once.
     """
     distance, stale = search.distance, search.stale
     end, cost = search.end, search.cost

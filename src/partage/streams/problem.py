@@ -27,8 +27,8 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ClientState:
-    """Application instance before a rebalance: its threads, previous tasks and lags (Kafka's
-    ``ClientState``).
+    """Application instance (Kafka's ``ClientState``) before a rebalance: its threads, previous
+    tasks and lags.
 
     Attributes:
         process: process id.
@@ -87,9 +87,9 @@ class PartitionRacks:
     """Racks of the replicas of each partition that a task reads (KIP-925).
 
     Attributes:
-        source: racks of all replicas of each source partition; an empty set or None if not
-            all racks are known.
-        changelog: the same for each changelog partition.
+        source: for each source partition the racks of all its replicas; an empty set or None if a
+            rack is unknown.
+        changelog: likewise for each changelog partition.
     """
 
     source: tuple[frozenset[str] | None, ...]
@@ -132,8 +132,7 @@ class TaskProblem:
         with_stores: Iterable[TaskId] | None = None,
         lags: NDArray[np.int64] | None = None,
     ) -> None:
-        """Build the input of a task assignor: number the clients and tasks, and check that they fit
-        together.
+        """Build the input of a task assignor: number the clients and tasks, and validate them.
 
         Args:
             clients: clients in the order in which Kafka's leader reads them.
@@ -225,14 +224,14 @@ class TaskProblem:
 
     @cached_property
     def lags(self) -> NDArray[np.int64]:
-        """Lag of each client's copy of each task's state behind the changelog, in offsets
-        (int64[clients, tasks]).
+        """Lag of each client for each task: how many offsets its local state is behind the
+        changelog (int64[clients, tasks]).
 
         The columns of stateless tasks have no meaning.
 
         Raises:
-            InvalidProblemError: a client has no lag of a stateful task, or a lag is negative and
-                neither -2 nor -3.
+            InvalidProblemError: the lag of a stateful task is missing for a client, or a lag is
+                negative and neither -2 nor -3.
         """
         if self._given_lags is not None:
             matrix = np.empty((len(self.clients), len(self.tasks)), np.int64)
@@ -268,12 +267,12 @@ class TaskProblem:
         return self.client_hash_order(self.client_arrival)
 
     def client_hash_order(self, clients: Sequence[int], *, copied: bool = False) -> list[int]:
-        """Sort client numbers as a Java ``HashSet`` of the clients' process ids would iterate over
-        them.
+        """Return client numbers in the iteration order of a Java ``HashSet`` of the clients'
+        process ids.
 
         Args:
-            clients: numbers in the order of insertion.
-            copied: whether the set was constructed from a collection of this size, which
+            clients: client numbers in the order of insertion.
+            copied: whether Java constructed the set from a collection of as many items, which
                 determines its capacity.
         """
         table = copied_hash_set_table(len(clients)) if copied else DEFAULT_TABLE
@@ -282,9 +281,12 @@ class TaskProblem:
         return [clients[place] for place in places]
 
     def task_hash_order(self, tasks: Sequence[int], *, copied: bool = False) -> list[int]:
-        """Sort task numbers as a Java ``HashSet`` of the task ids would iterate over them.
+        """Return task numbers in the iteration order of a Java ``HashSet`` of the task ids.
 
-        `client_hash_order` describes the arguments.
+        Args:
+            tasks: task numbers in the order of insertion.
+            copied: whether Java constructed the set from a collection of as many items, which
+                determines its capacity.
         """
         table = copied_hash_set_table(len(tasks)) if copied else DEFAULT_TABLE
         hashes = self._task_hashes
@@ -353,7 +355,11 @@ class DraftAssignment:
         self._add_to_count(destination, 1)
 
     def swap_roles(self, standby_at: int, active_at: int, task: int) -> None:
-        """Make a standby task active, and the active copy on the other client a standby."""
+        """Swap the roles of two copies of a task, one active and one standby.
+
+        The standby on client ``standby_at`` becomes active, and the active copy on client
+        ``active_at`` becomes a standby.
+        """
         self.standby[standby_at].remove(task)
         self.active[standby_at].add(task)
         self.active[active_at].remove(task)
@@ -402,7 +408,7 @@ class TaskPlan:
         in_turn: Iterable[tuple[int, ...]] = (),
         warnings: Iterable[str] = (),
     ) -> TaskPlan:
-        """Build the immutable result of a task assignor from a finished draft."""
+        """Build a task plan from a finished assignment under construction (``draft``)."""
         return cls(
             problem,
             tuple(tuple(sorted(tasks)) for tasks in draft.active),

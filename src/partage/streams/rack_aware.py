@@ -29,12 +29,13 @@ Int64Array = NDArray[np.int64]
 
 
 def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
-    """Exchange tasks between clients so that the total cost is least, by minimum-cost flow.
+    """Exchange tasks between clients so that their total cost is minimal, by minimum-cost flow.
 
-    Every client keeps its number of tasks. The search starts from the present assignment.
+    Every client keeps its number of tasks. The search starts from the current assignment. Kafka's
+    name of this strategy is ``min_traffic``.
 
     Args:
-        held: bool[tasks, clients], whether the client has the task; one client per task.
+        held: bool[tasks, clients], the current assignment; each task is on one client.
         cost: int64[tasks, clients], cost of the task at the client.
 
     Returns:
@@ -65,14 +66,15 @@ def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
 def balance_subtopology(
     held: NDArray[np.bool_], cost: Int64Array, groups: Sequence[Sequence[int]]
 ) -> list[int]:
-    """Assign the tasks of sub-topologies to clients at least total cost, by minimum-cost flow.
+    """Distribute the tasks of each sub-topology over the clients with minimal total cost, by
+    minimum-cost flow.
 
-    A client gets at most ceil(its share of all tasks * tasks of the sub-topology) of each
-    sub-topology. This limit is computed in IEEE doubles in Kafka's order of operations. The search
-    starts from a maximum flow, not from the present assignment.
+    A client gets at most ceil(f * n) of a sub-topology's n tasks, where f is the fraction of all
+    tasks that it has now. This limit is computed in IEEE doubles in Kafka's order of operations.
+    The search starts from a maximum flow. Kafka's name of this strategy is ``balance_subtopology``.
 
     Args:
-        held: bool[tasks, clients], whether the client has the task; one client per task.
+        held: bool[tasks, clients], the current assignment; each task is on one client.
         cost: int64[tasks, clients], cost of the task at the client.
         groups: rows (tasks) of each sub-topology, in order; every row is in one group.
 
@@ -137,15 +139,13 @@ _MOST_STANDBY_ROUNDS = 4
 
 
 class RackOptimizer:
-    """Optimizer that exchanges tasks between clients so that fewer partitions are read across
-    racks.
+    """Rack-aware optimizer (Kafka's ``RackAwareTaskAssignor``): exchanges tasks between clients so
+    that fewer partitions are read across racks.
 
-    It is Kafka's ``RackAwareTaskAssignor``.
-
-    The cost of a task at a client is the traffic cost times the number of its partitions without a
-    replica in the client's rack (source partitions for actives, changelogs for standbys), plus the
-    non-overlap cost if the client does not have the task now. Costs are int32 and overflow as in
-    Java.
+    A partition is read across racks if it has no replica in the client's rack. Each such partition
+    of a task costs the traffic cost (source partitions for actives, changelogs for standbys). A
+    task on a client that does not have it now costs the non-overlap cost. Costs are int32 and
+    overflow as in Java.
 
     Exact to ``RackAwareTaskAssignor`` 4.3.1, which optimises standbys by ``min_traffic`` even if
     the strategy is ``balance_subtopology``.
@@ -172,8 +172,8 @@ class RackOptimizer:
 
     @classmethod
     def for_legacy(cls, problem: TaskProblem) -> RackOptimizer | None:
-        """Create the rack-aware optimizer for Kafka's internal task assignors; None if Kafka does
-        not optimise.
+        """Create the rack-aware optimizer for Kafka's internal task assignors; None if they would
+        not optimise this problem.
         """
         if not legacy_racks_are_known(problem):
             return None
@@ -182,14 +182,14 @@ class RackOptimizer:
             rack_misses(problem, lambda racks: racks.source),
             rack_misses(problem, lambda racks: racks.changelog),
             client_order=range(len(problem.clients)),
-            groups=lambda tasks: subtopologies(problem, tasks),
+            groups=lambda tasks: group_by_subtopology(problem, tasks),
             balanced_standbys=False,
         )
 
     @classmethod
     def for_public(cls, problem: TaskProblem, *, standbys: bool) -> RackOptimizer | None:
-        """Create the rack-aware optimizer for KIP-924's ``TaskAssignmentUtils``; None if Kafka does
-        not optimise.
+        """Create the rack-aware optimizer for Kafka's public ``TaskAssignmentUtils`` (KIP-924);
+        None if they would not optimise this problem.
         """
         if not public_racks_are_known(problem, standbys=standbys):
             return None
@@ -199,7 +199,7 @@ class RackOptimizer:
             rack_misses(problem, lambda racks: racks.source) + changelogs,
             changelogs,
             client_order=problem.client_map_order,
-            groups=lambda tasks: by_number(problem, tasks),
+            groups=lambda tasks: group_by_subtopology_number(problem, tasks),
             balanced_standbys=True,
         )
 
@@ -229,6 +229,12 @@ class RackOptimizer:
         """Exchange standbys between clients in different racks as long as that lowers the cost.
 
         It makes at most 4 rounds over all pairs of clients.
+
+        Args:
+            draft: assignment, which is changed.
+            traffic: cost of a partition that is read across racks.
+            non_overlap: cost of a task on a client that does not have it now.
+            may_swap: function that returns whether a standby may move to a client.
         """
         groups = self._groups(sorted(set().union(*draft.standby)))
         for _ in range(_MOST_STANDBY_ROUNDS):
@@ -294,8 +300,11 @@ def _movable(draft: DraftAssignment, source: int, destination: int, may_swap: Ma
     ]
 
 
-def subtopologies(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """Group tasks by sub-topology, in the order of (number, topology); some groups may be empty."""
+def group_by_subtopology(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
+    """Group tasks by sub-topology, sorted by its number, then by the topology's name.
+
+    A sub-topology without any of the tasks has an empty group.
+    """
     every: dict[tuple[int, str], list[int]] = {}
     for task in problem.tasks:
         every.setdefault((task.subtopology, task.topology or ""), [])
@@ -307,8 +316,10 @@ def subtopologies(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]
     ]
 
 
-def by_number(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """Group tasks by the number of their sub-topology, without regard to the topology's name."""
+def group_by_subtopology_number(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
+    """Group tasks by the number of their sub-topology; topologies with different names share
+    numbers.
+    """
     found: dict[int, list[int]] = {}
     for number in tasks:
         found.setdefault(problem.tasks[number].subtopology, []).append(number)
@@ -319,12 +330,12 @@ def rack_misses(
     problem: TaskProblem,
     partitions: Callable[[PartitionRacks], Sequence[frozenset[str] | None]],
 ) -> NDArray[np.int64]:
-    """Count, for each task and client, the task's partitions without a replica in the client's
+    """Count, for each task and client, the task's partitions that have no replica in the client's
     rack.
 
     Args:
         problem: input of the assignor.
-        partitions: function that selects the partitions that count from a task's `PartitionRacks`.
+        partitions: function that returns the partitions to count from a task's `PartitionRacks`.
 
     Returns:
         int64[tasks, clients].
@@ -345,12 +356,11 @@ def rack_misses(
 
 
 def legacy_racks_are_known(problem: TaskProblem) -> bool:
-    """Return whether Kafka's internal assignors optimise across racks: a strategy is set and all
-    racks are known.
+    """Return whether Kafka's internal assignors optimise the tasks of this problem across racks.
 
-    With standbys, the racks of changelogs must be known too. Kafka skips the optimisation without
-    an error if the strategy is none, a client has no rack or several, or a partition has no
-    replicas or one on a broker without a rack.
+    They do so if a strategy is set, each client has one rack, and the racks of all source
+    partitions are known; with standbys also those of all changelog partitions. Otherwise Kafka
+    skips the optimisation without an error.
     """
     settings = problem.settings
     if settings.rack_aware_assignment_strategy == "none" or problem.racks is None:
@@ -367,11 +377,12 @@ def legacy_racks_are_known(problem: TaskProblem) -> bool:
 
 
 def public_racks_are_known(problem: TaskProblem, *, standbys: bool) -> bool:
-    """Return whether KIP-924's helpers optimise across racks: a strategy and costs are set and
-    racks are known.
+    """Return whether KIP-924's ``TaskAssignmentUtils`` optimise the tasks of this problem across
+    racks.
 
-    For actives, the racks of all partitions of all tasks must be known, for standbys those of all
-    changelog partitions.
+    They do so if a strategy and both costs are set, each client has a rack, and the racks of all
+    changelog partitions are known; for active tasks also those of all source partitions.
+    ``standbys`` says whether standbys are optimised, and not active tasks.
     """
     settings = problem.settings
     if (

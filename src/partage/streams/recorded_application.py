@@ -49,11 +49,10 @@ class ChangelogSize(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordedSubtopology:
-    """Sub-topology of a recorded Kafka Streams application: the topics that its tasks read, write
-    and store.
+    """Sub-topology of a recorded Kafka Streams application: its source, sink and changelog topics.
 
     Attributes:
-        number: the first number of its tasks' ids.
+        number: number of the sub-topology, the first part of its task ids.
         sources: dict from each topic that it reads to the number of partitions.
         sinks: repartition topics that it writes; empty if no record shows them.
         changelogs: changelog topics of its stores.
@@ -96,12 +95,12 @@ class RecordedClient:
 
 @dataclass(frozen=True)
 class RecordedApplication:
-    """A Kafka Streams application as the recording of its cluster shows it.
+    """Kafka Streams application at one moment, reconstructed from a recording of its cluster.
 
     Attributes:
         name: its ``application.id``.
         is_streams_group: whether it uses the streams protocol (KIP-1071), not the classic one.
-        at_ms: time of the described state.
+        at_ms: the moment, in ms since the epoch.
         subtopologies: its sub-topologies.
         clients: its clients at that time.
         sizes: dict from changelog partition to its size; empty if the capture does not show it.
@@ -124,17 +123,18 @@ class RecordedApplication:
 
     @property
     def assignor(self) -> str:
-        """Name of the default task assignor of applications with this rebalance protocol.
+        """Name of the default task assignor for the application's rebalance protocol.
 
-        No record names the release of the brokers: that of streams groups is the one of 4.3.
+        The records do not show the broker's release, so streams groups get the assignor of Kafka
+        4.3.
         """
         return ServerSticky43.name if self.is_streams_group else "streams:high-availability"
 
 
 def longest_lasting(states: Iterable[tuple[int, int, int, _T]]) -> _T:
-    """Return the newest recorded state with an application's usual number of instances.
+    """Return the newest of an application's recorded states with the usual number of instances.
 
-    The usual number is the one that held for the longest total time.
+    The usual number is the one that lasted longest in total.
 
     Args:
         states: first and last time, number of clients, and the state, in order of time.
@@ -154,9 +154,10 @@ def longest_lasting(states: Iterable[tuple[int, int, int, _T]]) -> _T:
 
 
 def store_name(application: str, changelog: str) -> str:
-    """Return the state store's name within the name of a changelog topic.
+    """Return the state store's name from the name of its changelog topic.
 
-    A topic whose name has another form is returned unchanged.
+    A topic name that does not have Kafka's form ``<application>-<store>-changelog`` is returned
+    unchanged.
 
     >>> store_name("shop", "shop-totals-changelog"), store_name("shop", "prices")
     ('totals', 'prices')
@@ -184,7 +185,7 @@ def describe(application: RecordedApplication) -> dict[str, Any]:
     >>> found["subtopologies"][0]["stores"], found["subtopologies"][0]["recordBytes"]
     ({'words': {'records': [1000, 1000]}}, 20)
     """
-    _expect_describable(application)
+    _check_describable(application)
     found: dict[str, Any] = {
         "name": application.name,
         "seconds": _seconds(application),
@@ -193,8 +194,8 @@ def describe(application: RecordedApplication) -> dict[str, Any]:
         "settings": dict(application.settings),
         "events": [
             {
-                "at": _CRASH_S, "do": "crash", "client": _fullest(application), "disk": False,
-                "backSeconds": _BACK_S,
+                "at": _CRASH_S, "do": "crash", "client": _client_with_most_state(application),
+                "disk": False, "backSeconds": _BACK_S,
             }
         ],
     }  # fmt: skip
@@ -205,11 +206,12 @@ def describe(application: RecordedApplication) -> dict[str, Any]:
     return found
 
 
-def _expect_describable(application: RecordedApplication) -> None:
-    """Check that the input file of `partage streams` can describe a recorded application.
+def _check_describable(application: RecordedApplication) -> None:
+    """Check that a recorded application can be described in the input format of ``partage
+    streams``.
 
     Raises:
-        UnsupportedProblemError: they cannot; the message says why.
+        UnsupportedProblemError: it cannot, because the capture lacks data; the message says which.
     """
     numbers = [one.number for one in application.subtopologies]
     if numbers != list(range(len(numbers))):
@@ -277,7 +279,7 @@ def _bytes_by_task(application: RecordedApplication) -> dict[str, int]:
     }
 
 
-def _fullest(application: RecordedApplication) -> str:
+def _client_with_most_state(application: RecordedApplication) -> str:
     """Return the name of the client whose active tasks have the most state in bytes."""
     sizes = _bytes_by_task(application)
     return max(

@@ -40,16 +40,15 @@ class TaskAssignor(Protocol):
 
 @runtime_checkable
 class Kip441Proposal(TaskAssignor, Protocol):
-    """Interface of a task assignor that decides itself whether a probing rebalance follows
-    (KIP-441).
+    """Interface of a task assignor that decides itself whether a probing rebalance follows, as
+    KIP-441's document proposes.
 
-    KIP-441's document proposes this; Kafka's leader probes at fixed intervals instead.
+    Kafka's leader probes at fixed intervals instead.
     """
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Return whether the leader should start a probing rebalance.
-
-        It should if a better assignment is possible by now, because state has been restored.
+        """Return whether the leader should start a probing rebalance, because restored state now
+        allows a better assignment.
 
         Args:
             problem: the problem with the current lags.
@@ -116,8 +115,8 @@ def assignors() -> dict[str, TaskAssignor]:
     """Return a dict from name to each task assignor of classic Kafka Streams groups, the default
     first.
 
-    The coordinator's assignors (`partage.streams.kip1071_sticky.SERVER_ASSIGNORS`) are not among
-    them: their problem has members instead of clients, and sub-topologies by text.
+    The group coordinator's assignors (`partage.streams.kip1071_sticky.SERVER_ASSIGNORS`) are not
+    included, because their input differs: members instead of clients.
 
     >>> list(assignors())[:2]
     ['streams:high-availability', 'streams:legacy-sticky']
@@ -127,10 +126,10 @@ def assignors() -> dict[str, TaskAssignor]:
 
 
 def find_assignor(name: str) -> TaskAssignor:
-    """Return the task assignor with this name (with or without ``streams:``) or this Java class
+    """Return the task assignor with a name (with or without ``streams:``) or with a Java class
     name.
 
-    ``StreamsPartitionAssignor`` is the leader's own class; its default is high availability.
+    For the class ``StreamsPartitionAssignor`` it is Kafka's default, high availability.
 
     Raises:
         UnknownStrategyError: no assignor has this name.

@@ -21,7 +21,9 @@ Tag = tuple[str, str]
 
 
 class TagIndex:
-    """Index of the clients' tags (KIP-708), such as the zone of each client, by key and client."""
+    """Lookup of the clients' tags (KIP-708): the value of each client, such as "zone-a", for each
+    tag key, such as ``zone``.
+    """
 
     def __init__(self, problem: TaskProblem) -> None:
         self.configured = frozenset(problem.settings.rack_aware_assignment_tags)
@@ -32,10 +34,11 @@ class TagIndex:
                 self.values.setdefault(key, set()).add(value)
 
     def mark(self, used: set[Tag], client: int, copies: int) -> None:
-        """Record that ``client`` got a copy of a task, so that further copies avoid its tags.
+        """Record that ``client`` got a copy of a task, so that further copies avoid clients with
+        its tags.
 
-        The tags of a key, such as ``zone``, count as unused again if the key has no more distinct
-        values than the task has copies.
+        If a tag key, such as ``zone``, has no more distinct values than the task has copies, all
+        its values may be used again.
 
         Args:
             used: tags (key, value) of clients with a copy of the task; changed.
@@ -51,18 +54,20 @@ class TagIndex:
                 used.add((key, value))
 
     def is_used(self, used: set[Tag], client: int) -> bool:
-        """Return whether a client has the same tag, such as a zone, as a client that already has a
-        copy of the task.
+        """Return whether a client has the same tag, such as a zone, as a client with a copy of the
+        task.
+
+        ``used`` has the tags (key, value) of the clients with a copy, see `mark`.
         """
         return any(self.tags[client].get(key) == value for key, value in used)
 
 
 class TagAwareStandbys:
-    """Standby placement that spreads the copies of a task over client tags (KIP-708).
+    """Standby placement that spreads the copies of a task over client tags such as zones (KIP-708).
 
-    A standby goes to the least loaded client that shares no configured tag with another copy of
-    its task. A key with fewer values than the task has copies is ignored. The remaining
-    standbys go to the least loaded clients at the end, in the order of a Java hash map.
+    A standby goes to the least loaded client that shares no configured tag with another copy of its
+    task. A tag key with fewer values than the task has copies is ignored. Standbys for which there
+    is no such client go to the least loaded clients at the end, in the order of a Java hash map.
 
     Exact to ``ClientTagAwareStandbyTaskAssignor`` 4.3.1.
 
@@ -81,8 +86,8 @@ class TagAwareStandbys:
         self._index = TagIndex(problem)
 
     def assign(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Assign standbys to each of these tasks, which all have an active task, in the order
-        given.
+        """Assign standbys to each task in the given order; every task must have an active copy
+        already.
         """
         active_at = {task: client for client, own in enumerate(draft.active) for task in own}
         order = list(tasks)
@@ -104,10 +109,11 @@ class TagAwareStandbys:
             draft.assign_standby(client, task)
 
     def spread(self, draft: DraftAssignment, task: int, active_at: int) -> int:
-        """Assign standbys of a task to clients whose tags differ from those of its copies.
+        """Assign standbys of a task to clients whose tags differ from those of its other copies.
 
-        Return how many standbys found no such client. Like Kafka's class, this tries to assign one
-        standby even if none is configured.
+        Return the number of standbys without such a client. Like Kafka's class, this tries to
+        assign one standby even if none is configured. ``active_at`` is the client with the active
+        task.
         """
         index = self._index
         used: set[Tag] = set()
@@ -125,13 +131,14 @@ class TagAwareStandbys:
                 return left
 
     def may_balance(self, source: int, destination: int) -> bool:
-        """Return whether load balancing may move standbys between two clients: the destination
-        needs every tag of the source.
+        """Return whether load balancing may move standbys between two clients: only if the
+        destination has all tags of the source.
         """
         return self._index.tags[source].items() <= self._index.tags[destination].items()
 
     def may_swap(self, draft: DraftAssignment, source: int, destination: int, task: int) -> bool:
-        """Return whether a standby may move to another client without loss of tag diversity.
+        """Return whether a standby may move from the source to the destination client without loss
+        of tag diversity.
 
         The copies of its task must have at least as many distinct tags after the move.
         """
@@ -159,7 +166,9 @@ def least_loaded(draft: DraftAssignment, eligible: Callable[[int], bool]) -> int
 
 
 class StandbyPlacement(Protocol):
-    """Interface of a standby placement, which assigns standbys and restricts their later moves."""
+    """Interface of a standby placement, which assigns standbys and limits where they may move
+    later.
+    """
 
     def assign(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
         """Assign the configured number of standbys to each task, in the order given."""
@@ -237,9 +246,10 @@ def placement_for(problem: TaskProblem) -> StandbyPlacement:
 
 
 def standby_shortage(replicas: int, clients: int) -> str | None:
-    """Return a warning if there are fewer clients than copies of a task; else None.
+    """Return a warning text if there are fewer clients than copies of a task; else None.
 
-    Each copy of a task, active or standby, needs a client of its own.
+    Each copy of a task, active or standby, needs its own client. ``replicas`` is the configured
+    number of standbys.
 
     >>> standby_shortage(5, 2)
     'num.standby.replicas=5 is not possible on 2 clients: each task gets at most 1 standby'

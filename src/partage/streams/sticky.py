@@ -32,14 +32,14 @@ _HASH_BITS = 0xFFFFFFFF
 
 
 class TaskPairs:
-    """Record of which tasks have been on one client together, for the sticky assignors.
+    """Record of which pairs of tasks have been on one client together, for the sticky assignors.
 
     The assignors prefer clients with which a task makes new pairs. This spreads the tasks of a
     failed client over several others.
 
     Raises:
-        UnsupportedProblemError: there are so many tasks that Kafka's int32 number of pairs
-            overflows, and its hash set rejects the negative capacity.
+        UnsupportedProblemError: there are so many tasks that the number of pairs overflows Kafka's
+            int32, and Kafka's class fails.
     """
 
     def __init__(self, tasks: int) -> None:
@@ -54,20 +54,23 @@ class TaskPairs:
         self._pairs: set[int] = set()
 
     def add(self, task: int, others: Iterable[int]) -> None:
-        """Record that a task is on the same client as ``others``: a pair with each of them."""
+        """Record the pairs that a task forms with each task in ``others``, which are on the same
+        client.
+        """
         self._pairs.update(self._pair(task, other) for other in others)
 
     def has_new(self, task: int, *others: Iterable[int]) -> bool:
-        """Return whether a task would form a new pair with any of a client's tasks, ``others``."""
+        """Return whether a task would form a new pair with any of a client's tasks.
+
+        ``others`` are these tasks, as one or several collections.
+        """
         if self.full:
             return False
         return any(self._pair(task, other) not in self._pairs for some in others for other in some)
 
     @property
     def full(self) -> bool:
-        """Return whether every two tasks have been on one client together, so that no new pair is
-        left.
-        """
+        """Return whether all pairs of tasks have been recorded, so that no new pair is possible."""
         return len(self._pairs) == self._most
 
     def _pair(self, task: int, other: int) -> int:
@@ -75,15 +78,16 @@ class TaskPairs:
 
 
 class StickyCore:
-    """Common steps of the sticky task assignors of Kafka Streams 0.11 to 4.3.
+    """Base class with the common steps of the sticky task assignors of Kafka Streams 0.11 to 4.3.
 
-    The assignors differ in the order in which they visit tasks, and in the comparison of loads.
+    The assignors differ in the order in which they visit tasks, and in how they compare equal
+    loads.
 
     Attributes:
         problem: input of the assignor.
         draft: assignment under construction.
-        given: actives and standbys of each client in the order of their assignment.
-        map_order: clients in the iteration order of the client map.
+        given: active and standby tasks of each client in the order of their assignment.
+        map_order: clients in the iteration order of Kafka's map of clients.
         quota: active tasks per thread that a client keeps.
         previous_active: dict from task to the client that ran it.
         previous_standby: dict from task to the clients with its state, in the order of their hash
@@ -106,17 +110,23 @@ class StickyCore:
         self.quota = len(problem.tasks) // sum(problem.capacity)
         self._ties = capacity_breaks_ties
         self._pairs = TaskPairs(len(problem.tasks))
-        self._read_previous(in_order or (lambda tasks: sorted(tasks, key=task_order_key)), hash_of)
+        self._collect_previous_tasks(
+            in_order or (lambda tasks: sorted(tasks, key=task_order_key)), hash_of
+        )
 
-    def _read_previous(
+    def _collect_previous_tasks(
         self,
         in_order: Callable[[Iterable[TaskId]], list[TaskId]],
         hash_of: Callable[[TaskId], int],
     ) -> None:
-        """Collect, for each task, the client that ran it before and the clients with a copy of its
-        state.
+        """Find, for each task, the client that ran it before and the clients that had a standby of
+        it.
 
-        If several clients ran a task, the last one in map order counts.
+        If several clients ran a task, the last one in the order of Kafka's map counts.
+
+        Args:
+            in_order: function that sorts a client's previous active tasks as Kafka visits them.
+            hash_of: hash code of a task id.
         """
         number_of = self.problem.number_of
         ran: dict[TaskId, int] = {}
@@ -163,7 +173,8 @@ class StickyCore:
         return len(self.draft.active[client]) < self.draft.capacity[client] * self.quota
 
     def assign_previous(self, tasks: Iterable[int], *, ignore_quota: bool = False) -> list[int]:
-        """Assign active tasks to the clients that ran them, then to clients with their state.
+        """Assign active tasks to the clients that ran them; the others to clients that had a
+        standby of them.
 
         Args:
             tasks: all tasks, in the order in which previous standbys are promoted.
@@ -203,10 +214,10 @@ class StickyCore:
     # -- choosing --------------------------------------------------------------------------------
 
     def best(self, task: int, among: Sequence[int]) -> int:
-        """Return the best client for a task among these: its previous one, one with its state, or
-        the least loaded.
+        """Return the preferred client for a task among the given ones: the client that ran it, else
+        one that had a standby of it, else the least loaded one.
 
-        A client that is full while others are less loaded is not chosen for its previous tasks.
+        A client with a task for each thread is not preferred while another client is less loaded.
         """
         if len(among) == 1:
             return among[0]
@@ -233,9 +244,8 @@ class StickyCore:
         return self._least_loaded(task, [client for client in copied if client in within])
 
     def _should_balance(self, client: int) -> bool:
-        """Return whether a client is full, so that further tasks should go to less loaded clients.
-
-        It is if it has at least one task per thread while another client is less loaded.
+        """Return whether a client has at least one task per thread while another client is less
+        loaded.
         """
         draft = self.draft
         if draft.count[client] < draft.capacity[client]:
@@ -273,7 +283,7 @@ _COSTS = 1, 10
 
 
 class LegacySticky:
-    """Task assignor of Kafka Streams before 2.6: tasks stay on their clients, or near their state.
+    """Task assignor of Kafka Streams before 2.6: tasks stay on their clients, or go to their state.
 
     Each client keeps tasks up to a quota. Guarantees, in order of priority:
 
@@ -314,18 +324,19 @@ class LegacySticky:
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
         """
-        return TaskPlan.of(problem, _legacy_draft(problem, RackOptimizer.for_legacy(problem)))
+        return TaskPlan.of(problem, _run_legacy_sticky(problem, RackOptimizer.for_legacy(problem)))
 
 
-def _legacy_draft(
+def _run_legacy_sticky(
     problem: TaskProblem, racks: RackOptimizer | None, *, preserve: bool = False
 ) -> DraftAssignment:
-    """Run the legacy sticky assignor of Kafka Streams, and return the assignment as a draft.
+    """Run the sticky assignor of Kafka Streams before 2.6, and return the assignment under
+    construction.
 
     Args:
         problem: input of the assignor.
-        racks: rack-aware optimisation, None for none.
-        preserve: whether active tasks stay whatever the load.
+        racks: optimizer for racks; None if racks are not considered.
+        preserve: whether all active tasks stay on their clients, even if loads are uneven.
     """
     core = StickyCore(problem)
     draft = core.draft
@@ -343,12 +354,10 @@ def _legacy_draft(
 
 
 class FallbackPrior:
-    """Task assignor of Kafka Streams that keeps every active task on its client, whatever the load.
+    """Task assignor of Kafka Streams that keeps every active task on its client, at any load.
 
-    A probing rebalance follows.
-
-    Kafka's leader uses this assignor if it cannot read the end offsets of changelogs. It is
-    `LegacySticky` without a quota and without racks.
+    A probing rebalance follows. Kafka's leader uses this assignor if it cannot read the end offsets
+    of changelogs. It is `LegacySticky` without a limit of kept tasks and without racks.
 
     Exact to ``FallbackPriorTaskAssignor`` of kafka-streams 4.3.1 (KIP-441).
 
@@ -373,11 +382,11 @@ class FallbackPrior:
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
         """
-        return TaskPlan.of(problem, _legacy_draft(problem, None, preserve=True), probing=True)
+        return TaskPlan.of(problem, _run_legacy_sticky(problem, None, preserve=True), probing=True)
 
 
 class PublicSticky:
-    """Sticky task assignor of Kafka Streams 4 on the public interface of KIP-924.
+    """Sticky task assignor of Kafka Streams 4, which uses the public interface of KIP-924.
 
     It differs from `LegacySticky` in three points: threads break no ties between equal loads,
     only tasks with a changelog get standbys, and racks are optimised only if both costs are

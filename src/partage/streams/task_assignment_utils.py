@@ -26,7 +26,7 @@ __all__ = [
 
 
 class AssignmentError(Enum):
-    """Reasons why Kafka's leader rejects a task assignment, by Kafka's names (KIP-924)."""
+    """Reasons why Kafka's leader rejects a task assignment, with the names of KIP-924."""
 
     NONE = "none"
     UNKNOWN_TASK_ID = "a task that does not exist"
@@ -104,8 +104,8 @@ def default_standby_task_assignment(problem: TaskProblem, draft: DraftAssignment
     """Assign the configured standbys to clients: by client tags if tags are configured, else by
     load.
 
-    Tasks are visited in Java's hash order. With tags, a task gets a standby even if
-    ``num.standby.replicas`` is 0, provided that a client with other tags exists.
+    Tasks are visited in Java's hash order. As in Kafka, a task gets one standby even if
+    ``num.standby.replicas`` is 0, if tags are configured and a client with other tags exists.
 
     Source: ``TaskAssignmentUtils.defaultStandbyTaskAssignment`` 4.3.1.
 
@@ -149,9 +149,10 @@ def optimize_rack_aware_active_tasks(
 ) -> None:
     """Move active tasks so that fewer partitions are read across racks.
 
-    This does nothing unless both costs are configured. It differs from the internal assignors:
-    changelog partitions cost as much as source partitions, clients are numbered in the order
-    of a Java hash map, and the costs must be configured even if ``costs`` overrides them.
+    This does nothing unless both rack-aware costs are configured, even if ``costs`` overrides them.
+    In contrast to Kafka's internal assignors, changelog partitions cost as much as source
+    partitions, and clients are visited in the order of a Java hash map.
+
     Source: ``TaskAssignmentUtils.optimizeRackAwareActiveTasks`` 4.3.1.
 
     Args:
@@ -196,10 +197,11 @@ def optimize_rack_aware_standby_tasks(
     """Exchange standby tasks between clients so that fewer changelog partitions are read across
     racks.
 
-    This does nothing unless both costs are configured. It differs from the internal assignors: it
-    uses the graph of the configured strategy, visits pairs of clients in hash order, and tags never
-    prevent an exchange (Kafka compares the source with itself). Source:
-    ``TaskAssignmentUtils.optimizeRackAwareStandbyTasks`` 4.3.1.
+    This does nothing unless both rack-aware costs are configured. In contrast to Kafka's internal
+    assignors, the configured strategy decides how standbys are exchanged, pairs of clients are
+    visited in hash order, and client tags never prevent an exchange (a defect of Kafka's class).
+
+    Source: ``TaskAssignmentUtils.optimizeRackAwareStandbyTasks`` 4.3.1.
 
     Args:
         problem: input of the assignor.

@@ -29,7 +29,8 @@ def _int64(value: int) -> int:
 
 
 class TaskId(NamedTuple):
-    """Id of a Streams task, such as ``0_3``: sub-topology and partition, and the topology if named.
+    """Id of a Streams task, such as ``0_3``: sub-topology, partition, and the topology's name if it
+    has one.
 
     >>> str(TaskId(0, 2)), str(TaskId(1, 0, "billing"))
     ('0_2', 'billing__1_0')
@@ -65,7 +66,8 @@ class TaskId(NamedTuple):
 
 
 class ProcessId(NamedTuple):
-    """Process id of a client: a UUID as two signed halves, which sort like ``java.util.UUID``.
+    """Process id of a client: the two halves of a UUID as signed int64, which sort like
+    ``java.util.UUID``.
 
     >>> str(ProcessId(0, 1))
     '00000000-0000-0000-0000-000000000001'

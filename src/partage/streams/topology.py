@@ -32,14 +32,15 @@ class Subtopology:
     partition (``TopicsInfo``).
 
     Attributes:
-        number: number of the node group.
+        number: number of the sub-topology, the first part of its task ids.
         sources: topics that it reads, including repartition topics.
         sinks: topics that it writes.
         repartition: dict from each repartition topic among its sources to the partition count that
             the user fixed; None if Kafka derives the count.
-        changelogs: changelog topics of its stores. A changelog that is a source topic as well
-            is not created.
-        stores: names of its stores, logged or not; None: one store for each changelog.
+        changelogs: changelog topics of its stores. A changelog that is a source topic as well is
+            not created.
+        stores: names of its stores, with or without a changelog; None: one store for each
+            changelog.
         topology: name of its topology, None where topologies have no names.
     """
 
@@ -75,7 +76,8 @@ class Subtopology:
 
 
 class Topology:
-    """A Kafka Streams topology: its sub-topologies, and the sets of topics that it joins by key.
+    """Topology of a Kafka Streams application: its sub-topologies, and the sets of topics that it
+    joins by key.
 
     Attributes:
         subtopologies: sub-topologies by (topology, number).
@@ -83,8 +85,8 @@ class Topology:
         named: whether topologies have names.
 
     Raises:
-        InvalidProblemError: a sub-topology is listed twice, or some have a topology's name and
-            some have none.
+        InvalidProblemError: a sub-topology is listed twice, or only some of them have the name of a
+            topology.
         InvalidTopologyError: two sub-topologies read the same source topic.
 
     >>> Topology([Subtopology(1, ("b",)), Subtopology(0, ("a",))]).subtopologies[0].sources
@@ -125,11 +127,11 @@ class Topology:
                         java_exception="TopologyException",
                     )
 
-    def in_map_order(self, some: Iterable[Subtopology]) -> list[Subtopology]:
-        """Sort sub-topologies as a Java ``HashMap`` keyed by number and name would iterate over
-        them.
+    def in_map_order(self, subtopologies: Iterable[Subtopology]) -> list[Subtopology]:
+        """Return the given sub-topologies in the iteration order of a Java ``HashMap`` keyed by
+        number and name.
         """
-        given = list(some)
+        given = list(subtopologies)
         hashes = [
             961 + 31 * one.number + (0 if one.topology is None else string_hash(one.topology))
             for one in given
@@ -189,9 +191,9 @@ class TopologyLayout:
     ) -> TopologyLayout:
         """Compute the tasks and internal topics of a topology from a cluster's partition counts.
 
-        A sub-topology has as many tasks as its largest source topic has partitions. Task g_p
-        reads partition p of every source topic that has it, and owns partition p of each
-        changelog.
+        A sub-topology has as many tasks as its largest source topic has partitions. Its task with
+        number p reads partition p of each source topic that has so many partitions, and owns
+        partition p of each changelog.
 
         Args:
             topology: topology of the application.
@@ -257,14 +259,14 @@ class TopologyLayout:
 
     @cached_property
     def task_arrival(self) -> list[TaskId]:
-        """All tasks of the application in the iteration order of the leader's ``HashMap``, as
-        assignors get them.
+        """All tasks of the application in the iteration order of the leader's ``HashMap``, in which
+        Kafka passes them to the task assignor.
         """
         return tasks_in_hash_order(self.partitions_of)
 
     @cached_property
     def task_of(self) -> dict[TopicPartition, TaskId]:
-        """Dict from each source partition, as (topic, partition), to the task that reads it."""
+        """Dict from each source partition (topic, partition) to the task that reads it."""
         return {one: task for task in self.task_arrival for one in self.partitions_of[task]}
 
 
@@ -325,9 +327,9 @@ def repartition_counts(
     """Compute the partition count of each repartition topic, as Kafka Streams does.
 
     A topic gets the largest partition count among the source topics of the sub-topologies that
-    write it. A source that is a repartition topic without a count is skipped if another source
-    has a count. Afterwards the topics of each co-partitioned set get equal counts. A count that
-    the user fixed does not change.
+    write it. Source topics whose count is not known yet are ignored if another one is known.
+    Afterwards the topics of each co-partitioned set get equal counts. A count that the user fixed
+    does not change.
 
     Kafka walks sub-topologies in the order of a hash over their topics' settings. This function
     walks them in the order given. The counts can differ where a topic gets its count while
@@ -421,7 +423,8 @@ def _enforce_copartitioning(
     """Give all repartition topics of a co-partitioned set (topics joined by key) the same partition
     count.
 
-    It is that of external topics, else one fixed by the user, else the largest.
+    It is the count of the set's external topics, else the one that the user fixed, else the
+    largest.
     """
     internal = sorted(topic for topic in topics if topic in derived)
     external = sorted(topic for topic in topics if topic not in derived)
