@@ -91,17 +91,18 @@ _Tasks = dict[str, dict[str, frozenset[tuple[str, int]]]]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Result of comparing a recorded assignment with what the group's own strategy computes.
+    """Result of comparing a recorded assignment with the one that the group's own strategy
+    computes.
 
     Attributes:
         agrees: whether both are equal; None if the strategy cannot be run.
         why: the reason of a disagreement, `UNEXPLAINED`, or why the strategy cannot be run.
-        judged_by: the strategy or dialect that was run; None if none was.
-        counts: whether the verdict is evidence about Partage: the strategy is exact, and the
-            members are Java clients or the coordinator decided.
+        judged_by: name of the strategy that was run; None if none was.
+        counts: whether a disagreement would be an error of Partage: its strategy is an exact
+            reproduction, and Java clients or the coordinator computed the assignment.
         assumed: assumptions about what the log lacks.
-        terminates: False if the strategy never returns on the recorded input; ``agrees`` is
-            then None and ``why`` says so.
+        terminates: False if the strategy never returns on the recorded input; ``agrees`` is then
+            None and ``why`` says so.
     """
 
     agrees: bool | None = None
@@ -147,9 +148,7 @@ def check_agreement(generation: Generation, clusters: ClusterHistory) -> Verdict
 
 
 def _check_streams(generation: Generation, clusters: ClusterHistory) -> Verdict:
-    """Compare a recorded task assignment of a Kafka Streams leader
-    with what its assignor computes.
-    """
+    """Compare a Kafka Streams leader's recorded task assignment with what its assignor computes."""
     verdict = check_streams_agreement(generation, clusters)
     why = verdict.why or (UNEXPLAINED if verdict.agrees is False else None)
     counts = verdict.exact and is_all_java(generation.first)
@@ -182,9 +181,10 @@ class _NeverReturnsError(PartageError):
 def _check_strategy(
     generation: Generation, strategy: Strategy, clusters: ClusterHistory
 ) -> Verdict:
-    """Compare a classic generation's recorded assignment with what one strategy computes.
+    """Compare a classic generation's recorded assignment with what one strategy computes, and
+    return the result.
 
-    The strategy may be a dialect, a client library's variant of it.
+    The strategy may also be a client library's own variant of it, such as librdkafka's.
     """
     released = released_partitions(generation.first)
 
@@ -193,7 +193,7 @@ def _check_strategy(
         plan = configured.assign(Problem(group, cluster))
         if plan.loop is not None:
             raise _NeverReturnsError(_loop_text(strategy, plan.loop))
-        return _planned(plan.assign_revoked(released))
+        return _assignment_by_topic(plan.assign_revoked(released))
 
     at = generation.timestamp_ms
     try:
@@ -211,12 +211,11 @@ def _check_strategy(
 def _check_go_sticky(
     generation: Generation, strategy: Strategy, leader: str, clusters: ClusterHistory
 ) -> Verdict:
-    """Check the recorded assignment of a Go client's sticky assignor by its quality, not by
-    equality.
+    """Check that the recorded assignment of a Go client's sticky assignor is as good as Java's.
 
-    The assignor depends on the random order of Go's maps, so no run repeats it. The record is
-    consistent if it is valid, its loads are those of Java's strategy, and it moves at most as many
-    partitions.
+    The Go assignor depends on the random order of Go's maps, so its plan cannot be reproduced
+    exactly. The recorded plan is consistent if it is valid, has the same largest and smallest load
+    as the plan of Java's strategy, and moves no more partitions.
     """
     judged_by = f"{leader}:{strategy.name}"
     group, cluster = recorded_group(generation.first), clusters.at(generation.timestamp_ms)
@@ -249,10 +248,10 @@ def _loop_text(strategy: Strategy, loop: EndlessLoop) -> str:
     )
 
 
-def _planned(plan: Assignment) -> _Partitions:
-    """Return a strategy's assignment as a dict from member to topic to partitions.
+def _assignment_by_topic(plan: Assignment) -> _Partitions:
+    """Convert a strategy's assignment to a dict from member to topic to partitions.
 
-    Like the record, it includes assigned partitions that the cluster does not have.
+    Assigned partitions that the cluster does not have are included, as in recorded assignments.
     """
     out = plan.to_dict()
     for lost in plan.unresolved:
@@ -265,24 +264,27 @@ def _explain_assignment(
     clusters: ClusterHistory,
     decide: Callable[[Group, Cluster], _Partitions],
 ) -> str | None:
-    """Find other inputs for which a classic group's strategy computes exactly the recorded
-    assignment.
+    """Search for an input with which a classic group's strategy computes exactly the recorded
+    assignment, such as older metadata or other owned partitions.
 
-    It tries outdated cluster metadata and other owned partitions, for example. Return a description
-    of the input that fits, for the report; None if none fits.
+    Return a description of the input for the report; None if none fits.
 
     Args:
         generation: a classic generation.
         clusters: the cluster metadata over time.
-        decide: runs the strategy and returns a dict from member to topic to partitions.
+        decide: function that runs the strategy and returns a dict from member to topic to
+            partitions.
     """
     state, at = generation.first, generation.timestamp_ms
     record, sent, now = recorded_plan(state), recorded_group(state), clusters.at(at)
-    near = list(_clusters(generation, clusters, at, "leader"))
+    near = list(_alternative_metadata(generation, clusters, at, "leader"))
     before = generation.previous.last if generation.previous is not None else None
     tried = [
         *((words, sent, cluster) for words, cluster in near),
-        *((words, recorded_group(other), now) for words, other in _other_claims(state, before)),
+        *(
+            (words, recorded_group(other), now)
+            for words, other in _alternative_owned_partitions(state, before)
+        ),
     ]
     if any(m.instance for m in state.members):
         # A client from before KIP-345 (kafka-python 2.0) orders static members by their ids.
@@ -302,14 +304,20 @@ def _explain_assignment(
     return None
 
 
-def _clusters(
+def _alternative_metadata(
     generation: Generation, clusters: ClusterHistory, at_ms: int, observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield other cluster metadata that the leader or coordinator may have used, as (description,
-    cluster).
+    """Yield alternative cluster metadata that the leader or coordinator may have used, as
+    (description, cluster).
 
-    The candidates are metadata of other times, other broker racks, and topics with fewer partitions
-    if the metadata is only assumed.
+    The candidates are metadata of other times and other broker racks. If no metadata was recorded
+    yet at that time, they include topics with fewer partitions.
+
+    Args:
+        generation: the recorded rebalance.
+        clusters: the cluster metadata over time.
+        at_ms: time of the rebalance.
+        observer: ``leader`` or ``coordinator``, for the description.
     """
     members = generation.first.members
     topics = [t for m in members if m.subscription for t in m.subscription.topics]
@@ -322,15 +330,15 @@ def _clusters(
         yield from smaller_clusters(clusters.at(at_ms), highest, observer)
 
 
-def _other_claims(
+def _alternative_owned_partitions(
     state: ClassicState, before: ClassicState | None
 ) -> Iterator[tuple[str, ClassicState]]:
-    """Yield copies of a group's state with other owned partitions, as (description, state).
+    """Yield copies of a group's state with alternative owned partitions, as (description, state).
 
     The leader may have ignored the owned partitions that members sent, or used its own previous
-    assignment instead.
+    assignment instead. ``before`` is the state of the previous generation, None if unknown.
     """
-    without = _with_claims(state, {m.id: Subscription(-1) for m in state.members})
+    without = _with_owned_partitions(state, {m.id: Subscription(-1) for m in state.members})
     yield "the leader went by no claims at all", without
     if before is None:
         return
@@ -339,15 +347,15 @@ def _other_claims(
         for m in before.members
     }
     words = f"the leader went by its own assignment of generation {before.generation}"
-    yield words, _with_claims(state, assigned)
+    yield words, _with_owned_partitions(state, assigned)
     for member in state.members[:_MOST_MEMBERS]:
         other = assigned.get(member.id, Subscription(-1))
         words = f"the leader did not go by what {member.client_id} claims"
-        yield words, _with_claims(state, {member.id: other})
+        yield words, _with_owned_partitions(state, {member.id: other})
 
 
-def _with_claims(state: ClassicState, claims: dict[str, Subscription]) -> ClassicState:
-    """Return a copy of a group's state in which members have sent other owned partitions.
+def _with_owned_partitions(state: ClassicState, claims: dict[str, Subscription]) -> ClassicState:
+    """Return a copy of a group's state with the members' owned partitions replaced by ``claims``.
 
     User data is removed, because it may repeat the original partitions.
     """
@@ -372,9 +380,7 @@ def _with_claims(state: ClassicState, claims: dict[str, Subscription]) -> Classi
 
 
 def _check_target(generation: Generation, clusters: ClusterHistory) -> Verdict:
-    """Compare a coordinator's recorded target assignment (KIP-848)
-    with what its assignor computes.
-    """
+    """Compare a coordinator's target assignment (KIP-848) with what its assignor computes."""
     name = generation.first.strategy or ""
     if all(m.subscription is None for m in generation.first.members):
         return Verdict(why="all members joined before the log begins")
@@ -414,23 +420,23 @@ def _compute_target(
     """Run the assignor of a consumer, share or streams group on the recorded input, and return its
     target assignment.
 
-    Return None if the log lacks a part of the input.
-
-    ``order`` lists the positions of the members in another order than that of joining. The order
-    matters for members in one bucket of a Java HashMap.
+    Return None if the log lacks a part of the input, such as a member's subscription. ``order``
+    lists the members' positions in the order in which the assignor visits them; None is the order
+    of joining.
 
     Raises:
         PartageError: the assignor is not applicable.
     """
-    decide = _decide_tasks if generation.protocol == "streams" else _decide_targets
+    decide = _run_task_assignor if generation.protocol == "streams" else _run_consumer_assignor
     return decide(generation, cluster, order)
 
 
 def _has_whole_input(generation: Generation, cluster: Cluster) -> bool:
-    """Return whether the log has all previous targets of the group, the input of its assignor.
+    """Return whether the log has the previous targets of all members, which the group's assignor
+    uses.
 
-    A log that begins later than the group may lack a member whose target has not changed since.
-    All targets are known if they contain every partition of the subscribed topics.
+    If the log begins later than the group, the target of a member may be missing. All targets are
+    known if together they contain every partition of the subscribed topics.
     """
     if generation.target is None or any(m.subscription is None for m in generation.first.members):
         return False
@@ -449,16 +455,17 @@ def _has_whole_input(generation: Generation, cluster: Cluster) -> bool:
 def _explain_target(
     generation: Generation, clusters: ClusterHistory, at_ms: int, record: _Targets | _Tasks
 ) -> str | None:
-    """Find other inputs for which the coordinator's assignor computes exactly the recorded target.
+    """Search for an input with which the coordinator's assignor computes exactly the recorded
+    target, such as older metadata or another order of members.
 
-    It tries older metadata and other member orders, for example. Return a description of the input
-    that fits, for the report; None if none fits.
+    Return a description of the input for the report; None if none fits. ``record`` is the recorded
+    target of each member.
     """
     now = clusters.at(at_ms)
     tried: Iterable[tuple[str, Cluster, tuple[int, ...] | None]] = chain(
         (
             (words, other, None)
-            for words, other in _clusters(generation, clusters, at_ms, "coordinator")
+            for words, other in _alternative_metadata(generation, clusters, at_ms, "coordinator")
         ),
         ((words, now, order) for words, order in _member_orders(generation)),
     )
@@ -472,7 +479,7 @@ def _explain_target(
 
 
 def _member_orders(generation: Generation) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield other member orders with which the coordinator's assignor may have run, as
+    """Yield alternative orders in which the coordinator's assignor may have visited the members, as
     (description, order).
 
     Members whose ids share a bucket of Java's map are visited in the order of the coordinator's own
@@ -517,12 +524,14 @@ def _recorded_targets(target: Mapping[str, Roles]) -> _Targets:
     return {member: _partition_sets(_owned(roles)) for member, roles in target.items()}
 
 
-def _decide_targets(
+def _run_consumer_assignor(
     generation: Generation, cluster: Cluster, order: tuple[int, ...] | None
 ) -> _Targets | None:
-    """Run the assignor of a consumer or share group on the recorded input.
+    """Run the assignor of a consumer or share group on the recorded input; return each member's
+    target.
 
-    Return None if the group has another assignor than Kafka's own.
+    Return None if the group uses a custom assignor. ``order`` lists the members' positions in the
+    order in which the assignor visits them; None is the order of joining.
     """
     assignor = _ASSIGNORS.get(generation.first.strategy or "")
     if assignor is None or generation.target is None:
@@ -532,7 +541,9 @@ def _decide_targets(
     index, allowed = cluster.index, generation.target.assignable
     spec = GroupSpec(
         Problem(group, cluster),
-        previous=_targets(index, [_owned(generation.target.before.get(m, ())) for m in group.ids]),
+        previous=_to_target_arrays(
+            index, [_owned(generation.target.before.get(m, ())) for m in group.ids]
+        ),
         assignable=None if allowed is None else _mask(index, allowed),
         several_owners=generation.protocol == "share",
     )
@@ -548,10 +559,11 @@ def _owned(roles: Roles) -> TopicPartitionNumbers:
     return next((by_id for role, by_id in roles if role == OWNER), ())
 
 
-def _targets(index: Index, targets: list[TopicPartitionNumbers]) -> Targets:
-    """Convert members' previous targets from (topic id, partitions) to arrays of partition indices.
+def _to_target_arrays(index: Index, targets: list[TopicPartitionNumbers]) -> Targets:
+    """Convert members' previous targets from (topic id, partitions) pairs to arrays of partition
+    indices.
 
-    Partitions of topics that the index lacks are left out.
+    Partitions that ``index`` does not have are left out.
     """
     number = {i: n for n, i in enumerate(index.ids) if i is not None}
     flat = [pair for target in targets for pair in target]
@@ -596,28 +608,29 @@ def _recorded_tasks(target: Mapping[str, Roles]) -> _Tasks:
 def _fitting_releases(
     generation: Generation, cluster: Cluster, record: _Targets | _Tasks
 ) -> list[str]:
-    """Return the releases of the streams task assignor that reproduce the recorded targets, by
-    assignor name, oldest first.
+    """Return the Kafka releases whose streams task assignor reproduces the recorded targets, oldest
+    first, as a list of assignor names.
 
-    The log does not say which Kafka release the brokers run, nor which task offsets members
-    reported to 4.4. So each release is tried.
+    The log does not say which Kafka release the brokers run, so each release is tried.
     """
     return [
         one.name
         for one in reversed(SERVER_ASSIGNORS)
-        if _decide_tasks(generation, cluster, None, one) == record
+        if _run_task_assignor(generation, cluster, None, one) == record
     ]
 
 
-def _decide_tasks(
+def _run_task_assignor(
     generation: Generation,
     cluster: Cluster,
     order: tuple[int, ...] | None,
     assignor: ServerSticky = SERVER_ASSIGNORS[-1],
 ) -> _Tasks | None:
-    """Run a task assignor of streams groups (KIP-1071) on the recorded input.
+    """Run a task assignor of streams groups (KIP-1071) on the recorded input; return each member's
+    tasks.
 
-    Return None if the log lacks the topology or the members' processes.
+    Return None if the log lacks the topology or the process ids of members. ``order`` lists the
+    members' positions in the order in which the assignor visits them; None is the order of joining.
     """
     target = generation.target
     known = target.streams if target is not None else None

@@ -72,13 +72,12 @@ _MOST_REMEMBERED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class DepartedMember:
-    """A member that left its group, remembered so that its rejoin can be recognised.
+    """Member that left its group, remembered so that its rejoin can be recognised.
 
-    A rejoin soon after a departure is a bounce: the client restarted or left only briefly.
+    A rejoin soon after a departure is called a bounce: the client restarted or left only briefly.
 
     Attributes:
-        time_ms: best known time at which it stopped: when its next commit was due, else the time of
-            the first record without it.
+        time_ms: estimated time at which it stopped consuming.
         until_ms: a rejoin up to this time is a bounce.
         evicted: whether its session timeout expired; no rejoin is a bounce then.
         lost: whether a broker failure caused the eviction.
@@ -94,18 +93,15 @@ class DepartedMember:
     lost: bool = False
 
     def is_bounce(self, time_ms: int) -> bool:
-        """Return whether a rejoin at this time is a bounce: the client left and soon rejoined.
-
-        A member that was evicted cannot bounce.
-        """
+        """Return whether a rejoin at this time is a bounce: a rejoin within the session timeout."""
         return not self.evicted and time_ms <= self.until_ms
 
 
 @dataclass(slots=True)
 class DepartedMembers:
-    """The members of one group that left and have not rejoined, the newest last.
+    """Recently departed members of a group, the newest last, used to recognise clients that rejoin.
 
-    No record says that a new member is an old one. A joining member matches a departed one that has
+    A rejoining client may have a new member id. A joining member matches a departed one that has
     its member id or its instance id; without an instance id, one that has its client id and host.
     Among several matches, the rule takes
 
@@ -135,7 +131,7 @@ class DepartedMembers:
         del self.members[:-_MOST_REMEMBERED]
 
     def mark_evicted(self, member: str, *, lost: bool = False) -> None:
-        """Mark a departed member as evicted; ``lost`` if a broker failure caused that."""
+        """Mark a departed member as evicted; with ``lost`` because of a broker failure."""
         for i, departed in enumerate(self.members):
             if departed.member == member:
                 self.members[i] = replace(departed, evicted=True, lost=lost)
@@ -168,13 +164,14 @@ class DepartedMembers:
 
 @dataclass(slots=True)
 class CauseState:
-    """State that `CauseFinder` carries from one rebalance to the next; it has plain values only.
+    """State that `CauseFinder` keeps between two rebalances of a group; it can be stored.
 
     Attributes:
         departures: members that left recently.
-        topics_position: the cluster state that topic changes were last compared with.
-        alive: dict from member id to the time of its newest acknowledgement, which it sends in a
-            heartbeat.
+        topics_position: position in the metadata history up to which topic changes were found; -1
+            for none.
+        alive: dict from member id to the time (ms) of its newest acknowledged assignment, which it
+            sends in a heartbeat.
     """
 
     departures: DepartedMembers = field(default_factory=DepartedMembers)
@@ -211,8 +208,8 @@ class CauseFinder:
         self._faults = BrokerFaults(clusters, {} if moves is None else moves)
 
     def note_alive(self, member: str, time_ms: int) -> None:
-        """Record that a member was alive at a time,
-        because it acknowledged an assignment (KIP-848).
+        """Record that a member was alive at a time, because it acknowledged an assignment
+        (KIP-848).
         """
         self.state.alive[member] = time_ms
 
@@ -235,33 +232,37 @@ class CauseFinder:
             causes = [Cause("first", INFERRED, time_ms=generation.timestamp_ms)]
             causes += [replace(c, source=RECORDED) for c in generation.causes if c.kind == "join"]
         elif generation.protocol == "classic":
-            causes = [*self._compared_causes(generation, before), *topics]
+            causes = [*self._infer_causes(generation, before), *topics]
         else:
             is_recorded = any(c.kind == "topics" for c in generation.causes)
             causes = [*self._recorded_causes(generation, before), *([] if is_recorded else topics)]
-        if not causes or self._is_metadata_of_a_fault(generation, causes, topics):
+        if not causes or self._is_missing_rack_of_failed_broker(generation, causes, topics):
             causes = [self._without_changes(generation, before)]
         if len(causes) > 1 and generation.protocol != "classic":
             # The coordinator replaces a static member without a rebalance (KIP-848).
             causes = [c for c in causes if c.kind != "bounce" or c.instance is None] or causes
         return tuple(sorted(causes, key=lambda c: _PRECEDENCE[c.kind]))
 
-    def _compared_causes(self, generation: Generation, before: Generation) -> Iterator[Cause]:
-        """Infer a classic group's causes by comparing its members with those before; yield them."""
+    def _infer_causes(self, generation: Generation, before: Generation) -> Iterator[Cause]:
+        """Infer the causes of a classic group's rebalance from the differences to the previous
+        generation.
+        """
         change = compare_states(before.last, generation.first)
         at = generation.timestamp_ms
         for m in change.left:
-            stopped = self._stopped_ms(m, before, at)
+            stopped = self._estimate_stop_ms(m, before, at)
             self.state.departures.add(m, stopped, self._session_timeout(m))
-        left = {m.id: self._departure(m, generation) for m in change.left}
+        left = {m.id: self._explain_departure(m, generation) for m in change.left}
         for m in change.joined:
-            cause = self._join(m, at, stop_is_known=True)
+            cause = self._explain_join(m, at, stop_is_known=True)
             was = left.get(cause.was or "")
             if cause.kind == "bounce":
                 left.pop(cause.was or "", None)
             elif was is not None and was.kind == "expiry":
                 longest = self._session_timeout(m) + max(m.rebalance_timeout_ms, 0)
-                if self._fault(generation, at, longest) is not None:  # it was alive all the time
+                if (
+                    self._describe_fault(generation, at, longest) is not None
+                ):  # it was alive all the time
                     del left[was.member or ""]
                     cause = replace(cause, kind="broker", probability=_LIKELY, other="expiry")
             yield cause
@@ -276,7 +277,7 @@ class CauseFinder:
         if cause.kind not in ("request", "unknown"):
             return cause
         timeout = max((self._session_timeout(m) for m in generation.first.members), default=0)
-        fault = self._fault(generation, generation.timestamp_ms, timeout)
+        fault = self._describe_fault(generation, generation.timestamp_ms, timeout)
         if fault is None:
             return cause
         words = f"{fault}: members rejoined"
@@ -284,21 +285,26 @@ class CauseFinder:
         return Cause("broker", INFERRED, time_ms=generation.timestamp_ms, detail=words,
                      probability=_LIKELY, other=other)  # fmt: skip
 
-    def _is_metadata_of_a_fault(
+    def _is_missing_rack_of_failed_broker(
         self, generation: Generation, causes: list[Cause], topics: list[Cause]
     ) -> bool:
-        """Return whether only a failed broker's rack, missing in the metadata, has changed.
+        """Return whether a metadata change was only the missing rack of a failed broker.
 
-        The broker's failure is then its only cause.
+        The failure is then the only cause. ``causes`` are those that the records state, ``topics``
+        those from changed topics.
         """
         if generation.protocol != "consumer" or topics or any(c.kind != "topics" for c in causes):
             return False
-        return self._fault(generation, generation.timestamp_ms, SESSION_TIMEOUT_MS) is not None
+        return (
+            self._describe_fault(generation, generation.timestamp_ms, SESSION_TIMEOUT_MS)
+            is not None
+        )
 
-    def _fault(self, generation: Generation, time_ms: int, timeout_ms: int) -> str | None:
-        """Describe the last broker failure that can explain a rebalance; None without one.
+    def _describe_fault(self, generation: Generation, time_ms: int, timeout_ms: int) -> str | None:
+        """Return a description of the last broker failure that can explain a rebalance; None
+        without one.
 
-        It must lie within ``timeout_ms`` before ``time_ms``, or shortly after it, because
+        The failure must lie within ``timeout_ms`` before ``time_ms``, or shortly after it, because
         metadata is recorded with a delay.
         """
         fault = self._faults.last(
@@ -309,7 +315,7 @@ class CauseFinder:
     def _recorded_causes(self, generation: Generation, before: Generation) -> Iterator[Cause]:
         """Yield the causes that the records of a consumer, share or streams group state.
 
-        Departures are explained: a leave, a session timeout or a poll timeout.
+        A departure is refined to a leave, a session or a poll timeout, by commits and heartbeats.
         """
         old = {m.id: m for m in before.last.members}
         new = {m.id: m for m in generation.first.members}
@@ -322,11 +328,11 @@ class CauseFinder:
                     timeout_ms = self._session_timeout(m)
                     self.state.departures.add(m, cause.time_ms or 0, timeout_ms)
                 if m is not None and m.id in old:
-                    left[m.id] = self._departure(m, generation, cause)
+                    left[m.id] = self._explain_departure(m, generation, cause)
         for cause in generation.causes:
             m = new.get(cause.member or "")
             if cause.kind == "join" and m is not None:
-                join = self._join(m, cause.time_ms or generation.timestamp_ms)
+                join = self._explain_join(m, cause.time_ms or generation.timestamp_ms)
                 if join.kind == "bounce":
                     left.pop(join.was, None)
                     yield join
@@ -338,16 +344,17 @@ class CauseFinder:
             if cause.kind not in ("join", "leave"):
                 yield cause
 
-    def _join(self, member: MemberState, time_ms: int, *, stop_is_known: bool = False) -> Cause:
-        """Return why a member joined: a bounce or a new join.
-
-        It is a bounce if the same client had left shortly before, within its session timeout.
+    def _explain_join(
+        self, member: MemberState, time_ms: int, *, stop_is_known: bool = False
+    ) -> Cause:
+        """Return the cause for a joining member: a bounce (the same client left shortly before) or
+        a new join.
 
         Args:
             member: the member.
             time_ms: when it joined.
-            stop_is_known: whether departures are kept with the time of the stop, and not with that
-                of the eviction.
+            stop_is_known: whether the time of a departed member is that of its stop, and not that
+                of its eviction.
         """
         departed = self.state.departures.match_rejoin(
             member.id, member.instance, member.client_id, member.client_host, time_ms
@@ -368,20 +375,16 @@ class CauseFinder:
                 return Cause(kind, INFERRED, member.id, None, time_ms, words, was, *rest)
         return Cause(kind, INFERRED, member.id, member.instance, time_ms, words, departed.member)
 
-    def _departure(
+    def _explain_departure(
         self, member: MemberState, generation: Generation, recorded: Cause | None = None
     ) -> Cause:
-        """Return why a member departed (left or evicted),
-        from the times of its commits and heartbeats.
+        """Return the cause for a departed member, from the times of its commits and heartbeats.
 
-        A member that leaves sends LeaveGroup at once, and most clients commit before. A dead one
-        is evicted a session timeout after its last heartbeat, or commit in a classic group. A
-        static member leaves by a session timeout only, unless an administrator removes it.
-
-        Args:
-            member: the member that departed.
-            generation: the rebalance without it.
-            recorded: the cause that a record states; None in a classic group.
+        It is a leave, a session timeout, a poll timeout or a broker failure. A member that leaves
+        sends LeaveGroup at once, and most clients commit just before. A dead member is evicted a
+        session timeout after its last heartbeat (in a classic group also: commit). A static member
+        only departs by a session timeout, unless an administrator removes it. ``recorded`` is the
+        cause that a record states; None in a classic group.
         """
         at = generation.timestamp_ms
         if recorded is not None and recorded.time_ms is not None:
@@ -390,7 +393,7 @@ class CauseFinder:
             "leave", INFERRED if recorded is None else RECORDED, member.id, member.instance, at
         )
         timeout = self._shortest_session_timeout(member)
-        alive = self._alive_ms(member, generation, recorded)
+        alive = self._last_alive_ms(member, generation, recorded)
         seen = self._last_commit(member)
         began = at if recorded is not None else self._rebalance_start_ms(member, generation)
         if self._exceeded_poll(member, generation, began, None if recorded is not None else alive):
@@ -402,10 +405,10 @@ class CauseFinder:
             return replace(cause, kind="poll", source=INFERRED, detail=words,
                            probability=_LIKELY, other="expiry")  # fmt: skip
         last = max((t for t in (alive, seen) if t is not None), default=None)
-        if last is not None and at - last < self._proven_leave(member, timeout, recorded):
+        if last is not None and at - last < self._eviction_free_ms(member, timeout, recorded):
             return replace(cause, detail=member.client_id)
         longest = timeout + max(member.rebalance_timeout_ms, 0)
-        longest += _SILENT_INTERVALS * self._usual_interval(member)
+        longest += _SILENT_INTERVALS * self._longest_commit_interval(member)
         is_unsure = seen is None or began - seen > longest
         if self._is_outage(member, generation, began):
             self.state.departures.mark_evicted(member.id, lost=True)
@@ -416,8 +419,8 @@ class CauseFinder:
             words = f"{member.client_id}: no commit tells how it went"
             return replace(cause, kind="departure", detail=words, probability=_EVEN, other="expiry")
         silence = None if seen is None else max(0, began - seen)
-        least = timeout if recorded is None else self._proven_leave(member, timeout, recorded)
-        waited = recorded is None and self._waited_for(member, generation)
+        least = timeout if recorded is None else self._eviction_free_ms(member, timeout, recorded)
+        waited = recorded is None and self._delayed_rebalance(member, generation)
         if member.instance is None and silence is not None and silence < least and not waited:
             return replace(cause, detail=member.client_id, probability=_LIKELY, other="expiry")
         self.state.departures.mark_evicted(member.id)
@@ -431,18 +434,19 @@ class CauseFinder:
     ) -> bool:
         """Return whether a member left because it exceeded its ``max.poll.interval.ms``.
 
-        A member without heartbeats is evicted earlier, a session timeout after its last commit.
-        A static member does not leave then: it stops its heartbeats, and its session expires.
+        A member that stops its heartbeats is evicted earlier, a session timeout after its last
+        commit. A static member that exceeds the interval stops its heartbeats, and is evicted a
+        session timeout later.
 
         Args:
             member: the member.
             generation: the rebalance without it.
-            began: when that rebalance began.
+            began: when that rebalance began (ms).
             joined_ms: when it joined the generation before, which needs a call of ``poll``; None if
                 unknown.
         """
         timeout, poll = self._shortest_session_timeout(member), member.rebalance_timeout_ms
-        seen, usual = self._last_commit(member), self._usual_interval(member)
+        seen, usual = self._last_commit(member), self._longest_commit_interval(member)
         if seen is None or poll <= timeout:
             return False
         limit = poll + (timeout if member.instance is not None else 0)
@@ -458,12 +462,11 @@ class CauseFinder:
         return silence - timeout > usual and limit - _LATE_COMMIT_MS <= silence <= longest
 
     def _is_stalled(self, member: MemberState, seen: int, usual: int, began: int) -> bool:
-        """Return whether a member kept committing the same offsets
-        until it exceeded its poll timeout.
+        """Return whether a member's poll loop stalled: it committed the same offsets until it
+        exceeded its poll timeout.
 
         aiokafka commits in the background, also while its poll loop is stalled. The last commit
-        that advanced an offset follows the last ``poll`` within a commit interval, and the member
-        goes on committing until it leaves.
+        that advanced an offset follows the last ``poll`` within a commit interval.
 
         Args:
             member: the member.
@@ -489,8 +492,8 @@ class CauseFinder:
         members = before.last.members if before is not None else ()
         return len(members) > 1 and not any(m.id in stayed for m in members)
 
-    def _waited_for(self, member: MemberState, generation: Generation) -> bool:
-        """Return whether another member's rebalance waited until this member's session timed out.
+    def _delayed_rebalance(self, member: MemberState, generation: Generation) -> bool:
+        """Return whether the rebalance had to wait until this member's session timed out.
 
         The coordinator waits for a dead member, but not for one that sent LeaveGroup. If no other
         member is missing, the rebalance ends when the dead member's session times out.
@@ -502,25 +505,27 @@ class CauseFinder:
         old, new = ({x.owner for x in g.members} for g in (before.last, generation.first))
         over = generation.timestamp_ms - seen - self._session_timeout(member)
         is_alone = old - new == {member.owner} and bool(new - old)
-        return is_alone and 0 <= over <= self._usual_interval(member) + _SYNC_DELAY_MS
+        return is_alone and 0 <= over <= self._longest_commit_interval(member) + _SYNC_DELAY_MS
 
-    def _proven_leave(self, member: MemberState, timeout: int, recorded: Cause | None) -> int:
-        """Return for how long after its last sign of life a member cannot have been evicted (ms).
+    def _eviction_free_ms(self, member: MemberState, timeout: int, recorded: Cause | None) -> int:
+        """Return the time (ms) after a member's last commit or heartbeat in which it cannot be
+        evicted.
 
-        If the member departs within this time after its last commit or heartbeat, it sent
-        LeaveGroup. In a classic group each commit restarts the session. In other groups only
-        heartbeats do, so the time is shorter than the session timeout.
+        A member that departs within this time sent LeaveGroup. In a classic group (``recorded`` is
+        None) each commit restarts the session. In other groups only heartbeats do, so the time is
+        shorter than the session timeout ``timeout``.
         """
         if recorded is None:
             return timeout
         return timeout // 2 if member.instance is not None else timeout - timeout // 4
 
-    def _alive_ms(self, m: MemberState, found: Generation, recorded: Cause | None) -> int | None:
-        """Return the last time (ms) at which a record proves that member ``m`` was alive; None if
-        unknown.
+    def _last_alive_ms(
+        self, m: MemberState, found: Generation, recorded: Cause | None
+    ) -> int | None:
+        """Return the last time (ms) at which a record proves that member ``m`` was alive, or None.
 
-        ``found`` is the rebalance without the member. ``recorded`` is its departure as a record
-        states it, None in a classic group.
+        ``found`` is the rebalance without the member, ``recorded`` its departure as a record states
+        it (None in a classic group).
         """
         if recorded is not None:
             return self.state.alive.pop(m.id, None)
@@ -530,9 +535,11 @@ class CauseFinder:
         return before.timestamp_ms - _SYNC_DELAY_MS
 
     def _is_outage(self, member: MemberState, generation: Generation, began: int) -> bool:
-        """Return whether a group lost all its members at once because its coordinator moved.
+        """Return whether a classic group lost all its members at once because its coordinator
+        moved.
 
-        A single member may have died by coincidence, so at least two are required.
+        At least two members are required, because a single one may have died by coincidence. The
+        rebalance began at ``began`` (ms); ``member`` is one of the lost members.
         """
         before = generation.previous
         stayed = {x.owner for x in generation.first.members}
@@ -552,23 +559,25 @@ class CauseFinder:
         times = [self._commits.last_ms(topic, p) for topic, p in assigned_partitions(member)]
         return max((t for t in times if t is not None), default=None)
 
-    def _stopped_ms(self, member: MemberState, before: Generation, time_ms: int) -> int:
-        """Estimate when a departed member stopped: when its next commit was due (ms).
+    def _estimate_stop_ms(self, member: MemberState, before: Generation, time_ms: int) -> int:
+        """Estimate when a departed member stopped consuming: when its next commit was due (ms).
 
-        The result is at most ``time_ms``. A classic group's record without the member may be much
-        later, because it is written at the end of the rebalance.
+        The result is at most ``time_ms``, when the next record was written: at the end of the
+        rebalance, which may be much later. ``before`` is the last generation with the member.
         """
         seen = self._last_commit(member)
         if seen is None or seen < before.timestamp_ms:
             return time_ms
-        return min(time_ms, seen + self._usual_interval(member))
+        return min(time_ms, seen + self._longest_commit_interval(member))
 
     def _last_advance(self, member: MemberState) -> int | None:
         times = [self._commits.advanced_ms(topic, p) for topic, p in assigned_partitions(member)]
         return max((t for t in times if t is not None), default=None)
 
-    def _usual_interval(self, member: MemberState) -> int:
-        """Return the longest commit interval of a member's partitions (ms); 0 if unknown."""
+    def _longest_commit_interval(self, member: MemberState) -> int:
+        """Return the longest usual commit interval among a member's partitions (ms); 0 if
+        unknown.
+        """
         waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_partitions(member)]
         return max((w for w in waits if w is not None), default=0)
 
@@ -576,7 +585,8 @@ class CauseFinder:
         """Estimate when a classic group's rebalance began (ms), from commits of remaining members.
 
         Its record is written at its end, which may be minutes after the member left. Remaining
-        members commit when they stop: it began no later than when their next commit was due.
+        members commit when they stop consuming. So the rebalance began before their next commit was
+        due. ``departed`` is a member that left.
         """
         at, before = generation.timestamp_ms, generation.previous
         stayed = {m.id for m in generation.first.members}
@@ -591,9 +601,9 @@ class CauseFinder:
         return min(at, newest + max(waits, default=0))
 
     def _shortest_session_timeout(self, member: MemberState) -> int:
-        """Return a member's session timeout (ms); if it is unknown, some of its commit intervals.
+        """Return a member's session timeout (ms), or a lower bound if it is unknown.
 
-        A session timeout is at least as long as these.
+        The bound is a multiple of the member's commit interval, at most Kafka's default timeout.
         """
         if member.session_timeout_ms > 0 or self._timeout_ms is not None:
             return self._session_timeout(member)
@@ -634,11 +644,11 @@ def _other_changes(change: StateChange, time_ms: int) -> Iterable[Cause]:
 
 
 def is_follow_up(generation: Generation, before: Generation | None) -> bool:
-    """Return whether a rebalance is the second one of a cooperative group (KIP-429).
+    """Return whether a rebalance is the second one of a cooperative rebalance (KIP-429), which
+    assigns the partitions that members revoked in the first.
 
-    It assigns the partitions that members revoked in the first. Cooperative members keep their
-    partitions while they rejoin and send them as owned. Eager members have revoked everything and
-    send none.
+    Cooperative members keep their partitions while they rejoin and send them as owned; eager
+    members send no owned partitions.
     """
     has_owned = any(m.subscription and m.subscription.owned for m in generation.first.members)
     if before is None or generation.protocol != "classic" or not has_owned:
@@ -649,9 +659,10 @@ def is_follow_up(generation: Generation, before: Generation | None) -> bool:
 def cause_without_changes(generation: Generation, before: Generation | None) -> Cause:
     """Return the cause of a rebalance in which no member joined, left or changed its subscription.
 
-    A topic or partition that was not assigned before means that the leader saw other metadata.
-    Otherwise, newly assigned partitions mean a follow-up. The remaining cause is a request by a
-    client: ``enforceRebalance``, or a leader that saw other racks.
+    An assigned topic or partition that was unknown before means that the leader saw new metadata.
+    Otherwise, newly assigned partitions mean the second rebalance of a cooperative one (KIP-429).
+    The remaining cause is a request by a client: ``enforceRebalance``, or a leader that saw other
+    racks.
     """
     at = generation.timestamp_ms
     if before is None or generation.protocol != "classic":

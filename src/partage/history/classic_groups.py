@@ -28,9 +28,11 @@ _MOST_REWRITES = 256
 
 @dataclass(frozen=True, slots=True)
 class ClassicRecord:
-    """The content of one record of a group, as input of `ClassicGroup`.
+    """Content of one record of a group, as input of `ClassicGroup`.
 
     Attributes:
+        position: the record's position in the log.
+        timestamp_ms: the record's time.
         state: a classic group's state; None for its tombstone, and for other record types.
         epoch: epoch of a consumer group's CONSUMER_GROUP_METADATA record, else None.
         other: whether the record belongs to a consumer, share or streams group.
@@ -165,10 +167,10 @@ class ClassicGroup:
             self._open = None
 
     def _resolve_tombstone(self, following: ClassicRecord | None) -> Iterator[LifecycleEvent]:
-        """Yield the deletion or the migration that the last tombstone of the group meant.
+        """Decide whether the group's last tombstone was a deletion or a migration, and yield the
+        event.
 
-        Both begin with a tombstone. The record after it, ``following``, shows which of the two
-        happened.
+        ``following`` is the record after the tombstone, None at the end of the log.
         """
         tombstone, self._tombstone = self._tombstone, None
         if tombstone is None:

@@ -87,18 +87,22 @@ def identify_client(member: MemberState) -> ClientLibrary:
     if member.subscription is None:
         return ClientLibrary(UNKNOWN, "unknown")
     sends_heartbeats = member.subscription.version < 0  # KIP-848: no bytes of the client's own
-    by_bytes = _by_member_id(member.id) if sends_heartbeats else _by_bytes(member.subscription)
+    by_bytes = (
+        _identify_by_member_id(member.id)
+        if sends_heartbeats
+        else _identify_by_subscription(member.subscription)
+    )
     for prefix, name, family in _DEFAULTS:
         if member.client_id.startswith(prefix) and by_bytes == family:
             return ClientLibrary(name, "certain")
     return ClientLibrary(by_bytes, "unknown" if by_bytes == UNKNOWN else "likely")
 
 
-def _by_member_id(member: str) -> str:
+def _identify_by_member_id(member: str) -> str:
     """Return the client library that generated a member id (KIP-848 and later protocols).
 
     Java and librdkafka both generate 16 random bytes. Java writes them in URL-safe base64,
-    librdkafka in plain base64. Every second id contains a character in which the two differ.
+    librdkafka in plain base64. About half of all ids contain a character in which the two differ.
     """
     if len(member) != _GENERATED_ID:
         return UNKNOWN
@@ -107,10 +111,10 @@ def _by_member_id(member: str) -> str:
     return JAVA if {"-", "_"} & set(member) else UNKNOWN
 
 
-def _by_bytes(subscription: Subscription) -> str:
-    """Return the client library that wrote a member's subscription bytes.
+def _identify_by_subscription(subscription: Subscription) -> str:
+    """Return the client library that wrote a member's subscription, from differences in the bytes.
 
-    The module's docstring has a table of the differences.
+    For example, only librdkafka writes an empty rack.
     """
     if subscription.version >= 3 and subscription.rack == "":
         return LIBRDKAFKA
@@ -142,8 +146,8 @@ def leader_client(state: ClassicState) -> str | None:
 def candidate_strategies(state: ClassicState, strategy: Strategy) -> Sequence[Strategy]:
     """Return the implementations of a strategy that may have computed a recorded assignment.
 
-    These are the dialects (variants) of the leader's client library, else Java's strategy.
-    kafka-python and aiokafka write the same bytes; if both have a dialect, both are returned.
+    These are the variants of the leader's client library if Partage has them, else Java's strategy.
+    kafka-python and aiokafka write the same bytes; if both have a variant, both are returned.
     """
     client = leader_client(state) or UNKNOWN
     # Only dialects are looked up: a name of the form module:Class would be imported.

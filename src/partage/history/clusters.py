@@ -48,9 +48,10 @@ _STEPS = 3
 
 
 class ClusterHistory:
-    """A cluster's metadata (brokers, topics, partitions) over time, read from a capture.
+    """Metadata of a cluster (brokers, topics, partitions) over time, read from a recording
+    (capture).
 
-    All topics and partitions are numbered once for the whole time, so a partition index means the
+    All topics and partitions that ever existed have one numbering, so a partition index means the
     same partition in every state.
 
     Args:
@@ -76,12 +77,11 @@ class ClusterHistory:
         self._states = sorted(states, key=lambda s: s["ts_ms"])
         self.times: list[int] = [s["ts_ms"] for s in self._states]
         self._counts: dict[tuple[str, str | None], int] = {}
-        self.index = self._numbered(Index.of({}), self._states)
+        self.index = self._extend_index(Index.of({}), self._states)
         self.state = lru_cache(maxsize=_STATES_CACHED)(self._state)
 
-    def _numbered(self, index: Index, states: Sequence[Mapping[str, Any]]) -> Index:
-        """Return the partition index extended by topics and partitions that appear first in
-        ``states``.
+    def _extend_index(self, index: Index, states: Sequence[Mapping[str, Any]]) -> Index:
+        """Return the index extended by the topics and partitions that are new in ``states``.
 
         Existing numbers do not change. New ones follow in order of first appearance.
         """
@@ -109,7 +109,7 @@ class ClusterHistory:
         0
         """
         _check_state(state, "the metadata")
-        self.index = self._numbered(self.index, [state])
+        self.index = self._extend_index(self.index, [state])
         self._states.append(state)
         # A clock that is set back must not change the order of states.
         self.times.append(max(state["ts_ms"], self.times[-1] if self.times else state["ts_ms"]))
@@ -124,18 +124,19 @@ class ClusterHistory:
         return bisect_right(self.times, time_ms) - 1
 
     def assumed_at(self, time_ms: int) -> bool:
-        """Return whether the metadata at a time is an assumption.
+        """Return whether the metadata at a time is only assumed, because the recording began later.
 
-        It is if the capture recorded no metadata up to then, so that later metadata stands for it.
+        The first recorded metadata is then used for the time before.
         """
         position = self.position_at(time_ms)
         return position < 0 or bool(self._states[position].get("assumed"))
 
     def at(self, time_ms: int) -> Cluster:
-        """Return the cluster's topics and brokers at a time; without topics before the first state.
+        """Return the cluster metadata that was valid at a time; before the first recorded state, a
+        cluster without topics.
 
         Raises:
-            InvalidCaptureError: that state is malformed.
+            InvalidCaptureError: the recorded metadata is malformed.
         """
         return self.state(self.position_at(time_ms))
 
@@ -210,9 +211,9 @@ class ClusterHistory:
 
 
 def _check_state(state: object, where: str) -> None:
-    """Check that recorded metadata has the shape that numbering its partitions needs.
+    """Validate the fields of recorded metadata that are needed to number its partitions.
 
-    `Cluster.from_metadata` checks the rest.
+    ``where`` is the place in error messages. `Cluster.from_metadata` checks the other fields.
     """
     if not isinstance(state, Mapping):
         raise InvalidCaptureError(f"{where}: must be an object; record the metadata again")
@@ -243,12 +244,11 @@ def _check_topic(topic: object, where: str) -> None:
 
 
 class TopicNames:
-    """Lookup of a topic's name by its topic id and back, and of whether a partition existed at a
-    time.
+    """Lookup of topic names by topic id, and of ids by name and time.
 
     It uses the cluster metadata. Without metadata, names come from records that contain name and
-    id: offset commits of version 4, and the share state of share groups. An unknown id is its own
-    name.
+    id: offset commits of version 4, and the share state of share groups. For an unknown topic, the
+    id is used as its name.
 
     >>> topics = TopicNames(ClusterHistory([]))
     >>> topics.learn("AAAAAAAAAAAAAAAAAAAABw", "orders")
@@ -262,7 +262,7 @@ class TopicNames:
         self.learnt: dict[str, str] = {}
 
     def learn(self, topic_id: str, name: str) -> None:
-        """Remember the name of a topic id that a record contains, unless the metadata has it."""
+        """Remember a topic's name and id from a record, if the cluster metadata lacks them."""
         if self._clusters.index.topic_by_id(topic_id) < 0:
             self.learnt.setdefault(topic_id, name)
 
@@ -279,7 +279,7 @@ class TopicNames:
         number = cluster.topic(name)
         return cluster.index.ids[number] if number >= 0 else None
 
-    def has(self, name: str, partition: int, time_ms: int) -> bool:
+    def had_partition(self, name: str, partition: int, time_ms: int) -> bool:
         """Return whether a topic had a given partition at a time; True if the topic is unknown."""
         cluster = self._clusters.at(time_ms)
         dense = cluster.partitions_of(name)
@@ -331,10 +331,12 @@ def alternative_clusters(
 def smaller_clusters(
     cluster: Cluster, highest: Mapping[str, int], observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield the cluster with smaller topics: partitions above the highest assigned one are removed.
+    """Yield a variant of a cluster in which partitions above the highest assigned ones do not
+    exist.
 
-    Nothing is yielded if there are none. A capture that was taken late has later metadata only,
-    and topics grow. Use this only where the metadata is assumed (`ClusterHistory.assumed_at`).
+    A recording that began late only has later metadata, and topics grow. Use this only where the
+    metadata is assumed (`ClusterHistory.assumed_at`). Nothing is yielded if the cluster has no such
+    partitions.
 
     Args:
         cluster: the cluster by the recorded metadata.
@@ -464,12 +466,13 @@ def find_moves(
 
 @dataclass(slots=True)
 class CoordinatorMoves:
-    """The moves of one group's coordinator, yielded in step with the group's records.
+    """Iterator over the moves of one group's coordinator, in log order together with the group's
+    records.
 
     Moves before the group's first record are skipped.
 
     Attributes:
-        by_partition: all moves, by partition of ``__consumer_offsets``.
+        by_partition: all coordinator moves, by partition of ``__consumer_offsets``.
         position: log position up to which `until` has yielded moves; None before the first call.
 
     >>> moves = CoordinatorMoves(find_moves([0, 0], [0, 5], [1, 2], [10, 50]))
@@ -481,9 +484,10 @@ class CoordinatorMoves:
     position: LogPosition | None = None
 
     def until(self, position: LogPosition) -> Iterator[CoordinatorMove]:
-        """Yield the coordinator moves after the previous call's log position, up to ``position``.
+        """Yield the coordinator moves between the log position of the previous call and
+        ``position``.
 
-        The first call yields none.
+        The first call yields none, because earlier moves do not concern the group.
         """
         before, self.position = self.position, position
         if before is not None:  # earlier moves did not concern this group
@@ -493,9 +497,8 @@ class CoordinatorMoves:
 
 
 class BrokerFaults:
-    """Times of broker faults, with which rebalances can be explained.
-
-    A fault is the move of a group's coordinator, or a broker that left or entered the cluster.
+    """Times of broker faults that may have caused rebalances: coordinator moves, and brokers that
+    left or entered the cluster.
 
     Args:
         clusters: the cluster metadata over time.
@@ -515,8 +518,8 @@ class BrokerFaults:
     def last(
         self, partition: int, from_ms: int, to_ms: int, *, only_coordinator: bool = False
     ) -> tuple[int, str] | None:
-        """Return time and description of the last broker fault between two times; None if there was
-        none.
+        """Return time (ms) and description of the last broker fault between two times; None if
+        there was none.
 
         Args:
             partition: the group's partition of ``__consumer_offsets``.

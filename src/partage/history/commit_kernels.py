@@ -40,13 +40,21 @@ _MOST_STEPS = 64
 
 
 @piece
-def _run_of(row, series, minute, stretch, newest, found, count):
-    """Return the column of ``found`` with the commit run to which the offset commit ``row``
-    belongs.
+def _find_run(row, series, minute, stretch, newest, found, count):
+    """Return the commit run to which an offset commit belongs; ``count``, the next free number, if
+    it begins a new run.
 
-    A commit run summarises the commits of one partition within a minute, between two records of its
-    group. Return ``count`` if the commit begins a new run, and -1 if the search exceeds
-    `_MOST_STEPS` runs.
+    A commit run summarises the commits of one partition in one minute, between two records of its
+    group. Return -1 if the search takes more than `_MOST_STEPS` steps.
+
+    Args:
+        row: index of the commit.
+        series: number of its group, topic and partition.
+        minute: start of each commit's minute.
+        stretch: number of each commit's interval between two group records.
+        newest: the newest run of each series, -1 for none.
+        found: the runs so far, one per column (`NUMBERS`).
+        count: number of runs so far.
     """
     run = newest[series]
     steps = 0
@@ -64,8 +72,8 @@ def _run_of(row, series, minute, stretch, newest, found, count):
 
 
 @piece
-def _begin(row, run, before, found):
-    """Initialise column ``run`` of ``found`` as a new commit run that begins with commit ``row``.
+def _begin_run(row, run, before, found):
+    """Begin a new commit run with commit ``row``: initialise its column ``run`` of ``found``.
 
     ``before`` is the partition's previous run, -1 for none.
     """
@@ -83,24 +91,29 @@ def _begin(row, run, before, found):
     "int64[:, ::1])"
 )
 def reduce_commits(series, minute, stretch, time_ms, offset, kind, newest, found):
-    """Reduce offset commits to commit runs, written to ``found``; return the number of runs.
+    """Summarise offset commits in commit runs, written to ``found``; return the number of runs.
 
-    A run summarises the commits of one partition (series) in one minute. Return -1 if timestamps
-    jump so much that a commit's run is not found in `_MOST_STEPS` steps; the caller then sorts
-    instead.
+    A run summarises the commits of one partition in one minute, between two records of its group.
+    Return -1 if timestamps jump too often; the caller then sorts instead.
 
-    The first six arguments have one element per commit; ``kind`` is 0 for a tombstone, 1 for a
-    commit and 3 for a transactional one. ``newest`` has the newest run of each series, initially
-    -1. ``found`` receives the rows `NUMBERS`, with one column per run.
+    Args:
+        series: number of each commit's group, topic and partition.
+        minute: start of each commit's minute (ms).
+        stretch: number of each commit's interval between two group records.
+        time_ms: time of each commit.
+        offset: committed offset.
+        kind: 0 for a tombstone, 1 for a commit, 3 for a transactional commit.
+        newest: newest run of each series, initially -1.
+        found: receives the rows `NUMBERS`, with one column per run.
     """
     count = 0
     for row in range(len(series)):
         own = series[row]
-        run = _run_of(row, own, minute, stretch, newest, found, count)
+        run = _find_run(row, own, minute, stretch, newest, found, count)
         if run < 0:
             return -1
         if run == count:
-            _begin(row, run, newest[own], found)
+            _begin_run(row, run, newest[own], found)
             newest[own] = run
             count += 1
         found[1, run] = row
@@ -129,11 +142,19 @@ def reduce_commits(series, minute, stretch, time_ms, offset, kind, newest, found
 def reduce_stretches(
     group, partition, offset, record_group, record_partition, record_offset, newest, out
 ):
-    """Number the offset commits so that the number changes at each record of the commit's group.
+    """Number each offset commit's interval between two successive records of its group.
 
-    Commits with equal numbers lie between the same two group records. ``group``, ``partition`` and
-    ``offset`` describe the commits, the arrays ``record_...`` the group records, both in log order.
-    ``out`` receives the number of each commit.
+    Commits of a group with equal numbers lie between the same two records of the group.
+
+    Args:
+        group: group of each commit.
+        partition: log partition of each commit.
+        offset: log offset of each commit; commits are in log order.
+        record_group: group of each group record.
+        record_partition: log partition of each group record.
+        record_offset: log offset of each group record; records are in log order.
+        newest: number of each group's newest record so far, initially 0.
+        out: receives the number of each commit.
     """
     at = 0
     for row in range(len(group)):
@@ -188,11 +209,11 @@ _MOST = 1 << 61
 
 
 @piece
-def _close(series, slot, state, out, made):
-    """Write a partition's complete minute of commit statistics to column ``made`` of ``out``.
+def _close_minute(series, slot, state, out, made):
+    """Write the commit statistics of a partition's minute to column ``made`` of ``out``, and free
+    its slot in ``state``.
 
-    Its slot in ``state`` becomes free. The longest wait between commits includes the wait since the
-    minute before.
+    The longest wait between commits includes the wait since the minute before.
     """
     at = 9 * slot
     commits, gap = state[at + 5, series], state[at + 8, series]
@@ -221,7 +242,7 @@ def _oldest(series, state):
 
 
 @piece
-def _join(run, series, slot, runs, state):
+def _add_run_to_minute(run, series, slot, runs, state):
     """Add commit run ``run`` to the statistics of its minute, which are in slot ``slot`` of
     ``state``.
 
@@ -246,11 +267,16 @@ def _join(run, series, slot, runs, state):
 
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1])")
 def fold_minutes(runs, state, out):
-    """Add commit runs to per-minute statistics of each partition; return the number of complete
-    minutes.
+    """Add commit runs to each partition's statistics per minute; return the number of minutes that
+    are now complete.
 
-    Complete minutes are written to ``out``. Up to three minutes of a partition are incomplete
-    (open) at a time, because clocks of coordinators differ a little.
+    Complete minutes are written to ``out``. A partition has up to three incomplete minutes at a
+    time, because clocks of coordinators differ a little.
+
+    Args:
+        runs: one run per column, fields as in `RUN`.
+        state: incomplete minutes of each partition, in three slots.
+        out: receives the complete minutes, one per column (`MINUTE`).
     """
     made = 0
     for run in range(runs.shape[1]):
@@ -261,7 +287,7 @@ def fold_minutes(runs, state, out):
             elif state[9 * slot, series] == runs[2, run]:
                 known = slot
         if known >= 0:
-            _join(run, series, known, runs, state)
+            _add_run_to_minute(run, series, known, runs, state)
             continue
         for i in range(9):
             state[9 * free + i, series] = runs[2 + i, run]
@@ -269,7 +295,7 @@ def fold_minutes(runs, state, out):
         for slot in range(3):
             full = full and state[9 * slot + 5, series] >= 0
         if full:
-            _close(series, _oldest(series, state), state, out, made)
+            _close_minute(series, _oldest(series, state), state, out, made)
             made += 1
     return made
 
@@ -284,17 +310,17 @@ def close_minutes(state, out):
     for series in range(state.shape[1]):
         slot = _oldest(series, state)
         while slot >= 0:
-            _close(series, slot, state, out, made)
+            _close_minute(series, slot, state, out, made)
             made += 1
             slot = _oldest(series, state)
     return made
 
 
 @piece
-def _add(run, made, runs, out):
-    """Add commit run ``run`` to stretch ``made``, which is a column of ``out``.
+def _add_run_to_stretch(run, made, runs, out):
+    """Add commit run ``run`` to the summary in column ``made`` of ``out``.
 
-    A stretch summarises a partition's commits between two group records.
+    The summary (stretch) covers a partition's commits between two group records.
     """
     last = out[3, made]
     if last < 0:
@@ -322,14 +348,13 @@ def _add(run, made, runs, out):
 
 @kernel("int64(int64[:, ::1], int64[::1], int64[:, ::1])")
 def fold_stretches(runs, newest, out):
-    """Combine commit runs to stretches, written to ``out``; return the number of stretches.
-
-    A stretch summarises all commits of one partition between two records of its group.
+    """Combine commit runs into summaries of a partition's commits between two group records; return
+    the number of summaries (stretches).
 
     Args:
         runs: one run per column, fields as in `RUN` (int64[len(`RUN`), n]).
         newest: the newest stretch of each series, initially -1 (int64).
-        out: receives `STRETCH`, one stretch per column.
+        out: receives the stretches, one per column, fields as in `STRETCH`.
     """
     count = 0
     for run in range(runs.shape[1]):
@@ -344,7 +369,7 @@ def fold_stretches(runs, newest, out):
             out[0, made], out[1, made], out[2, made], out[3, made] = series, runs[1, run], -1, -1
             out[11, made] = NEVER
         if runs[7, run] > 0:
-            _add(run, made, runs, out)
+            _add_run_to_stretch(run, made, runs, out)
         elif out[3, made] < 0:
             out[6, made] = 1
         else:

@@ -122,7 +122,7 @@ class EpochGroupState:
 class EpochGroup:
     """Builder of the target assignments of one consumer, share or streams group from its records.
 
-    Call `feed` in log order until the group's end or migration, then `finish`.
+    Call `feed` with each record in log order, then `finish` when the group ends or is migrated.
 
     Args:
         state: the state to resume from; a new `EpochGroupState` at the beginning.
@@ -160,7 +160,7 @@ class EpochGroup:
     def finish(self) -> Iterator[Generation]:
         """Yield the target assignment that is incomplete at the end of the log or of the group."""
         if self.state.open is not None:
-            yield self._complete(self.state.open)
+            yield self._complete_members(self.state.open)
             self.state.open = None
 
     def _feed_group(self, record: GroupRecord) -> None:
@@ -195,7 +195,7 @@ class EpochGroup:
         state.members[member] = new
         instance = new.get("instanceId")
         if old is not None:
-            self._compare(record, old, new)
+            self._note_subscription_change(record, old, new)
         elif instance is not None and instance in state.replaced:
             predecessor, _ = state.replaced.pop(instance)
             words = f"was {predecessor}"
@@ -204,11 +204,16 @@ class EpochGroup:
         else:
             self._add_cause(Cause("join", RECORDED, member, instance, at, new["clientId"]))
 
-    def _compare(self, record: GroupRecord, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        """Add a cause to the next rebalance if a member's metadata record changed its topics or
+    def _note_subscription_change(
+        self, record: GroupRecord, old: Mapping[str, Any], new: Mapping[str, Any]
+    ) -> None:
+        """Add a cause to the next rebalance if a member changed its subscribed topics or its
         assignor.
 
-        ``old`` and ``new`` are the member's metadata before and after the record.
+        Args:
+            record: the member metadata record.
+            old: the member's metadata before the record.
+            new: the member's metadata in the record.
         """
         at = (record.key["memberId"], new.get("instanceId"), record.timestamp_ms)
         before, after = (_subscribed(value) for value in (old, new))
@@ -265,7 +270,7 @@ class EpochGroup:
         gap = 0 if is_migrated else self._gap(epoch)
         state.missing += gap
         self._add_leaves_of_static_members()
-        shown = self._state_of(epoch, decision, record.timestamp_ms)
+        shown = self._to_classic_state(epoch, decision, record.timestamp_ms)
         state.open = Generation(
             state.incarnation, record.position, record.timestamp_ms, shown, shown, 1, gap, None,
             protocol=state.kind, causes=state.happened, target=decision, taken_over=is_migrated,
@@ -294,9 +299,14 @@ class EpochGroup:
         before = state.target_epoch if state.target_epoch >= 0 else _FIRST_EPOCH - 1
         return max(0, epoch - before - max(1, state.epochs_seen))
 
-    def _state_of(self, epoch: int, decision: TargetInput, time_ms: int) -> ClassicState:
-        """Convert a target assignment to a `ClassicState`, in which generations of all protocols
-        are stored.
+    def _to_classic_state(self, epoch: int, decision: TargetInput, time_ms: int) -> ClassicState:
+        """Convert a target assignment to a `ClassicState`, the common form of generations of all
+        protocols.
+
+        Args:
+            epoch: epoch of the target assignment.
+            decision: the target assignment and the assignor's input.
+            time_ms: time of the record.
         """
         members = tuple(self._member_of(m, decision, time_ms) for m in decision.target)
         return ClassicState(
@@ -314,7 +324,7 @@ class EpochGroup:
         before, now = (
             group_by_topic(
                 (topic, p)
-                for role, _, topic, p in self._parts(roles, time_ms)
+                for role, _, topic, p in self._list_partitions(roles, time_ms)
                 if role in _EXCLUSIVE_ROLES
             )
             for roles in (decision.before.get(member, ()), decision.target[member])
@@ -322,11 +332,13 @@ class EpochGroup:
         epoch = state.target_epoch if member in decision.before else -1
         return target_member(member, value, topics, owned=before, assigned=now, epoch=epoch)
 
-    def _parts(self, roles: Roles, time_ms: int) -> Iterator[tuple[str, str | None, str, int]]:
-        """Yield each assigned partition as (role, topic id, topic name, partition).
+    def _list_partitions(
+        self, roles: Roles, time_ms: int
+    ) -> Iterator[tuple[str, str | None, str, int]]:
+        """Yield each assigned partition of a member as (role, topic id, topic name, partition).
 
-        ``roles`` is a member's target or current assignment. For a streams group the partitions are
-        those that its tasks read.
+        ``roles`` is the member's assignment, grouped by role. For a streams group the partitions
+        are those that its tasks read. ``time_ms`` is the time of the assignment.
         """
         for role, by_id in roles:
             if self.state.kind == "streams":
@@ -370,7 +382,7 @@ class EpochGroup:
         roles = _current_roles(value) if value is not None and not is_absent else ()
         yield CurrentAssignment(
             state.incarnation, record.position, record.timestamp_ms, max(state.target_epoch, 0),
-            member, instance, epoch, tuple(self._parts(roles, record.timestamp_ms)),
+            member, instance, epoch, tuple(self._list_partitions(roles, record.timestamp_ms)),
         )  # fmt: skip
 
     def _feed_regular_expression(self, record: GroupRecord) -> None:
@@ -399,11 +411,11 @@ class EpochGroup:
             detail = "share state of partitions initialised or deleted"
             self._add_cause(Cause("topics", RECORDED, time_ms=record.timestamp_ms, detail=detail))
 
-    def _complete(self, generation: Generation) -> Generation:
-        """Complete a generation with members' metadata that was read after it.
+    def _complete_members(self, generation: Generation) -> Generation:
+        """Add members' metadata to a generation that was read after its target assignment.
 
         In a compacted log, a member's metadata may come after its target assignment. Static members
-        may also have new ids at the generation's end.
+        may also have new ids at the end of the generation.
         """
         state, first = self.state, generation.first
         late = {m.id for m in first.members if m.damage is not None} & state.members.keys()
@@ -466,7 +478,7 @@ def _subscription_text(subscribed: tuple[tuple[str, ...], str]) -> str:
 def speaks_classic(value: Mapping[str, Any]) -> bool:
     """Return whether a consumer group's member still uses the classic protocol during a migration.
 
-    A record without the field decodes to an empty struct, which no such member has.
+    ``value`` is its member metadata record.
     """
     classic = value.get("classicMemberMetadata")
     return classic is not None and bool(classic["supportedProtocols"])
@@ -481,7 +493,8 @@ def target_member(
     assigned: Pairs,
     epoch: int,
 ) -> MemberState:
-    """Convert a member of a target assignment to a `MemberState`, as classic groups have it.
+    """Convert a member of a target assignment to a `MemberState`, the common form of members of all
+    protocols.
 
     Args:
         member: the member id.
@@ -512,7 +525,7 @@ def target_member(
 
 
 def group_by_topic(flat: Iterable[tuple[str, int]]) -> Pairs:
-    """Group consecutive (topic, partition) pairs of the same topic to (topic, partitions) pairs.
+    """Group consecutive (topic, partition) pairs of the same topic into (topic, partitions) pairs.
 
     >>> group_by_topic([("a", 1), ("a", 0), ("b", 2)])
     (('a', (1, 0)), ('b', (2,)))
@@ -559,11 +572,11 @@ def task_partitions(
     topics: TopicNames,
     time_ms: int,
 ) -> tuple[tuple[str, int], ...]:
-    """Return the partitions that Streams tasks read:
-    of source topics if active, else of changelogs.
+    """Return the partitions that Streams tasks read: of source topics for active tasks, else of
+    changelogs.
 
-    Task ``0_3`` reads partition 3 of each topic of subtopology 0 that has one. A standby or
-    warm-up task reads the changelogs only; a stateless subtopology has none.
+    Task ``0_3`` reads partition 3 of each topic of subtopology 0 that has one. A standby or warm-up
+    task reads the changelogs only; a stateless subtopology has none.
 
     Args:
         topology: the group's STREAMS_GROUP_TOPOLOGY value; None if the log lacks it.
@@ -581,16 +594,23 @@ def task_partitions(
             continue
         changelogs = [topic["name"] for topic in row.get("stateChangelogTopics") or ()]
         names = topics_of_subtopology(row) if role == ACTIVE else changelogs
-        out.extend((t, p) for t in names for p in numbers if topics.has(t, p, time_ms))
+        out.extend((t, p) for t in names for p in numbers if topics.had_partition(t, p, time_ms))
     return tuple(out)
 
 
 def source_counts(row: Mapping[str, Any], cluster: Cluster) -> list[int]:
-    """Return the partition count of each source topic of a sub-topology."""
+    """Return the partition count of each source topic of a sub-topology; 0 for a topic that does
+    not exist.
+
+    ``row`` is the sub-topology in the group's topology record.
+    """
     return [len(cluster.partitions_of(topic)) for topic in topics_of_subtopology(row)]
 
 
 def topics_of_subtopology(row: Mapping[str, Any]) -> list[str]:
-    """Return the source topics of a sub-topology, repartition topics included."""
+    """Return the source topics of a sub-topology, including repartition topics.
+
+    ``row`` is the sub-topology in the group's topology record.
+    """
     repartitioned = [topic["name"] for topic in row.get("repartitionSourceTopics") or ()]
     return [*row["sourceTopics"], *repartitioned]

@@ -156,13 +156,15 @@ class CurrentAssignment:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One recorded rebalance: a generation of a classic group,
-    or the target assignment of an epoch.
+    """One recorded rebalance: a generation of a classic group, or the target assignment of an
+    epoch.
 
     Attributes:
         incarnation: number of earlier deletions of the group; its name may be reused.
-        first: the group as first written: the decision of the leader or coordinator.
-        last: the group as last written; static members may have new ids there.
+        position: log position of the first record.
+        timestamp_ms: time of the first record.
+        first: the group's state in the first record: the decision of the leader or coordinator.
+        last: the group's state in the last record; static members may have new ids there.
         records: number of the generation's records in the log.
         gap_before: generations between the previous one and this one that the log lacks.
         previous: the generation before it in the log, None for the first.
@@ -170,11 +172,11 @@ class Generation:
         protocol: classic, consumer, share or streams.
         causes: the causes of the rebalance, the most important first.
         target: the coordinator's input; None for classic generations.
+        taken_over: whether a migration wrote the same assignment in the other protocol's form. It
+            has the number of the generation before, and no assignor decided it.
         unread: time without a consumer that the rebalance ended; None if the log does not cover the
             time before it.
         unread_intervals: the same time by partition.
-        taken_over: whether a migration wrote the same assignment in the other protocol's form.
-            It has the number of the generation before, and no assignor decided it.
     """
 
     incarnation: int
@@ -254,7 +256,10 @@ class StateChange:
 
     @property
     def follow_up(self) -> bool:
-        """Return whether no member joined, left, restarted or changed its subscription."""
+        """Return whether no member joined, left, restarted or changed its subscription.
+
+        This is a condition for the second rebalance of a cooperative one (KIP-429).
+        """
         return not (self.joined or self.left or self.restarted or self.resubscribed)
 
 
@@ -336,7 +341,7 @@ def derive_events(item: Generation | LifecycleEvent) -> Iterator[Event]:
             yield Event(cause.kind, item.incarnation, item.number, item.position, time_ms, *about)
     if change.leader is not None:
         yield Event("leader", *at, INFERRED, change.leader[1], detail=f"was {change.leader[0]}")
-    yield from _rewrite_events(item)
+    yield from _events_within_generation(item)
 
 
 def _event_name(generation: Generation) -> str:
@@ -345,7 +350,7 @@ def _event_name(generation: Generation) -> str:
     return "rebalance" if generation.first.members else "emptied"
 
 
-def _rewrite_events(generation: Generation) -> Iterator[Event]:
+def _events_within_generation(generation: Generation) -> Iterator[Event]:
     """Yield events for changes within a generation, which happened without a rebalance.
 
     An example is the restart of a static member. The coordinator then writes the generation again.

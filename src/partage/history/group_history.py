@@ -105,7 +105,8 @@ class GroupHistory:
 
     @property
     def opened(self) -> Generation | None:
-        """The newest generation, with its causes, as soon as its first record was read.
+        """The newest generation, with its causes, from its first record on; None before the first
+        one.
 
         Later records may still change it.
         """
@@ -117,8 +118,8 @@ class GroupHistory:
         return self._previous
 
     def unread(self) -> UnreadEstimate | None:
-        """Return the estimated time that partitions were without a consumer in the newest rebalance
-        so far.
+        """Return how long partitions had no consumer in the newest rebalance so far, as an
+        estimate.
 
         Only partitions that are consumed again count. The result is None if generations before the
         rebalance are missing in the log.
@@ -140,7 +141,7 @@ class GroupHistory:
         return LifecycleEvent("deleted", *at)
 
     def reader(self, topic: str, partition: int) -> str | None:
-        """Return the id of the member that consumes a partition now; None if no member does."""
+        """Return the id of the member that now consumes a partition; None if no member does."""
         return self._unread.state.owner.get((topic, partition))
 
     def is_stopped(self, topic: str, partition: int) -> bool:
@@ -156,7 +157,7 @@ class GroupHistory:
         }
 
     def to_bytes(self) -> bytes:
-        """Serialize the history's state; a history that `from_bytes` restores gives identical
+        """Serialize the history's state, so that `from_bytes` can continue it with identical
         results.
         """
         return pack_state({
@@ -220,35 +221,33 @@ class GroupHistory:
         for found in self._feed_protocol(record):
             if isinstance(found, CurrentAssignment) and found.member_epoch >= 0:
                 self._causes.note_alive(found.member, found.time_ms)
-            yield self._link(found)
+            yield self._complete_generation(found)
             if isinstance(found, CurrentAssignment):
                 self._unread.acknowledge(found)
         yield from self._begin_rebalance()
 
     def stretch(self, commits: Stretch) -> Iterator[Pause]:
-        """Process a partition's commits between two group records; yield the consumption pauses
-        that end.
+        """Process a summary of one partition's commits between two group records; yield the
+        consumption pauses that end with them.
 
         A pause is the time without commits around a rebalance. The first commit after the rebalance
         ends it.
         """
         for pause in self._pauses.stretch(commits):
-            recreated = self._is_recreated(pause)
+            recreated = self._is_topic_recreated(pause)
             yield pause._replace(rewind=None, advance=None) if recreated else pause
 
     def finish(self) -> Iterator[HistoryItem]:
-        """Yield the generations, events and pauses that are still incomplete at the end
-        of the log.
-        """
+        """Yield the generations, events and pauses that are incomplete at the end of the log."""
         if self._epochs is not None:
-            yield from map(self._link, self._epochs.finish())
+            yield from map(self._complete_generation, self._epochs.finish())
         for found in (*self._classic.finish(), *self._resolve_tombstone(None)):
-            yield self._link(found)
+            yield self._complete_generation(found)
         yield from self._pauses.finish()
 
-    def _is_recreated(self, pause: Pause) -> bool:
-        """Return whether the topic was deleted and recreated during a pause,
-        so that offsets restarted.
+    def _is_topic_recreated(self, pause: Pause) -> bool:
+        """Return whether the topic was deleted and recreated during a consumption pause, so that
+        offsets restarted.
         """
         if not pause.rewind or pause.last_ms is None or pause.first_ms is None:
             return False
@@ -293,9 +292,11 @@ class GroupHistory:
         yield from epochs.feed(record)
 
     def _begin_rebalance(self) -> Iterator[HistoryItem]:
-        """Find the causes of a rebalance when its first record is read, and begin its pauses.
+        """Find the causes of a rebalance and begin its consumption pauses, as soon as its first
+        record is read.
 
-        Later commits would hide when members were last active before it.
+        Causes depend on when members were last active before the rebalance, which later commits
+        would overwrite.
         """
         now = self._epochs.state.open if self._epochs is not None else self._classic.opened
         before = self._opened
@@ -332,27 +333,25 @@ class GroupHistory:
             self._epochs = None
 
     def _resolve_tombstone(self, following: GroupRecord | None) -> Iterator[HistoryItem]:
-        """Yield the deletion, or the migration to the classic protocol, that the last tombstone
-        meant.
+        """Decide whether the last tombstone of a consumer group was a deletion or a migration to
+        the classic protocol, and yield the event.
 
-        Both begin with a tombstone. The record after it, ``following``, shows which of the two
-        happened.
+        ``following`` is the record after the tombstone, None at the end of the log.
         """
         tombstone, self._tombstone = self._tombstone, None
         if tombstone is None:
             return
         at = (self.incarnation, self._number, tombstone.position, tombstone.timestamp_ms)
-        if following is not None and self._is_continued_by(following):
+        if following is not None and self._is_migrated_by(following):
             yield LifecycleEvent("migrated", *at, "consumer to classic")
             return
         yield LifecycleEvent("deleted", *at)
         self._classic.begin_incarnation()
 
-    def _is_continued_by(self, record: GroupRecord) -> bool:
-        """Return whether a classic record continues a consumer group's epochs, which means a
-        migration.
+    def _is_migrated_by(self, record: GroupRecord) -> bool:
+        """Return whether a classic record belongs to a migration of this consumer group.
 
-        It does if its generation number is not below the last epoch.
+        If so, its generation number is not below the group's last epoch.
         """
         if record.kind != "classic":
             return False
@@ -360,11 +359,11 @@ class GroupHistory:
             return record.state.generation >= self._number > 0
         return record.value is not None and record.value["generation"] >= self._number > 0
 
-    def _link(self, item: HistoryItem) -> HistoryItem:
-        """Return a complete generation with its causes, its unread time and the generation before
-        it.
+    def _complete_generation(self, item: HistoryItem) -> HistoryItem:
+        """Complete a finished generation with its causes, the time without a consumer, and its
+        predecessor.
 
-        The previous generation may be of another protocol. Items of other types are returned
+        The predecessor may be of another protocol. Items that are not a `Generation` are returned
         unchanged.
         """
         if not isinstance(item, Generation):

@@ -61,13 +61,14 @@ _Pair = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class RebalanceOpened:
-    """Event of a live watch: a rebalance has begun, since its record was just read.
+    """Event of a live recording: a rebalance has begun.
 
     Attributes:
+        group: name of the group.
         generation: the rebalance with its causes, and the one before it if that is known.
         moved: partitions that another member owned before.
-        storm: whether it is part of a rebalance storm.
-        fresh: whether the rebalance happened after the capture began.
+        storm: whether it is part of a rebalance storm (a quick series of rebalances).
+        fresh: whether the rebalance happened after the recording began.
     """
 
     group: str
@@ -77,7 +78,7 @@ class RebalanceOpened:
     fresh: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return the begin of the rebalance as a dict that JSON can represent."""
+        """Return the event as a dict that JSON can represent."""
         found, before = self.generation, self.generation.previous
         state = found.first
         change = compare_states(before.last if before is not None else None, state)
@@ -94,25 +95,27 @@ class RebalanceOpened:
             "restarted": [_member(new) | {"was": old.id} for old, new in change.restarted],
             "partitions": len(_owners(state)), "moved": len(self.moved),
             "moved_partitions": {topic: sorted(some) for topic, some in sorted(moved.items())},
-            "storm": self.storm, **_causes(found),
+            "storm": self.storm, **_causes_to_json(found),
         }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceSettled:
-    """Event of a live watch: a rebalance has ended.
+    """Event of a live recording: a rebalance has ended.
 
     Attributes:
+        group: name of the group.
         generation: the rebalance with its final causes.
         how: ``consumed``: all partitions are consumed again. ``superseded``: another rebalance
             began, or the group was deleted. ``timeout``: `SETTLE_MS` passed. ``stopped``: the
-            capture ends.
-            ``revised``: static members that restarted since have added unread time.
+            recording ends. ``revised``: a correction, because restarts of static members have added
+            time without a consumer.
         time_ms: time of the record or commit that ended it, or clock time.
         unread: estimated time without a consumer; None if generations before it are missing.
         waiting: number of partitions without a commit since the rebalance.
-        fresh: as in `RebalanceOpened`.
-        reported: unread partition-seconds that an earlier event of this rebalance has reported.
+        fresh: whether the rebalance happened after the recording began.
+        reported: partition-seconds without a consumer that an earlier event of this rebalance has
+            reported.
     """
 
     group: str
@@ -137,16 +140,14 @@ class RebalanceSettled:
             },
             "no_consumer_partition_seconds": None if unread is None
             else round(unread.no_consumer, 3),
-            **_causes(self.generation),
+            **_causes_to_json(self.generation),
         }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class GroupChange:
-    """Event of a live watch that is no rebalance:
-    creation, deletion, migration, restart of a member.
-
-    A move of the coordinator is such an event too.
+    """Event of a live recording other than a rebalance: creation, deletion or migration of a group,
+    restart of a member, or move of the coordinator.
     """
 
     group: str
@@ -173,8 +174,10 @@ def _identity(group: str, generation: Generation) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _causes(generation: Generation) -> dict[str, Any]:
-    """Return a rebalance's causes: the main one as columns of ``rebalances``, and a list of all."""
+def _causes_to_json(generation: Generation) -> dict[str, Any]:
+    """Return a rebalance's causes as a dict for JSON: the main cause (keys ``cause_...``), and all
+    causes as a list.
+    """
     main = generation.causes[0]
     return {
         "cause_kind": main.kind, "cause_source": main.source,
@@ -242,7 +245,9 @@ class WatchedGroup:
         self._fresh = False
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the group's state as plain values, except for rebalance storms."""
+        """Return the group's state as plain values that can be stored; its rebalance storms are
+        stored elsewhere.
+        """
         one = self._open
         rest = None if one is None else (
             one.waiting, tuple(sorted(one.silent)), one.deadline_ms, one.fresh
@@ -264,14 +269,14 @@ class WatchedGroup:
 
     @property
     def is_open(self) -> bool:
-        """Return whether `expire` must be called later: a rebalance has not ended,
-        or the group was deleted.
+        """Return whether `expire` must be called later: a rebalance has not ended, or the group
+        was deleted.
         """
         return self._open is not None or self._ended_ms is not None
 
     def is_in_storm(self, time_ms: int) -> bool:
-        """Return whether the group is in a rebalance storm (a quick series
-        of rebalances) at a time.
+        """Return whether the group is in a rebalance storm (a quick series of rebalances) at a
+        time.
         """
         return self._storms.is_ongoing(time_ms)
 
@@ -308,8 +313,8 @@ class WatchedGroup:
             yield from self._end_if_consumed(at)
 
     def expire(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Yield the events of deadlines that have passed: a rebalance ends, or the group was
-        deleted.
+        """End a rebalance, or confirm the group's deletion, if its deadline has passed; yield the
+        events.
         """
         if self._ended_ms is not None and now_ms >= self._ended_ms:
             yield from self._deleted()
@@ -383,10 +388,8 @@ class WatchedGroup:
         return reader == self._open.waiting[pair]
 
     def _revise(self, generation: Generation, time_ms: int) -> Iterator[WatchEvent]:
-        """Yield a corrected end of the last rebalance if its estimate of unread time has changed
-        since.
-
-        Unread time is time in which partitions have no consumer.
+        """Yield a corrected end of the last rebalance if its estimated time without a consumer has
+        changed since it was reported.
         """
         done = self._settled
         if done is None or done.generation.position != generation.position:
@@ -416,10 +419,10 @@ class WatchedGroup:
 
 
 class _Held(NamedTuple):
-    """A record or commit that is held back until the cluster metadata of its time is known.
+    """Record or commit that waits until the cluster metadata of its time is known.
 
     Attributes:
-        due_ms: clock time from which it is processed.
+        due_ms: clock time at which it is processed.
         group: name of its group.
         item: the record or commit.
     """
@@ -465,13 +468,15 @@ class LiveGroups:
     _open: dict[str, None] = field(default_factory=dict)
 
     def add_state(self, state: Mapping[str, Any]) -> None:
-        """Add observed cluster metadata; the first one also counts for all earlier times."""
+        """Add observed cluster metadata; the first one is also used for all earlier times."""
         if not self.clusters.times:
             self.clusters.append({**state, "ts_ms": 0, "assumed": True})
         self.clusters.append(state)
 
     def add(self, batches: Sequence[LogBatch], received_ms: int) -> None:
-        """Decode record batches in log order; `advance` later processes their contents."""
+        """Decode record batches in log order, for processing by `advance`; ``received_ms`` is the
+        time of arrival.
+        """
         new = [one for one in batches if one.base_offset > self.newest.get(one.partition, -1)]
         for batch in new:
             self.newest[batch.partition] = batch.base_offset
@@ -511,9 +516,7 @@ class LiveGroups:
         self.newest, self.failed, self._held = newest, failed, deque(held)
 
     def next_due_ms(self) -> int | None:
-        """Return the time (ms) at which the next waiting record or commit is due;
-        None without one.
-        """
+        """Return the time (ms) at which the next waiting record or commit is due, if any."""
         return self._held[0].due_ms if self._held else None
 
     def advance(self, now_ms: int) -> Iterator[WatchEvent]:
@@ -525,16 +528,14 @@ class LiveGroups:
         while self._held and self._held[0].due_ms <= now_ms:
             yield from self._feed(self._held.popleft(), now_ms)
         for name in list(self._open):
-            yield from self._events_of(name, self.groups[name].expire(now_ms))
+            yield from self._track_deadlines(name, self.groups[name].expire(now_ms))
 
     def finish(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Process all waiting records and commits, end unfinished rebalances,
-        and yield the events.
-        """
+        """Process waiting records and commits, end unfinished rebalances, and yield the events."""
         while self._held:
             yield from self._feed(self._held.popleft(), now_ms)
         for name in list(self._open):
-            yield from self._events_of(name, self.groups[name].stop(now_ms))
+            yield from self._track_deadlines(name, self.groups[name].stop(now_ms))
 
     def _feed(self, held: _Held, now_ms: int) -> Iterator[WatchEvent]:
         if held.group in self.failed:
@@ -552,14 +553,14 @@ class LiveGroups:
             else group.record(held.item, now_ms, fresh=fresh)
         )
         try:
-            yield from self._events_of(held.group, events)
+            yield from self._track_deadlines(held.group, events)
         except Exception as e:  # noqa: BLE001 - one group's damage must not end the others
             self.failed[held.group] = f"{type(e).__name__}: {e}"
             self._open.pop(held.group, None)
             del self.groups[held.group]
 
-    def _events_of(self, name: str, events: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
-        """Yield a group's events, and note whether its deadlines must still be checked later."""
+    def _track_deadlines(self, name: str, events: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
+        """Yield a group's events, and record whether one of its deadlines must be checked later."""
         found = list(events)
         if self.groups[name].is_open:
             self._open[name] = None

@@ -61,7 +61,8 @@ class LiveCommit(NamedTuple):
 
 
 class LiveDecoder:
-    r"""Decoder of a growing group log; a transaction may stay open from one call to the next.
+    r"""Incremental decoder of record batches of ``__consumer_offsets``, which also follows
+    transactions over several calls.
 
     Attributes:
         moves: coordinator moves so far, by log partition.
@@ -81,20 +82,17 @@ class LiveDecoder:
         self._pending: dict[tuple[int, int], list[LiveCommit]] = {}
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the decoder's open transactions and leader epochs as plain values
-        for `pack_state`.
+        """Return the decoder's open transactions and leader epochs as plain values for
+        `pack_state`.
         """
         return self.moves, self.damaged, self._epochs, self._pending
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the open transactions and leader epochs from the values
-        that `stored` returned.
-        """
+        """Restore open transactions and leader epochs from the values that `stored` returned."""
         self.moves, self.damaged, self._epochs, self._pending = state
 
     def decode(self, batches: Sequence[LogBatch]) -> Iterator[tuple[str, GroupRecord | LiveCommit]]:
-        """Decode record batches; yield (group, record or commit) for all that takes effect with
-        them.
+        """Decode record batches; yield (group, record or commit) for each one that takes effect.
 
         A transactional commit takes effect when the marker that commits its transaction is read.
         """
@@ -109,7 +107,7 @@ class LiveDecoder:
                 continue
             producer = batch.partition, batch.producer_id
             if batch.control:
-                yield from self._take_effect(batch, self._pending.pop(producer, []))
+                yield from self._end_transaction(batch, self._pending.pop(producer, []))
                 continue
             for group, item in found:
                 if isinstance(item, LiveCommit):
@@ -117,10 +115,11 @@ class LiveDecoder:
                 else:
                     yield group, item
 
-    def _take_effect(
+    def _end_transaction(
         self, marker: LogBatch, commits: list[LiveCommit]
     ) -> Iterator[tuple[str, LiveCommit]]:
-        """Yield a transaction's offset commits when its marker is read; none if it was aborted.
+        """Yield the offset commits of a transaction when its marker is read; none if it was
+        aborted.
 
         ``commits`` are the commits that were waiting for the marker.
         """

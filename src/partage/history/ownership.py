@@ -39,10 +39,10 @@ _Key = tuple[str, str | None, int, str, str]
 class OwnershipIntervals:
     """Builder of one group's ownership intervals: time spans in which a member owned a partition.
 
-    It is fed the group's history in order; each call yields the intervals that are now complete.
-    Members of a classic group own what their generation assigned. Members of other groups own
-    their current assignment: a partition may be ``releasing`` until its member has revoked it, and
-    Kafka Streams tasks have other roles.
+    Call `feed` with the group's history in order; each call yields the intervals that are now
+    complete. Members of a classic group own what their generation assigned. Members of other groups
+    own the assignment that they acknowledged; there a partition has the role ``releasing`` until
+    its member has revoked it, and Kafka Streams tasks have their own roles.
 
     Args:
         topic_id: function of (topic name, time in ms) that returns the topic's id at that time, or
@@ -65,8 +65,8 @@ class OwnershipIntervals:
         self._latest_end: int | None = None
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the unfinished intervals as plain values,
-        which `state_store.pack_state` can serialize.
+        """Return the unfinished intervals as plain values, which `state_store.pack_state` can
+        serialize.
         """
         return self._open, self._ended, self._newest, self._latest_end
 
@@ -75,7 +75,7 @@ class OwnershipIntervals:
         self._open, self._ended, self._newest, self._latest_end = state
 
     def feed(self, item: Generation | LifecycleEvent | CurrentAssignment) -> Iterator[Interval]:
-        """Process the next item of the group's history; yield the ownership intervals that are
+        """Process the next item of the group's history; yield the ownership intervals that are now
         final.
 
         An ownership interval is a time span in which one member owned one partition.
@@ -92,15 +92,14 @@ class OwnershipIntervals:
                 self._replace(item.generation, time_ms, {}, None)
         else:
             self._replace(item.number, time_ms, self._assigned(item), None)
-            yield from self._restarts(item)
+            yield from self._rename_restarted_members(item)
 
-    def _restarts(self, generation: Generation) -> Iterator[Interval]:
-        """Transfer partitions to the new member ids of static members that restarted, and yield
-        intervals.
+    def _rename_restarted_members(self, generation: Generation) -> Iterator[Interval]:
+        """Transfer partitions to the new member ids of restarted static members; yield the
+        intervals that end.
 
         A restart needs no rebalance: the coordinator writes the same generation again with the new
-        id. Of many such rewrites only the first ones are stored; the last state represents the
-        others.
+        id. Only the first of many such records are stored, and the last state.
         """
         states = [(time_ms, state) for _, time_ms, state in generation.rewrites]
         if states and states[-1][1] != generation.last:
@@ -119,12 +118,12 @@ class OwnershipIntervals:
             self._replace(generation.number, time_ms, self._open | renamed, None)
 
     def _corrected_time(self, time_ms: int) -> int:
-        """Return a plausible time for a record, if its own is from a wrong clock.
+        """Return a record's time, corrected so that times follow the order of the log.
 
-        The log's order counts. If a record is older than the one before it, that one's time was
-        wrong: its intervals begin and end now. A time outside the recording is replaced by that of
-        the record before. A time before a yielded end is replaced by that end, so that no
-        partition ever has two owners.
+        A time outside the recording, from a wrong clock, is replaced by the time of the record
+        before. If a record is older than the one before, the earlier record's time was wrong: the
+        intervals that it began or ended are moved to the new time. No time is before the end of an
+        interval that was already yielded, so that no partition ever has two owners.
         """
         newest = self._newest
         if self._span is not None and not self._span[0] <= time_ms <= self._span[1]:

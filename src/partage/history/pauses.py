@@ -26,19 +26,20 @@ _MOST_REWOUND = 1 << 48
 
 
 class Pause(NamedTuple):
-    """The time without offset commits of one partition around one rebalance.
-
-    It is a row of table ``pauses``.
+    """Time without offset commits of one partition around one rebalance, a row of table ``pauses``.
 
     Attributes:
         incarnation, generation: identity of the rebalance.
+        topic: the partition's topic.
+        partition: the partition number.
         last_ms: time of the last commit before the rebalance's record; None if there was none.
         first_ms: time of the first commit after it; None if there was none.
-        rewind: lower bound of the records read twice: how far the first committed offset is
-            behind the newest one before; None if either is missing or implausible.
+        rewind: lower bound of the number of records that were consumed twice: how far the first
+            committed offset is behind the newest one before; None if either is missing or
+            implausible.
         resolution_ms: the partition's usual commit interval, which limits the precision.
-        advance: how far the first committed offset is ahead of the newest one before. If it is
-            0, no record was consumed, and the times of the commits prove nothing.
+        advance: how far the first committed offset is ahead of the newest one before. If it is 0,
+            no record was consumed, and the times of the commits prove nothing.
 
     >>> Pause(0, 4, "orders", 1, 1_000, 4_000, 0, 500).pause_ms
     3000
@@ -124,7 +125,8 @@ class PauseTracker:
             partitions: partitions assigned in this or the previous generation; others do not pause.
 
         Returns:
-            Pauses of older rebalances that are given up without a commit, because too many wait.
+            Pauses of older rebalances that are dropped without a commit, because too many are
+                waiting.
         """
         dropped = []
         for topic, number in partitions:
@@ -139,7 +141,8 @@ class PauseTracker:
         return dropped
 
     def stretch(self, found: Stretch) -> list[Pause]:
-        """Process a partition's next commits; return the pauses that end with the first of them.
+        """Process a summary of one partition's next commits; return the pauses that end with the
+        first of these commits.
 
         A pause is the time without commits around a rebalance.
         """

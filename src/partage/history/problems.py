@@ -30,7 +30,7 @@ _TASKS = "Kafka Streams assigns tasks, not partitions: no strategy of consumers 
 
 
 def unsupported_reason(state: ClassicState) -> str | None:
-    """Return why no consumer strategy can be simulated on a generation; None if one can.
+    """Return why no consumer assignor can be run on a recorded generation; None if one can.
 
     >>> unsupported_reason(ClassicState("connect", 1, "sessioned", None, None, ()))
     'protocol type connect: members are no consumers'
@@ -104,9 +104,10 @@ def released_partitions(state: ClassicState) -> frozenset[tuple[str, int]]:
 
 
 def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster) -> Strategy:
-    """Return the strategy, configured with the partition loads that its leader had measured.
+    """Return a copy of the strategy, configured with the partition loads that the group's leader
+    had measured.
 
-    Partage's assignor stores the loads in the user data of assignments.
+    Partage's assignor stores these loads in the user data of assignments.
     """
     given = [split(m.assignment_user_data)[1] for m in state.members]
     loads = {
@@ -142,10 +143,15 @@ def partitions_by_member(assignment: Assignment) -> dict[str, Int32Array]:
 
 
 def surviving_claims(index: Index, dense: Int32Array, cluster: Cluster) -> Claims:
-    """Return the previously owned partitions that still exist, which the member sends as owned.
+    """Return a member's previous partitions that still exist, as the owned partitions that it
+    reports.
 
-    ``dense`` has partition indices. A partition of a topic that was deleted and recreated under the
-    same name is left out, since it is another topic.
+    A partition of a topic that was deleted and recreated under the same name is left out.
+
+    Args:
+        index: the numbering of topics and partitions.
+        dense: numbers of the previous partitions in the index.
+        cluster: the present cluster.
     """
     alive = dense[cluster.partition_exists[dense]] if len(dense) else dense
     if not len(alive):

@@ -78,8 +78,8 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A member's subscription exactly as it sent it (ConsumerProtocolSubscription v0
-    to v3, or Faust's).
+    """A member's subscription exactly as it sent it (ConsumerProtocolSubscription v0 to v3, or
+    Faust's).
 
     Attributes:
         version: version in the header; 4 for Faust's layout, -1 if the member sent no such bytes.
@@ -146,12 +146,14 @@ class ClassicState:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A decoded record of a group, other than an offset commit.
+    """Decoded record of a group, other than an offset commit.
 
     Attributes:
+        position: the record's position in the log.
+        timestamp_ms: the record's time.
         type: Kafka's name of the record type, as in `partage.wire.group_log.RECORD_TYPES`.
-        key, value: in the decoded form of `partage.wire.group_log`, or of its JSON;
-            value is None for a tombstone.
+        key: fields of the record's key, as `partage.wire.group_log` decodes them or as in JSON.
+        value: fields of the record's value in the same form; None for a tombstone.
         state: state of a classic group if its record was decoded by column; ``value`` is None then.
 
     >>> GroupRecord(LogPosition(0, 1), 5, "SHARE_GROUP_METADATA", {"groupId": "g"}, None).kind
@@ -199,7 +201,9 @@ def recorded_plan(state: ClassicState) -> dict[str, dict[str, list[int]]]:
 
 
 def partition_numbers(rows: Any, name: str = "topicId") -> TopicPartitionNumbers:
-    """Convert decoded rows of a topic and its partitions to (topic id, partitions) pairs.
+    """Convert decoded rows with a topic id and partitions to (topic id, partitions) pairs.
+
+    ``name`` is the field with the topic id; rows of Streams tasks have a sub-topology id instead.
 
     >>> partition_numbers([{"topicId": "x", "partitions": [1, 0]}])
     (('x', (1, 0)),)
@@ -233,7 +237,8 @@ def parse_classic_state(value: Mapping[str, Any]) -> ClassicState:
     """Parse the state of a classic group from the decoded value of a GROUP_METADATA record.
 
     Binary fields may be bytes (as `partage.wire.group_log` decodes them) or base64 text (as in
-    JSON). Damaged bytes of one member do not lose the generation: see `MemberState.damage`.
+    JSON). If the bytes of one member are damaged, the others are still parsed (see
+    `MemberState.damage`).
     """
     protocol_type = value["protocolType"] or ""
     stamp = value.get("currentStateTimestamp", -1)
@@ -267,8 +272,8 @@ def _member(value: Mapping[str, Any], *, is_consumer: bool) -> MemberState:
 def parse_payloads(subscription: bytes, assignment: bytes) -> _Parsed:
     """Parse the bytes of a member's subscription and of its assignment.
 
-    Return fields of `MemberState`. It never raises: damaged bytes give an error message as the
-    last field.
+    Return the subscription, the fields of the assignment, and an error message. Damaged bytes raise
+    nothing: they give an error message, which is otherwise None.
     """
     sent: Subscription | None = None
     try:
@@ -279,9 +284,7 @@ def parse_payloads(subscription: bytes, assignment: bytes) -> _Parsed:
 
 
 def _parse_cached(parse: Callable[[bytes], _T], raw: bytes) -> _T:
-    """Parse a member's payload, with a cache: most payloads repeat those
-    of the generation before.
-    """
+    """Parse a member's payload, with a cache: most payloads repeat the last generation's."""
     return parse(raw) if len(raw) > _LONGEST_CACHED else cast("_T", _cached(parse, raw))
 
 
@@ -344,6 +347,8 @@ class ClassicStates:
     def of(self, found: ClassicColumns) -> Iterator[tuple[int, ClassicState]]:
         """Yield (row number, state) for each classic group record in a batch of decoded records, in
         order.
+
+        ``found`` has the columns of the batch.
         """
         members = _BatchMembers(self, found)
         text, listed = found.texts.text, found.listed.tolist()
@@ -362,10 +367,10 @@ class ClassicStates:
 
 
 class _CodeCache(Generic[_T]):
-    """Cache from the integer codes in a batch of records to the objects that they stand for.
+    """Cache from integer codes in a batch of records to the objects that they stand for.
 
-    A code numbers one distinct value (a member, a payload) of the batch. Objects of earlier batches
-    with equal bytes are reused.
+    A batch gives each distinct value, such as a member's bytes, an integer code. Objects of earlier
+    batches with equal bytes are reused.
 
     Args:
         known: dict from bytes to object of earlier batches; new objects are added.
@@ -400,18 +405,18 @@ class _CodeCache(Generic[_T]):
 
 
 class _BatchMembers:
-    """Lookup of the members in one batch of decoded records, by integer code.
+    """Lookup of the members in one batch of decoded records, by their integer codes in the batch.
 
-    Each distinct member is built once. ``consumer`` and ``other`` give it by the group's protocol
-    type.
+    Each distinct member is built once. Call ``consumer`` for members of consumer groups, ``other``
+    for members of groups with another protocol type.
     """
 
     def __init__(self, states: ClassicStates, found: ClassicColumns) -> None:
         self._found, self._cells = found, found.members.tolist()
         subscriptions = _PayloadColumns(found.subscriptions)
         assignments = _PayloadColumns(found.assignments)
-        self.consumer = _CodeCache(states.consumers, self._bytes_of, self._create_consumer)
-        self.other = _CodeCache(states.other_members, self._bytes_of, self._create_other)
+        self.consumer = _CodeCache(states.consumers, self._cache_key, self._create_consumer)
+        self.other = _CodeCache(states.other_members, self._cache_key, self._create_other)
         self._subscription = _CodeCache(
             states.subscriptions, found.subscriptions.sent.raw, subscriptions.subscription
         )
@@ -419,8 +424,11 @@ class _BatchMembers:
             states.assignments, found.assignments.sent.raw, assignments.assignment
         )
 
-    def _bytes_of(self, code: int) -> bytes:
-        """Return the cache key of a member: its bytes, and the version of their layout."""
+    def _cache_key(self, code: int) -> bytes:
+        """Return the cache key of a member: its bytes, and the version of their layout.
+
+        ``code`` is the member's integer code in the batch.
+        """
         return self._found.whole.raw(code) + bytes(self._cells[code][:1])
 
     def _create_consumer(self, code: int, _: bytes) -> MemberState:
@@ -435,9 +443,7 @@ class _BatchMembers:
         return self._create(code, (subscription, *assigned, None))
 
     def _create_other(self, code: int, _: bytes) -> MemberState:
-        """Create a member of a group with another protocol type,
-        whose payloads cannot be parsed.
-        """
+        """Create a member of a group of another protocol type; its payloads cannot be parsed."""
         return self._create(code, (None, *_NOT_ASSIGNED, None))
 
     def _create(self, code: int, parsed: _Parsed) -> MemberState:
@@ -450,10 +456,11 @@ class _BatchMembers:
 
 
 class _PayloadColumns:
-    """Parser of the subscriptions or assignments in one batch, from columns that a kernel decoded.
+    """Parser of the subscriptions or assignments in one batch, from columns that the compiled
+    decoder has filled.
 
-    Payloads are given by integer code. The result is None for a payload that the kernel could not
-    decode: the schema engine must parse its bytes.
+    A payload is given by its integer code in the batch. The result is None for a payload that the
+    compiled decoder could not decode; the caller must parse its bytes.
     """
 
     def __init__(self, found: Payloads) -> None:
@@ -462,7 +469,9 @@ class _PayloadColumns:
         self._text, self._data = found.names.text, found.sent.data.data
 
     def subscription(self, code: int, _: bytes) -> Subscription | None:
-        """Return the subscription of this code; None if the schema engine must parse the bytes."""
+        """Return the subscription with an integer code in the batch; None if its bytes must be
+        parsed.
+        """
         (
             version, topics_from, topics, pairs_from, pairs, user_at, user_size, generation,
             rack_at, rack_size,
@@ -480,9 +489,10 @@ class _PayloadColumns:
         )
 
     def assignment(self, code: int, raw: bytes) -> _Assigned | None:
-        """Return partitions, version and user data of the assignment with this code.
+        """Return partitions, version and user data of the assignment with an integer code in the
+        batch; None if its bytes must be parsed.
 
-        The result is None if the schema engine must parse the bytes.
+        ``raw`` are the bytes of the assignment.
         """
         if not raw:  # the coordinator stores no bytes for a member that the leader left out
             return _NOT_ASSIGNED

@@ -60,12 +60,12 @@ def pack_state(value: object, more: tuple[type, ...] = (), *, level: int = 6) ->
     """Serialize the state of a history to compressed bytes, from which a later run can resume.
 
     Args:
-        value: plain values, and instances of known classes.
+        value: plain values, and instances of the classes of a group's history.
         more: further dataclasses and named tuples that the value contains.
         level: zlib compression level, 1 to 9.
 
     Raises:
-        TypeError: the value contains a class that is not in the set (an internal error).
+        TypeError: the value contains an instance of another class (an internal error).
 
     >>> unpack_state(pack_state({("t", 1): LogPosition(0, 5)}))
     {('t', 1): LogPosition(partition=0, offset=5)}
@@ -115,9 +115,9 @@ def _known_classes(
 
 
 class _Packer:
-    """Converter of values to JSON: plain values as they are,
-    others as an object {type code: content}.
+    """Converter of values to JSON that `_Unpacker` reads.
 
+    Numbers, strings and None stay as they are. Other values become an object {type code: content}.
     The type codes are ``o`` object, ``s`` object written before, ``r`` named tuple, ``t`` tuple,
     ``i`` tuple of int, ``l`` list, ``d`` mapping, ``f`` frozenset, ``n`` int32 array (base64 of
     little-endian numbers) and ``b`` bytes.
@@ -164,8 +164,9 @@ class _Packer:
 
 
 class _Unpacker:
-    """Converter of the JSON that `_Packer` wrote back to values;
-    shared objects are shared again.
+    """Converter that restores values from the JSON that `_Packer` wrote.
+
+    An object that was written once and referred to several times is restored as one object.
     """
 
     def __init__(self, more: tuple[type, ...]) -> None:

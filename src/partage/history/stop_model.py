@@ -146,21 +146,20 @@ def between(first: float, last: float) -> Instant:
 
 
 def after_record(time_ms: float) -> Instant:
-    """Estimate when a consumer's rebalance callback ran that follows a classic group's record.
+    """Estimate when a consumer ran its rebalance callback after a record of a classic group.
 
-    ``time_ms`` is the record's timestamp. The result is an uncertain time, after the network and
-    poll latency.
+    ``time_ms`` is the record's timestamp. The result is later by the network and poll latency, so
+    it is an uncertain time.
     """
     mean, latest = time_ms + _LATENCY_MS, time_ms + _LONGEST_LATENCY_MS
     return Instant(mean, _LATENCY_DEVIATION_MS**2, time_ms, latest)
 
 
 def after_heartbeat(time_ms: float, *, revokes: bool = False) -> Instant:
-    """Estimate when a consumer's rebalance callback ran that follows a record of the consumer
-    protocol.
+    """Estimate when a consumer ran its rebalance callback after a record of the consumer protocol.
 
     ``time_ms`` is the record's timestamp. The member handles the heartbeat's response in its next
-    ``poll``, so the time is uncertain.
+    ``poll``, so the result is an uncertain time. With ``revokes``, the member also commits first.
     """
     mean, latest = time_ms + _POLL_LATENCY_MS, time_ms + _LONGEST_POLL_MS
     mean += _COMMIT_LATENCY_MS if revokes else 0.0
@@ -168,9 +167,11 @@ def after_heartbeat(time_ms: float, *, revokes: bool = False) -> Instant:
 
 
 def before_record(time_ms: float) -> Instant:
-    """Estimate when a consumer's rebalance callback ran that preceded a classic group's record.
+    """Estimate when a consumer ran its rebalance callback before a record of a classic group was
+    written.
 
-    ``time_ms`` is the record's timestamp. The result is an uncertain time.
+    ``time_ms`` is the record's timestamp. The result is earlier by the network latency, so it is an
+    uncertain time.
     """
     mean, earliest = time_ms - _LATENCY_MS, time_ms - _LONGEST_LATENCY_MS
     return Instant(mean, _LATENCY_DEVIATION_MS**2, earliest, time_ms)
@@ -226,14 +227,14 @@ class MemberCommits:
         return DEFAULT_COMMIT_MS if self.usual_ms is None else max(1.0, self.usual_ms)
 
     def at_stop(self, otherwise: Instant, share: float | None = None) -> Instant:
-        """Return when the member stopped consuming: at its last commit, or at a given later time.
+        """Return when the member stopped consuming: at its last commit, or at the later time
+        ``otherwise``.
 
         The result mixes both times by the probability that the member commits when it stops.
 
         Args:
             otherwise: the time of the stop if no commit marks it.
-            share: probability that the last commit marks the stop; None takes the member's
-                ``share``.
+            share: probability that the last commit marks the stop; by default the member's own.
         """
         if self.last_ms is None:
             return otherwise
@@ -247,8 +248,8 @@ def commits_at_revocation(prompt: int, stops: int, *, java: bool = False) -> flo
     """Return the probability that a member commits when it revokes partitions, by Bayes' rule.
 
     Args:
-        prompt: number of revocations in its group with a commit at nearly the same time.
-        stops: number of all revocations in its group of partitions with commits.
+        prompt: number of the group's past revocations with a commit at nearly the same time.
+        stops: number of all the group's past revocations, of partitions that had commits.
         java: whether it is a Java consumer.
 
     >>> [round(commits_at_revocation(prompt, 8), 2) for prompt in (0, 1, 4)]
@@ -286,8 +287,7 @@ def revocation_time(
 
 
 def absence_time(commits: MemberCommits, latest_ms: float, poll_ms: float = 0.0) -> Instant:
-    """Estimate when a static member stopped consuming, given the record in which a successor
-    replaces it.
+    """Estimate when a static member stopped consuming, if a successor has replaced it.
 
     The successor is a new process with the same ``group.instance.id``.
 
@@ -316,9 +316,9 @@ def departure_time(
 ) -> Instant:
     """Estimate when a departed member stopped consuming, whether it left or died.
 
-    Both are possible, with probabilities by Bayes' rule. A member that left stopped when the
-    rebalance began; one that died, a session timeout before, up to one heartbeat later. A member
-    commits once in its interval while it is alive, except for idle partitions.
+    A member that left stopped when the rebalance began. A member that died stopped a session
+    timeout earlier, within one heartbeat interval. The result mixes both times by their
+    probabilities (Bayes' rule), given the time of the last commit.
 
     Args:
         commits: commit statistics of the member.
@@ -353,7 +353,7 @@ def departure_time(
 
 def _overlap(one: Instant, other: Instant) -> float:
     """Return the probability density (per ms) that two independent, uniformly distributed times
-    coincide.
+    coincide, as a likelihood for Bayes' rule.
     """
     common = min(one.latest, other.latest) - max(one.earliest, other.earliest)
     widths = max(1.0, one.latest - one.earliest) * max(1.0, other.latest - other.earliest)
@@ -416,11 +416,14 @@ class UnreadInterval(NamedTuple):
 class StopSum:
     """Running sum of times without a consumer, over partitions that stopped for the same reason.
 
-    Such partitions share one estimation error, so their deviations add up linearly.
+    Such partitions share one estimation error, so their standard deviations are summed, not their
+    variances.
 
     Attributes:
-        mean, deviation: sums of means and of standard deviations, in milliseconds.
-        least, most: sums of the hard limits, in milliseconds.
+        mean: sum of the means, in milliseconds.
+        deviation: sum of the standard deviations, in milliseconds.
+        least: sum of the lower limits, in milliseconds.
+        most: sum of the upper limits, in milliseconds.
     """
 
     mean: float = 0.0
@@ -429,10 +432,9 @@ class StopSum:
     most: float = 0.0
 
     def add(self, start: Instant, end: Instant, apart_ms: float = 0.0) -> None:
-        """Add the time without a consumer of one partition, which stopped at ``start`` and resumed
-        at ``end``.
+        """Add the time for which one partition had no consumer, from ``start`` to ``end``.
 
-        ``apart_ms`` (ms) of this time had no subscribed member and does not count.
+        ``apart_ms`` of this time does not count, because no member subscribed to the topic (ms).
         """
         length = max(0.0, end.mean - start.mean - apart_ms)
         self.mean += length
@@ -445,7 +447,9 @@ def sum_stops(stops: Iterable[StopSum], no_consumer_ms: float = 0.0) -> UnreadEs
     """Add up the times without a consumer of one rebalance; return the estimate with an 80 %
     interval.
 
-    ``stops`` has one sum for each reason to stop. ``no_consumer_ms`` had no member or subscriber.
+    Args:
+        stops: one sum for each reason to stop.
+        no_consumer_ms: time in which the group had no member, or none that subscribed (ms).
 
     >>> found = sum_stops([StopSum(4_000, 1_000, 0, 9_000), StopSum(0, 0, 0, 0)])
     >>> found.best, round(found.p10, 2), round(found.p90, 2)

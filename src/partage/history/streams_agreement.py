@@ -25,9 +25,9 @@ from partage.history.streams_application import (
     ObservedTopology,
     StreamsRebalance,
     SubtopologyKey,
-    changelog,
     decode_streams_rebalance,
     observe_topology,
+    placeholder_changelog,
     rack_strategies,
     racks_matter,
     racks_of,
@@ -82,7 +82,8 @@ class StreamsVerdict(NamedTuple):
 
     Attributes:
         agrees: whether both are equal; None if no assignment can be computed.
-        why: why not, or the reason of a disagreement; None if none is known or needed.
+        why: why none can be computed, or the reason of a disagreement; None if there is none to
+            give.
         assumed: assumptions about what the log lacks.
         judged_by: name of the task assignor that was run.
         exact: whether that assignor equals the Kafka class that such members run.
@@ -104,7 +105,7 @@ def check_streams_agreement(generation: Generation, clusters: ClusterHistory) ->
     """
     try:
         now = decode_streams_rebalance(generation.first)
-        seen = observe_topology([now, *_rebalance_before(generation)])
+        seen = observe_topology([now, *_decode_previous_rebalance(generation)])
     except (WireFormatError, InvalidProblemError) as e:
         return StreamsVerdict(None, str(e))
     reason = _unsupported_reason(now, seen)
@@ -151,11 +152,11 @@ def _leader_error(rebalance: StreamsRebalance) -> str | None:
     return None
 
 
-def _rebalance_before(generation: Generation) -> list[StreamsRebalance]:
-    """Decode the previous rebalance of a Streams group,
-    which may show further topics of its topology.
+def _decode_previous_rebalance(generation: Generation) -> list[StreamsRebalance]:
+    """Decode the previous rebalance of a Streams group, as a list of one; empty if it is missing or
+    cannot be decoded.
 
-    The result is a list, which is empty if that rebalance is missing or cannot be decoded.
+    It may show further topics of the application's topology.
     """
     if generation.previous is None or generation.previous.protocol != "classic":
         return []
@@ -172,17 +173,19 @@ def _rebalance_before(generation: Generation) -> list[StreamsRebalance]:
 
 @dataclass(frozen=True)
 class Assumption:
-    """A guess at the inputs of a Streams task assignor that the log lacks, such as lags and
-    settings.
+    """Guess at the inputs of a Streams task assignor that the log lacks, such as lags and settings.
 
-    The assignor runs under each guess, until one gives the recorded assignment.
+    The assignor is run under each guess, until one reproduces the recorded assignment.
 
     Attributes:
+        assignor: the task assignor.
+        stateful: sub-topologies that have changelogs.
+        settings: settings of the application.
         behind: stateful tasks on which all clients except the active one lag too far.
         ends_known: False if the leader could not read the end offsets of changelogs.
         everywhere: whether ``behind`` contains all stateful tasks.
-        longer: by how much changelogs are longer than the records show. It matters among the
-            consumers of one client: each receives the least lagging of its client's tasks.
+        longer: by how many offsets changelogs are longer than the records show. It decides which of
+            a client's consumers gets a task.
         changelogs: topics of each sub-topology, for rack-aware strategies.
     """
 
@@ -201,16 +204,16 @@ class Assumption:
         return self.settings.rack_aware_assignment_strategy != "none"
 
     def is_exact(self, rebalance: StreamsRebalance) -> bool:
-        """Return whether Partage's assignor equals the Kafka class that the members run.
+        """Return whether Partage's assignor is exact for the Kafka release of the members.
 
-        It does not for members of Kafka 2.0 to 2.5.
+        It is not for Kafka 2.0 to 2.5.
         """
         highest = max(member.version for member in rebalance.members)
         is_between = _LAST_BEFORE_PROBING < highest < _FIRST_WITH_SUMS
         return self.assignor.exact_to is not None and not is_between
 
-    def words(self, rebalance: StreamsRebalance) -> str:
-        """Describe all assumed values that differ from Kafka's defaults."""
+    def describe(self, rebalance: StreamsRebalance) -> str:
+        """Return a text that lists all assumed values that differ from Kafka's defaults."""
         settings = self.settings
         clients = len({member.process for member in rebalance.members})
         least = "at least " if settings.num_standby_replicas >= clients - 1 else ""
@@ -255,25 +258,27 @@ def assumptions(
 ) -> Iterator[Assumption]:
     """Yield guesses at the task assignor's inputs that the log lacks, the likeliest first.
 
-    They vary lags, standbys and stateful sub-topologies. Those with rack-aware strategies come
-    last.
+    The guesses vary lags, standbys and stateful sub-topologies. Guesses with rack-aware strategies
+    come last.
     """
     plain = list(islice(_plain_assumptions(rebalance, topology, cluster), _MOST_TRIED))
     yield from plain
     if racks_matter(rebalance, topology, cluster):
-        yield from islice(_with_racks(rebalance, topology, cluster, plain), _MOST_TRIED_WITH_RACKS)
+        yield from islice(
+            _with_rack_strategies(rebalance, topology, cluster, plain), _MOST_TRIED_WITH_RACKS
+        )
 
 
-def _with_racks(
+def _with_rack_strategies(
     rebalance: StreamsRebalance,
     topology: ObservedTopology,
     cluster: Cluster,
     plain: Sequence[Assumption],
 ) -> Iterator[Assumption]:
-    """Yield copies of the ``plain`` assumptions with each rack-aware strategy, at its default
-    costs.
+    """Yield copies of assumptions with each rack-aware strategy instead, at its default costs.
 
-    The assumed changelog topics matter only to the placement of standbys.
+    Where standbys are placed, each possible mapping of changelog topics to sub-topologies is tried,
+    too.
     """
     shared = {
         stateful: list(shared_changelogs(rebalance, topology, stateful, cluster))
@@ -323,9 +328,10 @@ def _stateful_choices(topology: ObservedTopology) -> list[frozenset[SubtopologyK
 
 
 def _with_lags(assumption: Assumption, copies: Mapping[TaskId, int]) -> Iterator[Assumption]:
-    """Yield variants of an assumption in which clients lag far behind on tasks with extra copies.
+    """Yield variants of an assumption in which clients lag far behind on some tasks.
 
-    One variant assumes this of all tasks.
+    These are the tasks with more copies than configured standbys (warm-ups), or all tasks.
+    ``copies`` has the number of standby copies of each stateful task.
     """
     standbys = assumption.settings.num_standby_replicas
     warming = frozenset(task for task, n in copies.items() if n > standbys)
@@ -354,7 +360,8 @@ def _settings(
 ) -> Iterator[AssignmentConfigs]:
     """Yield the likeliest assignment settings: numbers of standbys, with and without client tags.
 
-    The likeliest numbers are the three most frequent numbers of copies.
+    The likeliest numbers are the three most frequent ones in ``copies``, the number of standby
+    copies of each task.
     """
     keys = tuple(dict.fromkeys(key for member in rebalance.members for key in member.tags))[:5]
     numbers = [n for n, _ in Counter(copies.values()).most_common(3)] or [0]
@@ -364,7 +371,8 @@ def _settings(
 
 
 def counts_of(topology: ObservedTopology, cluster: Cluster) -> dict[str, int]:
-    """Return a dict from source topic to its partition count, by the cluster or else by the record.
+    """Return a dict from source topic to its partition count, from the cluster metadata or else
+    from the recorded assignment.
 
     A repartition topic may be created in this very rebalance, before any metadata has it.
     """
@@ -377,7 +385,7 @@ def counts_of(topology: ObservedTopology, cluster: Cluster) -> dict[str, int]:
 def stateful_tasks(
     topology: ObservedTopology, subtopologies: frozenset[SubtopologyKey], counts: Mapping[str, int]
 ) -> list[TaskId]:
-    """Return all tasks of the given sub-topologies.
+    """Return all tasks of the given stateful sub-topologies.
 
     ``counts`` is a dict from source topic to its partition count, which gives the number of tasks.
     """
@@ -401,12 +409,10 @@ class _Comparison:
     at_ms: int
 
     def distance(self, assumption: Assumption) -> int:
-        """Return how many parts of the assignment computed under an assumption differ from the
-        record.
-
-        It is 0 if the two are equal.
+        """Return the number of differences between the assignment computed under an assumption and
+        the recorded one; 0 if they are equal.
         """
-        sent = self._sent(assumption)
+        sent = self._computed_messages(assumption)
         if sent is None:
             return LONG_MAX
         return sum(
@@ -415,9 +421,9 @@ class _Comparison:
         )
 
     def agreement(self, assumption: Assumption) -> StreamsVerdict:
-        """Return the verdict "agrees" for an assumption that reproduces the recorded assignment.
+        """Return the result for an assumption that reproduces the recorded assignment.
 
-        It also states whether any changelog lags would give the same assignment.
+        It also states whether the assignment would be the same with all other changelog lags.
         """
         words = None
         tasks = frozenset(stateful_tasks(self.seen, assumption.stateful, self._counts))
@@ -435,20 +441,19 @@ class _Comparison:
         why: str | None = None,
         more: str | None = None,
     ) -> StreamsVerdict:
-        """Return the verdict of the comparison under an assumption,
-        with the assumption's description.
+        """Return the verdict of the comparison under an assumption, with the assumption's
+        description.
         """
-        words = "; ".join(filter(None, (assumption.words(self.now), more)))
+        words = "; ".join(filter(None, (assumption.describe(self.now), more)))
         exact = assumption.is_exact(self.now)
         return StreamsVerdict(agrees, why, words or None, assumption.assignor.name, exact)
 
     def with_other_lags(self, assumption: Assumption) -> Assumption | None:
-        """Search changelog lengths with which the assignor computes the recorded assignment.
+        """Search for changelog lengths with which the assignor computes the recorded assignment.
 
-        Return the assumption with these lengths, None if none is found. Each consumer of a client
-        receives the least lagging of its client's tasks, so the order of lags matters. The search
-        is a coordinate descent: it changes one task after the other as long as a step reduces the
-        distance.
+        Return the assumption with these lengths, None if none is found. A consumer receives the
+        tasks of its client in the order of lags. The search is a coordinate descent: it changes one
+        task after the other as long as a step reduces the distance.
         """
         best, left = self.distance(assumption), _MOST_LAGS_TRIED
         if not self.seen.ends or not self._only_consumers_differ(assumption):
@@ -469,11 +474,13 @@ class _Comparison:
         return assumption if best == 0 else None
 
     def _only_consumers_differ(self, assumption: Assumption) -> bool:
-        """Return whether computed and recorded tasks are equal by client, but not by consumer.
+        """Return whether each client has the recorded tasks under an assumption, but other
+        consumers of the client have them.
 
-        Tasks that another consumer has yet to revoke are in no record, so a subset suffices.
+        Tasks that another consumer must revoke first are not in the record, so the recorded tasks
+        may be a subset.
         """
-        planned, sent = self._assign(assumption), self._sent(assumption)
+        planned, sent = self._assign(assumption), self._computed_messages(assumption)
         if planned is None or planned.plan is None or sent is None:
             return False
         infos = self.now.infos
@@ -497,7 +504,7 @@ class _Comparison:
         ends: dict[TopicPartition, int] = {}
         for task in stateful_tasks(self.seen, assumption.stateful, counts):
             key = (task.subtopology, task.topology)
-            first, *others = assumption.changelogs.get(key, (changelog(key),))
+            first, *others = assumption.changelogs.get(key, (placeholder_changelog(key),))
             for log in (first, *others):
                 counts[log] = max(counts.get(log, 0), task.partition + 1)
                 ends[log, task.partition] = 0
@@ -522,10 +529,10 @@ class _Comparison:
         except PartageError:
             return None
 
-    def _sent(self, assumption: Assumption) -> _Sent | None:
+    def _computed_messages(self, assumption: Assumption) -> _Sent | None:
         """Return the assignment that the leader would send to each consumer under an assumption.
 
-        Return None if there is none, or if it is for other consumers than the recorded ones.
+        Return None if the assignor computes none, or if the record has other consumers.
         """
         planned = self._assign(assumption)
         if planned is None or planned.consumers.keys() != self.now.infos.keys():
@@ -543,7 +550,7 @@ def _differences(
     recorded: AssignmentInfo,
 ) -> int:
     is_same = sorted(partitions) == sorted(recorded_partitions)
-    if is_same and _comparable(planned) == _comparable(recorded):
+    if is_same and _comparable_fields(planned) == _comparable_fields(recorded):
         return 0
     return 1 + _tasks_differ(planned, recorded)
 
@@ -553,8 +560,8 @@ def _tasks_differ(planned: AssignmentInfo, recorded: AssignmentInfo) -> int:
     return sum(len(set(a) ^ set(b)) for a, b in pairs)
 
 
-def _comparable(info: AssignmentInfo) -> tuple[object, ...]:
-    """Return the parts of an assignment's user data that are compared, with maps and sets
+def _comparable_fields(info: AssignmentInfo) -> tuple[object, ...]:
+    """Return the parts of an assignment's user data that are compared; maps and sets are compared
     unordered.
     """
     version = info.version

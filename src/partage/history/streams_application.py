@@ -71,7 +71,7 @@ class StreamsRebalance:
         """Yield (task, partition) for each partition that a recorded task reads; pairs may repeat.
 
         Raises:
-            WireFormatError: a consumer has other numbers of tasks and of partitions.
+            WireFormatError: a consumer's numbers of tasks and of partitions differ.
         """
         for name, info in self.infos.items():
             for partition, task in info.task_of(self.partitions[name]):
@@ -87,11 +87,11 @@ class StreamsRebalance:
 
 @dataclass(frozen=True)
 class ObservedTopology:
-    """The part of an application's topology that its recorded rebalances show.
+    """Part of a Kafka Streams application's topology that its recorded rebalances show.
 
     Attributes:
         sources: dict from sub-topology to the topics that it reads.
-        stateful: sub-topologies with a changelog for some task.
+        stateful: sub-topologies of which some task has a changelog.
         counts: dict from topic to a lower bound of its partition count.
         ends: lower bound of the sum of changelog end offsets of each stateful task.
         unread: owned topics that no recorded task reads.
@@ -108,7 +108,7 @@ class ObservedTopology:
         stateful: Iterable[SubtopologyKey],
         changelogs: Mapping[SubtopologyKey, tuple[str, ...]] | None = None,
     ) -> Topology:
-        """Build a `Topology` with the facts that task assignors need.
+        """Build a `Topology` for task assignors from the observed sub-topologies.
 
         Args:
             stateful: sub-topologies with changelogs.
@@ -122,7 +122,7 @@ class ObservedTopology:
             Subtopology(
                 key[0],
                 tuple(sorted(topics)),
-                changelogs=(changelogs or {}).get(key, (changelog(key),))
+                changelogs=(changelogs or {}).get(key, (placeholder_changelog(key),))
                 if key in with_state
                 else (),
                 topology=key[1],
@@ -131,13 +131,13 @@ class ObservedTopology:
         )
 
 
-def changelog(key: SubtopologyKey) -> str:
-    """Return a placeholder name for a sub-topology's changelog topics, whose real names are
-    unknown.
+def placeholder_changelog(key: SubtopologyKey) -> str:
+    """Return a placeholder name for a sub-topology's changelog topic, whose real name is unknown.
 
-    It contains spaces, so it equals no topic name.
+    It contains spaces, so it equals no topic name. ``key`` is the sub-topology's number and
+    topology name.
 
-    >>> changelog((0, None))
+    >>> placeholder_changelog((0, None))
     'changelogs of 0 '
     """
     return f"changelogs of {key[0]} {key[1] or ''}"
@@ -218,9 +218,7 @@ def observe_topology(rebalances: Iterable[StreamsRebalance]) -> ObservedTopology
 
 
 def rack_strategies() -> Sequence[RackAwareStrategy]:
-    """Return the rack-aware assignment strategies that an application may use,
-    the likelier first.
-    """
+    """Return the rack-aware assignment strategies an application may use, the likelier first."""
     return ("min_traffic", "balance_subtopology")
 
 
@@ -269,8 +267,8 @@ def shared_changelogs(
 ) -> Iterator[Changelogs]:
     """Yield the possible mappings of the application's changelog topics to stateful sub-topologies.
 
-    A changelog has as many partitions as its sub-topology has tasks. A mapping that leaves a
-    stateful sub-topology without a changelog is skipped: the sub-topology's racks would be unknown.
+    A changelog has as many partitions as its sub-topology has tasks. Each stateful sub-topology
+    must get a changelog, because its racks would be unknown otherwise.
     """
     tasks = {
         key: max(topology.counts[topic] for topic in topology.sources[key]) for key in stateful

@@ -28,11 +28,13 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """When the records of a log partition take effect: arrays with one element per record.
+    """Outcome and effective position of each record of a log partition: arrays with one element per
+    record.
 
     Attributes:
-        outcome: the outcome of its transaction, an `Outcome`.
-        offset: the log offset at which it takes effect: its own, or that of the marker.
+        outcome: the outcome of the record's transaction, an `Outcome`.
+        offset: the log offset at which the record takes effect: its own, or that of the
+            transaction's marker.
         time_ms: the time at which it takes effect.
     """
 
@@ -83,7 +85,7 @@ class Transactions:
         for row in batches:
             if row["transactional"]:
                 by_partition.setdefault(row["partition"], []).append(row)
-        self._batches = {p: _resolve(rows) for p, rows in by_partition.items()}
+        self._batches = {p: _find_markers(rows) for p, rows in by_partition.items()}
 
     def effects(self, partition: int, offset: Int64Array, time_ms: Int64Array) -> Effects:
         """Find out whether each record takes effect, and from which log offset and time.
@@ -112,8 +114,11 @@ class Transactions:
         return Effects(outcome, effective, effective_ms)
 
 
-def _resolve(rows: list[Mapping[str, Any]]) -> _Batches:
-    """Find the transaction marker of each data batch of one log partition."""
+def _find_markers(rows: list[Mapping[str, Any]]) -> _Batches:
+    """Find the transaction marker (commit or abort) of each data batch of one log partition.
+
+    ``rows`` are the batches.
+    """
     rows = sorted(rows, key=lambda r: -r["base_offset"])
     marker: dict[int, Mapping[str, Any]] = {}
     found: list[tuple[int, int, int, int, int]] = []

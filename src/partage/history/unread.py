@@ -66,14 +66,14 @@ _LARGEST_MS = 1 << 62
 
 @dataclass(slots=True)
 class OpenStop:
-    """A partition that no member consumes at present, and what is known of its last owner.
+    """Partition that no member consumes at present, with data about its last owner.
 
     Attributes:
-        start: when its last owner stopped.
+        start: when its last owner stopped consuming.
         source: number of this stop; the partitions of one member stop together and share it.
         member: id of the last owner.
         seen_ms: time of the record that shows the stop.
-        read_ms: time since which the last owner had read it.
+        read_ms: time since which the last owner had consumed it.
         apart_from_ms: time since which no member has subscribed to it; None while one does.
         apart_ms: earlier time without a subscriber during this stop (ms).
         by_record: whether a record made the owner revoke it.
@@ -177,8 +177,8 @@ class UnreadTracker:
         return sum_stops(self.state.sums.values(), self.state.no_consumer_ms)
 
     def take_intervals(self) -> tuple[UnreadInterval, ...]:
-        """Return, once, the intervals in which single partitions had no consumer in the complete
-        rebalance.
+        """Return and clear the intervals in which single partitions had no consumer in the
+        completed rebalance.
         """
         found, self.state.ended = tuple(self.state.ended), []
         return found
@@ -202,7 +202,7 @@ class UnreadTracker:
             else:
                 self._stop_classic(generation)
         members = generation.first.members
-        self._note_evicted(members, at)
+        self._count_absence_of_rejoined(members, at)
         state.subscribed = {m.id: subscribed_topics(m) for m in members}
         state.sessions = {m.id: m.session_timeout_ms for m in members}
         state.static = {m.id: m.instance is not None for m in members}
@@ -217,9 +217,7 @@ class UnreadTracker:
             self._assign_all(generation.first.members, at)
 
     def restart(self, generation: Generation) -> None:
-        """Process the restart of static members, which keep their partitions
-        under new member ids.
-        """
+        """Process a restart of static members: they keep their partitions under new member ids."""
         if generation.records <= self.state.rewrites:
             return
         self.state.rewrites = generation.records
@@ -238,12 +236,12 @@ class UnreadTracker:
             self.state.static[member.id] = member.instance is not None
 
     def _stop_classic(self, generation: Generation) -> None:
-        """Mark the partitions that members of a classic group gave up in a rebalance as unconsumed.
+        """Mark the partitions that members of a classic group lost in a rebalance as not consumed.
 
-        Present members revoked them to rejoin, or by their new assignment. Departed members gave up
-        all of theirs.
+        Present members revoked them to rejoin, or by their new assignment. Departed members lost
+        all their partitions.
         """
-        at, claims = generation.timestamp_ms, _claims(generation)
+        at, claims = generation.timestamp_ms, _reported_partitions(generation)
         present = {m.id: m for m in generation.first.members}
         revoked: dict[str, list[_Pair]] = {}
         departed: dict[str, list[_Pair]] = {}
@@ -261,7 +259,7 @@ class UnreadTracker:
                 at,
                 by_record=True,
             )
-        missed = self._missed(generation, revoked)
+        missed = self._find_missed_assignments(generation, revoked)
         revoked = {k: v for k, v in revoked.items() if v and k not in missed}
         begun = self._stop_revoked(revoked, len(present), at)
         for owner, pairs in missed.items():
@@ -299,13 +297,13 @@ class UnreadTracker:
                 start = between(start.mean, at)  # the joining member came between
             self._stop(pairs, start, at)
 
-    def _missed(
+    def _find_missed_assignments(
         self, generation: Generation, revoked: Mapping[str, list[_Pair]]
     ) -> dict[str, list[_Pair]]:
         """Return the revoked partitions of members that never received their last assignment.
 
-        A slow member or leader misses the end of a rebalance. Then all members rejoin at once,
-        without a change of members or topics, and without a commit in between.
+        If a slow member or leader misses the end of a rebalance, all members rejoin at once.
+        Neither members nor topics change, and no member commits in between.
         """
         if not generation.causes or generation.causes[0].kind != "request":
             return {}
@@ -319,9 +317,14 @@ class UnreadTracker:
     def _stop_revoked(
         self, revoked: Mapping[str, list[_Pair]], members: int, time_ms: int
     ) -> Instant:
-        """Mark the partitions that members revoked in order to rejoin as unconsumed.
+        """Mark as not consumed the partitions that members revoked in order to rejoin.
 
         Return the estimated time at which the rebalance began.
+
+        Args:
+            revoked: the revoked partitions of each owner.
+            members: number of members in the new generation.
+            time_ms: time of the new generation's record.
         """
         newest: float | None = None
         first, longest = float(time_ms), 0.0
@@ -346,7 +349,8 @@ class UnreadTracker:
         )
 
     def _resume_migrated(self, generation: Generation) -> None:
-        """Undo stops of partitions that only the records of a protocol migration seem to show.
+        """Undo stops of partitions that were only apparent, because a protocol migration rewrote
+        the records.
 
         The members went on consuming these partitions.
         """
@@ -397,7 +401,7 @@ class UnreadTracker:
         for pair in pairs:
             owner = state.owner.pop(pair, None)
             if owner is not None:
-                since = self._take(owner, pair)
+                since = self._remove_from_owner(owner, pair)
                 begin = start.limited(since, time_ms + 1_000.0)
                 state.stopped[pair] = OpenStop(
                     begin,
@@ -428,7 +432,7 @@ class UnreadTracker:
                         self._count_revocation(is_prompt=0 <= delay_ms <= _LONGEST_PROMPT_MS)
                 source = state.sums.setdefault(stop.source, StopSum())
                 source.add(stop.start, end, stop.apart_ms)
-                state.ended.append(_interval(pair, member, stop, end))
+                state.ended.append(_unread_interval(pair, member, stop, end))
                 state.no_consumer_ms += stop.apart_ms
 
     def _is_recreated(
@@ -453,19 +457,21 @@ class UnreadTracker:
             found = known[topic, before_ms] = len(ids - {-1}) > 1
         return found
 
-    def _take(self, owner: str, pair: _Pair) -> float:
-        """Remove a partition from its owner; return since when the owner has consumed it (ms)."""
+    def _remove_from_owner(self, owner: str, pair: _Pair) -> float:
+        """Remove a partition from its owner; return the time since which the owner has consumed it
+        (ms).
+        """
         reads = self.state.reads[owner]
         since = reads.pop(pair)
         if not reads:
             del self.state.reads[owner]
         return since
 
-    def _note_evicted(self, members: Iterable[MemberState], time_ms: int) -> None:
-        """Count the time in which the group had no member as time without a consumer, if a client
-        rejoined.
+    def _count_absence_of_rejoined(self, members: Iterable[MemberState], time_ms: int) -> None:
+        """Count the time in which the group had no member as time without a consumer, if an
+        evicted client rejoined.
 
-        An evicted client that rejoins was alive all the time, so it was expected to consume.
+        The client was alive all the time, so it was expected to consume.
         """
         state = self.state
         joined = [m for m in members if m.id not in state.subscribed]
@@ -489,8 +495,8 @@ class UnreadTracker:
         state.clients = {name: one for name, one in state.clients.items() if name in alive}
 
     def _note_subscribers(self, time_ms: int, joined: Instant) -> None:
-        """Separate the time in which no member subscribed to a partition's topic from its unread
-        time.
+        """Subtract time in which no member subscribed to a partition's topic from its time without
+        a consumer.
 
         Args:
             time_ms: time of the record (ms).
@@ -516,7 +522,7 @@ class UnreadTracker:
     def _commits_of(self, owner: str, pairs: Iterable[_Pair]) -> MemberCommits:
         """Return statistics of an owner's commits for some partitions, for the stop model.
 
-        Only commits since the partitions were assigned to the owner count for the last commit.
+        The time of the last commit only considers commits since the owner got the partition.
         """
         state = self.state
         reads = state.reads.get(owner, {})
@@ -534,7 +540,7 @@ class UnreadTracker:
     def _count_revocation(self, *, is_prompt: bool) -> None:
         """Count a revocation of partitions; ``is_prompt`` if the member committed at that moment.
 
-        From both counts follows how likely the group's members commit at a revocation.
+        The counts give the probability that the group's members commit at a revocation.
         """
         self.state.stops += 1
         self.state.prompt += is_prompt
@@ -561,8 +567,15 @@ class UnreadTracker:
         )
 
 
-def _interval(pair: _Pair, new_owner: str, stop: OpenStop, end: Instant) -> UnreadInterval:
-    """Return the row of table ``unread`` for a partition that is consumed again at time ``end``."""
+def _unread_interval(pair: _Pair, new_owner: str, stop: OpenStop, end: Instant) -> UnreadInterval:
+    """Return the row of table ``unread`` for a partition that is consumed again.
+
+    Args:
+        pair: topic and partition number.
+        new_owner: id of the member that consumes it now.
+        stop: the partition's stop.
+        end: when it was consumed again.
+    """
     length = StopSum()
     length.add(stop.start, end, stop.apart_ms)
     unread = sum_stops([length])
@@ -581,10 +594,10 @@ def _client(member: MemberState) -> _Client:
     return member.client_id, member.client_host, member.instance
 
 
-def _claims(generation: Generation) -> Mapping[str, frozenset[_Pair]]:
-    """Return the partitions that each member sends as owned, and keeps, while it rejoins.
+def _reported_partitions(generation: Generation) -> Mapping[str, frozenset[_Pair]]:
+    """Return the owned partitions that each cooperative member reports, and keeps while it rejoins.
 
-    Only cooperative members do; the dict is empty for an eager group.
+    The dict is empty for an eager group.
     """
     strategy = generation.first.strategy or ""
     members = generation.first.members
