@@ -75,10 +75,9 @@ class Priorities:
 
 
 def write_priorities(priorities: Priorities) -> bytes:
-    r"""Encode a member's failover priorities as user data: 4 bytes as Kafka's document describes
-    them.
+    r"""Encode a member's failover priority as 4 bytes of user data (big-endian int32).
 
-    An extension follows if topics have priorities of their own.
+    If some topics have other priorities, an extension follows.
 
     >>> write_priorities(Priorities(10))
     b'\x00\x00\x00\n'
@@ -92,11 +91,11 @@ def write_priorities(priorities: Priorities) -> bytes:
 
 
 def read_priorities(data: bytes | None) -> tuple[Priorities, str | None]:
-    r"""Decode a member's failover priorities from user data.
+    r"""Decode a member's failover priorities from user data; also return why the data is invalid,
+    or None.
 
-    The second result is the reason if the data is not valid, else None. User data that is null, too
-    short, too long or no valid extension means the lowest priority: a member whose setting cannot
-    be read must not own everything.
+    User data that is null, too short, too long or malformed means the lowest priority: a member
+    whose setting cannot be read must not own everything.
 
     >>> read_priorities(b"\0\0\0\x0a")
     (Priorities(general=10, by_topic={}), None)
@@ -130,10 +129,10 @@ def _read_extension(data: bytes) -> dict[str, int] | None:
 
 @dataclass(frozen=True, repr=False)
 class Failover(PlainStrategy):
-    """Priority failover assignor: all partitions to the subscriber with the highest priority.
+    """Priority failover assignor: the subscriber with the highest priority gets all partitions.
 
-    Equal priorities: the lowest member id (Java's string order) is ranked higher. A member whose
-    user data is null, too short or too long ranks below all others, with a warning. A member
+    With equal priorities, the lowest member id (Java's string order) is ranked higher. A member
+    whose user data is null, too short or too long ranks below all others, with a warning. A member
     without the setting sends 2147483647 and outranks all others, with a warning, too.
 
     Settings (`configure`) of each member:
@@ -184,9 +183,9 @@ class Failover(PlainStrategy):
 
     @property
     def protocols(self) -> tuple[RebalanceProtocol, ...]:  # type: ignore[override]  # by settings
-        """Supported rebalance protocols: EAGER; without preemption also COOPERATIVE.
+        """Supported rebalance protocols: EAGER; if preemption is disabled, COOPERATIVE, too.
 
-        Without preemption no present member loses a partition.
+        Without preemption no live member loses a partition, so COOPERATIVE is safe.
         """
         if self.preemption:
             return (RebalanceProtocol.EAGER,)
@@ -276,10 +275,16 @@ class _Ranking:
 def _restore_owned_partitions(
     problem: Problem, rows: TopicRows, ranking: _Ranking, owner: Int32Array
 ) -> None:
-    """Change ``owner`` so that partitions stay with the subscribers that say they own them.
+    """Change a plan so that members keep the partitions that they own (without preemption).
 
     A partition without current owner goes to the highest-ranked owner of the topic's other
     partitions, or else to the highest-ranked subscriber.
+
+    Args:
+        problem: the problem.
+        rows: the partitions of the plan, topic by topic.
+        ranking: the members in descending order of priority.
+        owner: int32[n], owner of each partition; changed in place.
     """
     start, claimed = problem.claims
     claimants: dict[int, set[int]] = {}
@@ -301,10 +306,14 @@ def _restore_owned_partitions(
 
 
 def _current_owner(problem: Problem, ranked: list[int], claimants: set[int] | None) -> int:
-    """Return which of the members that claim a partition is its owner, -1 for none.
+    """Return the owner of a partition that several members report as owned, -1 for none.
 
-    It is the one with the newest generation; of equal generations the highest-ranked member.
-    Claimants that do not subscribe do not count.
+    It is the subscriber with the newest generation; with equal generations the highest-ranked one.
+
+    Args:
+        problem: the problem.
+        ranked: the topic's subscribers in descending order of priority.
+        claimants: the members that report the partition; None for none.
     """
     if not claimants:
         return -1

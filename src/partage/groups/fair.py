@@ -53,11 +53,11 @@ class Fair(PlainStrategy):
 
 
 def assign_fairly(problem: Problem, topics: Int32Array) -> tuple[TopicRows, Int32Array]:
-    """Assign partitions by KIP-49's rule; return them in order of assignment, and the member of
-    each.
+    """Assign partitions by KIP-49's rule; return the partitions in the order of assignment, and the
+    member of each.
 
-    ``topics`` are the existing topics with subscribers. Topics with as many subscribers and
-    partitions are assigned in this order.
+    ``topics`` are the existing topics with subscribers. Topics with equal numbers of subscribers
+    and of partitions are assigned in their order in ``topics``.
     """
     rows, subscribers = _sort_most_constrained_first(problem, topics)
     owner = np.zeros(len(rows.partition), np.int32)
@@ -81,11 +81,10 @@ def _sort_most_constrained_first(
 
 
 def _runs_of_topics(rows: TopicRows, subscribers: SubscriberSets) -> list[tuple[int, int, int]]:
-    """Group consecutive topics with equal subscribers, since they can be assigned like one larger
-    topic.
+    """Group consecutive topics with equal subscribers, which can be assigned like one larger topic.
 
-    Each entry is (first partition, last partition + 1, set of subscribers), as positions in
-    ``rows``. Assigning two such topics in sequence equals assigning one topic of both sizes.
+    Each result is (first partition, last partition + 1, set of subscribers); partitions are indices
+    of ``rows.partition``.
     """
     if not len(rows.topics):
         return []
@@ -101,9 +100,8 @@ def _least_loaded(load: NDArray[np.int64], count: int) -> Int32Array:
     """Assign ``count`` partitions one by one to the least loaded member; return the chosen members
     in order.
 
-    ``load`` is each member's number of partitions. Ties go to the first member. No loop is needed:
-    a member is chosen at load, load + 1, ...; the choices of all members, sorted by (load at the
-    choice, position), begin with the result.
+    ``load`` is each member's number of partitions before. Of equally loaded members, the first is
+    chosen. The result is computed without a loop over partitions.
     """
     level = _water_level(load, count)
     turns = np.maximum(level - load, 0)

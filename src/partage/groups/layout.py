@@ -39,10 +39,11 @@ __all__ = [
 
 
 def of_common_subscription(problem: Problem, make: Callable[[Problem], Made]) -> Made:
-    """Return ``make(problem)``, and cache it if all members sent the same subscription.
+    """Return ``make(problem)``; cache the result across rebalances if all members have the same
+    subscription.
 
-    The cache is that of `of_subscriptions`. With one subscription the iteration order of Kafka's
-    topic sets is the same in each rebalance, so ``make`` may depend on it.
+    With one subscription the iteration order of Kafka's topic sets is the same in each rebalance,
+    so ``make`` may depend on it. The cache is that of `of_subscriptions`.
     """
     if len(problem.group.subscriptions) == 1:
         return of_subscriptions(problem, make)
@@ -58,11 +59,11 @@ def members_in_map_order(problem: Problem) -> list[int]:
 
 
 def member_order(problem: Problem) -> Int32Array:
-    """Return the members in the sort order of Kafka's ``MemberInfo`` (int32[M]).
+    """Return the members in the sort order of Kafka's ``MemberInfo`` (int32[M]): static members by
+    instance id, then dynamic ones by member id.
 
-    Static members by instance id come first, then dynamic ones by member id; both in
-    Java's string order. Members that share an instance id (one of them is fenced) stay in
-    map order.
+    Ids are compared as Java strings. Members with equal instance ids (one of them is fenced) keep
+    the order of `members_in_map_order`.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member("a"), Member("zz", instance_id="i"), Member("aa", instance_id="i")])
@@ -73,10 +74,11 @@ def member_order(problem: Problem) -> Int32Array:
 
 
 def topics_in_map_order(problem: Problem) -> Int32Array:
-    """Return the subscribed topics with partitions, in the iteration order of Kafka's map (int32).
+    """Return the subscribed topics with partitions, in the iteration order of Kafka's ``HashMap``
+    (int32).
 
-    Kafka collects the names of all subscriptions in a ``HashSet``, and those with partitions
-    in a ``HashMap``: the bucket decides the order, within a bucket the insertion.
+    Kafka collects the names of all subscriptions in a ``HashSet``, and inserts those with
+    partitions into a ``HashMap`` in this order.
     """
     names = _subscribed_names(problem)
     known: list[str] = []
@@ -106,14 +108,14 @@ def _subscribed_names(problem: Problem) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class TopicRows:
-    """Partitions of some topics as one array: topic after topic, each by partition number.
+    """Partitions of several topics as one array, sorted by topic and partition number.
 
     A row is an index into this array.
 
     Attributes:
         topics: int32[T], topic numbers, in the order of the rows.
-        start: int32[T + 1], begin of each topic in ``partition`` (compressed rows, CSR).
-        partition: int32[n], dense partitions.
+        start: int32[T + 1], where each topic begins in ``partition`` (compressed rows, CSR).
+        partition: int32[n], numbers of the partitions in the problem's index.
     """
 
     topics: Int32Array
@@ -122,7 +124,7 @@ class TopicRows:
 
     @classmethod
     def of(cls, problem: Problem, topics: Int32Array) -> TopicRows:
-        """List the partitions of some topics, in the given order of topics."""
+        """Build the rows of several topics, in the given order of topics."""
         lists = [problem.cluster.partitions_of(t) for t in topics.tolist()]
         start = np.zeros(len(lists) + 1, np.int32)
         np.cumsum([len(one) for one in lists], out=start[1:])
@@ -135,15 +137,13 @@ class TopicRows:
         return np.diff(self.start)
 
     def spread(self, by_topic: Int32Array) -> Int32Array:
-        """Return an array by partition from an array by topic: each partition gets its topic's
-        value.
-        """
+        """Repeat each topic's value for each of its partitions (int32[n])."""
         return np.repeat(by_topic, self.counts)
 
 
 def rows_in_map_order(problem: Problem) -> TopicRows:
-    """List the partitions of all subscribed topics, in the iteration order of Kafka's map of
-    topics.
+    """Return the partitions of all subscribed topics, with topics in the iteration order of Kafka's
+    ``HashMap``.
 
     See `topics_in_map_order`.
     """
@@ -168,10 +168,10 @@ class SubscriberSets:
     """Members that subscribe to each topic; topics with equal subscribers share one set.
 
     Attributes:
-        order: int32[M], members in Kafka's MemberInfo order; a "position" is an index into it.
-        set_of_topic: int32[len(topics)], the set of each topic.
-        start: int32[S + 1], begin of each set in ``position`` (CSR).
-        position: int32, the positions of its members, ascending within a set.
+        order: int32[M], members in the sort order of Kafka's MemberInfo.
+        set_of_topic: int32[len(topics)], number of each topic's set.
+        start: int32[S + 1], where each set begins in ``position`` (CSR).
+        position: int32[n], members of the sets as indices of ``order``, ascending within a set.
     """
 
     order: Int32Array
@@ -181,7 +181,7 @@ class SubscriberSets:
 
     @classmethod
     def of(cls, problem: Problem, topics: Int32Array) -> SubscriberSets:
-        """Build the sets of subscribers of some topics, each of which has a subscriber."""
+        """Build the subscriber sets of ``topics``; each topic must have at least one subscriber."""
         order = member_order(problem)
         if len(problem.group.subscriptions) == 1 and len(topics):
             start = np.array([0, len(order)], np.int32)
@@ -211,9 +211,8 @@ class SubscriberSets:
         return np.diff(self.start)
 
     def positions(self, subscriber_set: int) -> Int32Array:
-        """Return the members of one set of subscribers, ascending (int32).
-
-        Members are positions in ``order``.
+        """Return the members of one set of subscribers, as ascending indices of ``order``
+        (int32).
         """
         return self.position[self.start[subscriber_set] : self.start[subscriber_set + 1]]
 
@@ -240,10 +239,12 @@ def _subscriptions_by_topic(problem: Problem) -> list[Int32Array]:
 
 
 def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.intp]]:
-    """Sort array entries by member, so that each member's entries are consecutive.
+    """Return where each member's entries begin, and the indices that sort entries by member
+    (stable).
 
-    ``owner`` is the member of each entry, and ``members`` the number of members. Return the offset
-    of each member's first entry, and the indices that sort the entries (stable).
+    Args:
+        members: number of members.
+        owner: int32[n], the member of each entry.
     """
     start = np.zeros(members + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
@@ -288,9 +289,14 @@ def plan_in_order(
 def group_by_owner(
     partition: Int32Array, owner: Int32Array, at: Int32Array, out: Int32Array
 ) -> None:
-    """Write each partition to its owner's part of ``out``, in the given order.
+    """Write partitions to ``out``, grouped by owner and otherwise in the given order (counting
+    sort).
 
-    ``at[m]`` is the next free index in the part of member m; it is advanced.
+    Args:
+        partition: int32[n], the partitions.
+        owner: int32[n], the owner of each partition.
+        at: int32[M], next free index of ``out`` for each member; it is advanced.
+        out: int32[n], receives the partitions.
     """
     for i in range(len(owner)):
         member = owner[i]

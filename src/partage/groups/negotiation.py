@@ -32,8 +32,8 @@ class Negotiation:
     """Members of a group and the strategies that each supports, from which the coordinator selects
     one.
 
-    Members send protocol names: a class name is replaced by the protocol name of its strategy
-    (`registry.protocol_name`). A name that a member lists twice counts once.
+    Strategies are protocol names, such as "range"; a Java class name is replaced by the protocol
+    name (`registry.protocol_name`). A name that a member lists twice counts once.
 
     Attributes:
         protocol_type: "consumer", "connect", ...; None while the group has no members.
@@ -57,14 +57,14 @@ class Negotiation:
     ) -> Negotiation:
         """Return the group after a member has joined, or rejoined with other supported strategies.
 
-        A group without members accepts any protocol type and any list that are not empty. A group
-        with members accepts a member with their protocol type and at least one strategy that all of
-        them support. The same rule holds for a member that rejoins: its previous list is still one
-        of the members' lists.
+        A group without members accepts any protocol type and any list that is not empty. Otherwise
+        the member must have the group's protocol type, and at least one strategy that all members
+        support. A member that rejoins must also support one that is in its own previous list.
 
         Raises:
             InconsistentGroupProtocolError: the member cannot join the group.
-            InvalidProblemError: ``supported`` is one text, or no list of names; the id is no text.
+            InvalidProblemError: ``supported`` is a string or not a list of names, or the id is not
+                a string.
         """
         expect_text(member_id, "member_id")
         if isinstance(supported, str):
@@ -123,7 +123,8 @@ class Negotiation:
     def selected(self) -> str | None:
         """Strategy with the most votes, which the group uses; None for a group without members.
 
-        Of equally many votes, the first in the coordinator's ``HashMap`` of votes wins.
+        Of strategies with equally many votes, the first in the iteration order of the coordinator's
+        ``HashMap`` wins.
         """
         votes = self.votes()
         names = list(votes)
@@ -152,12 +153,12 @@ class Negotiated:
 
     Attributes:
         strategy: the protocol name that the coordinator selected.
-        decided_by: the name that the leader listed for the selected strategy: a dialect such as
-            `librdkafka:range` decides by the rule of that client.
+        decided_by: the leader's name for the selected strategy; a name such as `librdkafka:range`
+            means the algorithm of that client library.
         leader: the member that runs the strategy, the first that joined.
         candidates: the protocol names that all members support.
         votes: number of members that prefer each candidate.
-        reason: why this strategy, in one sentence.
+        reason: why this strategy was selected, in one sentence.
     """
 
     strategy: str
@@ -175,12 +176,12 @@ def negotiate(group: Group) -> Negotiated:
     """Return the strategy that the group coordinator selects for a group, with the votes and the
     reason.
 
-    Members join in the group's order, each with its `strategies`; a member that lists none
-    supports Kafka's default, ``range`` and ``cooperative-sticky``.
+    Members join in the group's order, each with its `strategies`; a member that lists none supports
+    Kafka's default, ``range`` and ``cooperative-sticky``.
 
     Raises:
         InconsistentGroupProtocolError: a member cannot join the group (Kafka's error 23).
-        InvalidProblemError: it is no group, or has no members.
+        InvalidProblemError: ``group`` is not a `Group`, or has no members.
 
     >>> from partage.model import Member
     >>> group = Group([Member("a", strategies=["sticky", "range"]),
@@ -221,11 +222,10 @@ def _explain_selection(
 def rebalance_protocol(strategies: Iterable[Strategy]) -> RebalanceProtocol:
     """Return the rebalance protocol of a consumer: the highest one that all its strategies support.
 
-    Kafka's default list, range and cooperative-sticky, therefore runs EAGER. The change to
-    COOPERATIVE needs a second rolling restart, which removes range from the list.
+    Kafka's default list, range and cooperative-sticky, therefore uses EAGER.
 
     Raises:
-        InvalidConfigError: no strategy is given, or they have no protocol in common.
+        InvalidConfigError: there are no strategies, or they have no protocol in common.
 
     >>> from partage.groups.registry import find
     >>> rebalance_protocol([find("range")]).name

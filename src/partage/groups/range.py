@@ -22,16 +22,19 @@ _ANYWHERE = -1
 def apply_racks(
     problem: Problem, rows: TopicRows, subscribers: SubscriberSets, position: Int32Array
 ) -> bool:
-    """Assign partitions to members on a replica's rack (KIP-881); return whether racks matter at
-    all.
+    """Assign partitions to members on a replica's rack (KIP-881); return whether racks have any
+    effect.
 
-    ``position``, which has the owner of each partition without racks, is changed in place. Of a
-    topic with n members and P partitions every member gets q = P // n, and P % n of them one more.
-    The members that first exceed q take these extra partitions. Ranges without regard to racks
-    follow for the rest.
+    Every member of a topic gets the same number of partitions as without racks, except that other
+    members may get the extra ones of an uneven division: those that first exceed the even share.
+    Partitions that are left are assigned as without racks. Topics with the same subscribers and
+    partition count are assigned together as soon as one of them needs racks.
 
-    Topics with the same subscribers and partition count are assigned together as soon as one of
-    them needs racks.
+    Args:
+        problem: the group and the cluster.
+        rows: the partitions, topic by topic.
+        subscribers: the members that subscribe to each topic.
+        position: int32[n], owner of each partition without regard to racks; changed in place.
     """
     if not problem.group.has_racks:
         return False
@@ -199,11 +202,12 @@ def _assign_topic(
 def _assign_co_partitioned(
     quotas: _Quotas, racks: list[int], common: list[list[int]], count: int
 ) -> list[int]:
-    """Assign equal partition numbers of several topics to the same member, one number after
-    another.
+    """Assign partitions with the same number of several topics to the same member; return the
+    members.
 
-    It is the first member below its quota on a rack on which all these partitions have a replica.
-    The topics have equal quotas, so one counter serves all of them.
+    The member chosen for a number is the first one below its quota whose rack has a replica of all
+    these partitions. ``common`` has these racks for each number. All topics have ``count``
+    partitions and the same quotas.
     """
     owner = [-1] * count
     waiting: dict[int, list[int]] = defaultdict(list)
@@ -246,8 +250,8 @@ class Range(PlainStrategy):
     effect (except for members that share an instance id). A member's list has topics in
     Java's hash order, or, if racks changed the plan, by topic and partition.
 
-    Cost: O(P + M log M + T) on arrays without racks, P partitions, M members, T topics;
-    the rack stage walks partitions one by one.
+    Cost: O(P + M log M + T) on arrays without racks, P partitions, M members, T topics; the rack
+    stage walks partitions one by one.
 
     Where it is not optimal: remainders add up. With T topics of one partition each, the
     first member gets all T, so loads over all topics differ by up to T.
@@ -280,10 +284,10 @@ class Range(PlainStrategy):
 
 
 def _assign_runs(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
-    """Return the owner of each partition without regard to racks: consecutive ranges of each topic.
+    """Return the owner of each partition without regard to racks: each member gets consecutive
+    partitions of a topic.
 
-    Owners are positions in member order (int32[n]). Topics with the same subscribers and partition
-    count are divided once and copied.
+    Owners are indices in the sort order of members (int32[n]).
     """
     cut: dict[tuple[int, int], Int32Array] = {}
     pieces: list[Int32Array] = []

@@ -87,12 +87,13 @@ _BUILT_IN = {
 
 
 class StrategyRow(NamedTuple):
-    """Description of an assignment strategy, as `partage strategies` lists it.
+    """Description of one assignment strategy, as `partage strategies` lists it.
 
     Attributes:
         name: name of the strategy.
         summary: what it does, in one line.
-        exact_to: the class and release whose plans it reproduces, None if there is none.
+        exact_to: the class and release whose plans it reproduces exactly; None if it reproduces
+            none.
         protocols: names of the rebalance protocols, preferred one first.
         source: module and class that define it.
         problem: the reason why a plug-in cannot be used; None if it can.
@@ -129,8 +130,8 @@ def is_dialect(name: str) -> bool:
 def contestants() -> tuple[str, ...]:
     """Return the names of the strategies that `compare` includes by default.
 
-    Two kinds are left out: dialects (other clients' versions of Java strategies), and the jar's
-    strategies for brokers, because `server:partage-optimal` balances as `optimal` does.
+    Not included are other clients' versions of Java strategies (such as `kafka-python:sticky`), and
+    Partage's own assignors for brokers (such as `server:partage-fair`).
 
     >>> "kafka-python:sticky" in contestants(), "server:partage-fair" in contestants()
     (False, False)
@@ -145,7 +146,7 @@ def _is_of_the_jar(name: str) -> bool:
 def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
     """Return the strategy with a name; for a list of names, the first strategy that exists.
 
-    The names may be read from files or logs: only registered strategies are imported.
+    The names may be read from files or logs, because only registered strategies are imported.
 
     Args:
         strategy: a name of `strategies`, a Java class name, several names separated by commas, a
@@ -220,10 +221,10 @@ def split_names(names: str) -> list[str]:
 
 
 def _names_in(value: object) -> list[str]:
-    """Check that a value is a list of strategy names and return it.
+    """Check that a value is a list of strategy names, and return it.
 
     Raises:
-        InvalidConfigError: the value is neither a list of names nor a strategy.
+        InvalidConfigError: the value is not a list of names; the message says what is expected.
     """
     if isinstance(value, Group | Cluster):
         what = f"must be a name or a strategy, not a {type(value).__name__}: pass it first"
@@ -242,8 +243,9 @@ def _names_in(value: object) -> list[str]:
 def protocol_name(name: str) -> str:
     """Return the protocol name under which members list a strategy when they join a group.
 
-    A class name becomes its strategy's protocol name, a dialect the name that its client sends.
-    An unknown name is returned unchanged.
+    The name of a Java class becomes the protocol name of this class, and a client's version such as
+    `librdkafka:range` becomes the name that this client sends. An unknown name is returned
+    unchanged.
 
     >>> protocol_name("org.apache.kafka.clients.consumer.RangeAssignor")
     'range'
@@ -258,7 +260,7 @@ def protocol_name(name: str) -> str:
 
 
 def is_foreign(strategy: Strategy) -> bool:
-    """Return whether a strategy is a plug-in from outside Partage, which may raise any exception.
+    """Return whether a strategy is a plug-in from another package, which may raise any exception.
 
     >>> is_foreign(find("range"))
     False
@@ -268,7 +270,8 @@ def is_foreign(strategy: Strategy) -> bool:
 
 @contextmanager
 def plug_in_errors(strategy: Strategy) -> Iterator[None]:
-    """Convert any exception of a plug-in into a `PluginFailedError` that names the plug-in.
+    """Run the body of a ``with`` statement, and convert any exception of a plug-in into a
+    `PluginFailedError`.
 
     Raises:
         PluginFailedError: the plug-in raised an exception that is not a `PartageError`.
@@ -331,8 +334,9 @@ def describe() -> tuple[StrategyRow, ...]:
 
 
 def row_of(strategy: Strategy, name: str, source: str) -> StrategyRow:
-    """Return the description of a strategy for the list of strategies, under a given name and
-    source.
+    """Return the description of a strategy for the list of strategies.
+
+    ``name`` and ``source`` are the name and the module and class to show.
     """
     summary = (type(strategy).__doc__ or "").strip().partition("\n")[0]
     protocols = tuple(one.name for one in strategy.protocols)

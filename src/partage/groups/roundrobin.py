@@ -62,9 +62,8 @@ class RoundRobin(PlainStrategy):
 
 
 def _assign_in_turn(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
-    """Assign partitions to subscribers in turn, and return each partition's member (int32[n]).
-
-    Partitions are in the order of ``rows``.
+    """Assign partitions to subscribers in turn; return the member of each partition, in the order
+    of ``rows`` (int32[n]).
     """
     if len(subscribers.sizes) == 1:
         nth: Int32Array = np.arange(len(rows.partition), dtype=np.int32) % subscribers.sizes[0]

@@ -57,8 +57,8 @@ _MOST_NAMED = 5
 
 
 class Join:
-    """Change for `play`: members join the group, in this order, with the partitions that they
-    claim.
+    """Event of a simulation with `play`: members join the group in this order, with the partitions
+    that they report as owned.
 
     >>> Join(Member("c1", ["t"]))
     Join(c1)
@@ -74,7 +74,7 @@ class Join:
 
 
 class Leave:
-    """Change for `play`: the given members leave the group.
+    """Event of a simulation with `play`: members leave the group.
 
     >>> Leave("c1", "c2")
     Leave(c1, c2)
@@ -89,7 +89,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Change for `play`: a member changes the topics to which it subscribes."""
+    """Event of a simulation with `play`: a member changes the topics to which it subscribes."""
 
     id: str
     topics: Sequence[str]
@@ -102,7 +102,9 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """Change for `play`: new cluster metadata, in which topics are created, grown or deleted."""
+    """Event of a simulation with `play`: new cluster metadata, in which topics may be created,
+    extended or deleted.
+    """
 
     cluster: Cluster
 
@@ -124,10 +126,10 @@ class Round:
     Attributes:
         generation: the group's generation, from 1.
         change: the cause; None for the follow-up of a cooperative rebalance.
-        group: the members as they joined, with their claims and user data.
+        group: the members as they joined, with their owned partitions and user data.
         cluster: the leader's metadata.
-        plan: the leader's `Plan`, in share groups an `Assignment`; without one, the partitions
-            that members keep.
+        plan: the leader's `Plan`, in share groups an `Assignment`. If there is no plan, the
+            partitions that members keep.
         before: the previous owner of each partition, by (topic, partition).
         refused: the reason why there is no plan: the strategy's error. None if there is a plan.
     """
@@ -163,9 +165,10 @@ class Round:
         return tuple(sorted(name for name in names if name not in self.owner))
 
     def figures(self) -> tuple[int, str, int, int, int, int]:
-        """Return this rebalance's row of the table of `Rounds`, in the order of its ``COLUMNS``.
+        """Return the rebalance as a row of the printed table of `Rounds`, with its columns
+        ``COLUMNS``.
 
-        ``moved`` counts partitions that have a new owner, not those that only lost theirs.
+        ``moved`` only counts partitions that have a new owner.
         """
         change = "follow-up" if self.change is None else str(self.change)
         given = len(self.plan.partition)
@@ -182,7 +185,7 @@ class Round:
 
 
 class Rounds(tuple[Round, ...]):
-    """Results of `play`: a tuple with one `Round` for each rebalance, which prints as a table."""
+    """Results of `play`: a tuple with one `Round` for each rebalance; it prints as a table."""
 
     __slots__ = ()
     COLUMNS = ("generation", "change", "members", "partitions", "moved", "unowned")
@@ -216,11 +219,13 @@ class Rounds(tuple[Round, ...]):
 
 
 def play(strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]) -> Rounds:
-    """Simulate the rebalances that ``changes`` cause; return one `Round` for each.
+    """Simulate the rebalances that a sequence of changes causes; return one `Round` for each
+    rebalance.
 
-    A change under a cooperative strategy may cause follow-up rounds. A round without a plan has the
-    reason in ``refused``; its ``unowned`` partitions are not consumed until the next round. If a
-    cooperative group never settles, the last follow-up has a warning in ``plan.warnings``.
+    A change under a cooperative strategy may cause follow-up rebalances. If the strategy raises an
+    error, a round has the reason in ``refused``, and its ``unowned`` partitions are not consumed
+    until the next round. If the follow-ups of a cooperative group never end, the last one has a
+    warning in ``plan.warnings``.
 
     Raises:
         UnknownStrategyError: no strategy has that name.
@@ -248,7 +253,9 @@ def play(strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]) 
 
 
 def _expect_metadata(change: object) -> None:
-    """Check that a change is a `Metadata`, the last possible type of change.
+    """Raise an error if a change is neither a `Metadata` nor any other type of change.
+
+    The caller has handled the other types.
 
     Raises:
         InvalidProblemError: the value is not a change.
@@ -277,10 +284,11 @@ class _Consumer:
 def _newest_claims(
     consumers: Mapping[str, _Consumer],
 ) -> tuple[dict[tuple[str, int], str], tuple[str, ...]]:
-    """Return the owner of each partition: the member whose claim on it has the newest generation.
+    """Return the owner of each partition: the member that reports it as owned with the newest
+    generation.
 
-    Of equal generations the member that joined first counts. The second result has a warning if
-    several members claim a partition.
+    With equal generations, it is the member that joined first. The second result has a warning if
+    several members report a partition.
     """
     newest: dict[tuple[str, int], str] = {}
     contested = set()
@@ -376,7 +384,7 @@ class _GroupSimulation:
         """Simulate a rebalance and its follow-ups, until no cooperative member must revoke a
         partition.
 
-        A group that does not settle ends with a warning after one repetition of its state.
+        If the state of the group repeats, the follow-ups would never end; a warning says so.
         """
         repeated = RepeatedState()
         for _ in range(_MOST_FOLLOW_UPS + 1):
@@ -396,8 +404,8 @@ class _GroupSimulation:
         """Return the values on which the next follow-up rebalance depends, to detect endless
         follow-ups.
 
-        They are each member's owned partitions and memory. The generation is left out: it differs
-        each time, and all members have the same.
+        These are the members' owned partitions and assignor states. The generation is left out,
+        because it grows with each rebalance.
         """
         return [
             (member_id, one.owned, _without_generation(one.memory))
@@ -457,8 +465,8 @@ class _GroupSimulation:
     ) -> None:
         """Add a round without a plan, because the strategy raised an error.
 
-        All claims stay, and the next rebalance decides. If several members claim a partition, the
-        one with the newest generation is shown as its owner.
+        Members keep what they own until the next rebalance. If several members report a partition,
+        the one with the newest generation is shown as its owner.
         """
         for one, member in zip(self.consumers.values(), group, strict=True):
             one.owned = tuple(member.owned) if self._keeps_partitions else ()
@@ -473,9 +481,10 @@ class _GroupSimulation:
         self.rounds.append(Round(generation, change, group, self.cluster, left, before, reason))
 
     def _joining_member(self, one: _Consumer) -> Member:
-        """Return a consumer as it joins: with its owned partitions, generation and user data.
+        """Return the member that a simulated consumer sends when it joins: owned partitions,
+        generation and user data.
 
-        Owned partitions of topics that it no longer subscribes to are left out.
+        Owned partitions of topics to which it no longer subscribes are left out.
         """
         topics = set(one.member.topics)
         owned = [p for p in one.owned if p[0] in topics] if self._keeps_partitions else []

@@ -19,7 +19,7 @@ __all__ = ["FranzGoRange", "FranzGoRoundRobin", "SaramaRange", "SaramaRoundRobin
 
 
 class FranzGoRange(PlainStrategy):
-    """franz-go's range assignor: ranges per topic, static members first, without racks.
+    """franz-go's range assignor: members, static ones first, get consecutive partitions per topic.
 
     Differs from Java's ``range``: racks have no effect (the option ``BalanceRacks`` is off by
     default and not imitated), names sort by bytes, and a member that names a topic twice has two
@@ -76,7 +76,7 @@ class FranzGoRoundRobin(PlainStrategy):
 
 
 class SaramaRange(PlainStrategy):
-    """Sarama's range assignor: ranges per topic by member id, without racks or instance ids.
+    """Sarama's range assignor: members, sorted by id, get consecutive partitions of each topic.
 
     Differs from Java's ``range``: instance ids and racks have no effect, so the plan changes when a
     static member rejoins with a new id, and names sort by bytes.
@@ -105,7 +105,7 @@ class SaramaRange(PlainStrategy):
 
 
 class SaramaRoundRobin(PlainStrategy):
-    """Sarama's round-robin assignor: partitions in turn, in the order of their names as text.
+    """Sarama's round-robin assignor: partitions, sorted as text, go to members in turn.
 
     Differs from Java's ``roundrobin``: ``t-10`` comes before ``t-2``, instance ids have no effect,
     and a group without members or without topics is an error.

@@ -38,12 +38,12 @@ __all__ = [
 
 
 class LibrdkafkaRange(PlainStrategy):
-    """librdkafka's range assignor, with racks (KIP-881); members sort differently from Java's.
+    """librdkafka's range assignor, with racks (KIP-881); its order of members differs from Java's.
 
-    Differs from Java's ``range``: where static and dynamic members mix, Java puts static ones
-    first (`sort_members`); topics with equal subscribers and counts are assigned by rack together
-    even where all racks have all partitions, so that a member without a rack comes last; and
-    names sort as UTF-8. A member with an empty subscription is an error.
+    Differs from Java's ``range`` in three points. If static and dynamic members are mixed, Java
+    puts static ones first (`sort_members`). Topics with equal subscribers and counts are assigned
+    by rack together even if all racks have replicas of all partitions; a member without a rack then
+    comes last. Names sort as UTF-8. A member with an empty subscription is an error.
 
     Exact to ``rd_kafka_range_assignor_assign_cb`` of librdkafka 2.16.0, except the order of a
     member's topics. Cost: O(P M) at most, with racks or without.
@@ -86,7 +86,7 @@ class LibrdkafkaRange(PlainStrategy):
 
 
 class LibrdkafkaRoundRobin(PlainStrategy):
-    """librdkafka's round-robin assignor; members sort differently from Java's.
+    """librdkafka's round-robin assignor; its order of members differs from Java's.
 
     Differs from Java's ``roundrobin`` where static and dynamic members mix (Java puts static
     ones first, see `sort_members`) and in the order of names beyond U+FFFF. A member with an
@@ -120,12 +120,14 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
     """librdkafka's cooperative-sticky assignor: even loads, then few moves, in two rebalances.
 
     It runs Kafka's general sticky algorithm of 2.4. It differs from Java's ``cooperative-sticky``:
-    no separate algorithm for equal subscriptions; ties go by member id, not by hash; two claims of
-    **any** one generation on a partition leave it without owner; with racks a member without one
-    (this library sends the empty string) fits no rack and loses all its partitions; a list has the
-    partitions that stay first and the new ones after them, so a topic may be in it twice; and a
-    claimed partition that is not assigned, for example of a deleted topic, goes **back** to its
-    last claimant.
+
+    * there is no separate algorithm for equal subscriptions;
+    * of equal candidates, the first by member id counts, and not by hash;
+    * a partition that two members report with the same generation, even an old one, has no owner;
+    * with racks, a member without rack (it sends the empty string) loses all its partitions;
+    * a list has the partitions that stay first, then the new ones, so a topic may be in it twice;
+    * a reported partition that is not assigned, for example of a deleted topic, goes **back** to
+      the last member that reports it.
 
     Guarantees: as `partage.groups.sticky.CooperativeSticky`, but for the differences above.
 
@@ -150,11 +152,12 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
     merges_topics = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of the cooperative-sticky assignor; warn if the library never returns.
+        """Return the plan of the cooperative-sticky assignor; warn if librdkafka would loop forever
+        on this problem.
 
         A partition that moves is revoked in the first rebalance and assigned in the next (KIP-429).
-        ``unresolved`` of the plan has the claims of partitions that do not exist and go back to a
-        member.
+        ``plan.unresolved`` has the partitions that no longer exist, which librdkafka gives back to
+        their owners.
 
         Raises:
             PeerAssignorError: the library would crash or its behaviour is undefined, or a member
@@ -172,7 +175,7 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
             for p, m in target.items()
             if p in claimant and _is_same_member(problem.group, m, claimant[p])
         }
-        lists = _lists_of_phase(len(problem.group), target, claimant, staying)
+        lists = _build_lists(len(problem.group), target, claimant, staying)
         withheld = [(p, m) for p, m in target.items() if p in claimant and p not in staying]
         plan: Plan = Plan.from_lists(
             problem.index,
@@ -189,10 +192,9 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
 def sort_members(group: Group, members: Sequence[int]) -> list[int]:
     """Sort members as librdkafka does: two static members by instance id, other pairs by member id.
 
-    Strings compare as UTF-8 bytes. This relation is no order if both kinds are present: the result
-    depends on which pairs the sort compares. The sort is therefore the merge sort of the GNU C
-    library's ``qsort`` (halves, the left one shorter; ties keep their order), with which librdkafka
-    is built on Linux.
+    Strings compare as UTF-8 bytes. If both kinds are mixed, this relation is not transitive, and
+    the result depends on the sort algorithm. So it is the merge sort of the GNU C library's
+    ``qsort``, with which librdkafka is built on Linux.
 
     >>> from partage.model import Member
     >>> group = Group([Member("b", instance_id="1"), Member("a", instance_id="2"), Member("c")])
@@ -223,15 +225,14 @@ def _is_not_after(group: Group, member: int, other: int) -> bool:
 
 
 class _TopicRange:
-    """One topic during librdkafka's range assignment: its subscribers and its unassigned
-    partitions.
+    """State of librdkafka's range assignment for one topic: subscribers and unassigned partitions.
 
     Each subscriber gets the quota, and the first ones get one more partition.
 
     Attributes:
-        topic: the topic.
-        members: its subscribers in order.
-        slots: its partitions, as numbers in this problem.
+        topic: index of the topic in the problem.
+        members: the topic's subscribers in order.
+        slots: the topic's partitions, as indices of the problem's sorted partitions.
         quota: the number of partitions that each member gets at least.
     """
 
@@ -269,7 +270,7 @@ class _TopicRange:
         return has_rack and self.is_on_rack(member, slot) and self.capacity(member) > 0
 
     def assign(self, fits: Callable[[int, int], bool]) -> None:
-        """Assign partitions to the topic's members, in order, up to each member's quota.
+        """Assign partitions to the topic's subscribers, in order, up to each member's quota.
 
         A member gets the first unassigned partitions for which ``fits(member, partition)`` is true.
         """
@@ -288,9 +289,10 @@ class _TopicRange:
 
 
 def _assign_copartitioned(ranges: Sequence[_TopicRange]) -> None:
-    """Assign partitions with equal numbers of several topics to the same member.
+    """Assign partitions with the same number of several topics to the same member.
 
-    It is the first with free capacity that has the rack of a replica of each of them.
+    The member chosen for a number is the first with free capacity whose rack has a replica of this
+    partition of every topic.
     """
     for number in range(len(ranges[0].slots)):
         for member in ranges[0].members:
@@ -300,15 +302,20 @@ def _assign_copartitioned(ranges: Sequence[_TopicRange]) -> None:
                 break
 
 
-def _lists_of_phase(
+def _build_lists(
     members: int, target: dict[int, int], claimant: dict[int, int], staying: set[int]
 ) -> list[list[int]]:
-    """Return each member's list of partitions for one of the two rebalances of a cooperative move.
+    """Return the list of partitions that each member gets in one of the two rebalances of a
+    cooperative plan.
 
-    Each list has the partitions that stay, then those that no member claims, then those that a
-    member claims but that have no planned owner. ``target`` has the planned owner of each
-    partition, ``claimant`` the member that claims it, and ``staying`` the partitions that do not
-    move.
+    Each list has first the partitions that stay, then those without a current owner, then those
+    that the member owns but the plan does not assign.
+
+    Args:
+        members: number of members.
+        target: planned owner of each partition.
+        claimant: member that reports each partition as owned.
+        staying: the partitions that do not move.
     """
     lists: list[list[int]] = [[] for _ in range(members)]
     for p in target:
@@ -330,10 +337,10 @@ def _is_same_member(group: Group, member: int, other: int) -> bool:
 
 
 def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolved]]:
-    """Find the last member, in join order, that claims each partition.
+    """Return the last member, in join order, that reports each existing partition as owned, as a
+    dict.
 
-    A claim is a partition that a member says it owns. The first result maps existing partitions to
-    these members. The second yields the last claim of each partition that does not exist.
+    The second result yields an `Unresolved` for each reported partition that does not exist.
     """
     start, claimed = problem.claims
     claimant: dict[int, int] = {}
@@ -350,11 +357,12 @@ def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolv
 
 
 def assign_sticky(peer: LibrdkafkaProblem) -> tuple[list[list[int]], EndlessLoop | None]:
-    """Assign partitions by librdkafka's sticky algorithm.
+    """Assign partitions by librdkafka's sticky algorithm; return each member's partitions, and the
+    endless loop if librdkafka would loop forever.
 
-    Return each member's partitions, and the endless loop if the library would never return. In that
-    case the partitions are the most even valid assignment after any of its moves. Partitions are
-    numbers in this problem, and one may be in the lists of two members.
+    In that case the partitions are the most even valid assignment that the loop visits. Partitions
+    are slots: indices of the problem's sorted partitions. A slot may be in the lists of two
+    members.
 
     Raises:
         PeerAssignorError: the library would crash, or its behaviour is undefined.
@@ -364,27 +372,24 @@ def assign_sticky(peer: LibrdkafkaProblem) -> tuple[list[list[int]], EndlessLoop
 
 @dataclass(frozen=True)
 class LibrdkafkaClaims(SettledClaims):
-    """Owner of each partition after librdkafka has resolved conflicting claims of members.
-
-    A claim is a partition that a member says it owns. The library takes the last claimant for the
-    owner when it moves a partition.
+    """Owner of each partition after librdkafka has resolved conflicting reports of members.
 
     Attributes:
-        last_claimant: the last member that claims each partition, even with an older generation;
-            absent if two claims have one generation.
+        last_claimant: the last member that reports each partition as owned, even with an older
+            generation. librdkafka takes it for the owner when the partition moves. Absent if two
+            members report the partition with the same generation.
     """
 
     last_claimant: dict[int, int]
 
 
 def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
-    """Resolve conflicting claims as librdkafka does: the member with the newest generation is the
-    owner.
+    """Find each partition's owner among the members that report it as owned, as librdkafka does.
 
-    A claim is a partition that a member says it owns. The second newest claimant is the previous
-    owner. Two claims of any one generation leave the partition without owner. Members' lists are in
-    the reverse of the order in which partitions were first claimed, because the library walks its
-    maps from the latest entry.
+    The member with the newest generation is the owner, the one with the second newest generation
+    the previous owner. Two reports with the same generation leave the partition without owner.
+    Members' lists are in the reverse order of first reports, because librdkafka visits its maps
+    from the latest entry.
     """
     claims: dict[int, list[tuple[int, int]]] = {}
     last_claimant = {}
@@ -408,9 +413,10 @@ def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
 def order_slots(peer: LibrdkafkaProblem, claims: SettledClaims) -> list[int]:
     """Return all partitions in the order in which librdkafka assigns and moves them.
 
-    Those with the fewest subscribers come first. Where subscriptions are identical, the owned
+    Partitions with the fewest subscribers come first. If subscriptions are identical, the owned
     partitions come first (`owned_slots_in_turns`, each list from its start), then the others in the
-    reverse of the metadata's order. Partitions are numbers in this problem.
+    reverse of the metadata's order. Partitions are slots: indices of the problem's sorted
+    partitions.
     """
     slots = range(len(peer.topic_of_slot))
     if not subscriptions_identical(peer, peer.topic_sets):
@@ -426,12 +432,12 @@ def order_slots(peer: LibrdkafkaProblem, claims: SettledClaims) -> list[int]:
 
 
 class LibrdkafkaAssignment(GeneralAssignment):
-    """One run of the general sticky algorithm as librdkafka implements it.
+    """Execution of Kafka's general sticky algorithm, as librdkafka implements it.
 
     Args:
         peer: the problem.
-        claims: the owners after conflicting claims are resolved.
-        watch: whether to compare the plan after each move with the best one so far.
+        claims: the owners after conflicting reports of members are resolved.
+        watch: whether to keep the best plan so far, for inputs on which librdkafka loops forever.
     """
 
     def __init__(
@@ -481,14 +487,14 @@ class LibrdkafkaAssignment(GeneralAssignment):
         super()._give(member, slot)
         self.lists[member].append(slot)
 
-    def _replace_fixed(self, owner: int, target: int) -> int:
+    def _replace_excluded_target(self, owner: int, target: int) -> int:
         raise _crash("asks for the load of a member that it has excluded")
 
     def _move(self, slot: int, topic: int, target: int) -> None:
-        """Move a partition to a member, or the partition that librdkafka moves in its place by
-        mistake.
+        """Move a partition to a member; a defect of librdkafka may move another partition instead.
 
-        `LibrdkafkaMovements` selects the partition. The source member loses it only if it has it.
+        `LibrdkafkaMovements` reproduces the defect. The source member loses the partition if its
+        list has it.
         """
         moving, source = self._movements.move(slot, topic, self.owner, target)
         # A slot that moves in place of another may have a new owner by now.
@@ -526,8 +532,8 @@ class LibrdkafkaAssignment(GeneralAssignment):
 
 
 class _ListedOwners(dict[int, int]):
-    """Dict from partition to owner in which a missing key raises an error, because the library
-    would crash.
+    """Dict from partition to owner in which a missing key raises `PeerAssignorError`, because
+    librdkafka would crash.
     """
 
     def __missing__(self, slot: int) -> int:
@@ -550,10 +556,10 @@ class _Direction:
 
 @dataclass(eq=False, slots=True)
 class _MovedSlots:
-    """List of a topic's partitions that moved in the same direction (from one member to another).
+    """List of a topic's partitions that moved from one member to the same other member.
 
-    ``key`` is the direction object under which librdkafka stores the list. The library may free
-    that object while the list still uses it, which is one of its defects.
+    ``key`` is the direction object under which librdkafka stores the list. A defect may free this
+    object while librdkafka still uses it as the key.
     """
 
     key: _Direction
@@ -563,9 +569,9 @@ class _MovedSlots:
 class LibrdkafkaMovements:
     """Record of the partitions moved so far, with three defects of librdkafka that change plans.
 
-    It records each partition's source and target, and the partitions by topic and direction.
-
-    Three defects of the library decide plans, as far as they are defined:
+    It records each partition's source and target, and the partitions by topic and direction. Where
+    a defect reads freed memory, the result is undefined, and an error is raised here. The defects
+    are:
 
     * It looks for an opposite move under (target, present owner) where Kafka looks under (target,
       first source). A partition that returns therefore finds the list that it is in itself.
@@ -583,14 +589,13 @@ class LibrdkafkaMovements:
         self._alive: list[_Direction] = []  # freed ways stay alive here, so that ids are unique
 
     def move(self, slot: int, topic: int, owner: Sequence[int], target: int) -> tuple[int, int]:
-        """Record the move of a partition to a member.
-
-        Return the partition that librdkafka moves instead, mostly the same one, and its source.
+        """Record a move, and return the partition that librdkafka actually moves (mostly ``slot``),
+        and its source.
 
         Args:
-            slot: the partition that should move, as a number in this problem.
+            slot: the partition that should move.
             topic: its topic.
-            owner: the present owner of each partition.
+            owner: the current owner of each partition.
             target: the member to which it should move.
 
         Raises:
@@ -656,9 +661,8 @@ class LibrdkafkaMovements:
     def state(self) -> object:
         """Return all moves recorded so far as a comparable value, to detect endless loops.
 
-        Equal values in two passes show that librdkafka loops forever. For each list of moved
-        partitions, the value also says which partition's record allocated the list's key, and
-        whether it is freed, because that affects later moves.
+        Equal values in two passes show that librdkafka loops forever. The value includes which keys
+        of lists are freed, because that affects later moves.
         """
         ways = {slot: (way.source, way.target) for slot, way in self._way.items()}
         slot_of = {id(way): slot for slot, way in self._way.items()}

@@ -32,11 +32,12 @@ __all__ = [
 
 
 class PeerAssignorError(UnsupportedProblemError):
-    """Raised for an input on which another client's own class or function fails.
+    """Raised for an input on which the assignor of a non-Java client, such as kafka-python, itself
+    fails.
 
     Attributes:
-        peer_exception: name of the client's exception; ``"hangs"`` where it never returns,
-            ``"crash"`` where the process ends, ``"undefined"`` where it reads freed memory.
+        peer_exception: name of the client's exception. ``"hangs"``: the client loops forever;
+            ``"crash"``: its process ends; ``"undefined"``: it reads freed memory.
 
     >>> PeerAssignorError("the group has no members", "TypeError").peer_exception
     'TypeError'
@@ -51,11 +52,10 @@ class PeerProblem:
     """Members, topics and numbered partitions of a rebalance, as assignors of non-Java clients see
     them.
 
-    A partition's number in this problem is called its slot (an array index). Slots are by topic
-    name, then partition number. Names sort by code points (Java's order differs beyond U+FFFF). The
-    clients request metadata only of the topics to which the group subscribes, so a topic without
-    subscriber has no slots. A topic without partitions has no effect and is left out. "Topic" means
-    a position in ``topics`` in all attributes, and a member is its position in the group.
+    A *slot* is the index of a partition in an array that is sorted by topic name and partition
+    number. Names sort by code points (Java's order differs beyond U+FFFF). Topics without
+    subscribers or without partitions have no slots. In all attributes a topic is an index of
+    ``topics``, and a member an index of the group.
 
     Attributes:
         problem: the group and the cluster.
@@ -111,7 +111,7 @@ class PeerProblem:
 
     @cached_property
     def id_rank(self) -> list[int]:
-        """Position of each member's id among all member ids sorted by code points."""
+        """Rank of each member's id among all member ids, sorted by code points."""
         ids = self.problem.group.ids
         rank = [0] * len(ids)
         for r, m in enumerate(sorted(range(len(ids)), key=ids.__getitem__)):
@@ -129,11 +129,14 @@ class PeerProblem:
         return [{number[s]: s for s in self.slots_of(k)} for k in range(len(self.topics))]
 
     def slots_of(self, topic: int) -> range:
-        """Return the partitions of a topic as slots (numbers in this problem)."""
+        """Return the slots of a topic's partitions: indices in the array of all sorted
+        partitions.
+        """
         return range(self.first_slot[topic], self.first_slot[topic + 1])
 
     def claimed_slots(self, claims: Iterable[tuple[str | None, int]]) -> list[int]:
-        """Convert (topic name, partition number) pairs to partition numbers of this problem.
+        """Convert owned (topic name, partition number) pairs to slots: indices in the array of all
+        sorted partitions.
 
         Pairs of unknown topics or partitions are left out.
         """
@@ -152,7 +155,11 @@ class PeerProblem:
         return f"{topic}-{number}"
 
     def plan(self, lists: Sequence[Sequence[int]], **attributes: object) -> Plan:
-        """Build a plan from each member's list of partitions, given as numbers in this problem."""
+        """Build a plan from the slots of each member: indices in the array of all sorted
+        partitions.
+
+        ``attributes`` are further fields of the plan.
+        """
         group = self.problem.group
         partitions = [self.partition_of_slot[np.array(slots, np.int32)] for slots in lists]
         plan: Plan = Plan.from_lists(self.problem.index, group.ids, partitions, **attributes)
@@ -162,11 +169,11 @@ class PeerProblem:
 class LibrdkafkaProblem(PeerProblem):
     """Members, topics, racks and partitions of a rebalance, as librdkafka's assignors see them.
 
-    Other than in `PeerProblem`, a topic that a member names twice counts once.
+    In contrast to `PeerProblem`, a topic that a member names twice counts once.
 
     Raises:
-        PeerAssignorError: a member has an empty subscription. The library cannot read it and
-            uses it all the same.
+        PeerAssignorError: a member has an empty subscription, which librdkafka cannot parse but
+            uses nevertheless.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -183,10 +190,10 @@ class LibrdkafkaProblem(PeerProblem):
 
     @cached_property
     def metadata_order(self) -> list[int]:
-        """Topics in the order in which the group leader requests their metadata: as members first
-        name them.
+        """Topics in the order in which members first name them, in which the group leader requests
+        their metadata.
 
-        The library keeps the order of the response, which brokers may choose.
+        This is assumed to be the order of the broker's response, which librdkafka keeps.
         """
         return list(dict.fromkeys(k for topics in self.subscriptions for k in topics))
 
@@ -200,8 +207,7 @@ class LibrdkafkaProblem(PeerProblem):
     def uses_racks(self, topics: Sequence[int], members: Sequence[int]) -> bool:
         """Return whether librdkafka considers racks when it assigns these topics to these members.
 
-        It does if a replica is on a member's rack, and not all racks have replicas of all
-        partitions.
+        It does if a replica is on a member's rack, and some rack lacks replicas of some partition.
         """
         member_racks = {self.problem.group[m].rack for m in members} - {None, ""}
         if not member_racks:
@@ -219,12 +225,12 @@ class LibrdkafkaProblem(PeerProblem):
 def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int]]) -> Plan:
     """Return the plan of the range assignor of kafka-python or aiokafka, which ignores racks.
 
-    A member that names a topic twice has two ranges. The second replaces the first, so that the
-    partitions of the first have no owner.
+    If a member names a topic twice, it gets two ranges, of which the second replaces the first. The
+    partitions of the first then have no owner.
 
     Args:
         problem: the problem.
-        in_order: sorts a topic's subscribers as the client does; it may leave some out.
+        in_order: function that sorts a topic's subscribers as the client does, and may drop some.
     """
     peer = PeerProblem(problem)
     lists: list[list[int]] = [[] for _ in problem.group]
@@ -243,7 +249,7 @@ def divide_into_ranges(members: Sequence[int], slots: range) -> list[tuple[int, 
     """Divide a topic's partitions into consecutive ranges, one for each member.
 
     If the division leaves a remainder, the first members get one more partition. ``slots`` are the
-    topic's partitions as numbers in this problem.
+    indices of the topic's partitions.
     """
     quota, extra = divmod(len(slots), len(members))
     first = slots.start

@@ -26,14 +26,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SettledClaims:
-    """Partitions that each member owns after conflicts between members' claims are resolved.
+    """Owner of each partition after conflicting reports of members have been resolved.
 
-    A claim is a partition that a member says it owns. A slot is a partition's number in this
-    problem.
+    A slot is the index of a partition in the problem's sorted partitions.
 
     Attributes:
         owned: the slots of each member.
-        previous: the owner before the present one, for each slot with conflicting claims.
+        previous: the previous owner of each slot that several members report as owned.
     """
 
     owned: list[list[int]]
@@ -41,16 +40,17 @@ class SettledClaims:
 
 
 class GeneralAssignment(ABC):
-    """Base class of other clients' ports of Kafka's general sticky algorithm (2.3 and 2.4).
+    """Base class of the implementations of Kafka's general sticky algorithm (2.3 and 2.4) in
+    non-Java clients.
 
-    An instance is used for one call of `run`. A slot is a partition's number in this problem.
+    An instance is used for one call of `run`. A slot is the index of a partition in the problem's
+    sorted partitions.
 
     Args:
         peer: the problem.
-        claims: the resolved claims.
+        claims: the owners after conflicting reports of members are resolved.
         order: all slots in the order in which the client visits them.
-        watch: whether to compare the plan after each move with the best one so far, which is
-            the result where the client never returns.
+        watch: whether to keep the best plan so far; it is the result if the client loops forever.
 
     Attributes:
         owner: the member that the client considers the owner of each slot, -1 for none.
@@ -142,7 +142,7 @@ class GeneralAssignment(ABC):
     def _repeat_passes(self, slots: Sequence[int]) -> bool:
         """Repeat passes over the partitions until none of them moves; return whether any has moved.
 
-        If the run returns to an earlier state, the client would loop forever; this sets `loop`.
+        If a state repeats, the client would loop forever; then `loop` is set.
         """
         moved, repeated = False, RepeatedState()
         while self._pass_over(slots):
@@ -155,9 +155,9 @@ class GeneralAssignment(ABC):
     def _pass_over(self, slots: Sequence[int]) -> bool:
         """Move each partition to a less loaded member if that helps; return whether any moved.
 
-        This is one pass of Kafka's ``performReassignments``. The partition moves to its previous
-        owner if that has at least two partitions fewer than the owner, else to the least loaded
-        subscriber that does.
+        This is one pass of Kafka's ``performReassignments``. A partition moves to its previous
+        owner, or else to the least loaded subscriber. The target must have at least two partitions
+        fewer than the current owner.
         """
         queue, topic_of_slot, moved = self._queue, self._peer.topic_of_slot, False
         for slot in slots:
@@ -168,7 +168,7 @@ class GeneralAssignment(ABC):
             if target in self._fixed or owner in self._fixed:
                 if self._is_balanced():
                     break
-                target = self._replace_fixed(owner, target)
+                target = self._replace_excluded_target(owner, target)
             load = queue.load[owner]
             if target < 0 or load <= queue.load[target] + 1:
                 target = self._least_loaded(topic)
@@ -226,8 +226,8 @@ class GeneralAssignment(ABC):
             self._best, self._best_score = self._copied_lists(), score
 
     def _endless_loop(self, slots: Sequence[int], repeated: RepeatedState) -> EndlessLoop:
-        """Run one more period of the client's endless loop; return its length and the partitions
-        that move in it.
+        """Repeat the client's endless loop once, to find its length and the partitions that move in
+        it.
         """
         self._moving = set()
         for _ in range(repeated.length):
@@ -254,12 +254,16 @@ class GeneralAssignment(ABC):
         return ()
 
     @abstractmethod
-    def _replace_fixed(self, owner: int, target: int) -> int:
-        """Return the new target of a partition whose owner or target can neither lose nor get
-        partitions.
+    def _replace_excluded_target(self, owner: int, target: int) -> int:
+        """Return the new target of a partition whose current owner or target is excluded from
+        balancing.
 
-        ``owner`` is the present owner, ``target`` the previous owner, to which the partition would
-        return. The result -1 means the least loaded subscriber.
+        Members are excluded if they can neither lose nor get partitions. The result -1 means the
+        least loaded subscriber.
+
+        Args:
+            owner: the current owner.
+            target: the previous owner, to which the partition would return.
 
         Raises:
             PeerAssignorError: the client fails there.
@@ -267,10 +271,10 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _move(self, slot: int, topic: int, target: int) -> None:
-        """Move a partition to a member, or move another one back instead.
+        """Move a partition to a member, as Kafka's ``getTheActualPartitionToBeMoved`` decides.
 
-        If another partition of the topic moved in the opposite direction earlier, that one moves
-        back (Kafka's ``getTheActualPartitionToBeMoved``).
+        If another partition of the topic moved in the opposite direction earlier, that one is moved
+        back instead.
         """
 
     @abstractmethod
@@ -285,17 +289,18 @@ class GeneralAssignment(ABC):
     def _state(self) -> object:
         """Return owners and moves as a comparable value, to detect endless loops.
 
-        The run never ends if it has equal values after two of its passes.
+        Equal values after two passes over the partitions mean that the algorithm loops forever.
         """
 
 
 def run_to_end(
     make: Callable[..., GeneralAssignment],
 ) -> tuple[list[list[int]], EndlessLoop | None]:
-    """Run a client's assignment; if the client would never return, run it again for the best plan.
+    """Run a client's sticky algorithm; return each member's partitions, and the endless loop if the
+    client would loop forever.
 
-    Return each member's partitions and the endless loop. ``make`` creates a run for an argument
-    ``watch`` (see `GeneralAssignment`).
+    In that case the algorithm is run again, to find the best plan that the loop visits. ``make``
+    creates the `GeneralAssignment` for an argument ``watch``.
     """
     run = make(watch=False)
     run.run()
@@ -308,7 +313,7 @@ def run_to_end(
 def subscriptions_identical(peer: PeerProblem, by_member: Sequence[object]) -> bool:
     """Return whether all topics have the same subscribers, and all members the same subscription.
 
-    ``by_member`` is each member's subscription in the form that the client compares.
+    ``by_member`` is each member's subscription, as a list or a set, as the client compares it.
     """
     by_topic = peer.subscribers
     return all(one == by_topic[0] for one in by_topic) and all(
@@ -351,10 +356,7 @@ class SortedMembers:
         return self._keys[0][0] >= self._keys[-1][0] - 1
 
     def remove(self, member: int) -> None:
-        """Remove a member from the queue, because it can no longer lose or get partitions.
-
-        Its entry in ``load`` stays.
-        """
+        """Remove a member from the queue, because it can no longer lose or get partitions."""
         del self._keys[bisect_left(self._keys, (self.load[member], self._rank[member]))]
 
     def change_load(self, member: int, by: int) -> None:
@@ -364,16 +366,18 @@ class SortedMembers:
         insort(self._keys, (self.load[member], self._rank[member]))
 
     def first(self, fits: Callable[[int], bool]) -> int:
-        """Return the least loaded member that satisfies a condition, -1 if there is none."""
+        """Return the least loaded member for which ``fits(member)`` is true, -1 if there is
+        none.
+        """
         return next((m for m in self if fits(m)), -1)
 
 
 def owned_slots_in_turns(peer: PeerProblem, claims: SettledClaims) -> list[int]:
     """Return all owned partitions, taken one by one from the member with the most partitions left.
 
-    If several members have the most left, the last one by id is next. A member first gives the
-    partitions that had another owner before, by topic and number (the clients take any of these),
-    then the others from the end of its list. Partitions are numbers in this problem.
+    Of several such members, the last one by id is next. A member first gives the partitions that
+    several members report as owned, by topic and number. Then it gives the others from the end of
+    its list. Partitions are slots: indices of the problem's sorted partitions.
     """
     disputed = claims.previous
     others = [[s for s in slots if s not in disputed] for slots in claims.owned]

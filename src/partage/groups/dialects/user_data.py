@@ -43,10 +43,10 @@ class LastAssignment:
 
     @classmethod
     def of(cls, memory: object) -> LastAssignment | None:
-        """Check that ``memory`` is a member's last assignment, and return it; return None for None.
+        """Check that a member's stored state is a `LastAssignment` (or None), and return it.
 
         Raises:
-            InvalidConfigError: the memory is another strategy's.
+            InvalidConfigError: the state was stored by another strategy.
         """
         if memory is None or isinstance(memory, cls):
             return memory
@@ -84,7 +84,9 @@ class RemembersAssignment(PlainStrategy):
         generation: int,
         memory: object = None,
     ) -> LastAssignment:
-        """Return the member's memory: the assigned partitions and the generation."""
+        """Return the state that the member keeps until the next rebalance: its partitions and
+        generation.
+        """
         pairs = tuple(pair for owned in assignment.to_pairs().values() for pair in owned)
         return LastAssignment(pairs, generation)
 
@@ -101,7 +103,7 @@ def encode_claims(
     Args:
         partitions: (topic, partition number) pairs.
         generation: the generation of the assignment.
-        version_first: whether to write kafka-python's form, which begins with the version.
+        version_first: whether to write kafka-python's format, which begins with the version.
         merge_topics: whether to write each topic once, in order of its first partition.
 
     Raises:
@@ -127,17 +129,17 @@ def encode_claims(
 
 
 def decode_claims(data: bytes | None, *, version_first: bool) -> Claims:
-    r"""Decode the partitions that a member says it owns, and their generation, from sticky user
+    r"""Decode the partitions that a member reports as owned, and their generation, from sticky user
     data.
 
     Malformed bytes give no partitions and generation -1.
 
     Args:
         data: the user data as sent.
-        version_first: whether to decode kafka-python's form, which begins with the version.
+        version_first: whether to decode kafka-python's format, which begins with the version.
 
     Raises:
-        PeerAssignorError: a list is null. The class decodes it and then fails to loop over it.
+        PeerAssignorError: a list is null, on which the Python client fails.
 
     >>> decode_claims(b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\2\0\0\0\5", version_first=False)
     ([('t', 2)], 5)
@@ -165,9 +167,8 @@ def _read_topics(reader: _LenientReader) -> list[tuple[str | None, list[int] | N
 
 
 class _UnreadableError(Exception):
-    """Raised if user data ends too early or a name is not UTF-8.
-
-    The member then counts as owning nothing.
+    """Raised if user data ends too early or a name is not UTF-8; the member then has no previous
+    partitions.
     """
 
 

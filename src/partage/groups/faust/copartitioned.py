@@ -22,7 +22,7 @@ __all__ = ["MAX_TABLE_SIZE", "FaustCopartitioned", "SplitMix64", "assign_actives
 
 @dataclass(frozen=True, repr=False)
 class FaustCopartitioned(FaustStrategy):
-    """Assignor after Faust's design document: standbys take over, and are spread evenly.
+    """Assignor by Faust's design document, not its code: standbys replace failed workers evenly.
 
     Topics with equally many partitions and the same subscribers are assigned together. For each
     such group of topics, the aims are, each only as far as the previous ones allow:
@@ -70,7 +70,10 @@ class FaustCopartitioned(FaustStrategy):
     def assign_copartitioned(
         self, topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
     ) -> list[CopartitionedAssignment]:
-        """Return the active and standby partitions of each subscriber of copartitioned topics.
+        """Return the active and standby partitions of each subscriber of a set of copartitioned
+        topics.
+
+        ``metadata`` is what each member reported about its previous partitions.
 
         Raises:
             ProblemTooLargeError: more than 16 million pairs of partition and member.
@@ -104,16 +107,18 @@ _INFINITE = 2**62
 
 
 class _Penalties(NamedTuple):
-    """Costs of the minimum-cost flow that assigns partitions: one cost for each aim.
+    """Costs of the minimum-cost flow that assigns active partitions, one for each ranked aim.
 
     A cost outweighs all costs of less important aims; a move costs 1.
 
     Attributes:
-        cold_start: a partition on a member without a copy.
-        load: one partition on a member, multiplied by the member's load.
-        disturbed: a partition that a member takes over while others are lost, unless it is new.
-        missed_standby: a lost partition on neither a standby nor a new member.
-        idle: an idle member; 0 if there are fewer partitions than members.
+        cold_start: for a partition on a member without a copy.
+        load: for one partition on a member, multiplied by the member's load.
+        disturbed: for a partition that a member takes from another one while partitions of failed
+            members must be reassigned; new members are exempt.
+        missed_standby: for a partition of a failed member that goes neither to one of its standbys
+            nor to a new member.
+        idle: for an idle member; 0 if there are fewer partitions than members.
     """
 
     cold_start: int
@@ -249,7 +254,9 @@ class _MinimumCostFlow:
             self._update_moves(member)
 
     def augment_until_optimal(self) -> None:
-        """Move partitions along shortest paths until no path lowers the cost."""
+        """Move partitions between members along shortest paths until no path lowers the total
+        cost.
+        """
         while (path := self._shortest_path()) is not None:
             moves = [(int(self._move_partition[a, b]), a, b) for a, b in pairwise(path)]
             for p, source, target in moves:
@@ -273,12 +280,12 @@ class _MinimumCostFlow:
         self._move_cost[member, member] = _INFINITE
 
     def _shortest_path(self) -> list[int] | None:
-        """Return the path of members along which partitions should move to lower the cost most.
+        """Return the path of members along which one partition each should move to lower the cost
+        most; None if no path lowers the cost.
 
-        Each member on it passes one partition to the next. None if no path lowers the cost.
-
+        Each member on the path passes one partition to the next. The path is found by the
         Bellman-Ford algorithm: there is no negative cycle, so as many rounds as there are members
-        suffice. The path's ends add the changes of their load costs.
+        suffice.
         """
         load = np.array([len(owned) for owned in self._owned])
         distance = np.where(load > 0, -self._load_cost(load), _INFINITE)
@@ -362,9 +369,11 @@ def place_standbys(
     replicas: int,
     generator: SplitMix64,
 ) -> list[set[int]]:
-    """Choose the standbys of each partition so that others take over a failed member's load evenly.
+    """Choose the standbys of each partition so that the other members take over a failed member's
+    load evenly.
 
-    Standbys stay where they are as far as the placement stays even. Two values are even at the end:
+    Standbys stay where they are as far as the placement stays even. The placement is even in two
+    ways:
 
     * for each member, how many standbys of its partitions each other member has (the counts
       differ by at most one);
@@ -395,9 +404,8 @@ def place_standbys(
 class _Placement:
     """Standbys placed on members so far, with the counts that keep the placement even.
 
-    The best member for a standby has the fewest standbys of the owner's partitions, then the
-    smallest total, then the lowest random number. A choice changes only the counts of the chosen
-    member, so one sort chooses all standbys of a partition.
+    The best member for a standby has the fewest standbys of the active member's partitions, then
+    the fewest active and standby partitions, then the lowest random number.
 
     Attributes:
         standbys: the members with a standby of each partition.
@@ -423,10 +431,10 @@ class _Placement:
         self._existing: list[set[int]] = [set() for _ in owner]
 
     def keep_existing(self, previous: PreviousCopies, standbys_wanted: int) -> None:
-        """Keep existing copies of each partition as its standbys, at most ``standbys_wanted`` for a
-        partition.
+        """Keep members that already have a copy of a partition as its standbys, at most
+        ``standbys_wanted`` each.
 
-        If there are more, those that spread standbys most evenly stay.
+        If more members have a copy, those are kept that spread standbys most evenly.
         """
         for p in self._order:
             copies = {*previous.standbys[p], previous.owner[p]} - {-1, self._owner[p]}
@@ -434,7 +442,9 @@ class _Placement:
             self._existing[p] = set(self.standbys[p])
 
     def add_missing(self, wanted: int) -> None:
-        """Add standbys on the best members until each partition has ``wanted``."""
+        """Add standbys until each partition has ``wanted``, on the members where they are spread
+        most evenly.
+        """
         is_candidate = np.ones(self._members, np.bool_)
         for p in self._order:
             missing = wanted - len(self.standbys[p])
@@ -466,12 +476,10 @@ class _Placement:
             self._move(*exchange)
 
     def _find_exchange(self) -> tuple[int, int, int] | None:
-        """Find a standby whose move makes the members' totals of active and standby copies more
-        even.
+        """Find a standby to move from a member with more copies to one with fewer.
 
-        Return the active member of its partition, and the members that lose and get the standby;
-        None if there is no such move. Members with the largest totals lose first, those with the
-        smallest get first.
+        Return the active member of its partition, the source and the target member; None if there
+        is no such move.
         """
         total = self._total
         order = np.argsort(total, kind="stable")
@@ -489,7 +497,11 @@ class _Placement:
         return None
 
     def _best_members(self, p: int, candidates: NDArray[np.intp], limit: int) -> list[int]:
-        """Return up to ``limit`` candidates for standbys of a partition, the best first."""
+        """Return up to ``limit`` members for new standbys of partition ``p``, the best first.
+
+        The best member has the fewest standbys of the active member's partitions, then the fewest
+        copies.
+        """
         owner = self._owner[p]
         keys = (
             self._random[owner, candidates],

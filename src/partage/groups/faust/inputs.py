@@ -38,9 +38,8 @@ _MAX_NAMES_IN_WARNING = 3
 
 
 class CopartitionedTopics(NamedTuple):
-    """Topics with equally many partitions and the same subscribers, which are assigned together.
-
-    Both strategies assign the partitions with one number, one of each topic, to one member.
+    """Topics with equally many partitions and the same subscribers: partitions with the same number
+    go to the same member.
 
     Attributes:
         group: number in Faust's ``topic_groups``: the position of the partition count among all
@@ -61,8 +60,8 @@ def find_copartitioned_topics(
 ) -> tuple[list[CopartitionedTopics], tuple[str, ...]]:
     """Group the subscribed topics with equal partition counts and equal subscribers.
 
-    Groups with fewer partitions come first. The second result has the subscribed topics without
-    partitions.
+    Groups with fewer partitions come first. The second result has the subscribed topics that do not
+    exist.
 
     >>> from partage.model import Cluster, Group, Member
     >>> members = Group([Member("a", ["s", "t", "u"]), Member("b", ["s", "gone"])])
@@ -94,11 +93,11 @@ def find_copartitioned_topics(
 
 
 def read_metadata(problem: Problem) -> tuple[list[FaustMetadata], tuple[str, ...]]:
-    """Decode each member's Faust metadata, with a warning for each member whose metadata is
-    malformed.
+    """Decode each member's Faust metadata: the partitions and standbys that it had; also return
+    warnings.
 
-    A member with malformed metadata counts as a new one: it gets its share and the others keep
-    theirs. Faust's own leader fails there. Without user data, the owned partitions count.
+    A member with malformed metadata is treated as a new member, with a warning; Faust's own leader
+    fails there. For a member without user data, the subscription's owned partitions are used.
     """
     metadata, warnings = [], []
     for member in problem.group:
@@ -148,9 +147,9 @@ def find_previous_owners(
 ) -> PreviousCopies:
     """Return the previous active member and standbys of each partition, as members report them.
 
-    ``topics`` are copartitioned. If members dispute a partition, the one that reports it for more
-    of the topics was the owner (one of the topics may be new), then the one that joined first.
-    Numbers that the topics do not have are ignored.
+    ``topics`` are copartitioned. If several members report a partition as active, the owner is the
+    one that reports it for most of the topics (one of the topics may be new), then the one that
+    joined first. Partition numbers that the topics do not have are ignored.
 
     >>> topics = CopartitionedTopics(0, 2, ("s", "t"), (0, 1))
     >>> reported = [FaustMetadata({"s": [0, 9]}), FaustMetadata({"t": [1]}, {"t": [0]})]

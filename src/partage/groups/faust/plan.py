@@ -22,7 +22,8 @@ ByTopic = dict[str, list[int]]
 
 @dataclass(slots=True)
 class CopartitionedAssignment:
-    """Active and standby partition numbers of one member, which apply to all copartitioned topics.
+    """Active and standby partition numbers of one member, which apply to each topic of a
+    copartitioned set.
 
     Source: Faust's class of the same name.
 
@@ -35,7 +36,7 @@ class CopartitionedAssignment:
 
     @classmethod
     def of(cls, actives: Iterable[int], standbys: Iterable[int]) -> CopartitionedAssignment:
-        """Build an assignment from the lists that a member sent; partitions in both lists count as
+        """Build an assignment from two lists of partition numbers; a partition in both lists is
         active only.
         """
         assignment = cls(set(actives), set(standbys))
@@ -52,8 +53,8 @@ class CopartitionedAssignment:
 class FaustPlan(Plan):
     """Plan of a Faust group, with the Faust metadata that each worker receives with its assignment.
 
-    The owner of a partition is its one active member by the assignment rule. All members are
-    active for a global table's changelog, but only ``metadata`` and `wire` show that.
+    Each partition has one owner. All members are active for a global table's changelog; this is
+    only visible in ``metadata`` and `wire`.
 
     Attributes:
         metadata: the contents of each member's user data.
@@ -71,11 +72,11 @@ class FaustPlan(Plan):
     changelogs: frozenset[str] = frozenset()
 
     def wire(self) -> dict[str, list[tuple[str, list[int]]]]:
-        """Return the (topic, partition numbers) pairs that each member's client consumes, as a dict
-        by member.
+        """Return the partitions that each member's client consumes: active ones, then standbys of
+        changelogs.
 
-        The pairs are sorted by topic. The numbers are the active partitions, followed by the
-        standbys of changelogs. A partition that is both occurs twice.
+        The result is a dict from member to (topic, partition numbers) pairs, sorted by topic. A
+        partition that is active and standby is listed twice.
         """
         consumed = {}
         for member, metadata in self.metadata.items():
@@ -116,9 +117,9 @@ class FaustPlan(Plan):
         return [*standbys, *super()._remarks()]
 
     def with_standbys(self) -> Assignment:
-        """Return the active and the standby partitions of all members as one assignment with roles.
+        """Return one assignment of all members' active and standby partitions, each with its role.
 
-        The active ones come first.
+        A member's active partitions come first.
 
         >>> from partage.groups.registry import find
         >>> from partage.model import Cluster, Group, Member
@@ -157,10 +158,10 @@ def build_plan(
 
     Args:
         problem: the consumer group and the cluster.
-        placed: each group of copartitioned topics, with the assignments of its subscribers.
-        metadata: what each member sent; its URL goes to all members.
+        placed: each set of copartitioned topics, with the assignments of its subscribers.
+        metadata: the metadata that each member sent; its URL is sent to all members.
         settings: the leader's settings.
-        warnings: warnings for the operator, which the plan carries.
+        warnings: warnings for the operator, which become part of the plan.
 
     Raises:
         PeerAssignorError: a global table's changelog is not among the topics; Faust raises
@@ -220,9 +221,10 @@ def _assign_global_changelogs(
 ) -> None:
     """Make each member active for all partitions of global tables' changelogs.
 
-    ``actives`` and ``standbys`` are changed. The standbys are the partitions that another member
-    owns, or all partitions for the topics in ``settings.copied``. Source:
-    ``PartitionAssignor._global_table_standby_assignments``.
+    A member's standbys are the partitions that another member owns; for topics in
+    ``settings.copied`` they are all partitions. ``actives`` and ``standbys`` are changed.
+
+    Source: ``PartitionAssignor._global_table_standby_assignments``.
     """
     count = {topic: group.partitions for group in groups for topic in group.topics}
     for topic in settings.global_changelogs:

@@ -32,12 +32,12 @@ _EVICTIONS_BEFORE_CHECK = 1024
 
 @dataclass(frozen=True, repr=False)
 class Faust(FaustStrategy):
-    """Faust's sticky assignor: copartitioned topics together, with standbys.
+    """Faust's sticky assignor: assigns copartitioned topics together, with standbys.
 
-    Topics with equally many partitions and the same subscribers are assigned together. Members
-    keep their partitions up to the even share. Other partitions go to a member with a standby
-    that has room, else round robin. With standbys, a new member gets no active partition while
-    no other member exceeds the even share (rounded up). This is Faust's behaviour;
+    Topics with equally many partitions and the same subscribers are assigned together. Members keep
+    at most an even share of their partitions. The other partitions go to a member with a standby
+    that has less than the even share, else round robin. With standbys, a new member gets no active
+    partition while no other member exceeds the even share (rounded up). This is Faust's behaviour;
     ``faust:copartitioned`` differs.
 
     Members' previous partitions are in their user data (JSON); without user data, their owned
@@ -84,7 +84,7 @@ class Faust(FaustStrategy):
 def _previous_partitions(by_topic: ByTopic, topics: Iterable[str]) -> list[int]:
     """Return a member's previous partition numbers of copartitioned topics.
 
-    They are those of the first topic for which the member has any.
+    They are taken from the first of the topics in which the member had any.
 
     >>> _previous_partitions({"s": [], "t": [3], "u": [4]}, ["s", "t", "u"])
     [3]
@@ -135,8 +135,7 @@ def _assign_actives(
     """Assign each partition without an active member to the first member with a standby of it.
 
     If there is none, it goes to the next member in turn. Members with ``max_capacity`` active
-    partitions get no more. The index ``positions_of`` replaces Faust's search through the circle
-    (``_find_promotable_standby``); it finds the same member.
+    partitions get no more.
     """
     actives = [assignment.actives for assignment in assignments]
     unassigned = _unassign_overassigned(actives, partitions, 1)
@@ -167,9 +166,9 @@ def _assign_standbys(
     max_capacity: int,
     replicas: int,
 ) -> None:
-    """Assign missing standbys to members with room.
+    """Assign missing standbys to members below the limit of standbys.
 
-    If all members are full, evict another standby from one of them.
+    If all members are at the limit, one of them first loses a standby of another partition.
     """
     limit = max_capacity * replicas
     standbys = [assignment.standbys for assignment in assignments]
@@ -236,8 +235,8 @@ def _free_up_partition(
 ) -> int:
     """Remove one standby from the member ``full``, and return its partition.
 
-    It is the lowest partition that another member below ``limit`` standbys can take, else the
-    lowest of all.
+    It is the lowest partition of which another member, with fewer than ``limit`` standbys, can take
+    a standby; else the lowest partition.
     """
     standbys = full.standbys
     if not standbys:
@@ -253,11 +252,11 @@ def _free_up_partition(
 
 
 def _unassign_overassigned(assigned: Sequence[set[int]], partitions: int, copies: int) -> list[int]:
-    """Remove surplus copies, so that no partition has more than ``copies``; return the missing
-    copies.
+    """Remove surplus copies, so that no partition has more than ``copies``; return the partitions
+    that lack copies.
 
-    The members that come first lose surplus copies. The result lists each partition as often as it
-    lacks copies, ascending. Source: ``_unassign_overassigned`` and ``_get_unassigned``.
+    The first members lose surplus copies. The result lists a partition once for each missing copy,
+    in ascending order. Source: ``_unassign_overassigned`` and ``_get_unassigned``.
     """
     unassigned = []
     for p, count in enumerate(_count_assigned(assigned, partitions)):
@@ -281,8 +280,8 @@ class _LivelockDetector:
     """Detector of an endless loop in which standbys evict each other (Brent's cycle detection,
     1980).
 
-    Each state of the eviction loop follows from the previous one. If a state recurs, the loop does
-    not terminate. The reference state is renewed whenever the number of steps doubles.
+    Each state of the eviction loop follows from the previous one. If a state repeats, the loop
+    never ends.
     """
 
     def __init__(self) -> None:
@@ -291,10 +290,8 @@ class _LivelockDetector:
         self._reference: object = None
 
     def check(self, unassigned: deque[int], current: int, standbys: Sequence[set[int]]) -> None:
-        """Count an eviction of a standby, and detect that evictions repeat forever.
-
-        Raise `PeerAssignorError` if the state after it occurred before, since Faust then never
-        returns.
+        """Count an eviction of a standby; raise `PeerAssignorError` if a state repeats, because
+        Faust would loop forever.
         """
         self._evictions += 1
         if self._evictions < _EVICTIONS_BEFORE_CHECK:

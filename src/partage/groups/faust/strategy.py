@@ -30,9 +30,9 @@ __all__ = ["FaustStrategy"]
 class FaustStrategy(PlainStrategy, ABC):
     """Base class of the assignors for Faust groups.
 
-    A subclass assigns each group of copartitioned topics. Its members remember the `FaustMetadata`
-    of their last assignment and send it when they join again. Both strategies send the same, so one
-    group can have members of both; the leader decides.
+    A subclass assigns each set of copartitioned topics. Members keep the `FaustMetadata` of their
+    last assignment and send it when they join again. Both strategies send the same user data, so
+    one group can have members of both; the leader's strategy is used.
     """
 
     settings: FaustSettings = field(default_factory=FaustSettings)
@@ -63,10 +63,11 @@ class FaustStrategy(PlainStrategy, ABC):
         generation: int,
         memory: object = None,
     ) -> FaustMetadata:
-        """Return the member's memory: the metadata that the leader sent with the assignment.
+        """Return the state that a member keeps until the next rebalance: the metadata that the
+        leader sent.
 
         Raises:
-            WireFormatError: the leader's bytes are not Faust's.
+            WireFormatError: the user data is not Faust metadata.
         """
         if user_data is not None:
             return read_faust_assignment(user_data)
@@ -77,10 +78,10 @@ class FaustStrategy(PlainStrategy, ABC):
         """Return the leader's plan, with the user data that each member gets with its assignment.
 
         Raises:
-            PeerAssignorError: Faust's class fails on this problem, or a global table's changelog is
+            PeerAssignorError: Faust itself fails on this problem, or a global table's changelog is
                 not among the subscribed topics.
-            ProblemTooLargeError: ``faust:copartitioned`` only: topics with more than 16 million
-                pairs of partition and member.
+            ProblemTooLargeError: topics have more than 16 million pairs of partition and member
+                (only with ``faust:copartitioned``).
         """
         metadata, warnings = read_metadata(problem)
         groups, without_partitions = find_copartitioned_topics(problem)

@@ -52,14 +52,14 @@ _MOST_INTERLEAVED = 1 << 17
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountPlan:
-    """Best plan by partition counts, with the data that prove it optimal.
+    """Optimal plan by partition counts, with the dual values that prove its optimality.
 
     A row is a partition in canonical order, which does not depend on the join order.
 
     Attributes:
-        owner: int32[n], the owner of each row, as the member's position in canonical order.
-        topic_level: int64[T], levels of topics that prove the loads; price: int64[M], dual prices
-            of members that prove rack cost and moves.
+        owner: int32[n], the owner of each row, as the member's index in canonical order.
+        topic_level: int64[T], a level for each topic; the levels prove the loads.
+        price: int64[M], dual prices of members, which prove rack cost and moves.
         rack_weight: the number of moves that one unit of rack cost outweighs.
     """
 
@@ -77,10 +77,10 @@ def balance_counts(
     Among such plans it has the least rack cost, then the fewest moves.
 
     Args:
-        canonical: the problem.
+        canonical: the problem, with members and partitions sorted independently of the join order.
         racks: rack costs by partition and member of the problem, None if racks do not matter.
-        together: int64[T], the family of each topic: in all topics of a family, equal partition
-            numbers go to one member where that costs nothing.
+        together: int64[T], number of each topic's co-location set: partitions with the same number
+            in topics of a set get the same owner if that costs nothing.
 
     Raises:
         ProblemTooLargeError: the exact answer would take too long.
@@ -121,15 +121,16 @@ def balance_counts(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransportArcs:
-    """Arcs of the transportation problem that assigns partitions to members: stay, or move to a
-    group.
+    """Arcs of the transportation problem that assigns partitions to members.
 
-    Interchangeable partitions form a class. Contested partitions (several members may keep them)
-    form classes of their own. A row is a partition in canonical order.
+    A partition either stays with its previous owner, or goes to a group of equivalent members.
+    Equivalent partitions form a class. Partitions that several members may keep form separate
+    classes. A row is a partition in canonical order.
 
     Attributes:
-        of_row: int64[n], class of each row, contested ones included.
-        cell: int64[n], index of the keep arc of each row with one keeper, else -1.
+        of_row: int64[n], class of each row.
+        cell: int64[n], index of the arc "stays with its owner" for each row with one previous
+            owner, else -1.
         supply, keep_class, keep_member, keep_most, keep_cost, free_class, free_group, free_cost:
             see `partage.solve.TransportProblem`.
     """
@@ -158,8 +159,15 @@ class TransportArcs:
 
         The cost of assigning a partition is its rack cost times ``weight``, minus ``move`` if it
         stays.
+
+        Args:
+            classes: classes of equivalent partitions, and groups of equivalent members.
+            claims: the members that may keep each partition.
+            subscription_classes: which classes of members subscribe to which classes of topics.
+            weight: weight of the rack cost.
+            move: cost of a move.
         """
-        of_row, base, class_keepers = _with_contested(classes, claims)
+        of_row, base, class_keepers = _add_contested_classes(classes, claims)
         supply = np.bincount(of_row, minlength=len(base))
         members = max(len(classes.group), 1)
         cell = np.full(len(of_row), -1, np.int64)
@@ -181,13 +189,16 @@ class TransportArcs:
         )  # fmt: skip
 
 
-def _with_contested(
+def _add_contested_classes(
     classes: PartitionClasses, claims: NewestClaims
 ) -> tuple[Int64Array, Int64Array, list[tuple[int, tuple[int, ...]]]]:
-    """Add partition classes for contested partitions, which several members may keep.
+    """Add separate partition classes for partitions that several members may keep.
 
-    Contested partitions of one class with the same several members form an added class. Return each
-    partition's class, the original class of each class, and each added class with its members.
+    Such partitions of one class with the same members form a new class.
+
+    Returns:
+        The class of each partition; for each class the original class to which it belongs; and the
+        (new class, members) pairs.
     """
     plain = len(classes.topic_class)
     base = list(range(plain))
@@ -210,8 +221,11 @@ def _with_contested(
 def _eligible_pairs(
     classes: PartitionClasses, subscription_classes: SubscriptionClasses, base: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the pairs of partition class and member group in which the members subscribe, sorted
-    by class.
+    """Return the (partition class, member group) pairs in which the members subscribe to the
+    partitions.
+
+    The result is two arrays, sorted by class. ``base`` is the original class of each partition
+    class.
     """
     open_groups: list[list[int]] = [[] for _ in range(len(subscription_classes.size))]
     for g, b in enumerate(classes.member_class.tolist()):
@@ -235,10 +249,14 @@ def _eligible_pairs(
 
 
 def keep_partitions(owner: Int32Array, arcs: TransportArcs, stay_counts: Int64Array) -> None:
-    """Leave partitions with their previous owners, as many for each owner as the minimum-cost flow
-    decides.
+    """Assign partitions to their previous owners, as many to each as the minimum-cost flow decides.
 
-    ``owner`` is changed in place. An owner keeps its first partitions.
+    An owner keeps its first partitions.
+
+    Args:
+        owner: int32[n], owner of each partition, -1 for none; changed in place.
+        arcs: arcs of the transportation problem.
+        stay_counts: number of partitions that stay on each "keep" arc.
     """
     cells = len(stay_counts) if not len(arcs.cell) else int(arcs.cell.max()) + 1
     whole = np.zeros(len(stay_counts) + 1, bool)
@@ -272,13 +290,13 @@ def _keep_first(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentOrder:
-    """Order in which partitions without an owner are assigned, and whether members take turns.
+    """Order in which partitions without an owner are assigned to members with room.
 
     A row is a partition in canonical order, which does not depend on the join order.
 
     Attributes:
         order: int64[n], rows (partitions); None for ascending rows.
-        in_blocks: whether a member gets all its rows at once, so that neighbours stay
+        in_blocks: whether a member gets all its rows at once, so that consecutive rows stay
             together. Otherwise members take turns, so that every topic is spread.
     """
 
@@ -289,8 +307,9 @@ class AssignmentOrder:
     def of(cls, canonical: CanonicalProblem, together: Int64Array | None) -> AssignmentOrder:
         """Return the default order: partitions by number.
 
-        With topic families (topics whose equal partition numbers belong together), equal numbers of
-        a family are adjacent.
+        With co-located topics (whose partitions with the same number belong together), these
+        partitions are adjacent. ``together`` is the number of each topic's co-location set
+        (int64[T]), None without.
         """
         if together is None:
             return cls(None, in_blocks=False)
@@ -311,7 +330,16 @@ def assign_rest(
     group: Int64Array,
     found: CheapestPlan,
 ) -> None:
-    """Assign the partitions without an owner, as many to each member group as the flow decides."""
+    """Assign the partitions without an owner, as many to each member group and member as the
+    minimum-cost flow decides.
+
+    Args:
+        owner: int32[n], owner of each partition, -1 for none; changed in place.
+        assignment_order: the order in which partitions are assigned.
+        arcs: arcs of the transportation problem.
+        group: int64[M], group of equivalent members of each member, -1 for none.
+        found: the flow.
+    """
     pool = assignment_order.without_owner(owner)
     pool = pool[_order(arcs.of_row[pool], len(arcs.supply))]
     target = _interleave_groups(arcs, found.free)
@@ -325,9 +353,10 @@ def assign_rest(
 
 
 def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
-    """Return the member group of each partition that has no owner.
+    """Return the member group that each partition without an owner is assigned to.
 
-    The groups take turns, since otherwise one group would get all of one topic.
+    The groups take turns; otherwise one group could get all partitions of a topic. ``free`` is the
+    flow on each arc from a partition class to a member group.
     """
     target = np.repeat(arcs.free_group, free)
     of = np.repeat(np.arange(len(free)), free)
@@ -346,10 +375,14 @@ def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
 def repeat_members(
     member: Int64Array, count: Int64Array, group: Int64Array, *, in_blocks: bool
 ) -> NDArray[np.int32]:
-    """Return one entry for each partition to assign: the member that gets it.
+    """Return the member that gets each of the partitions to assign, one member group after another.
 
-    Each member is repeated ``count`` times, one member group after another. Within a group members
-    take turns, or get all their partitions at once with ``in_blocks``.
+    Args:
+        member: int64[k], the members, sorted by group.
+        count: int64[k], number of partitions that each member gets.
+        group: int64[k], group of each member.
+        in_blocks: whether a member gets all its partitions at once; otherwise the members of a
+            group take turns.
     """
     out = np.repeat(member, count).astype(np.int32)
     if in_blocks or not len(out):
@@ -375,12 +408,12 @@ def _balance_equivalent(
     subscription_classes: SubscriptionClasses,
     assignment_order: AssignmentOrder,
 ) -> CountPlan:
-    """Return the most even plan for a group in which all partitions and members are
-    interchangeable.
+    """Return the most even plan for a group in which all partitions are equivalent, and all
+    members.
 
-    No flow is needed. Each member owns ``base`` partitions or one more, and the members that owned
-    the most keep the most. Dual prices of 1 for members that must release partitions prove that no
-    plan moves fewer.
+    No flow is needed: each member owns ``base`` partitions or one more, and the members that owned
+    the most get one more. A dual price of 1 for each member that must release partitions proves
+    that no plan has fewer moves.
     """
     place = np.flatnonzero(subscription_classes.member >= 0)
     level = np.zeros(len(canonical.rows.topics), np.int64)
@@ -409,9 +442,13 @@ def _balance_equivalent(
 
 
 def release_excess(owner: Int32Array, has: Int64Array, quota: Int64Array) -> None:
-    """Remove the owner of partitions of members that own more than ``quota``.
+    """Release partitions of members that own more than their quota; a member keeps its first
+    partitions.
 
-    ``has`` is each member's number of partitions. A member keeps its first partitions.
+    Args:
+        owner: int32[n], owner of each partition; -1 for a released one. Changed in place.
+        has: int64[M], number of partitions of each member.
+        quota: int64[M], number of partitions that each member may keep.
     """
     over = has > quota
     if not over.any():

@@ -47,7 +47,7 @@ __all__ = ["Optimal"]
 
 @dataclass(frozen=True, repr=False)
 class Optimal(PlainStrategy):
-    """Partage's optimal assignor: most even loads, fewest rack mismatches, fewest moves; proven.
+    """Partage's optimal assignor: most even loads, then fewest rack mismatches, then fewest moves.
 
     The objective, each line before the next:
 
@@ -133,10 +133,11 @@ class Optimal(PlainStrategy):
         return replace(self, settings=self.settings.configured(config))
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the optimal plan for this cooperative rebalance; it accepts every input.
+        """Return the optimal plan for a cooperative rebalance, for any input.
 
-        ``plan.memory`` names the destined member of each withheld partition. The follow-up
-        rebalance assigns these, and where moves are limited it moves nothing else.
+        ``plan.memory`` has the new owner of each withheld partition, which a member must revoke
+        first. Pass it as ``memory`` to the follow-up rebalance, which assigns these partitions. If
+        moves are limited, the follow-up moves nothing else.
         """
         canonical = CanonicalProblem(problem)
         racks = rack_costs(problem, self.settings)
@@ -165,29 +166,28 @@ class Optimal(PlainStrategy):
                 if limit is None or proof.figures["moves"] <= limit:
                     return _plan(canonical, found.owner, certificate=proof, warnings=warnings)
                 if not promised:
-                    return self._within(request, limit, warnings)
-        return self._by_loads(request, warnings)
+                    return self._plan_within_limit(request, limit, warnings)
+        return self._plan_by_loads(request, warnings)
 
-    def _within(self, request: _Request, limit: int, warnings: tuple[str, ...]) -> Plan:
+    def _plan_within_limit(self, request: _Request, limit: int, warnings: tuple[str, ...]) -> Plan:
         """Return the plan with the most even partition counts within ``limit`` moves.
 
-        An exact solver finds it. If that would take too long, the local search for weighted loads
-        does. The search also tries to improve plans of up to 16 partitions that are not proven
-        optimal.
+        An exact solver finds it. If that would take too long, a local search is used. The search
+        also tries to improve plans of up to 16 partitions that are not proven optimal.
         """
         canonical = request.canonical
         try:
             found = balance_within_limit(canonical, request.table, request.family, limit)
         except ProblemTooLargeError as e:
-            return self._by_loads(request, (*warnings, f"{e}: this is the best plan found"))
+            return self._plan_by_loads(request, (*warnings, f"{e}: this is the best plan found"))
         proof = certify_limited(canonical, found, request.racks, request.table, limit)
         if proof.optimal or canonical.size > MOST_ITEMS:
             return _plan(canonical, found.owner, certificate=proof, warnings=warnings)
-        return self._by_loads(request, warnings)
+        return self._plan_by_loads(request, warnings)
 
-    def _by_loads(self, request: _Request, warnings: tuple[str, ...]) -> Plan:
-        """Return the best plan by weighted partition loads that local search finds, with its lower
-        bounds.
+    def _plan_by_loads(self, request: _Request, warnings: tuple[str, ...]) -> Plan:
+        """Return the best plan by weighted partition loads that local search finds, with its
+        certificate.
         """
         canonical = request.canonical
         required = request.family if self.settings.together == "require" else None
@@ -221,10 +221,10 @@ class _Request:
 
     Attributes:
         canonical: the problem in canonical order.
-        racks: costs of consuming across racks, None if they do not matter; table: these costs by
-            partition and member.
-        family: int64[T], the family of each topic (see `families`); None if topics need not stay
-            together.
+        racks: costs of consuming across racks, None if they do not matter.
+        table: these costs by partition and member.
+        family: int64[T], number of each topic's co-location set (see `families`); None if topics
+            need not stay together.
         promised: the member to which the previous plan promised a partition (see
             `_promised_places`).
         limit: the limit of moves, at least the number that no plan can avoid; None for none.
@@ -240,10 +240,11 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """Partitions that a cooperative rebalance has promised to members, but that others must revoke
-    first.
+    """Partitions that a cooperative rebalance has promised to new owners, after other members
+    revoke them.
 
-    The follow-up rebalance keeps the promises. ``destined`` maps (topic, partition) to a member id.
+    The follow-up rebalance keeps the promises. ``destined`` maps (topic, partition) to the new
+    owner's member id.
     """
 
     destined: Mapping[tuple[str, int], str]
@@ -294,10 +295,10 @@ def _plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
 
 
 def _promised_places(canonical: CanonicalProblem, memory: object) -> dict[int, int]:
-    """Return a dict from each unclaimed partition to the member that the previous plan promised it.
+    """Return the member to which the previous plan promised each partition that nobody owns now.
 
-    Both are positions in canonical order, which does not depend on the join order. Members that
-    have left are not in it.
+    The result is a dict from partition to member, both as indices in canonical order. Members that
+    have left are left out.
     """
     if not isinstance(memory, Promises):
         return {}

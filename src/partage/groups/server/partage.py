@@ -36,15 +36,15 @@ _PACKAGE = "io.partage.assignors.broker"
 
 
 class _JarAssignor(PlainStrategy):
-    """Base class of assignors that the jar ``partage-assignors`` runs in the broker.
+    """Base class of the Python versions of the broker assignors in the jar ``partage-assignors``.
 
-    They see the same input in the coordinator and here (`GroupSpec`).
+    Their input is a `GroupSpec`, which has what the group coordinator passes to the jar's classes.
     """
 
     in_broker = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the assignor's plan for a group; the members' owned partitions are the previous
+        """Return the assignor's plan for a group; owned partitions are used as the previous target
         assignment.
         """
         spec = GroupSpec(problem)
@@ -62,8 +62,8 @@ class _JarAssignor(PlainStrategy):
 class PartageOptimal(_JarAssignor):
     """Partage's optimal assignor in the broker: even counts, fewest rack mismatches, fewest moves.
 
-    The objective is that of `optimal` without weights. The plan has no second phase, because the
-    coordinator lets members reconcile one by one.
+    The objective is that of `optimal` without weights. There is no follow-up rebalance: the
+    coordinator lets each member revoke and acquire partitions by itself.
 
     Setting: ``assignment.optimal.racks`` (true), whether racks matter.
 
@@ -109,10 +109,10 @@ class PartageOptimal(_JarAssignor):
 
 
 class PartageFair(_JarAssignor):
-    """KIP-49's fair assignor in the broker: each partition to the least loaded subscriber.
+    """KIP-49's fair assignor in the broker: each partition goes to the least loaded subscriber.
 
-    It is `fair`, except that topics which tie in subscribers and partitions are sorted by topic id
-    instead of by name. Previous targets and racks have no effect.
+    It is `fair`, except that topics with equal numbers of subscribers and of partitions are sorted
+    by topic id instead of by name. Previous targets and racks have no effect.
 
     Exact to ``io.partage.assignors.broker.FairAssignor`` of ``partage-assignors`` 0.1.0.
 
@@ -133,7 +133,7 @@ class PartageFair(_JarAssignor):
 
 @dataclass(frozen=True, repr=False)
 class PartageFailover(_JarAssignor):
-    """Priority failover assignor in the broker: each topic to the subscriber with top priority.
+    """Priority failover assignor in the broker: the subscriber with top priority gets a topic.
 
     A coordinator gets no user data, so the priorities are in the broker's configuration, by
     instance id. Members without one rank below all others. Equal priorities: the lowest member id
@@ -189,7 +189,9 @@ class PartageFailover(_JarAssignor):
 
 
 class _CoordinatorProblem(CanonicalProblem):
-    """Input of the optimal assignor in the broker: topics by id, previous targets as claims."""
+    """Input of the optimal assignor in the broker: topics are sorted by topic id, and the previous
+    target assignment replaces the owned partitions.
+    """
 
     def __init__(self, spec: GroupSpec) -> None:
         super().__init__(spec.problem, _topics_by_id(spec))
@@ -197,9 +199,9 @@ class _CoordinatorProblem(CanonicalProblem):
 
     @cached_property
     def claimed(self) -> tuple[Int64Array, Int64Array]:
-        """Pairs of a member and an existing partition of its previous target assignment.
+        """Partitions of the previous target assignment, as two arrays: members and partitions.
 
-        They are positions in canonical order.
+        Both are indices in canonical order. Partitions that do not exist are left out.
         """
         previous = self._previous
         place = np.empty(self.members, np.int64)

@@ -24,8 +24,8 @@ class ServerRange(PlainStrategy):
 
     Guarantees, the first before the next:
 
-    1. per topic, loads differ by at most one; the first members get the larger ranges;
-    2. topics with equally many partitions and the same subscribers are co-located.
+    1. per topic, loads differ by at most one; the first members get the larger ranges; 2. topics
+    with equally many partitions and the same subscribers are co-located.
 
     Racks, previous targets and the join order have no effect; members are ordered as by the
     client's range (`partage.groups.layout.member_order`). A member's partitions come by
@@ -50,9 +50,8 @@ class ServerRange(PlainStrategy):
     reads_claims = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the range plan for the group's members and topics.
-
-        Unlike `decide` it never raises.
+        """Return the range plan for the group's members and topics; in contrast to `decide`, it
+        never raises.
         """
         spec = GroupSpec(problem)
         return self.decide(spec).plan(spec)
@@ -84,7 +83,7 @@ class _Block:
     Attributes:
         rows: int32[topics, count], the partitions of each topic.
         members: int32[n], the subscribers in order.
-        cut: int64[n + 1], begin of each member's range within a topic.
+        cut: int64[n + 1], where each member's range begins within a topic.
     """
 
     rows: Int32Array

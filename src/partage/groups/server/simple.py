@@ -25,11 +25,11 @@ PartitionsByTopic = list[list[tuple[int, list[int]]]]
 
 
 class ServerSimple(PlainStrategy):
-    """The group coordinator's share group assignor (KIP-932): several members per partition.
+    """Share group assignor of the group coordinator (KIP-932): several members per partition.
 
     The result is an `Assignment`, not a `Plan`: `partage.check` takes it with
-    ``several_owners=True``. Members over their quota of partitions, and partitions over their
-    number of members, are cut; the rest of the previous assignment stays.
+    ``several_owners=True``. The previous assignment stays as far as possible: a member loses
+    partitions only above its quota, and a partition loses members only above its number of members.
 
     Guarantees:
 
@@ -86,10 +86,10 @@ def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
     It is Kafka's ``SimpleHomogeneousAssignmentBuilder``.
 
     Raises:
-        CoordinatorAssignorError: a topic's partition count is unknown, or no member is left
-            for a partition (Q23).
+        CoordinatorAssignorError: a topic's partition count is unknown, or Kafka's class finds no
+            member for a partition (defect Q23 in docs/quirks.md).
     """
-    topics, names = spec.named(int(spec.problem.group.subscription_of[spec.visit[0]]))
+    topics, names = spec.existing_topics(int(spec.problem.group.subscription_of[spec.visit[0]]))
     if not names:
         return GroupAssignment.empty(spec)
     _, partition = spec.partitions_of(topics)
@@ -123,12 +123,12 @@ def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
 def _assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
     """Assign partitions topic by topic to share group members with different subscriptions.
 
-    It is Kafka's ``SimpleHeterogeneousAssignmentBuilder``. Members keep previous partitions of
-    topics without subscribers (Q24).
+    It is Kafka's ``SimpleHeterogeneousAssignmentBuilder``. By a defect (Q24 in docs/quirks.md),
+    members keep previous partitions of topics without subscribers.
 
     Raises:
-        CoordinatorAssignorError: a topic's partition count is unknown, or no member is left
-            for a partition (Q23).
+        CoordinatorAssignorError: a topic's partition count is unknown, or Kafka's class finds no
+            member for a partition (defect Q23).
     """
     subscribers = _subscribers_by_topic(spec)
     if not subscribers:
@@ -145,7 +145,7 @@ def _subscribers_by_topic(spec: GroupSpec) -> dict[int, list[int]]:
     # Topics are in the order in which members name them, subscribers are positions in the
     # coordinator's map.
     group = spec.problem.group
-    named = [spec.named(i)[0] for i in range(len(group.subscriptions))]
+    named = [spec.existing_topics(i)[0] for i in range(len(group.subscriptions))]
     for topics in named:
         spec.require_partition_counts(topics)
     out: dict[int, list[int]] = {}
@@ -158,7 +158,8 @@ def _subscribers_by_topic(spec: GroupSpec) -> dict[int, list[int]]:
 def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers: list[int]) -> None:
     """Assign one topic's partitions to its subscribers, several members for each partition.
 
-    ``result`` is changed. Previous members of a partition stay within the quotas.
+    Previous members keep a partition as far as quotas allow. ``result``, the assignment under
+    construction, is changed.
     """
     first, count, dense = spec.numbered
     target = dense[first[topic] : first[topic] + count[topic]]
@@ -184,7 +185,10 @@ def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers:
 
 
 def _quotas(members: int, partitions: int) -> tuple[int, list[int]]:
-    """Return how many members each partition gets, and how many partitions each member gets.
+    """Return how many members each partition gets, and a list of how many partitions each member
+    gets.
+
+    ``members`` and ``partitions`` are the numbers of members and of partitions.
 
     >>> _quotas(5, 2)
     (3, [2, 1, 1, 1, 1])
@@ -220,9 +224,9 @@ def _previous_by_member(spec: GroupSpec) -> PartitionsByTopic:
 
 
 class _MemberSets:
-    """Share group assignment under construction: for each member and topic a set of partitions.
+    """Share group assignment under construction: a set of partitions for each member and topic.
 
-    Sets may be empty. Members are positions in the coordinator's map, partitions are dense numbers.
+    Sets may be empty. Members are indices in the coordinator's map, partitions are index numbers.
 
     Attributes:
         previous: the previous assignment of each member, in the iteration order of Java's maps.
@@ -267,8 +271,10 @@ class _SharedPartitions:
     """Members of each partition of a share group, and partitions of each member, in Java's
     iteration order.
 
-    Every change is also made in ``result``. ``hash_of`` gives a partition's hash as a key of Java's
-    map from partition to members, and ``table`` the initial table length of that map.
+    Args:
+        result: the assignment under construction; every change is also made there.
+        hash_of: function that returns a partition's hash as a key in Java's map.
+        table: initial number of buckets of this map.
     """
 
     def __init__(self, result: _MemberSets, hash_of: Callable[[int], int], table: int) -> None:
@@ -335,11 +341,11 @@ class _SharedPartitions:
     def assign_missing(self, members_per_partition: int, quota: Callable[[int], int]) -> None:
         """Add members to the partitions that have fewer than ``members_per_partition``.
 
-        Members under their quota take turns.
+        Members under their quota take turns. ``quota`` returns the quota of a member.
 
         Raises:
-            CoordinatorAssignorError: no member under its quota is left in the middle of a
-                partition (Q23).
+            CoordinatorAssignorError: Kafka's class finds no member under its quota for a partition
+                (defect Q23 in docs/quirks.md).
         """
         cursor = _CyclicCursor(sorted(self.under_quota))
         for partition in self.partitions():
@@ -369,8 +375,8 @@ class _CyclicCursor:
         return not self._items
 
     def next_outside(self, excluded: frozenset[int]) -> int:
-        """Return the next member outside ``excluded`` in cyclic order; -1 after a whole cycle
-        without one.
+        """Return the next member in cyclic order that is not in ``excluded``; -1 if a whole cycle
+        has none.
         """
         while True:
             if self._next >= len(self._items):

@@ -41,8 +41,8 @@ _BYTES = 16
 class TopicIds:
     """Topic ids (UUIDs) and their Java hashes, which decide the coordinator's iteration order.
 
-    A topic without a valid id gets the id of `derived_id`. The coordinator's iteration order is
-    then unknown, but equal names always give equal plans.
+    A topic whose id is unknown gets an id that is derived from its name (`derived_id`). The
+    coordinator's iteration order is then unknown, but the same names always give the same plan.
 
     Attributes:
         high: uint64[T], the first 8 bytes of each id.
@@ -60,7 +60,7 @@ class TopicIds:
 
     @classmethod
     def of(cls, names: Sequence[str], ids: Sequence[str | None]) -> TopicIds:
-        """Decode base64 topic ids as Kafka prints them; derive missing ones from names."""
+        """Decode base64 topic ids as Kafka prints them; derive missing ids from topic names."""
         if not any(ids):
             return cls(b"".join(map(derived_id, names)))
         pairs = zip(names, ids, strict=True)
@@ -75,7 +75,9 @@ class TopicIds:
 
     @property
     def signed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The two 8-byte halves of each topic id as signed integers, as Java compares them."""
+        """The two 8-byte halves of each topic id as signed integers, in which form Java compares
+        them.
+        """
         return self.high.view(np.int64), self.low.view(np.int64)
 
     @property
@@ -96,9 +98,9 @@ def derived_id(name: str) -> bytes:
 
 
 def canonical(topic_id: str) -> str | None:
-    """Return a topic id in the form in which Kafka prints it; None if the text is not an id.
+    """Return a topic id in the form in which Kafka prints it; None if the text is not a topic id.
 
-    The last base64 character has spare bits, so several texts mean the same id.
+    Several base64 texts may mean the same id, because their last character has unused bits.
 
     >>> canonical("AAAAAAAAAAAAAAAAAAAAB_"), canonical("orders")
     ('AAAAAAAAAAAAAAAAAAAABw', None)
@@ -127,10 +129,10 @@ class Targets:
 
     Attributes:
         set_start: int32[M + 1], first set of each member.
-        topic: int32[S], topic of each set; -1 where the index has no such topic.
+        topic: int32[S], topic of each set; -1 for a topic that the index does not have.
         uuid_hash: uint32[S], Java's hash of the topic id.
         start: int32[S + 1], first partition of each set.
-        partition: int32[n], dense partitions, each once in its set.
+        partition: int32[n], index numbers of the partitions, each once in its set.
         given: bool[P], whether a partition is in a set; None if not yet computed.
     """
 
@@ -142,13 +144,16 @@ class Targets:
     given: NDArray[np.bool_] | None = None
 
     @classmethod
-    def nothing(cls, members: int) -> Targets:
+    def empty(cls, members: int) -> Targets:
         """Return a previous target assignment in which no member has any partition."""
         none, start = np.zeros(0, np.int32), np.zeros(members + 1, np.int32)
         return cls(start, none, np.zeros(0, np.uint32), start[:1], none)
 
-    def marked(self, partitions: int) -> NDArray[np.bool_]:
-        """Return which partitions have a previous owner (bool[P])."""
+    def owned_partitions(self, partitions: int) -> NDArray[np.bool_]:
+        """Return a mask of the partitions that have a previous owner (bool[P]).
+
+        ``partitions`` is the number of partitions in the index.
+        """
         if self.given is not None:
             return self.given
         marks = np.zeros(partitions, bool)
@@ -157,7 +162,9 @@ class Targets:
 
     @cached_property
     def member(self) -> Int32Array:
-        """Member to which each set of partitions belongs (int32[S])."""
+        """Member of each set of partitions; there is one set for each member and topic
+        (int32[S]).
+        """
         sets = np.diff(self.set_start)
         return np.repeat(np.arange(len(sets), dtype=np.int32), sets)
 
@@ -168,14 +175,15 @@ class Targets:
 
     @cached_property
     def set_of(self) -> Int32Array:
-        """Return, for each entry of ``partition``, the index of its set (int32[n]).
+        """Return the index of the set to which each entry of ``partition`` belongs (int32[n]).
 
         There is one set for each member and topic.
         """
         return np.repeat(np.arange(len(self.topic), dtype=np.int32), self.size)
 
     def empty_sets(self, selected: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
-        """Return the (member, topic) pairs whose set of partitions in the previous target is empty.
+        """Return the (member, topic) pairs for which the previous target has an empty set of
+        partitions.
 
         ``selected`` (bool[S]) marks the sets to consider.
         """
@@ -194,17 +202,24 @@ def previous_targets(
     *,
     several_owners: bool = False,
 ) -> Targets:
-    """Build the coordinator's previous target assignment from the partitions that members say they
-    own.
+    """Build the coordinator's previous target assignment from the partitions that members report as
+    owned.
 
-    A coordinator's own targets contain every partition once, and only existing ones. Members
-    may claim anything: partitions that do not exist are dropped, and a partition with several
-    claims goes to the newest generation, or the last of these in join order (later members
-    overwrite earlier ones in the coordinator's map from partition to owner). With
-    ``several_owners`` every claim counts.
+    A coordinator's own targets have each existing partition at most once. Members may report
+    anything: partitions that do not exist are dropped. A partition that several members report goes
+    to the newest generation, with equal generations to the last in join order. With
+    ``several_owners`` it belongs to all of them.
+
+    Args:
+        problem: the group and the cluster.
+        first: int32[T], first index of each topic in ``dense``.
+        count: int32[T], number of partitions of each topic.
+        dense: int32[P], all partitions sorted by topic and partition number.
+        hashes: uint32[T], Java's hash of each topic id.
+        several_owners: whether a partition may have several owners (share groups).
     """
     if not problem.group.claimed.names:
-        return Targets.nothing(len(problem.group))
+        return Targets.empty(len(problem.group))
     sent = _SentClaims.of(problem)
     # One entry more, for topic -1, which does not exist.
     limit, begin = np.append(count, np.int32(0)), np.append(first, np.int32(0))
@@ -244,15 +259,17 @@ def _has_holes(problem: Problem, dense: Int32Array) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _SentClaims:
-    """Partitions that members say they own, as flat arrays in the order sent.
+    """Partitions that members report as owned, as flat arrays in the order sent.
 
-    Each member sends topic names, and for each claimed partition a name and a partition number.
+    Each member sends topic names, and for each partition a name and a partition number.
 
     Attributes:
-        name_start: int64[M + 1], first name of each member (CSR); topic: int32[N], topic of each
-            name, -1 if it does not exist; foreign: names that do not exist, in order.
-        at: int64[M + 1], first claim of each member (CSR); name: int32[n], index into the member's
-            names; number: int32[n], partition numbers.
+        name_start: int64[M + 1], first topic name of each member (CSR).
+        topic: int32[N], topic of each name, -1 if it does not exist.
+        foreign: names that do not exist, in order.
+        at: int64[M + 1], first partition of each member (CSR).
+        name: int32[n], index into the member's names.
+        number: int32[n], partition numbers.
     """
 
     name_start: NDArray[np.int64]
@@ -302,12 +319,12 @@ class _SentClaims:
 
 @dataclass(frozen=True, eq=False)
 class _GroupedClaims:
-    """Partitions that members say they own, grouped by member and topic name.
+    """Partitions that members report as owned, grouped by member and topic name.
 
     Attributes:
-        sent: all names, and all claims as sent.
-        size: int64[N], partitions claimed under each name.
-        number: int32[n], partition numbers, by name.
+        sent: all names and partitions as sent.
+        size: int64[N], number of partitions of each name.
+        number: int32[n], partition numbers, name after name.
     """
 
     sent: _SentClaims
@@ -347,11 +364,18 @@ def _find_valid_claims(
     *,
     several_owners: bool,
 ) -> NDArray[np.bool_]:
-    """Return which claims are valid (bool[n]): if several members claim a partition, the newest
-    claim is.
+    """Return for each reported partition whether the member owns it (bool[n]): of several members,
+    the one with the newest generation does.
 
-    Of equal generations the last member in join order has it. With ``several_owners`` each member's
-    first claim of a partition is valid.
+    With equal generations, it is the last member in join order. With ``several_owners`` all of them
+    own it.
+
+    Args:
+        problem: the group and the cluster.
+        claimed: the partitions that members report as owned.
+        partition: int32[n], index numbers of these partitions.
+        exists: bool[n], whether each of them exists.
+        several_owners: whether a partition may have several owners (share groups).
     """
     good = np.ones(len(partition), bool)
     at = np.flatnonzero(exists)
@@ -428,7 +452,7 @@ class GroupSpec:
 
     @cached_property
     def visit(self) -> list[int]:
-        """All members in the order in which the coordinator passes them to an assignor.
+        """List of all members in the order in which the coordinator passes them to an assignor.
 
         It is the iteration order of a Java map.
         """
@@ -436,12 +460,14 @@ class GroupSpec:
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
-        """Members in the order in which the coordinator passes them to an assignor (int64[M])."""
+        """The list `visit` as an array: members in the order in which an assignor gets them
+        (int64[M]).
+        """
         return np.array(self.visit, np.intp)
 
     @cached_property
     def ids(self) -> TopicIds:
-        """Topic ids of all known topics; they are decoded only once for the same topics."""
+        """Topic ids of all known topics; they are cached for groups with the same topics."""
         index = self.problem.index
         if index not in _ids:
             _ids[index] = TopicIds.of(index.topics, index.ids)
@@ -467,7 +493,7 @@ class GroupSpec:
 
     @cached_property
     def plain(self) -> bool:
-        """True if dense partition indices are sorted by (topic, partition).
+        """True if the index numbers of partitions are sorted by topic and partition number.
 
         They are not after a topic has grown or was deleted.
         """
@@ -475,10 +501,10 @@ class GroupSpec:
 
     @cached_property
     def numbered(self) -> tuple[Int32Array, Int32Array, Int32Array]:
-        """All partitions sorted by (topic, partition number), with the offset and count of each
-        topic.
+        """All partitions sorted by topic and partition number.
 
-        The result is each topic's first index in the list, its number of partitions, and the list.
+        The result is three arrays: the first index of each topic in the list, its number of
+        partitions, and the list.
         """
         return of_subscriptions(self.problem, _number_partitions)
 
@@ -499,9 +525,8 @@ class GroupSpec:
         return start, dense[places]
 
     def unassigned_partitions(self, topics: Int32Array) -> Int32Array:
-        """Return the partitions of some topics that have no previous owner.
-
-        They are sorted by topic as given, then by partition number.
+        """Return the partitions of ``topics`` that have no previous owner, in the order of
+        ``topics``, then by partition number.
 
         Raises:
             CoordinatorAssignorError: the partition count of a topic is unknown.
@@ -509,7 +534,7 @@ class GroupSpec:
         index = self.problem.index
         if not len(self.previous.partition):
             return self.partitions_of(topics)[1]
-        given = self.previous.marked(index.partitions)
+        given = self.previous.owned_partitions(index.partitions)
         if not self.plain:
             partition = self.partitions_of(topics)[1]
             return partition[~given[partition]]
@@ -529,12 +554,11 @@ class GroupSpec:
             name = self.problem.index.topics[topic]
             raise CoordinatorAssignorError(f"topic {name!r}: its partition count is unknown")
 
-    def named(self, subscription: int) -> tuple[Int32Array, int]:
+    def existing_topics(self, subscription: int) -> tuple[Int32Array, int]:
         """Return a subscription's existing topics in the iteration order of Java's ``HashSet`` of
-        names.
+        topic names, and its number of distinct names.
 
-        The second result is the number of distinct names, including those of topics that do not
-        exist.
+        Names of topics that do not exist count, because Kafka sizes a map by this number.
         """
         sent = self.problem.group.subscriptions[subscription]
         names = list(dict.fromkeys(sent))
@@ -544,10 +568,10 @@ class GroupSpec:
 
     @cached_property
     def subscribed_pairs(self) -> NDArray[np.int64]:
-        """All pairs of a subscription and one of its topics, as sorted int64 keys (subscription * T
-        + topic).
+        """All pairs of a subscription and one of its topics, as sorted int64 keys for binary
+        search.
 
-        T is the number of topics.
+        The key is subscription * number of topics + topic.
         """
         by_class = self.problem.subscription_topics
         width = max(len(self.problem.index.topics), 1)
@@ -556,9 +580,10 @@ class GroupSpec:
 
     @cached_property
     def _subscribes(self) -> NDArray[np.bool_] | None:
-        """Mask of the topics in each subscription (bool[subscriptions, T + 1]).
+        """Mask of the topics in each subscription (bool[subscriptions, T + 1]); None if it would be
+        too large.
 
-        None if the matrix would be too large. The last column stands for no topic and is False.
+        The last column, which topic number -1 selects, is False.
         """
         shape = (len(self.problem.group.subscriptions), len(self.problem.index.topics) + 1)
         if shape[0] * shape[1] > _LARGEST_MATRIX:

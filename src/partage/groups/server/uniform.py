@@ -70,9 +70,8 @@ class ServerUniform(PlainStrategy):
     reads_generation = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the uniform plan for the group's members and topics.
-
-        The previous target assignment is the members' owned partitions.
+        """Return the uniform plan for the group's members and topics; the owned partitions are used
+        as the previous target assignment.
         """
         spec = GroupSpec(problem)
         return self.decide(spec).plan(spec)
@@ -108,7 +107,7 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
         CoordinatorAssignorError: a topic's partition count is unknown, or the previous targets
             contain a partition twice or one that does not exist.
     """
-    rows = of_common_subscription(spec.problem, _rows_in_order)
+    rows = of_common_subscription(spec.problem, _partitions_in_order)
     topics = rows.topics
     if not len(topics):
         return GroupAssignment.empty(spec)
@@ -132,26 +131,28 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
     return GroupAssignment(start, owned, emptied=spec.previous.empty_sets(before.subscribed))
 
 
-def _rows_in_order(problem: Problem) -> TopicRows:
-    """List the partitions of the topics to which all members subscribe, in Kafka's iteration order.
+def _partitions_in_order(problem: Problem) -> TopicRows:
+    """Return the partitions of the topics to which all members subscribe, in Kafka's iteration
+    order.
 
-    It is the order of the copied ``HashSet`` of topics in the first member's subscription.
+    Kafka iterates a copy of the ``HashSet`` of topics in the first member's subscription.
     """
     spec = GroupSpec(problem)
-    named, size = spec.named(int(problem.group.subscription_of[spec.visit[0]]))
+    named, size = spec.existing_topics(int(problem.group.subscription_of[spec.visit[0]]))
     topics = named[copied_order(spec.ids.hashes[named].tolist(), size)]
     return TopicRows(topics, *spec.partitions_of(topics))
 
 
 @dataclass(frozen=True, eq=False)
 class _PreviousSets:
-    """Previous partitions that members may keep, because they still subscribe to the topics.
+    """Previous target assignment as sets of partitions, one for each member and topic (see
+    `Targets`).
 
-    They are sets of partitions, one for each member and topic (see `Targets`).
+    A member may keep the partitions of topics to which it still subscribes.
 
     Attributes:
-        subscribed: bool[S], whether a set's topic is still subscribed to.
-        total: int64[M], number of partitions in the sets of each member.
+        subscribed: bool[S], whether the member still subscribes to a set's topic.
+        total: int64[M], number of partitions in the sets that each member may keep.
     """
 
     subscribed: NDArray[np.bool_]
@@ -175,10 +176,13 @@ def _quotas(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return how many previous partitions each member keeps, and how many new ones it gets.
 
-    All members get partitions // members, and the remainder gives some of them one more. ``order``
-    is the order of members in the coordinator's map; ``total`` is each member's number of previous
-    partitions. A member without enough previous partitions passes its larger quota on, as long as
-    more members follow than larger quotas are left.
+    Loads differ by at most one. The larger quotas go to the first members of the coordinator's map
+    with enough previous partitions, then to the last members.
+
+    Args:
+        order: int64[M], order of members in the coordinator's map.
+        partitions: number of partitions.
+        total: int64[M], number of previous partitions of each member.
     """
     quota, extra = divmod(partitions, len(order))
     kept, missing = np.zeros((2, len(order)), np.int64)
@@ -193,10 +197,13 @@ def _revoke_over_quota(
 ) -> tuple[NDArray[np.bool_] | None, Int32Array]:
     """Find the previous partitions that exceed their owner's quota and are revoked.
 
-    Return the partitions that stay (bool[n], None if all stay), and the revoked ones. A member
-    keeps partitions up to its quota ``kept``, in the order in which Java iterates its map and sets.
-    (Kafka keeps a fitting set as a whole and iterates only one that does not fit, with the same
-    result.)
+    Return a mask of the partitions that stay (bool[n], None if all stay), and the revoked ones.
+
+    Args:
+        spec: the assignor's input.
+        previous: the previous target assignment.
+        kept: int64[M], number of partitions that each member keeps: the first ones in the iteration
+            order of Java's maps and sets.
     """
     before = spec.previous
     if not len(before.partition):
@@ -233,11 +240,11 @@ def _find_revoked_in_order(
     spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]
 ) -> Int32Array | None:
     """Return the partitions that members over their quota lose: those after the first ``kept`` of
-    each set.
+    each set. None if Java does not iterate the sets in ascending order.
 
-    None if Java's iteration order is not ascending. This needs sets that Java iterates in order:
-    partition numbers ascend and are smaller than the set's table length (and than 65,536, where
-    hash mixing begins), so each is alone in its bucket.
+    The order is ascending if all partition numbers are smaller than the set's number of buckets, so
+    that each is alone in its bucket, and than 65,536, where hash mixing begins. ``sets`` are the
+    sets of partitions from which members lose some.
     """
     before, index = spec.previous, spec.problem.index
     entries, rank = _expand_rows(before.start, sets)
@@ -327,7 +334,7 @@ class _SubscribedTopics:
         topics: int32[K], sorted by partitions per subscriber (descending), number of subscribers,
             topic id.
         subscriber_set: int32[K], the set of subscribers of each topic.
-        start: int32[S + 1], begin of each set in ``members`` (CSR).
+        start: int32[S + 1], where each set begins in ``members`` (CSR).
         members: int32, member numbers, ascending within a set.
     """
 
@@ -338,7 +345,7 @@ class _SubscribedTopics:
 
     @classmethod
     def of(cls, spec: GroupSpec) -> _SubscribedTopics:
-        topics, set_of_topic, subscriptions_of_set = _distinct_sets(spec)
+        topics, set_of_topic, subscriptions_of_set = _find_subscriber_sets(spec)
         spec.require_partition_counts(topics)
         subscription_of = spec.problem.group.subscription_of[spec.order]
         lists = []
@@ -365,11 +372,13 @@ class _SubscribedTopics:
         return self.members[self.start[of_topic] : self.start[of_topic + 1]]
 
 
-def _distinct_sets(spec: GroupSpec) -> tuple[Int32Array, Int32Array, list[NDArray[np.int64]]]:
-    """Return the subscribed topics, and their sets of subscribers without repetition.
+def _find_subscriber_sets(
+    spec: GroupSpec,
+) -> tuple[Int32Array, Int32Array, list[NDArray[np.int64]]]:
+    """Return the subscribed topics, the index of each topic's set of subscribers, and these sets.
 
-    The results are the topics, the number of each topic's set, and the subscriptions of each set.
-    Sets are numbered in order of occurrence.
+    Topics with the same subscribers share a set, which is given as an array of subscriptions. Sets
+    are in order of first occurrence.
     """
     width = max(len(spec.problem.index.topics), 1)
     subscription, topic = np.divmod(spec.subscribed_pairs, width)
@@ -422,7 +431,7 @@ class _HeterogeneousBuilder:
         self.owner[partition] = owner
         self.sizes += np.bincount(owner, minlength=len(self.sizes)).astype(np.int32)
         if not bool((self.owner[partition] == owner).all()):
-            self.duplicates.add(self.owner, partition, owner)
+            self.duplicates.record_owners(self.owner, partition, owner)
 
     def assign_unassigned(self) -> None:
         free = self.owner[self.partition] < 0
@@ -503,10 +512,10 @@ class _HeterogeneousBuilder:
 
 
 class _DuplicateOwners:
-    """Partitions with several previous owners, which a coordinator's own targets never have.
+    """Partitions with several previous owners, which only malformed input has.
 
-    Kafka's class then takes the last of them in its map for the owner, but leaves the partition in
-    the sets and sizes of the others.
+    Kafka's class then regards the last of them in its map as the owner, but the others still have
+    the partition in their sets, and it counts in their loads.
     """
 
     def __init__(self) -> None:
@@ -515,10 +524,10 @@ class _DuplicateOwners:
     def __bool__(self) -> bool:
         return bool(self.pairs)
 
-    def add(self, owner: Int32Array, partition: Int32Array, member: Int32Array) -> None:
-        """Record all previous owners of partitions that have several.
+    def record_owners(self, owner: Int32Array, partition: Int32Array, member: Int32Array) -> None:
+        """Record the owners of partitions that occur in several (partition, member) pairs.
 
-        ``owner`` of each partition is set to the last of them in map order, as in Kafka.
+        ``owner`` of each such partition is set to the last one in map order, as in Kafka.
         """
         order = np.argsort(member, kind="stable")
         owner[partition[order]] = member[order]
@@ -527,10 +536,13 @@ class _DuplicateOwners:
     def to_assignment(
         self, owner: Int32Array, visit: Int32Array, emptied: tuple[tuple[int, int], ...]
     ) -> GroupAssignment:
-        """Return the assignment, in which these partitions belong to all their previous owners.
+        """Return the final assignment, in which a partition with several previous owners belongs to
+        all of them.
 
-        ``owner`` is the new owner of each partition, ``visit`` the order of members in the
-        coordinator's map, and ``emptied`` the (member, topic) pairs that have an empty set.
+        Args:
+            owner: new owner of each partition, -1 for none.
+            visit: the members in the order of the coordinator's map.
+            emptied: (member, topic) pairs for which the result has an empty set.
         """
         owned = np.flatnonzero(owner >= 0)
         pairs = self.pairs.union(zip(owner[owned].tolist(), owned.tolist(), strict=True))

@@ -82,8 +82,8 @@ class Sticky(PlainStrategy):
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes | None:
-        """Encode the partitions and the generation of the member's last assignment; None before the
-        first one.
+        """Return the user data of a member's subscription: partitions and generation of its last
+        assignment; None before its first assignment.
         """
         last = StickyMemory.of(memory)
         if last.generation is None:
@@ -97,7 +97,9 @@ class Sticky(PlainStrategy):
         generation: int,
         memory: object = None,
     ) -> StickyMemory:
-        """Return the member's memory: the partitions of ``assignment`` and the generation."""
+        """Return the state that the member keeps until the next rebalance: its partitions and the
+        generation.
+        """
         pairs = tuple(chain.from_iterable(assignment.to_pairs().values()))
         return StickyMemory(StickyMemory.of(memory).max_generation, pairs, generation)
 
@@ -113,9 +115,15 @@ class Sticky(PlainStrategy):
         return decision.to_plan(sticky, memory=before.with_generation(highest))
 
     def decide(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
-        """Assign all partitions by Kafka's sticky algorithm.
+        """Assign all partitions by Kafka's sticky algorithm, without the conversion to a plan.
 
-        Return the decided assignment, and the highest generation of any claim so far.
+        Args:
+            sticky: the problem.
+            max_generation: the highest generation that members reported in earlier rebalances, -1
+                for none.
+
+        Returns:
+            The assignment, and the highest generation that members reported so far.
 
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
@@ -167,9 +175,10 @@ class CooperativeSticky(PlainStrategy):
         generation: int,
         memory: object = None,
     ) -> StickyMemory:
-        """Return the member's memory: the generation.
+        """Return the state that the member keeps until the next rebalance: the generation of its
+        assignment.
 
-        The consumer itself knows its partitions.
+        The partitions need not be kept, because the consumer itself sends its owned partitions.
         """
         before = StickyMemory.of(memory)
         return StickyMemory(before.max_generation, before.partitions, generation)
@@ -197,9 +206,16 @@ class CooperativeSticky(PlainStrategy):
         )
 
     def decide(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
-        """Assign all partitions by Kafka's cooperative sticky algorithm.
+        """Assign all partitions by Kafka's cooperative sticky algorithm, without the conversion to
+        a plan.
 
-        Return the decided assignment, and the highest generation of any claim so far.
+        Args:
+            sticky: the problem.
+            max_generation: the highest generation that members reported in earlier rebalances, -1
+                for none.
+
+        Returns:
+            The assignment, and the highest generation that members reported so far.
 
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
@@ -225,9 +241,11 @@ def _decide(
 
 
 def _transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
-    """Return the partitions that must move between members, and their new owners.
+    """Return the partitions that one member must revoke before another gets them, and their new
+    owners.
 
-    The source is Kafka's map ``partitionsTransferringOwnership`` if the decision has one.
+    If the algorithm has not recorded them (``partitionsTransferringOwnership``), they are found by
+    comparison with the owned partitions.
     """
     return decision.transfers or _find_transfers(sticky, decision)
 
@@ -245,10 +263,11 @@ def _find_transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
 def _find_transfers_of_duplicates(
     sticky: StickyProblem, decision: Decision, member: Int32Array, slot: Int32Array
 ) -> Transfers:
-    """Return the partitions that must move between members, if some have two new owners.
+    """Return the partitions that must move between members, for a result that assigns some
+    partitions twice.
 
-    The last one in the iteration order of Kafka's map counts. ``member`` and ``slot`` are pairs of
-    current owner and partition.
+    Of two new owners, the last one in the iteration order of Kafka's map is returned. ``member``
+    and ``slot`` are the current owners and their partitions, as parallel arrays.
     """
     have = set(zip(member.tolist(), slot.tolist(), strict=True))
     start, given = decision.start.tolist(), decision.slot.tolist()
@@ -272,12 +291,13 @@ def _without_transfers(decision: Decision, transfers: Transfers) -> Decision:
 
 @dataclass(frozen=True, slots=True)
 class StickyMemory:
-    """Memory of a sticky assignor between rebalances: the fields of the Java object.
+    """State that an instance of Kafka's sticky assignor keeps between rebalances.
 
     Attributes:
-        max_generation: the highest generation of any claim in any call of ``assign``. It never
-            decreases, so it also applies to a later group with lower generations (Q6).
-        partitions: the member's last assignment (sticky only), in order.
+        max_generation: the highest generation that any member reported in any call of ``assign``.
+            It never decreases, so it also applies to a later group with lower generations (Q6 in
+            docs/quirks.md).
+        partitions: the member's last assignment, in order; only used by ``sticky``.
         generation: generation of that assignment; None before the first one.
 
     >>> StickyMemory.of(None)
@@ -290,10 +310,11 @@ class StickyMemory:
 
     @classmethod
     def of(cls, memory: object) -> StickyMemory:
-        """Check that a memory is of a sticky assignor, and return it; return an empty one for None.
+        """Check that a stored state is a `StickyMemory`, and return it; return an empty one for
+        None.
 
         Raises:
-            InvalidConfigError: the memory is of another strategy.
+            InvalidConfigError: the state was stored by another strategy.
         """
         if memory is None:
             return cls()

@@ -46,14 +46,15 @@ _NONE = np.zeros(0, np.int32)
 
 @dataclass(frozen=True, eq=False)
 class ClaimedSlots:
-    """Partitions that members say they owned (claims), as pairs of member and partition.
+    """Partitions that members report as owned (claims), as pairs of member and slot.
 
-    Only topics that exist and have a subscriber count. Members are in the order of the leader's
-    map; each member's claims are in the order sent. A slot is a partition's index in this problem.
+    A slot is the index of a partition in the problem. Claims of topics that do not exist or have no
+    subscribers are left out. Members are in the order of the leader's map; each member's claims are
+    in the order sent.
 
     Attributes:
-        member: int32[n], the claiming member.
-        slot: int32[n], the claimed slot (a partition's number in this problem).
+        member: int32[n], the member of each claim.
+        slot: int32[n], the slot of each claim.
         slots: all slots, including claimed partitions that do not exist.
         generation: int64[M], generation of each member's claims, -1 for none.
         dated: bool[M], whether a member's claims have a generation.
@@ -67,9 +68,8 @@ class ClaimedSlots:
 
 
 def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
-    """Return the partitions that members claim in their user data.
-
-    ``StickyAssignor`` reads nothing else.
+    """Return the partitions that members report as owned in their user data, as ``StickyAssignor``
+    reads them.
     """
     group = sticky.problem.group
     sent: Sequence[tuple[Claims, int | None]] | None = sticky.problem.sent_claims
@@ -109,20 +109,19 @@ def decode_user_data(user_data: Sequence[bytes | None]) -> list[tuple[Claims, in
 
 
 def claims_of_owned(sticky: StickyProblem) -> ClaimedSlots:
-    """Return the partitions that members list as owned in their subscriptions.
-
-    ``CooperativeStickyAssignor`` reads these.
+    """Return the partitions that members list as owned in their subscriptions, as
+    ``CooperativeStickyAssignor`` reads them.
     """
     generation = [_cooperative_generation(member) for member in sticky.problem.group]
     return _to_slots(sticky, _owned(sticky), _as_arrays(generation))
 
 
 def owned_slots(sticky: StickyProblem, slots: Slots) -> tuple[Int32Array, Int32Array]:
-    """Return the (member, partition) pairs that members list as owned in their subscriptions, as
-    two arrays.
+    """Return the partitions that members list as owned in their subscriptions, as two arrays:
+    members and slots.
 
-    A slot is a partition's index in this problem. Owned partitions that are not among ``slots`` are
-    left out.
+    A slot is the index of a partition in the numbering ``slots``. Partitions that it does not have
+    are left out.
     """
     member, topic, number = _owned(sticky)
     if slots.regular and sticky.counted:
@@ -137,9 +136,8 @@ def owned_slots(sticky: StickyProblem, slots: Slots) -> tuple[Int32Array, Int32A
 
 
 def _cooperative_generation(member: Member) -> int | None:
-    """Return the generation of the partitions that a member says it owns.
-
-    It is that of its subscription, or else the first 4 bytes of its user data.
+    """Return the generation of a member's owned partitions: the field in its subscription, else the
+    first 4 bytes of its user data.
     """
     if member.generation >= 0:
         return member.generation
@@ -213,14 +211,14 @@ NO_OWNER = -1
 class ResolvedClaims:
     """Owner of each partition after conflicting claims of members are resolved.
 
-    A claim is a partition that a member says it owned. S counts partition slots (existing
-    partitions and claimed ones that do not exist), n claims.
+    A claim is a partition that a member reports as owned. S is the number of slots (existing
+    partitions and claimed ones that do not exist), n the number of claims.
 
     Attributes:
         owner: int32[S], owner of each slot, -1 for none.
         held: bool[n], whether each claim is still valid; None if all are.
-        disputed: bool[S], whether two members of one generation claim the slot, even if a
-            newer generation then takes it; None if no slot is disputed.
+        disputed: bool[S], whether two members of one generation claim the slot, even if a newer
+            generation then takes it; None if no slot is disputed.
         any_claim: whether any member claims a partition.
     """
 
@@ -231,11 +229,11 @@ class ResolvedClaims:
 
 
 def has_equal_subscriptions(sticky: StickyProblem) -> bool:
-    """Return whether Kafka's sticky assignor takes all subscriptions for equal, which selects its
-    algorithm.
+    """Return whether Kafka's sticky assignor considers all subscriptions equal, and so uses its
+    constrained algorithm.
 
-    A subscription with a repeated name is not equal to itself, and members without topics
-    count only after the first member with topics (Q1).
+    A subscription with a repeated name is never considered equal. Members without topics are
+    ignored before the first member with topics (Q1 in docs/quirks.md).
     """
     group = sticky.problem.group
     if len(group.subscriptions) == 1 and len(group) > 1:
@@ -254,12 +252,12 @@ def has_equal_subscriptions(sticky: StickyProblem) -> bool:
 
 
 def resolve_claims(sticky: StickyProblem, claimed: ClaimedSlots) -> ResolvedClaims:
-    """Resolve conflicting claims: the member with the newest generation owns the partition.
+    """Resolve conflicting claims: the member with the newest generation owns the partition; with
+    equal generations, none does.
 
-    A claim is a partition that a member says it owned. Of two members with equal generations none
-    gets it. For the earlier claimant Kafka compares the generation field of its subscription, for
-    the later one the generation of its claim. For ``StickyAssignor`` these differ if the field is
-    not set (Q5).
+    A claim is a partition that a member reports as owned; ``claimed`` has them in map order. Of two
+    members, Kafka compares the subscription's generation field of the first with the generation of
+    the second one's claim. In ``StickyAssignor`` these may differ (Q5 in docs/quirks.md).
     """
     owner = np.full(claimed.slots.count, NO_OWNER, np.int32)
     if not len(claimed.slot):
@@ -291,14 +289,13 @@ def read_group_user_data(
     tuple[tuple[Int32Array, Int32Array, Int32Array], tuple[NDArray[np.int64], NDArray[np.bool_]]]
     | None
 ):
-    """Decode the claims in all members' user data with one compiled kernel.
+    """Decode the claims in all members' user data at once with a compiled kernel; None if the
+    Python decoder must be used instead.
 
-    Return None if the kernel cannot decode them exactly. Otherwise the result equals
-    `partage.wire.consumer_protocol.decode_sticky_user_data` member by member. Its first part is
-    (member, topic, partition number) of each claim, in the order of the leader's map. Its second
-    part is, by member, the generation and whether the data has one. The result is None if the name
-    of a known topic contains Java's replacement character, because malformed bytes could then
-    decode to that name, and the kernel compares bytes.
+    A claim is a partition that a member reports as owned. The first result is the member, topic and
+    partition number of each claim, in the order of the leader's map. The second result is the
+    generation of each member, and whether its data has one. The kernel cannot be used if a topic's
+    name contains Java's replacement character, because malformed bytes could decode to that name.
     """
     group = sticky.problem.group
     names = of_subscriptions(sticky.problem, _encoded_names)

@@ -38,16 +38,16 @@ _NO_TRANSFERS = Transfers(np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 @dataclass(slots=True)
 class Quota:
-    """Limits on each member's number of partitions, and the members that have not reached them.
-
-    These are the quotas of Kafka's sticky assignor for equal subscriptions. A slot is a partition's
-    index in this problem.
+    """Quotas of Kafka's sticky assignor for equal subscriptions, and the members that have not
+    reached them.
 
     Attributes:
-        low, high: floor and ceiling of partitions / members.
-        extra: number of members that may have ``high`` slots (0 if low = high).
-        over: number of members that have ``high`` slots so far.
-        under: members below ``low``; exact: members at ``low`` that may get one more slot.
+        low: partitions // members, which each member gets at least.
+        high: the number of partitions that some members get: low + 1, or low without remainder.
+        extra: number of members that may have ``high`` partitions (0 if low = high).
+        over: number of members that have ``high`` partitions so far.
+        under: members with fewer than ``low`` partitions.
+        exact: members with ``low`` partitions that may get one more.
     """
 
     low: int
@@ -63,9 +63,14 @@ def assign_constrained(
 ) -> Decision:
     """Assign all partitions as Kafka's ``ConstrainedAssignmentBuilder`` does (equal subscriptions).
 
+    Args:
+        sticky: the problem.
+        owned: the owner of each partition after conflicting claims are resolved.
+        slots: the numbering of partitions.
+        racks: racks of members and replicas.
+
     Raises:
-        StickyAssignorError: the group has no members, or members keep claims of partitions that
-            do not exist.
+        StickyAssignorError: the group has no members, or members keep partitions that do not exist.
     """
     members = sticky.members
     if not members:
@@ -73,7 +78,7 @@ def assign_constrained(
         raise StickyAssignorError(what, "ArithmeticException")
     low, extra = divmod(sticky.partitions, members)
     quota = Quota(low, low + (extra > 0), extra, 0, [], [])
-    owner, previous_owner = _drop_lost_claims(owned, racks)
+    owner, previous_owner = _drop_invalid_owners(owned, racks)
     keep = _keep_claims(sticky, owner, quota, any_claim=owned.any_claim)
     rank = sticky.problem.group.member_rank.tolist()
     quota.under.sort(key=rank.__getitem__)
@@ -98,11 +103,11 @@ def assign_constrained(
     return Decision(start, slot, slots, transfers)
 
 
-def _drop_lost_claims(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, Int32Array]:
-    """Take partitions from owners that have no replica on their rack, or whose claim is disputed.
+def _drop_invalid_owners(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, Int32Array]:
+    """Remove the owner of each partition that is disputed or has no replica on the owner's rack.
 
-    Return the owner of each partition (-1 for none), and the previous owner of the partitions lost
-    because of racks. Both are int32[S].
+    Return the owner of each partition (-1 for none), and the previous owner of partitions that were
+    removed because of racks; both are int32[S].
     """
     owner = owned.owner
     if not owned.any_claim:
@@ -153,9 +158,14 @@ def unassigned_slots(slots: Slots, owner: Int32Array, *, keeps_any: bool) -> Int
     """Return the partitions without an owner, by topic and partition number (step 2 of Kafka's
     algorithm).
 
-    Kafka iterates all partitions, counted from 0, in parallel with the sorted kept ones. A kept
-    partition outside the partition count stops the comparison: all later partitions count as
-    unassigned (Q26). If no partition is kept, Kafka takes the existing partitions.
+    Kafka compares the sorted kept partitions with all partitions. A kept partition that does not
+    exist stops the comparison: all later partitions are then treated as unassigned (Q26 in
+    docs/quirks.md).
+
+    Args:
+        slots: the numbering of partitions.
+        owner: int32[S], owner of each partition, -1 for none.
+        keeps_any: whether any partition has an owner.
     """
     if not keeps_any:
         return np.arange(slots.real, dtype=np.int32)
@@ -172,11 +182,12 @@ def unassigned_slots(slots: Slots, owner: Int32Array, *, keeps_any: bool) -> Int
 
 
 def _assign_rest(count: int, quota: Quota, size: NDArray[np.int64]) -> Int32Array:
-    """Return the member for each of the last ``count`` unassigned partitions (step 6 of Kafka's
-    algorithm).
+    """Return the member for each of the ``count`` partitions that are left after the assignment by
+    rack (step 6 of Kafka's algorithm).
 
     Members below the low quota take turns until each has reached it. Then members that may have one
-    more partition get it, in the order in which they reached the low quota.
+    more partition get it, in the order in which they reached the low quota. ``size`` is each
+    member's number of partitions (int64[M]).
     """
     under = np.array(quota.under, np.int32)
     rounds, by_lack = _rounds(under, quota.low - size[under])
@@ -211,9 +222,14 @@ def _rounds(members: Int32Array, lack: NDArray[np.int64]) -> tuple[Int32Array, I
 def _find_transfers(
     assigned: Transfers, previous_owner: Int32Array, disputed: NDArray[np.bool_] | None
 ) -> Transfers:
-    """Return the newly assigned partitions that move between members, with their new owners.
+    """Return the newly assigned partitions that another member owned before or that were disputed,
+    with their new owners.
 
-    They are those that another member owned before, or that several members claimed.
+    Args:
+        assigned: the newly assigned partitions and their owners.
+        previous_owner: int32[S], previous owner of each partition, -1 for none.
+        disputed: bool[S], whether two members report the partition with one generation; None if
+            none is.
     """
     if disputed is None and previous_owner.max(initial=NO_OWNER) == NO_OWNER:
         return _NO_TRANSFERS
@@ -227,11 +243,20 @@ def _find_transfers(
 def assign_by_rack(
     free: Int32Array, racks: Racks, quota: Quota, size: NDArray[np.int64], sticky: StickyProblem
 ) -> tuple[Int32Array, Int32Array, Int32Array]:
-    """Assign unassigned partitions to members on a rack of a replica, as far as quotas allow
+    """Assign unassigned partitions to members on the rack of a replica, as far as quotas allow
     (KIP-881).
 
-    This is step 5 of Kafka's algorithm. ``quota`` and ``size`` are updated. The result is the
-    assigned partitions, their members, and the partitions that remain unassigned.
+    This is step 5 of Kafka's algorithm.
+
+    Args:
+        free: int32[n], the unassigned partitions.
+        racks: racks of members and replicas.
+        quota: the quotas; updated.
+        size: int64[M], number of partitions of each member; updated.
+        sticky: the problem.
+
+    Returns:
+        The assigned partitions, their members, and the partitions that remain unassigned.
     """
     under = np.array(quota.under, np.int32)
     waiting = np.array(quota.exact, np.int32)
@@ -282,9 +307,10 @@ def assign_by_rack(
 
 
 def _group_by_rack(rack: Int32Array, width: int) -> tuple[Int32Array, Int32Array]:
-    """Group members by rack, in compressed rows (CSR).
+    """Return the members on each rack, as offsets and members in compressed rows (CSR).
 
-    ``rack`` is each member's rack. Members without a rack (-1) are left out.
+    ``rack`` is each member's rack, -1 for none; ``width`` is the number of racks. Members without a
+    rack are left out.
     """
     order = np.argsort(rack, kind="stable")
     start = np.searchsorted(rack[order], np.arange(width + 1)).astype(np.int32)
@@ -308,10 +334,13 @@ class MemberLists:
     def keep(
         self, slots: Slots, owner: Int32Array, keep: Int32Array, previous_owner: Int32Array
     ) -> None:
-        """Keep the first ``keep[m]`` partitions of each owner m, and revoke its others.
+        """Keep the first ``keep[m]`` partitions of each owner m, and revoke its other partitions.
 
-        Partitions are ordered by partition number, then topic. ``owner`` and ``previous_owner``
-        (int32 by slot) are updated.
+        Args:
+            slots: the numbering of partitions; owners keep them by partition number, then topic.
+            owner: int32[S], owner of each partition; updated.
+            keep: int32[M], number of partitions that each member keeps.
+            previous_owner: int32[S], previous owner of each revoked partition; updated.
         """
         total = int(keep.sum())
         self._kept = np.zeros(total, np.int32)

@@ -22,12 +22,16 @@ __all__ = ["GeneralProblem", "fixed_members", "null_pointer", "prepare"]
 
 @dataclass(frozen=True, eq=False)
 class GeneralProblem:
-    """Input of Kafka's general sticky algorithm: the valid claims, and the partitions without one.
+    """Input of Kafka's general sticky algorithm: the valid claims, and the unassigned partitions.
 
-    A claim is a partition that a member says it owned. A slot is a partition's index in this
-    problem (dimension S); existing partitions come before claimed ones that do not exist.
+    A claim is a partition that a member reports as owned. A slot is the index of a partition (S
+    slots); the T existing partitions come before claimed ones that do not exist.
 
     Attributes:
+        sticky: the problem.
+        subscriptions: the members' subscriptions.
+        racks: racks of members and replicas.
+        claimed: all claims.
         member, slot: int32[n], the valid claims; members in map order, their claims as sent.
         every: int32[T], all existing partitions by (subscriber entries, topic name, number).
         free: int32, slots that no member keeps, in the same order.
@@ -62,11 +66,18 @@ def prepare(
     racks: Racks,
     max_generation: int,
 ) -> GeneralProblem:
-    """Drop invalid claims and find the unassigned partitions, as input of the general algorithm.
+    """Build the input of the general algorithm: drop invalid claims and find the unassigned
+    partitions.
 
-    A claim (a partition that a member says it owned) is invalid if another member has the
-    partition, if its member does not subscribe to the topic, or if its member is on none of the
-    partition's racks.
+    A claim is a partition that a member reports as owned. It is invalid if another member owns the
+    partition, if the member does not subscribe to the topic, or if no replica is on its rack.
+
+    Args:
+        sticky: the problem.
+        claimed: all claims.
+        owned: the owner of each partition after conflicting claims are resolved.
+        racks: racks of members and replicas.
+        max_generation: the highest generation that members reported so far.
     """
     subscriptions, slots = Subscriptions(sticky), claimed.slots
     member, slot = claimed.member, claimed.slot
@@ -85,7 +96,7 @@ def prepare(
         sticky, subscriptions, racks, claimed, member, slot, every,
         _unassigned(sticky, every, (member, slot), slots, subscriptions),
         revoked,
-        _previous(claimed, max_generation),
+        _find_previous_owners(claimed, max_generation),
     )  # fmt: skip
 
 
@@ -113,12 +124,12 @@ def _unassigned(
     return unassigned_along_walk(sticky, walk, claims, place)
 
 
-def _previous(claimed: ClaimedSlots, max_generation: int) -> Int32Array:
-    """Return the previous owner of each partition as Kafka's general algorithm sees it, -1 for
+def _find_previous_owners(claimed: ClaimedSlots, max_generation: int) -> Int32Array:
+    """Return the previous owner of each partition, which Kafka's general algorithm prefers; -1 for
     none.
 
-    It is the member of the newest claim that is older than ``max_generation``, the first of equal
-    ones. Claims without generation count as older ones.
+    It is the member that reports the partition with the newest generation below ``max_generation``.
+    Of several, the first counts. Reports without generation count as the oldest.
     """
     out = np.full(claimed.slots.count, -1, np.int32)
     undated = ~claimed.dated & (max_generation > NO_GENERATION)
@@ -137,7 +148,11 @@ def fixed_members(
 ) -> NDArray[np.bool_]:
     """Return which members can neither lose nor get partitions in balancing (bool[M]).
 
-    ``owner`` and ``slot`` are pairs of member and assigned partition.
+    Args:
+        inputs: the problem.
+        size: int64[M], number of partitions of each member.
+        owner: int32[n], the member of each assigned partition.
+        slot: int32[n], the assigned partitions.
     """
     shared = inputs.subscriptions.shared[inputs.claimed.slots.topic[slot]]
     may_lose = np.zeros(inputs.sticky.members, bool)
@@ -146,10 +161,11 @@ def fixed_members(
 
 
 def null_pointer(inputs: GeneralProblem, slot: int) -> StickyAssignorError:
-    """Return the error for a case in which Kafka's class throws a NullPointerException (Q2).
+    """Return the error for an input on which Kafka's class throws a NullPointerException (Q2 in
+    docs/quirks.md).
 
-    In this case a member claims partition ``slot`` with an older generation, but no longer
-    subscribes to its topic.
+    A member reports partition ``slot`` with an older generation, but no longer subscribes to its
+    topic.
     """
     (name,) = inputs.names(np.array([slot]))
     what = (

@@ -60,9 +60,9 @@ class SlotArrays(NamedTuple):
 
 
 class DraftArrays(NamedTuple):
-    """Assignment that the general sticky algorithm is building; each move changes it in place.
+    """Assignment under construction in the general sticky algorithm; each move changes it in place.
 
-    A slot is a partition's index in the problem.
+    A slot is the index of a partition in the problem.
 
     Attributes:
         owner: int32[S], owner of each slot, -1 for none.
@@ -82,16 +82,16 @@ class DraftArrays(NamedTuple):
 
 
 class QueueArrays(NamedTuple):
-    """Arrays of the queue of members by load, for compiled kernels.
+    """Arrays of the priority queue of members by load, for compiled kernels (see `MemberQueue`).
 
-    `partage.groups.sticky.general.MemberQueue` explains cells and keys.
+    A cell has the members with one subscription and one rack; its tree finds the least loaded.
 
     Attributes:
         cell_start: int32[K + 1], index of each topic's first cell in ``cell`` (CSR).
         cell: int32, cells that subscribe to the topics.
         cell_rack: int32[C], rack of each cell, -1 for members without rack.
         cell_of: int32[M], cell of each member.
-        base: int64[C], begin of each cell's tree in ``tree``.
+        base: int64[C], where each cell's tree begins in ``tree``.
         leaf: int32[M], offset of each member's leaf in the tree of its cell.
         tree: int64, least keys; the root of a tree is at offset 1.
         rank: int32[M], rank of each member in Java's order of ids.
@@ -112,13 +112,13 @@ class QueueArrays(NamedTuple):
 
 
 class MovementArrays(NamedTuple):
-    """Partitions that have moved in this run, in sets by topic, source and target member.
+    """Partitions that have moved so far, in sets by topic, source and target member.
 
     It is Kafka's ``PartitionMovements`` as arrays for compiled kernels.
 
     Attributes:
-        net: int32[5, S], rows `FROM` to `PREV`: the record of each slot.
-        sets: int32[SET_ROWS, ...], rows ``SOURCE`` to `UNUSED`: the sets.
+        net: int32[5, S], the recorded move of each slot: source, target, and its links in a set.
+        sets: int32[SET_ROWS, ...], the sets: source, target, size and first slot of each, and more.
         hashed: int64[K], Java's hash of each topic.
         number: int32[S], partition number of each slot.
     """
@@ -147,8 +147,7 @@ def _update_key(queue, m, key):
 def _first_key(k, slot, racks, slots, queue):
     """Return the queue key of the least loaded subscriber of topic k, -1 if there is none.
 
-    With ``racks`` only these subscribers count: members on a rack of the partition's replicas, and
-    members without a rack.
+    With the flag ``racks``, only members on a rack of ``slot``'s replicas or without rack count.
     """
     best = -1
     for j in range(queue.cell_start[k], queue.cell_start[k + 1]):
@@ -217,8 +216,8 @@ def _remove(movements, state, k, slot):
 def _add_movement(movements, state, k, slot, source, target):
     """Record that partition ``slot`` of topic k has moved from member ``source`` to ``target``.
 
-    The partitions with the same topic, source and target form a set. Its table length grows as in
-    Java's ``HashMap``, because it decides the iteration order.
+    The partitions with the same topic, source and target form a set. The set's number of buckets
+    grows as in Java's ``HashMap``, because it decides the iteration order.
     """
     net, sets = movements.net, movements.sets
     s = _find(sets, k, source, target)
@@ -253,10 +252,10 @@ def _add_movement(movements, state, k, slot, source, target):
 
 @piece
 def _partition_to_move(movements, k, slot, holder, target):
-    """Return the partition to move back instead of ``slot``, or ``slot`` if there is none.
+    """Return the partition to move back instead of moving ``slot``, or ``slot`` if there is none.
 
-    It is the first one of the topic, in Java's order, that moved in the opposite direction before
-    (Kafka's ``getTheActualPartitionToBeMoved``).
+    It is the first partition of topic k, in Java's order, that moved from ``target`` to the current
+    owner ``holder`` before (Kafka's ``getTheActualPartitionToBeMoved``).
     """
     net, sets = movements.net, movements.sets
     source = net[FROM, slot] if net[TO, slot] >= 0 else holder
@@ -295,10 +294,10 @@ def _record_move(movements, state, k, slot, holder, target):
     SlotArrays, DraftArrays, QueueArrays, MovementArrays,
 )  # fmt: skip
 def assign_or_move_each(order, at, filling, racks, slots, draft, queue, movements):
-    """Move each partition of ``order`` to a less loaded member if that makes loads more even.
+    """Visit partitions in order, and move each to a less loaded member if that evens the loads.
 
-    With ``filling``, assign each partition to the first subscriber in the queue instead. The pass
-    begins at index ``at``; the result is the index where it stopped.
+    If the flag ``filling`` is set, each partition is assigned to the first subscriber in the queue
+    instead. The pass begins at index ``at`` of ``order``; the result is the index where it stopped.
     """
     owner, size, state, stamp = draft.owner, draft.size, draft.state, queue.stamp
     members, topic = len(queue.rank), -1
@@ -349,9 +348,9 @@ def assign_or_move_each(order, at, filling, racks, slots, draft, queue, movement
 
 @piece
 def _next_row(after, row):
-    """Return the first row from ``row`` on that has not been removed.
+    """Return the first row at or after ``row`` that has not been removed (union-find).
 
-    ``after`` is a union-find forest in which each removed row points to a later one.
+    ``after`` is a forest in which each removed row points to a later one.
     """
     root = row
     while after[root] != root:
@@ -375,15 +374,15 @@ def _not_before(under_place, begin, end, place):
 
 
 class UnderQuota(NamedTuple):
-    """Members with fewer partitions than the low quota, to which `assign_on_racks` assigns in turn.
+    """Members with fewer partitions than the low quota, which `assign_on_racks` serves in turn.
 
     Attributes:
         member: int32[U], these members in order.
-        full: bool[U], whether a member has reached the quota; changes.
-        rack_start: int32[R + 1], index of each rack's first position (CSR).
+        full: bool[U], whether a member has reached the quota; updated.
+        rack_start: int32[R + 1], index of each rack's first entry in ``position`` (CSR).
         position: int32, by rack the indexes of its members in ``member``, ascending.
-        after: int32, the next row below the quota, by row of ``position`` and one more per rack;
-            the row of a position is its index plus the number of its rack.
+        after: int32, union-find structure over the entries of ``position``, with one more row per
+            rack: the next row whose member is below the quota.
     """
 
     member: Int32s
@@ -411,10 +410,10 @@ class WaitingMembers(NamedTuple):
 
 @piece
 def _next_under(slot, place, slots, under):
-    """Return the next member below the low quota on a rack of the partition's replicas.
+    """Return the next member below the low quota that is on the rack of a replica of ``slot``.
 
-    The search is cyclic and begins at position ``place``. The result is the member's row in
-    ``under.after`` and its position in ``under.member``; both are -1 if there is no such member.
+    The search in ``under.member`` is cyclic from index ``place``. The result is the member's row in
+    ``under.after`` and its index in ``under.member``; both are -1 if there is no such member.
     """
     ahead, behind = -1, -1
     best, first = -1, -1
@@ -451,11 +450,11 @@ def _longest_waiting(slot, slots, waiting):
     SlotArrays, UnderQuota, WaitingMembers,
 )  # fmt: skip
 def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers):
-    """Assign unassigned partitions to members on a rack of a replica, as far as quotas allow.
+    """Assign unassigned partitions to members on the rack of a replica, as far as quotas allow.
 
     Return how many members exceed the low quota. ``out`` gets the member of each partition, -1 for
-    none. ``numbers`` are the low and the high quota, the number of members that may have the high
-    one, the number that have it, and the number of members that wait for one more partition.
+    none. ``numbers`` are: low quota, high quota, how many members may reach the high quota, how
+    many have reached it, and how many members are waiting for one more partition.
     """
     low, high, extra = numbers[0], numbers[1], numbers[2]
     over, clock, place = numbers[3], numbers[4], 0
@@ -495,9 +494,10 @@ def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int32[::1])")
 def keep_up_to_quota(order, owner, at, end, out, previous_owner):
-    """Copy partitions in ``order`` to their owners' parts of ``out``; revoke those without room.
+    """Copy each owner's partitions to its section of ``out`` while it has room; revoke the rest.
 
-    The part of member m is from ``at[m]`` to ``end[m]``.
+    The section of member m is from ``at[m]`` to ``end[m]``. Revoked partitions get owner -1, and
+    their owner becomes ``previous_owner``.
     """
     for i in range(len(order)):
         slot = order[i]
@@ -529,9 +529,11 @@ def append_to_lists(slot, member, at, out):
     " boolean[::1], boolean[::1])"
 )
 def resolve_disputes(member, slot, generation, sent, owner, entry, holds, disputed):
-    """Resolve conflicting claims: the member with the newest generation owns the partition.
+    """Resolve conflicting claims (partitions that members report as owned) by generation.
 
-    Of two equal ones none does. ``owner`` gets each partition's owner, ``entry`` its claim, or -1.
+    The member with the newest generation owns the partition; with equal generations, none does.
+    ``owner`` gets each partition's owner, ``entry`` its valid claim or -1, ``holds`` whether each
+    claim is valid. ``sent`` is the generation field of each member's subscription.
     """
     for i in range(len(member)):
         m, s = member[i], slot[i]
@@ -584,8 +586,8 @@ class EncodedNames(NamedTuple):
         data: uint8, the names as UTF-8, one after the other.
         start: int64[K + 1], offset of each name in ``data``.
         table: int32, hash table of topics (open addressing); -1 is empty.
-        after: int32[K + 1], the topic that followed each topic last time, -1 for none; the first
-            entry is for the begin of a list.
+        after: int32[K + 1], cache: the topic that followed each topic in the list decoded before,
+            -1 for none; the first entry is for the first topic of a list.
     """
 
     data: Bytes
@@ -635,7 +637,7 @@ def _find_topic(data, at, size, names):
 
 @kernel("void(EncodedNames)", EncodedNames)
 def hash_names(names):
-    """Insert the topic names into their hash table, which must be empty and large enough."""
+    """Fill the hash table of ``names`` with the topic names; it must be empty and large enough."""
     start, table = names.start, names.table
     mask = len(table) - 1
     for k in range(len(start) - 1):
@@ -649,12 +651,10 @@ def hash_names(names):
 
 @kernel("int64(uint8[::1], int64[::1], EncodedNames, ClaimColumns)", EncodedNames, ClaimColumns)
 def read_claims(data, start, names, claims):
-    """Decode the partitions that members claim in their sticky user data; return their number.
+    """Decode the partitions that members report in their sticky user data; return their number.
 
-    Only known topics count. ``start`` has the offset of each member's sticky user data, and the
-    end. The format is that of `decode_sticky_user_data`: malformed bytes claim nothing, with
-    generation -1. Java's hash order of topics is the same for all members, so the topic that
-    followed last time (``names.after``) usually needs no look-up.
+    Unknown topics are left out. ``start`` has the offset of each member's data, and the end.
+    Malformed bytes give no partitions and generation -1, as in `decode_sticky_user_data`.
     """
     after, topic, number = names.after, claims.topic, claims.number
     total = 0

@@ -37,16 +37,17 @@ _NO_KEYS = np.zeros(0, np.int64)
 class Slots:
     """Numbering of partitions as slots: array indices of the sticky algorithms.
 
-    Existing partitions come first, by (topic, number), then foreign slots. A foreign slot is a
-    partition that does not exist, but that a member claims, or that Kafka meets when it counts a
-    topic's partitions from 0: Kafka only checks a claim's topic (Q26).
+    Existing partitions come first, by (topic, number), then foreign slots: partitions that do not
+    exist, but that a member reports as owned, or that Kafka expects because it numbers a topic's
+    partitions from 0. Kafka assigns them, too (Q26 in docs/quirks.md).
 
     Args:
         sticky: the problem with the existing partitions.
         foreign: int64, sorted keys of foreign slots, see `keys_of`.
 
     Attributes:
-        real: number of existing partitions. ``count``: number of all slots.
+        real: number of existing partitions.
+        count: number of all slots.
     """
 
     def __init__(self, sticky: StickyProblem, foreign: NDArray[np.int64] | None = None) -> None:
@@ -57,7 +58,7 @@ class Slots:
 
     @property
     def regular(self) -> bool:
-        """True if all numbered partitions exist in the cluster."""
+        """True if all numbered partitions exist, so that there are no foreign slots."""
         return self.count == self.real
 
     @cached_property
@@ -83,8 +84,8 @@ class Slots:
     def walk(self) -> Int32Array:
         """Partitions in the order in which Kafka searches for unassigned ones (int32[T]).
 
-        Kafka counts each topic's partitions from 0. If no topic has holes in its partition numbers,
-        the result is ``arange(real)``.
+        Kafka numbers a topic's partitions from 0 to their count. If partition numbers have no gaps,
+        these are the existing partitions in order.
         """
         if self._sticky.counted:
             return np.arange(self.real, dtype=np.int32)
@@ -101,9 +102,10 @@ class Slots:
 
 
 class SlotLayout:
-    """Numbering of a group's existing partitions, which groups with equal subscriptions share.
+    """Numbering of a group's existing partitions by (topic, partition number), which is cached for
+    groups with the same subscriptions.
 
-    Partitions are numbered by (topic, partition number). Attributes: those of `StickyProblem`.
+    Its attributes are a part of those of `StickyProblem`.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -156,14 +158,15 @@ class SlotLayout:
 class StickyProblem:
     """Members, topics and numbered partitions of a rebalance, as input of the sticky assignors.
 
-    A slot is a partition's number in this problem, by (topic, partition number). Groups with the
-    same subscriptions share it (`SlotLayout`).
+    A slot is the index of a partition, sorted by topic and partition number.
 
     Attributes:
         problem: the group and the cluster.
-        members: number of members; partitions: number of existing partitions.
+        members: number of members.
+        partitions: number of existing partitions.
         topics: int32[K], topics with partitions and a subscriber, in Java's order of names.
-        start: int32[K + 1], first slot of each topic (CSR); counts: int32[K], partitions of each.
+        start: int32[K + 1], first slot of each topic (CSR).
+        counts: int32[K], number of partitions of each topic.
         dense: int32[T], the partition of each existing slot, as the index numbers it.
         counted: whether every topic's partition numbers are 0..n-1 (no holes).
         owned: (member, topic, number) of owned partitions, None until read.
@@ -205,8 +208,8 @@ class StickyProblem:
 
     @property
     def visit(self) -> list[int]:
-        """All members, in the iteration order of the Java map in which the leader gets
-        subscriptions.
+        """All members, in the iteration order of the Java map of subscriptions that the leader
+        receives.
         """
         return self.problem.group.members_in_map_order
 
@@ -217,20 +220,17 @@ class StickyProblem:
 
     @cached_property
     def owners(self) -> list[int]:
-        """All members, in the iteration order of Kafka's map ``currentAssignment``.
-
-        The assignor fills that map in `visit` order.
+        """All members, in the iteration order of Kafka's map ``currentAssignment`` from member to
+        partitions.
         """
         if self.members >= _MIN_REGULAR_KEYS and not _may_have_trees(self.hashes):
             return self.visit
         return self.problem.group.members_in_refilled_map_order
 
     def locate(self, topic: Int32Array, number: Int32Array) -> tuple[Int32Array, Slots]:
-        """Convert (topic, partition number) pairs to slots, which are partition indices in this
-        problem.
+        """Convert (topic, partition number) pairs to slots: indices of the problem's partitions.
 
-        The second result is the numbering, in which partitions that do not exist get slots of their
-        own.
+        The second result is the numbering of slots, extended by the pairs that do not exist.
         """
         if self.counted:
             if not len(topic):
@@ -265,9 +265,9 @@ class StickyProblem:
 
 
 def _may_have_trees(hash_of_id: list[int]) -> bool:
-    """Return whether Java's map of these ids may have a bucket that is a tree.
+    """Return whether a Java ``HashMap`` with these hashes may have a bucket that has become a tree.
 
-    If it has, filling a map again changes its iteration order.
+    The iteration order then depends on the order of insertions, so a copy of the map may differ.
     """
     hashes = np.array(hash_of_id, np.int64) & 0xFFFFFFFF
     return may_have_trees(hashes ^ (hashes >> 16), DEFAULT_TABLE)
@@ -288,23 +288,24 @@ def _lay_out(problem: Problem) -> tuple[Int32Array, Int32Array, Int32Array]:
 
 
 def keys_of(topic: Int32Array, number: Int32Array) -> NDArray[np.int64]:
-    """Return one integer for each pair of topic and partition number; they sort in this order
+    """Return an integer for each pair of topic and partition number, which sorts like the pair
     (int64[n]).
     """
     return (topic.astype(np.int64) << 32) | (number.astype(np.int64) + _HALF)
 
 
 class Subscriptions:
-    """Members' subscriptions as Kafka's general sticky algorithm counts them.
+    """Members' subscriptions in the form that Kafka's general sticky algorithm uses.
 
     A topic that a member lists twice counts twice.
 
     Attributes:
         listed: known topics of each distinct subscription in the order sent, with repetitions.
         of_member: int32[M], subscription of each member.
-        start, topic: the distinct topics of each subscription, ascending (compressed rows, CSR).
+        start: where each subscription's topics begin in ``topic`` (compressed rows, CSR).
+        topic: the distinct topics of each subscription, ascending.
         entries: int64[K], number of times that members list a topic.
-        most: int64[M], the maximum of partitions that Kafka computes for a member.
+        most: int64[M], the greatest number of partitions that Kafka computes for a member.
         order: int32[K], topics by (entries, name).
     """
 
@@ -377,7 +378,8 @@ def distinct(values: NDArray[Numbers]) -> NDArray[Numbers]:
 
 
 def numbered(values: NDArray[Numbers]) -> tuple[NDArray[Numbers], NDArray[np.int32]]:
-    """Return the distinct values of an array in ascending order, and each value's position in them.
+    """Return the distinct values of an array in ascending order, and each value's index in them
+    (like ``np.unique`` with ``return_inverse``).
 
     >>> [part.tolist() for part in numbered(np.array([30, 10, 30]))]
     [[10, 30], [1, 0, 1]]
@@ -389,15 +391,14 @@ def numbered(values: NDArray[Numbers]) -> tuple[NDArray[Numbers], NDArray[np.int
 class Racks:
     """Racks of members and of each partition's replicas.
 
-    S counts partition slots: existing partitions, then claimed ones that do not exist (foreign
-    slots).
+    S is the number of slots: existing partitions, then reported ones that do not exist.
 
     Attributes:
         any_member: whether a member has a rack.
-        active: whether racks matter: a member is on a rack of a partition, and the partitions'
-            racks differ.
-        start: int32[S + 1], rack: int32: racks of each slot's replicas (CSR); foreign slots have
-            none.
+        active: whether racks affect the plan: a member is on the rack of a replica, and not all
+            partitions have the same racks.
+        start: int32[S + 1], where the racks of each slot's replicas begin in ``rack`` (CSR).
+        rack: int32, the racks; partitions that do not exist have none.
     """
 
     def __init__(self, sticky: StickyProblem, slots: Slots) -> None:
@@ -455,7 +456,7 @@ class Racks:
     def weight(self) -> NDArray[np.int64]:
         """Number of members on the racks of each partition's replicas (int64[S]).
 
-        Kafka first assigns the partitions with the smallest number of such members.
+        Kafka assigns the partitions with the fewest such members first.
         """
         on_rack = self.of_member[self.of_member >= 0]
         members = np.bincount(on_rack, minlength=self._width)

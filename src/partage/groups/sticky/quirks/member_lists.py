@@ -25,15 +25,16 @@ __all__ = ["ListBalancer", "OwnerMap", "PartitionMovements"]
 
 
 class ListBalancer:
-    """One run of Kafka's general sticky algorithm on Python lists, step by step as in Kafka's
-    class.
+    """Port of Kafka's general sticky algorithm to Python lists, for groups that report partitions
+    that do not exist.
 
-    It is for groups that claim partitions which do not exist. `decide` returns its result.
+    It follows Kafka's class step by step, because such partitions may get two owners. `decide`
+    returns the result.
 
     Args:
         inputs: the input of the algorithm.
-        watch: whether to compare the plan after each move with the best one so far, which is
-            the decision if Kafka's class never returns.
+        watch: whether to keep the best assignment so far; it is the result if Kafka's class would
+            loop forever.
     """
 
     def __init__(self, inputs: GeneralProblem, *, watch: bool = False) -> None:
@@ -114,7 +115,8 @@ class ListBalancer:
     def _assign(self, slot: int, *, by_rack: bool) -> bool:
         """Assign a partition to the least loaded subscriber; return False if there is none.
 
-        With ``by_rack`` only subscribers without a rack or on a rack of a replica count.
+        With ``by_rack`` only subscribers on the rack of a replica, or without a rack, are
+        considered.
         """
         for m in self._in_queue(self._topic[slot]):
             rack = self._rack[m]
@@ -130,8 +132,7 @@ class ListBalancer:
     def _improve(self, slots: list[int]) -> bool:
         """Repeat passes over the partitions until none moves; return whether any has moved.
 
-        If the run returns to an earlier state, Kafka's class would loop forever; this records the
-        loop.
+        If a state repeats, Kafka's class would loop forever, and the loop is recorded.
         """
         moved_at_all, repeated = False, RepeatedState()
         while self._pass(slots):
@@ -199,12 +200,12 @@ class ListBalancer:
         return None
 
     def _move(self, slot: int, target: int) -> int:
-        """Move a partition, or another one that Kafka moves instead; return the partition that
-        moved.
+        """Move a partition to ``target``, and return it; Kafka may move another partition back
+        instead.
 
-        See `PartitionMovements.actual`.
+        `PartitionMovements.partition_to_move` selects the partition.
         """
-        slot = self._movements.actual(slot, self._holder[slot], target)
+        slot = self._movements.partition_to_move(slot, self._holder[slot], target)
         holder = self._holder[slot]
         self._leave_queue(holder)
         self._leave_queue(target)
@@ -296,15 +297,14 @@ class _JavaSet:
 
 
 class PartitionMovements:
-    """Record of the moves of partitions between members in one run (Kafka's
-    ``PartitionMovements``).
+    """Record of the moves of partitions between members so far (Kafka's ``PartitionMovements``).
 
-    It finds moves that can be reversed, so that one partition fewer changes its owner.
+    It finds moves that can be reversed, so that fewer partitions change their owner.
 
     Args:
         names: topic names.
-        topic, number: topic and partition number of each slot (a partition's index in this
-            problem).
+        topic: topic of each slot (index of a partition).
+        number: partition number of each slot.
     """
 
     def __init__(self, names: Sequence[str], topic: Sequence[int], number: Sequence[int]) -> None:
@@ -332,11 +332,12 @@ class PartitionMovements:
         hashed = 31 * (31 + self._number[slot]) + self._hash[k]
         self._sets.setdefault((k, old, new), _JavaSet()).add(slot, hashed)
 
-    def actual(self, slot: int, old: int, new: int) -> int:
+    def partition_to_move(self, slot: int, old: int, new: int) -> int:
         """Return the partition to move instead of ``slot`` (Kafka's
         ``getTheActualPartitionToBeMoved``).
 
-        It is a partition of the topic that moved in the opposite direction earlier, else ``slot``.
+        It is a partition of the topic that moved from ``new`` to ``old`` earlier; without one,
+        ``slot``.
         """
         if slot in self._net:
             old = self._net[slot][0]
@@ -346,22 +347,21 @@ class PartitionMovements:
     def state(self) -> object:
         """Return all moves recorded so far as a comparable value, to detect endless loops.
 
-        The run never ends if it has equal values after two of its passes.
+        Equal values after two passes over the partitions mean that the algorithm loops forever.
         """
         sets = {key: (one.table, list(one.hashes)) for key, one in self._sets.items()}
         return dict(self._net), sets
 
 
 class OwnerMap:
-    """Members in the iteration order of Kafka's map ``currentAssignment``.
+    """Model of Kafka's map ``currentAssignment`` (a ``HashMap`` from member to partitions) for its
+    iteration order.
 
-    The order changes when members are removed and added.
-
-    ``GeneralAssignmentBuilder.balance`` removes members that can neither lose nor get a partition
-    from the map and adds them again at the end. Its order only matters where a partition has two
-    owners (Q26): the last one counts. Removals do not change the order of the other members, except
-    in buckets that are or were trees: a tree's root moves to the front with each removal or
-    insertion, and a small tree becomes a chain again.
+    The order decides the owner of a partition that Kafka assigns twice: the last one in the map
+    (Q26 in docs/quirks.md). ``GeneralAssignmentBuilder.balance`` removes members that can neither
+    lose nor get a partition from the map, and adds them again at the end. This changes the order of
+    other members only in buckets that are or were trees: a tree's root moves to the front with each
+    removal or insertion, and a small tree becomes a chain again.
 
     Attributes:
         order: the present members in iteration order.
@@ -375,10 +375,10 @@ class OwnerMap:
         self.order = self._table.order()
 
     def remove_fixed(self, fixed: Collection[int]) -> None:
-        """Remove the members that can neither lose nor get a partition, in Kafka's order of
-        removal.
+        """Remove the members that can neither lose nor get a partition, in the order in which Kafka
+        does.
 
-        This is the iteration order of a map created for all members.
+        Kafka iterates another map that was created with the number of all members as capacity.
         """
         if fixed:
             visit = self._sticky.visit
