@@ -16,7 +16,6 @@ bytes of all keys and values in the changelogs.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,13 +51,24 @@ from partage.streams.recorded_application import (
     RecordedApplication,
     RecordedClient,
     RecordedSubtopology,
+    client_name,
     longest_lasting,
 )
 from partage.streams.task_ids import TaskId
 from partage.streams.topology import TopicPartition
 from partage.wire.group_log import DecodedRecord, decode_record
 
-__all__ = ["read_streams_application"]
+__all__ = [
+    "ClassicGeneration",
+    "StreamsState",
+    "TopicSizes",
+    "application_of",
+    "broker_settings",
+    "classic_state",
+    "read_streams_application",
+    "streams_subtopologies",
+    "topic_sizes",
+]
 
 _RECORDS, _CONFIG = "topics.parquet", "cluster-config.json"
 _COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "key", "value")
@@ -76,11 +86,7 @@ _STANDBYS = "num.standby.replicas"
 #: Distributions of changelogs over sub-topologies that are tried at most.
 _MOST_DISTRIBUTIONS = 1_024
 #: Size and end offset of each partition of a topic.
-_TopicSizes = dict[TopicPartition, tuple[ChangelogSize, int]]
-#: End of the client id of a stream thread's consumer.
-_THREAD = re.compile(r"-StreamThread-\d+(-consumer)?$")
-#: Characters of a client's name in the file.
-_LONGEST_NAME = 200
+TopicSizes = dict[TopicPartition, tuple[ChangelogSize, int]]
 _OFFSETS_NOTE = (
     "State sizes are the offsets that clients reported as restored, in records: recordBytes is "
     "100, because the capture has no records of the changelogs."
@@ -102,7 +108,7 @@ class _Record(NamedTuple):
 
 
 @dataclass
-class _State:
+class StreamsState:
     """State of a Kafka Streams application at one time, as read from its group's records.
 
     Readers of classic and of streams groups both return it; `RecordedApplication` is made from it.
@@ -140,27 +146,40 @@ def read_streams_application(source: str | Path, application_id: str) -> Recorde
         what = f"{folder}: has no cluster.jsonl, so partition counts are unknown"
         raise InvalidCaptureError(f"{what}; record it with partage capture")
     clusters = ClusterHistory(states)
-    logs = _topic_sizes(folder)
+    logs = topic_sizes(folder)
     found = _streams_group(records, clusters, folder) or _classic_group(
         records, clusters, application_id, logs
     )
     if found is None:
         what = "the capture has no Streams group with this name and members"
         raise InvalidConfigError("application_id", what, application_id)
-    changelogs = {topic for one in found.subtopologies for topic in one.changelogs}
+    return application_of(application_id, found, logs, _source_lag(found, logs, committed))
+
+
+def application_of(
+    application_id: str, state: StreamsState, logs: TopicSizes, source_lag: int | None = None
+) -> RecordedApplication:
+    """Combine a recorded state with the sizes of its changelogs to a described application.
+
+    Args:
+        application_id: its ``application.id``.
+        state: its state; notes about sizes are added to it.
+        logs: size and end offset of each partition of recorded topics; empty if none is recorded.
+        source_lag: records of its source topics that it has not read; None if unknown.
+    """
+    changelogs = {topic for one in state.subtopologies for topic in one.changelogs}
     sizes = {place: one for place, (one, _) in logs.items() if place[0] in changelogs}
     if sizes:
-        found.notes.append(_BYTES_NOTE)
-    elif found.sizes:
-        sizes = found.sizes
-        found.notes.append(_OFFSETS_NOTE)
+        state.notes.append(_BYTES_NOTE)
+    elif state.sizes:
+        sizes = state.sizes
+        state.notes.append(_OFFSETS_NOTE)
     elif changelogs:
-        found.notes.append(_NO_SIZES_NOTE)
-    found.notes.append(_RATE_NOTE)
+        state.notes.append(_NO_SIZES_NOTE)
+    state.notes.append(_RATE_NOTE)
     return RecordedApplication(
-        application_id, found.is_streams_group, found.at_ms, found.subtopologies, found.clients,
-        sizes, found.settings, _racks(found), _source_lag(found, logs, committed),
-        tuple(found.notes),
+        application_id, state.is_streams_group, state.at_ms, state.subtopologies, state.clients,
+        sizes, state.settings, _racks(state), source_lag, tuple(state.notes),
     )  # fmt: skip
 
 
@@ -205,21 +224,6 @@ def _decoded(key: bytes, value: bytes | None, group: str) -> DecodedRecord | Non
     return found if found.key.get("group", found.key.get("groupId")) == group else None
 
 
-def _client_name(application: str, client_id: str, taken: Iterable[str]) -> str:
-    """Return a short, unique name for a Streams client, from the client id of one of its threads.
-
-    >>> _client_name("shop", "shop-host7-StreamThread-1-consumer", ["host7"])
-    'host7-2'
-    """
-    name = _THREAD.sub("", client_id)
-    name = (name.removeprefix(f"{application}-") or name or "client")[:_LONGEST_NAME]
-    known, number, free = set(taken), 1, name
-    while free in known:
-        number += 1
-        free = f"{name[: _LONGEST_NAME - 8]}-{number}"
-    return free
-
-
 # -- streams protocol --------------------------------------------------------------------------
 
 
@@ -242,7 +246,7 @@ class _StreamsMembers:
 
 def _streams_group(
     records: Sequence[_Record], clusters: ClusterHistory, folder: Path
-) -> _State | None:
+) -> StreamsState | None:
     """Return the application of a streams group (KIP-1071).
 
     Return None if its topology or its members are unknown.
@@ -277,15 +281,15 @@ def _streams_group(
     cluster = clusters.at(chosen.at_ms)
     application = str(records[0].decoded.key["groupId"])
     notes = ["The lag of standbys is not in the records of a streams group."]
-    return _State(
-        True, chosen.at_ms, _streams_subtopologies(topology, cluster),
+    return StreamsState(
+        True, chosen.at_ms, streams_subtopologies(topology, cluster),
         _streams_clients(application, chosen),
-        {**_broker_settings(folder), _STANDBYS: settings.get(_STANDBYS, "0")}, cluster,
+        {**broker_settings(folder), _STANDBYS: settings.get(_STANDBYS, "0")}, cluster,
         notes=notes,
     )  # fmt: skip
 
 
-def _streams_subtopologies(
+def streams_subtopologies(
     topology: Mapping[str, Any], cluster: Cluster
 ) -> tuple[RecordedSubtopology, ...]:
     """Return the sub-topologies of a streams group, with the source topics that exist."""
@@ -322,7 +326,7 @@ def _streams_clients(application: str, found: _StreamsMembers) -> tuple[Recorded
     for process, members in found.processes.items():
         first = found.members[members[0]]
         assigned = [found.assigned[one] for one in members if one in found.assigned]
-        name = _client_name(application, first["clientId"], clients)
+        name = client_name(application, first["clientId"], clients)
         clients[name] = RecordedClient(
             name, process, len(members), first["rackId"],
             {row["key"]: row["value"] for row in first["clientTags"] or ()},
@@ -340,7 +344,7 @@ def _task_ids(assigned: Iterable[Mapping[str, Any]], kind: str) -> tuple[str, ..
     return tuple(f"{row['subtopologyId']}_{p}" for row in rows for p in row["partitions"])
 
 
-def _broker_settings(folder: Path) -> dict[str, str]:
+def broker_settings(folder: Path) -> dict[str, str]:
     """Read the broker's settings of streams groups from a capture; empty if it has no such file.
 
     Raises:
@@ -363,7 +367,7 @@ def _broker_settings(folder: Path) -> dict[str, str]:
 # -- classic protocol --------------------------------------------------------------------------
 
 
-class _ClassicGeneration(NamedTuple):
+class ClassicGeneration(NamedTuple):
     """A recorded generation of a classic Streams group, with its decoded user data."""
 
     at_ms: int
@@ -372,8 +376,8 @@ class _ClassicGeneration(NamedTuple):
 
 
 def _classic_group(
-    records: Sequence[_Record], clusters: ClusterHistory, application: str, logs: _TopicSizes
-) -> _State | None:
+    records: Sequence[_Record], clusters: ClusterHistory, application: str, logs: TopicSizes
+) -> StreamsState | None:
     """Return the application of a classic group; None if no generation can be decoded.
 
     Raises:
@@ -382,7 +386,30 @@ def _classic_group(
     generations = list(_generations(records))
     if not generations:
         return None
-    ends = [*(one.at_ms for one in generations[1:]), records[-1].time_ms]
+    return classic_state(generations, records[-1].time_ms, clusters, application, logs)
+
+
+def classic_state(
+    generations: Sequence[ClassicGeneration],
+    end_ms: int,
+    clusters: ClusterHistory,
+    application: str,
+    logs: TopicSizes,
+) -> StreamsState:
+    """Derive the state of an application in a classic group from its recorded generations.
+
+    Args:
+        generations: at least one, in order.
+        end_ms: time until which the last one lasted.
+        clusters: the cluster metadata over time.
+        application: its ``application.id``.
+        logs: size and end offset of each partition of recorded topics.
+
+    Raises:
+        InvalidCaptureError: the record of a generation contradicts itself.
+        UnsupportedProblemError: the application has named topologies.
+    """
+    ends = [*(one.at_ms for one in generations[1:]), end_ms]
     chosen = longest_lasting(
         (one.at_ms, end, len({member.process for member in one.rebalance.members}), one)
         for one, end in zip(generations, ends, strict=True)
@@ -415,13 +442,13 @@ def _classic_group(
     settings = {_STANDBYS: str(standbys)}
     if session > 0:
         settings["session.timeout.ms"] = str(session)
-    return _State(
+    return StreamsState(
         False, chosen.at_ms, subtopologies, _classic_clients(application, chosen, seen), settings,
         cluster, _reported_sizes(seen, generations, subtopologies, notes), notes,
     )  # fmt: skip
 
 
-def _generations(records: Iterable[_Record]) -> Iterator[_ClassicGeneration]:
+def _generations(records: Iterable[_Record]) -> Iterator[ClassicGeneration]:
     """Yield the generations of a classic Streams group whose user data can be decoded."""
     for _, time_ms, one in records:
         if one.type != "GROUP_METADATA" or one.value is None:
@@ -430,7 +457,7 @@ def _generations(records: Iterable[_Record]) -> Iterator[_ClassicGeneration]:
             continue
         state = parse_classic_state(one.value)
         try:
-            yield _ClassicGeneration(time_ms, state, decode_streams_rebalance(state))
+            yield ClassicGeneration(time_ms, state, decode_streams_rebalance(state))
         except (WireFormatError, InvalidProblemError):
             continue
 
@@ -440,7 +467,7 @@ def _changelogs(
     cluster: Cluster,
     counts: Mapping[str, int],
     application: str,
-    logs: _TopicSizes,
+    logs: TopicSizes,
 ) -> tuple[dict[int, tuple[str, ...]], list[str]]:
     """Guess the changelog topics of each stateful sub-topology.
 
@@ -485,7 +512,7 @@ def _changelogs(
 
 
 def _classic_clients(
-    application: str, chosen: _ClassicGeneration, seen: ObservedTopology
+    application: str, chosen: ClassicGeneration, seen: ObservedTopology
 ) -> tuple[RecordedClient, ...]:
     client_ids = {one.id: one.client_id for one in chosen.state.members}
     by_process: dict[str, list[StreamsMember]] = {}
@@ -497,7 +524,7 @@ def _classic_clients(
         active = [TaskId(*task) for info in infos for task in info.active]
         standby = [TaskId(*task) for info in infos for task in info.standby_tasks()]
         reported = {task: total for m in members for task, total in m.offset_sums.items()}
-        name = _client_name(application, client_ids[members[0].id], clients)
+        name = client_name(application, client_ids[members[0].id], clients)
         clients[name] = RecordedClient(
             name, process, len(members), members[0].rack, dict(members[0].tags),
             tuple(map(str, sorted(set(active)))), tuple(map(str, sorted(set(standby)))),
@@ -512,7 +539,7 @@ def _classic_clients(
 
 def _reported_sizes(
     seen: ObservedTopology,
-    generations: Sequence[_ClassicGeneration],
+    generations: Sequence[ClassicGeneration],
     subtopologies: Iterable[RecordedSubtopology],
     notes: list[str],
 ) -> dict[TopicPartition, ChangelogSize]:
@@ -562,15 +589,20 @@ def _growth(reports: Sequence[tuple[int, int]]) -> float:
 # -- topics ------------------------------------------------------------------------------------
 
 
-def _topic_sizes(folder: Path) -> _TopicSizes:
+def topic_sizes(folder: Path, suffix: str = "") -> TopicSizes:
     """Return the size and the end offset of each partition of the recorded topics.
 
     It is empty if the capture has no records of topics.
+
+    Args:
+        folder: the folder of the capture.
+        suffix: only topics whose names end with this text count.
 
     Raises:
         InvalidCaptureError: ``topics.parquet`` cannot be read.
     """
     import pyarrow as pa
+    from pyarrow import compute as pc
     from pyarrow import parquet
 
     path = folder / _RECORDS
@@ -581,7 +613,9 @@ def _topic_sizes(folder: Path) -> _TopicSizes:
         for file in files_of(path):
             with parquet.ParquetFile(file) as opened:
                 for batch in opened.iter_batches(_AT_ONCE, columns=list(_COLUMNS)):
-                    _add_sizes(sums, pa.Table.from_batches([batch]))
+                    rows = pa.Table.from_batches([batch])
+                    wanted = pc.ends_with(pc.cast(rows["topic"], pa.string()), pattern=suffix)
+                    _add_sizes(sums, rows.filter(wanted) if suffix else rows)
     except (pa.ArrowException, OSError, KeyError) as e:
         reason = str(e).splitlines()[0] if str(e) else type(e).__name__
         raise InvalidCaptureError(f"{path}: cannot be read ({reason})") from None
@@ -618,7 +652,7 @@ def _add_sizes(sums: dict[TopicPartition, list[int]], rows: Any) -> None:
 
 
 def _source_lag(
-    found: _State, logs: _TopicSizes, committed: Mapping[TopicPartition, int]
+    found: StreamsState, logs: TopicSizes, committed: Mapping[TopicPartition, int]
 ) -> int | None:
     """Return the number of records in source topics after the last commits (the application's lag).
 
@@ -634,7 +668,7 @@ def _source_lag(
     return sum(max(0, end - committed.get(place, end - size.records)) for place, size, end in known)
 
 
-def _racks(found: _State) -> dict[str, list[list[str]]]:
+def _racks(found: StreamsState) -> dict[str, list[list[str]]]:
     """Return the replicas' racks of each partition, for topics whose racks are all known."""
     counts = {t: n for one in found.subtopologies for t, n in one.sources.items()}
     counts |= {log: one.tasks for one in found.subtopologies for log in one.changelogs}

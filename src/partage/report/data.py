@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +23,7 @@ from partage.report.run import (
     Figures,
     GroupFigures,
     RunFigures,
+    StreamsOutcome,
     Traits,
     total,
 )
@@ -36,7 +37,10 @@ from partage.tables.sums import Sums, empty_sums, sum_differences, sum_rows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MAX_BAD", "assigned_time", "back_tests", "load_table", "read_run", "run_of"]
+__all__ = [
+    "MAX_BAD", "assigned_time", "back_tests", "load_table", "read_run", "run_of",
+    "streams_outcomes",
+]  # fmt: skip
 
 MAX_BAD = 200
 #: Objects of ``summary.json`` that every report shows.
@@ -71,6 +75,9 @@ _USED: dict[str, tuple[str, ...]] = {
         "group", "topic", "partition", "assigned_ms", "unread_ms", "unread_p10_ms", "unread_p90_ms",
     ),
     "bad_records": ("partition", "offset", "part", "why", "group"),
+    "streams_settings": (
+        "group", "position", *(field.name for field in fields(StreamsOutcome)),
+    ),
 }  # fmt: skip
 
 #: Group -> policy -> its figures.
@@ -165,6 +172,7 @@ def run_of(folder: PublishedRun) -> RunFigures:
     tables = _Tables(
         main, other, causes, _traits(folder, rebalances), _largest(rebalances),
         assigned_time(load_table(folder, "ownership"), summary["coverage"]), summary["coverage"],
+        streams_outcomes(load_table(folder, "streams_settings")),
     )  # fmt: skip
     groups = [_without_zero(_group(row, tables)) for row in _group_rows(folder, table, rebalances)]
     groups.sort(key=_by_loss)
@@ -449,6 +457,7 @@ class _Tables:
         largest: largest number of members and of partitions in a rebalance.
         assigned: partition-seconds in which partitions were assigned.
         cover: the run's coverage, which has the begin and end of the log.
+        streams: Streams applications under other settings.
     """
 
     main: Mapping[str, Mapping[str, Figures]]
@@ -458,6 +467,21 @@ class _Tables:
     largest: Mapping[str, tuple[int, int]]
     assigned: Mapping[str, float]
     cover: Mapping[str, Any]
+    streams: Mapping[str, tuple[StreamsOutcome, ...]]
+
+
+def streams_outcomes(table: pa.Table) -> dict[str, tuple[StreamsOutcome, ...]]:
+    """Return the simulated settings of each Streams application, in the order of the table.
+
+    ``table`` has rows of table ``streams_settings``.
+    """
+    found: dict[str, tuple[StreamsOutcome, ...]] = {}
+    order = [("group", "ascending"), ("position", "ascending")]
+    for row in table.sort_by(order).to_pylist():
+        group = row.pop("group")
+        del row["position"]
+        found[group] = (*found.get(group, ()), StreamsOutcome(**row))
+    return found
 
 
 def assigned_time(ownership: pa.Table, cover: Mapping[str, Any]) -> dict[str, float]:
@@ -507,6 +531,7 @@ def _group(row: Mapping[str, Any], tables: _Tables) -> GroupFigures:
         traits=tables.traits.get(name, Traits()),
         assigned_ps=tables.assigned.get(name, 0.0),
         span_ms=_span(row["first_ms"], tables.cover),
+        streams=tables.streams.get(name, ()),
         **{column: row[column] for column in same},
     )
 

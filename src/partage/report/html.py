@@ -130,6 +130,10 @@ def render(run: RunFigures, details: Details = ()) -> str:
         ),
         metrics=SHOWN[Shown.PAGE],
         headings=view_model.metric_headings(),
+        applications=[
+            view_model.streams_card(group) for group in run.applications[: view_model.MAX_LISTED]
+        ],
+        streams_headings=view_model.STREAMS_HEADINGS,
         rebalancing=len(rebalancing),
         details=_details_json(run, details),
         most_listed=view_model.MAX_LISTED,

@@ -146,6 +146,7 @@ def _group(group: GroupFigures) -> dict[str, Any]:
         "traits": asdict(group.traits),
         "policies": {n: _figures(f) for n, f in group.figures.items()},
         "policies_per_rebalance": {n: _figures(f) for n, f in group.per_rebalance.items()},
+        "streams_settings": [asdict(one) for one in group.streams],
     }
 
 

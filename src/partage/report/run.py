@@ -13,7 +13,7 @@ from partage.tables.sums import Estimate, FigureRange, add_sums, empty_sums, met
 
 __all__ = [
     "MIN_COVERAGE", "BackTest", "BadRecord", "CauseShare", "Estimate", "FigureRange", "Figures",
-    "GroupFigures", "RunFigures", "Traits", "total",
+    "GroupFigures", "RunFigures", "StreamsOutcome", "Traits", "total",
 ]  # fmt: skip
 
 
@@ -173,6 +173,49 @@ def _known_loss(recorded: Figures, *, covered: bool) -> FigureRange | None:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamsOutcome:
+    """A Kafka Streams application under one combination of settings, or as the log has it.
+
+    Counts are means over shifted events, and may be fractions. Values that are not known are None.
+
+    Attributes:
+        simulated: False for the log's own figures.
+        protocol: protocol of the group, classic or streams.
+        assignor: task assignor; `RECORDED` for the log's own figures.
+        settings: changed settings; empty for the present ones.
+        detail: why there are no figures.
+        from_ms, to_ms: the simulated time.
+        events: recorded starts and stops of clients in it.
+        outages: times in which a task had no owner with all its state.
+        outage_s, mean_outage_s, worst_outage_s: their total, mean and longest length in seconds.
+        restored: state that clients read again, in the unit.
+        disk: mean state in addition to that of active tasks, in the unit.
+        unit: bytes or records; None if the sizes of changelogs are unknown.
+    """
+
+    simulated: bool
+    protocol: str
+    assignor: str
+    settings: str
+    detail: str | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    events: int | None = None
+    clients: int | None = None
+    tasks: int | None = None
+    standbys: int | None = None
+    rebalances: float | None = None
+    moved: float | None = None
+    outages: float | None = None
+    outage_s: float | None = None
+    mean_outage_s: float | None = None
+    worst_outage_s: float | None = None
+    restored: int | None = None
+    disk: int | None = None
+    unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GroupFigures:
     """One group of a run, with its properties and its metrics over all rebalances.
 
@@ -189,6 +232,8 @@ class GroupFigures:
         causes: shares of causes, the largest downtime first.
         assigned_ps: partition-seconds in which a member was assigned a partition; 0 if unknown.
         span_ms: time from the group's first record to the end of the log; 0 if unknown.
+        streams: a Kafka Streams application under other settings: the log's own figures, the
+            present settings, then others. Empty for other groups.
     """
 
     name: str
@@ -212,11 +257,17 @@ class GroupFigures:
     traits: Traits
     assigned_ps: float = 0.0
     span_ms: int = 0
+    streams: tuple[StreamsOutcome, ...] = ()
 
     @property
     def replayed(self) -> bool:
         """Return whether any of the group's rebalances was simulated."""
         return bool(self.figures)
+
+    @property
+    def under_settings(self) -> bool:
+        """Return whether the group is a Streams application, simulated under other settings."""
+        return any(one.simulated for one in self.streams)
 
     @property
     def recorded(self) -> Figures:
@@ -350,8 +401,13 @@ class RunFigures:
 
     @property
     def others(self) -> tuple[GroupFigures, ...]:
-        """Groups without a simulated rebalance."""
-        return tuple(g for g in self.groups if not g.replayed)
+        """Groups without a simulated rebalance, and without Streams settings simulated."""
+        return tuple(g for g in self.groups if not g.replayed and not g.under_settings)
+
+    @property
+    def applications(self) -> tuple[GroupFigures, ...]:
+        """Kafka Streams applications that were simulated under other settings."""
+        return tuple(g for g in self.groups if g.under_settings)
 
     @property
     def failed(self) -> tuple[GroupFigures, ...]:

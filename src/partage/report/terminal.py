@@ -11,7 +11,13 @@ from partage.report.advice import coverage_advice, savable
 from partage.report.gains import gains_by_policy
 from partage.report.messages import count, plural
 from partage.report.run import RunFigures
-from partage.report.view_model import cause_list, group_row, policy_rows
+from partage.report.view_model import (
+    STREAMS_HEADINGS,
+    cause_list,
+    group_row,
+    policy_rows,
+    streams_card,
+)
 from partage.tables.metrics import SHOWN, Shown
 from partage.tables.statuses import FAILED
 
@@ -21,7 +27,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from partage.report.view_model import GroupRow, PolicyRow
+    from partage.report.view_model import GroupRow, PolicyRow, StreamsCard
 
 __all__ = ["MAX_GROUPS", "clean", "summary"]
 
@@ -30,6 +36,8 @@ MAX_GROUPS = 15
 MAX_ADVICE = 5
 #: Listed assignments that are not reproduced.
 MAX_DISAGREEMENTS = 5
+#: Kafka Streams applications whose settings are listed; the page has all.
+MAX_APPLICATIONS = 5
 #: Characters of a text with names of the log in it; JSON has all.
 _LONGEST = 2_000
 _CAUSE = "main\ncause"
@@ -70,6 +78,11 @@ def summary(run: RunFigures) -> Iterator[RenderableType]:
         if any(not row.comparable and not row.note for row in policies):
             what = "no plan for some rebalances, or partitions without an owner"
             yield Text(f"* not comparable: {what}", "dim")
+    for group in run.applications[:MAX_APPLICATIONS]:
+        yield from _application(streams_card(group))
+    if len(run.applications) > MAX_APPLICATIONS:
+        more = len(run.applications) - MAX_APPLICATIONS
+        yield Text(f"{plural(more, 'more Streams application')} on the page", "dim")
     yield Text("")
 
 
@@ -87,11 +100,11 @@ def _table(title: str, columns: Sequence[str], *, right: bool = True) -> Table:
 
 
 class _Name:
-    """Name of a policy for the terminal, which may be wrapped after ``/``, ``+`` and ``-``."""
+    """Name of a policy or a setting for the terminal, which may be wrapped after ``/+-.=``."""
 
     def __init__(self, name: str, style: str = "") -> None:
         self._name, self._style = clean(name), style
-        self._parts = re.findall(r"[^/+-]*[/+-]|[^/+-]+", self._name)
+        self._parts = re.findall(r"[^/+.=-]*[/+.=-]|[^/+.=-]+", self._name)
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text]:
         from rich.text import Text
@@ -246,6 +259,21 @@ def _change(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
     for label, text in deployment.items():
         if text:
             yield Text(clean(f"  {label}: {text}"))
+
+
+def _application(card: StreamsCard) -> Iterator[RenderableType]:
+    """Yield the table of a Streams application under other settings, with its result."""
+    from rich.text import Text
+
+    yield Text("")
+    title = f"Kafka Streams, {messages.short_name(card.group.name)}: {card.best}"
+    yield Text(clean(title), "bold")
+    yield Text(clean(card.facts), "dim")
+    heads = [head.replace(" (s)", "\ns").replace(" ", "\n").lower() for head in STREAMS_HEADINGS]
+    table = _table(heads[0], heads[1:])
+    for label, cells in card.rows:
+        table.add_row(_Name(label), *(cell.text for cell in cells))
+    yield table
 
 
 def _policies(rows: Sequence[PolicyRow]) -> Table:

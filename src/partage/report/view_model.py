@@ -27,14 +27,23 @@ from partage.report.recommendations import (
     present_settings,
     recommendations_for,
 )
-from partage.report.run import CauseShare, Estimate, FigureRange, Figures, GroupFigures, RunFigures
+from partage.report.run import (
+    CauseShare,
+    Estimate,
+    FigureRange,
+    Figures,
+    GroupFigures,
+    RunFigures,
+    StreamsOutcome,
+)
 from partage.report.timeline import columns_of
 from partage.tables.metrics import OWN, SHOWN, Aggregation, Metric, Shown
 from partage.tables.statuses import FAILED, NOT_YET, RECORDED, REFUSED
 
 __all__ = [
-    "MAX_LISTED", "NOT_MEASURABLE", "STATUS_LABELS", "CauseList", "CauseRow", "Cell", "GroupRow",
-    "PolicyRow", "cause_list", "group_data", "group_row", "metric_headings", "policy_rows",
+    "MAX_LISTED", "NOT_MEASURABLE", "STATUS_LABELS", "STREAMS_HEADINGS", "CauseList", "CauseRow",
+    "Cell", "GroupRow", "PolicyRow", "StreamsCard", "cause_list", "group_data", "group_row",
+    "metric_headings", "policy_rows", "streams_card",
 ]  # fmt: skip
 
 #: Rows of a table on the page; the run's own tables have all.
@@ -340,6 +349,109 @@ def _now(group: GroupFigures, first: Recommendation | None) -> str:
     """Return the present values of the settings that a recommended change affects, as text."""
     some = first.now if first is not None and first.now else present_settings(group)[1:3]
     return "; ".join(one.text for one in some)
+
+
+#: Headings of a table of Streams settings.
+STREAMS_HEADINGS = (
+    "Settings", "Worst outage (s)", "Mean outage (s)", "All outages (s)", "Rebalances",
+    "Moved tasks", "Restored", "Extra disk",
+)  # fmt: skip
+#: Smallest share of the total outage time that is reported as a gain of other settings.
+_LEAST_GAIN = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsCard:
+    """A Kafka Streams application under other settings, for display.
+
+    Attributes:
+        group: the group's metrics.
+        facts: a sentence about the recorded trace.
+        best: a sentence about the settings with the shortest outages.
+        rows: rows of its table: the label, and one cell for each other heading.
+    """
+
+    group: GroupFigures
+    facts: str
+    best: str
+    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+
+
+def streams_card(group: GroupFigures) -> StreamsCard:
+    """Return the table of a recorded Streams application under other settings, with its result."""
+    first = group.streams[0]
+    seconds = ((first.to_ms or 0) - (first.from_ms or 0)) / 1_000
+    facts = (
+        f"{plural(first.clients or 0, 'client')}, {plural(first.tasks or 0, 'task')}, "
+        f"{plural(first.standbys or 0, 'standby', 'standbys')} per task; simulated: "
+        f"{plural(first.events or 0, 'recorded start or stop', 'recorded starts and stops')} of "
+        f"clients in {seconds:,.0f} s"
+    )
+    rows = tuple((_streams_label(group, one), _streams_cells(one)) for one in group.streams)
+    return StreamsCard(group, facts, _best_settings(group), rows)
+
+
+def _streams_label(group: GroupFigures, one: StreamsOutcome) -> str:
+    """Return the name of a combination of settings: only what differs from the present ones."""
+    if not one.simulated:
+        return "as recorded (without restoring)"
+    if one.settings:
+        return one.settings
+    now = next(each for each in group.streams if each.simulated)
+    if one is now:
+        return "present settings"
+    if one.protocol != now.protocol:
+        return f"group.protocol={one.protocol}"
+    return f"assignor {one.assignor.removeprefix('streams:')}"
+
+
+def _streams_cells(one: StreamsOutcome) -> tuple[Cell, ...]:
+    if one.simulated and one.outages is None:
+        return (Cell("not applicable", None), *(Cell("", None) for _ in STREAMS_HEADINGS[2:]))
+    times = (one.worst_outage_s, one.mean_outage_s, one.outage_s, one.rebalances, one.moved)
+    texts = [(each, None if each is None else f"{each:,.1f}") for each in times]
+    texts += [(each, None if each is None else _state(each, one.unit))
+              for each in (one.restored, one.disk)]  # fmt: skip
+    return tuple(Cell("?" if text is None else text, each) for each, text in texts)
+
+
+def _state(size: int, unit: str | None) -> str:
+    """Return a size of state as text, such as ``1.5 MB`` or ``20,000 records``."""
+    if unit == "records":
+        return plural(size, "record")
+    power = min(4, max(0, len(str(size)) - 1) // 3)
+    names = ("B", "kB", "MB", "GB", "TB")
+    return f"{size / 1_000**power:,.{1 if power else 0}f} {names[power]}"
+
+
+def _best_settings(group: GroupFigures) -> str:
+    """Return a sentence about the settings with the shortest outages, and what they cost.
+
+    A gain counts if it is larger than the error of the simulation: the difference between the
+    recorded outages and those that are simulated under the present settings.
+    """
+    recorded = group.streams[0]
+    simulated = [one for one in group.streams if one.outage_s is not None and one.simulated]
+    if not simulated or not recorded.events:
+        return "No client started or stopped: the recording does not tell settings apart."
+    now = simulated[0]
+    best = min(simulated, key=lambda one: (one.outage_s or 0.0, one.disk or 0))
+    before, after = now.outage_s or 0.0, best.outage_s or 0.0
+    error = abs((recorded.outage_s or 0.0) - before)
+    if before - after <= max(error, _LEAST_GAIN * before):
+        return (
+            f"No other settings shorten the outages measurably: {before:,.0f} s in all, and "
+            f"{error:,.0f} s is the error of the simulation."
+        )
+    text = (
+        f"Shortest outages: {_streams_label(group, best)}, {after:,.0f} s in all (now "
+        f"{before:,.0f} s), the worst {best.worst_outage_s or 0:,.0f} s (now "
+        f"{now.worst_outage_s or 0:,.0f} s)"
+    )
+    if best.disk is None or now.disk is None:
+        return f"{text}. Costs of disk are unknown: the capture has no state sizes."
+    more = best.disk - now.disk
+    return f"{text}; {'+' if more >= 0 else '-'}{_state(abs(more), best.unit)} of disk."
 
 
 def metric_headings() -> list[dict[str, str]]:

@@ -25,6 +25,7 @@ from partage.results.tables import (
     PolicyResult,
     RebalanceResult,
     ResultRow,
+    StreamsSettingsResult,
     TableView,
     cell_text,
 )
@@ -219,6 +220,11 @@ class Run:
         found.sort(key=lambda pair: -pair[0])
         return TableView.of(AdviceResult, (row for _, row in found))
 
+    @cached_property
+    def streams_settings(self) -> TableView[StreamsSettingsResult]:
+        """The recorded Kafka Streams applications under other settings, by group."""
+        return self._view("streams_settings", StreamsSettingsResult, ("group", "position"))
+
     def group(self, name: str) -> GroupRun:
         """Return one group of the run by its name.
 
@@ -266,6 +272,8 @@ class Run:
         import pyarrow as pa
         from pyarrow import compute as pc
 
+        if table not in self.tables:  # an older run
+            return TableView.of(row, ())
         where = None if group is None else pc.field("group") == group
         found = self._published.table(table, where=where)
         found = found.sort_by([(name, "ascending") for name in order])
@@ -355,6 +363,12 @@ class GroupRun:
     def advice(self) -> TableView[AdviceResult]:
         """The recommended changes to the group, the best first."""
         return TableView.of(AdviceResult, (row for _, row in _advice_rows(self._figures)))
+
+    @cached_property
+    def streams_settings(self) -> TableView[StreamsSettingsResult]:
+        """The group under other settings, if it is a Kafka Streams application; else empty."""
+        order = ("group", "position")
+        return self._run._view("streams_settings", StreamsSettingsResult, order, self.name)  # noqa: SLF001 - of its run
 
     def __repr__(self) -> str:
         from partage.report.messages import plural

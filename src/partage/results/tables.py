@@ -29,6 +29,7 @@ __all__ = [
     "PolicyResult",
     "RebalanceResult",
     "ResultRow",
+    "StreamsSettingsResult",
     "TableView",
     "cell_text",
     "text_table",
@@ -255,6 +256,47 @@ class OwnershipResult(ResultRow):
     role: str
     since: datetime
     until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsSettingsResult(ResultRow):
+    """A recorded Kafka Streams application under one combination of settings, or as recorded.
+
+    Attributes:
+        position: order of the group's rows; 0 has the log's own figures.
+        settings: changed settings; empty for the present ones.
+        detail: why there are no figures.
+        events: recorded starts and stops of clients in the simulated time.
+        outages: times in which a task had no owner with all its state.
+        outage_s, mean_outage_s, worst_outage_s: their total, mean and longest length in seconds.
+        restored: state that clients read again, in the unit.
+        disk: mean state in addition to that of active tasks, in the unit.
+        unit: bytes or records; None if the sizes of changelogs are unknown.
+    """
+
+    SHOWN = ("group", "protocol", "settings", "worst_outage_s", "mean_outage_s", "outage_s",
+             "rebalances", "moved", "restored", "disk")  # fmt: skip
+
+    group: str
+    position: int
+    simulated: bool
+    protocol: str
+    assignor: str
+    settings: str
+    detail: str | None
+    events: int | None
+    clients: int | None
+    tasks: int | None
+    standbys: int | None
+    rebalances: float | None
+    moved: float | None
+    outages: float | None
+    outage_s: float | None
+    mean_outage_s: float | None
+    worst_outage_s: float | None
+    restored: int | None
+    disk: int | None
+    unit: str | None
 
 
 R = TypeVar("R", bound=ResultRow)

@@ -6,6 +6,7 @@ it down, with an example of a crash. What no record shows is left at the default
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ __all__ = [
     "RecordedApplication",
     "RecordedClient",
     "RecordedSubtopology",
+    "client_name",
     "describe",
     "longest_lasting",
     "store_name",
@@ -31,6 +33,10 @@ _T = TypeVar("_T")
 _CRASH_S, _BACK_S, _LEAST_S = 600, 120, 3_600
 #: Default of ``restoreBytesPerSecond`` and of ``recordBytes`` in the file.
 _RESTORE_RATE, _RECORD_BYTES = 50_000_000, 100
+#: End of the client id of a stream thread's consumer.
+_THREAD = re.compile(r"-StreamThread-\d+(-consumer)?$")
+#: Characters of a client's name in the file.
+_LONGEST_NAME = 200
 
 
 class ChangelogSize(NamedTuple):
@@ -151,6 +157,21 @@ def longest_lasting(states: Iterable[tuple[int, int, int, _T]]) -> _T:
         lasted[clients] += max(0, end - begin)
     longest = max(lasted, key=lambda clients: (lasted[clients], clients))
     return [state for _, _, clients, state in listed if clients == longest][-1]
+
+
+def client_name(application: str, client_id: str, taken: Iterable[str]) -> str:
+    """Return a short, unique name for a Streams client, from the client id of one of its threads.
+
+    >>> client_name("shop", "shop-host7-StreamThread-1-consumer", ["host7"])
+    'host7-2'
+    """
+    name = _THREAD.sub("", client_id)
+    name = (name.removeprefix(f"{application}-") or name or "client")[:_LONGEST_NAME]
+    known, number, free = set(taken), 1, name
+    while free in known:
+        number += 1
+        free = f"{name[: _LONGEST_NAME - 8]}-{number}"
+    return free
 
 
 def store_name(application: str, changelog: str) -> str:

@@ -27,6 +27,7 @@ from partage.jobs.replay.replay import JobResults, _receive
 from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.simulations import work_units
 from partage.jobs.replay.spill_files import RebalanceCollector, SpilledHistory
+from partage.jobs.replay.streams_settings import StreamsFacts
 from partage.report.data import run_of
 from partage.report.messages import notes
 from partage.runs.published_run import PublishedRun
@@ -129,8 +130,9 @@ def test_a_group_that_cannot_be_replayed_is_failed(tmp_path, monkeypatch) -> Non
 
     monkeypatch.setattr(lives._UnitSimulation, "run", broken)
     work = [work_units(done.kept, policies=1, cores=1)]
+    values = (work, STATES, StreamsFacts())
     batches = lives._task(
-        (SimpleNamespace(value=work), SimpleNamespace(value=STATES)),
+        tuple(SimpleNamespace(value=value) for value in values),
         (Policy.of("range"),), Selection(), (str(tmp_path), "r"), [pa.record_batch({"id": [0]})],
     )  # fmt: skip
     assert _received(batches, done) == []

@@ -51,6 +51,7 @@ from partage.jobs.replay.stored_results import (
     StoredBlock,
     StoredSimulation,
 )
+from partage.jobs.replay.streams_settings import has_streams, streams_facts_digest
 from partage.jobs.replay.tally import Tally
 from partage.tables.schemas import COLUMNS
 from partage.tables.statuses import FAILED
@@ -93,6 +94,8 @@ class Appender:
     ) -> None:
         self._run, self._whole = run, source
         self._files = _input_files(source)
+        #: What the settings of Streams applications are simulated with, beside the records.
+        self._beside = streams_facts_digest(source.beside or source.folder)
         self.past_id: str = "" if past is None else past[0]
         self.past: ReplayState | None = None if past is None else past[1]
         self.reason = reason
@@ -240,6 +243,8 @@ class Appender:
 
     def _is_dirty(self, group: Mapping[str, Any]) -> bool:
         assert self._context is not None  # noqa: S101 - set by the caller
+        if has_streams(group["totals"]) and group["beside"] != self._beside:
+            return True
         return bool(group["failed"]) or self._context.digest(group["seen"]) != group["view"]
 
     def keep_groups(self, engine: Engine, done: JobResults) -> Rows | None:
@@ -326,6 +331,7 @@ class Appender:
                 "totals": totals, "seen": seen,
                 "simulated": json.loads(done.simulated.of_group(name)),
                 "view": self._context.digest(seen), "failed": totals["status"] == FAILED,
+                "beside": self._beside if has_streams(totals) else None,
                 "memo": done.stored_rebalances.get(name, []),
                 "simulations": done.stored_simulations.get(name, {}),
             }  # fmt: skip

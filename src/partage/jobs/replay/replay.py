@@ -58,6 +58,7 @@ from partage.jobs.replay.state_files import (
     remove_stale_state,
     state_folder,
 )
+from partage.jobs.replay.streams_settings import read_streams_facts
 from partage.jobs.replay.summary import SimulationTotals, Summary, summarised
 from partage.jobs.replay.tally import Tally
 from partage.jobs.spark.failures import job_errors, jvm_errors, write_errors
@@ -429,7 +430,9 @@ def run_jobs(
         with engine.stage(stages, "replay"):
             if appender is not None:
                 kept = appender.with_stored_results(kept)
-            _receive(_simulate(engine, kept, run, states, appender), done)
+            streams = engine.share(read_streams_facts(source.beside or source.folder, done.groups))
+            held.callback(streams.destroy)
+            _receive(_simulate(engine, kept, run, (states, streams), appender), done)
             mark_failed(run.out, done)
             copied = None if appender is None else appender.keep_groups(engine, done)
             if copied is not None:
@@ -516,7 +519,7 @@ def _simulate(
     engine: Engine,
     kept: list[SpilledHistory],
     run: ReplayRun,
-    states: SharedValue,
+    facts: tuple[SharedValue, SharedValue],
     appender: Appender | None,
 ) -> Rows:
     with_some = [one for one in kept if one.rebalances]
@@ -524,7 +527,7 @@ def _simulate(
     tasks = _SIMULATION_TASKS_PER_CORE[engine.name] * engine.cores
     shared = engine.share(pack_tasks(work, tasks=tasks))
     return simulations_job(
-        engine, shared, states, run.policies,
+        engine, shared, *facts, run.policies,
         selection=run.selection, out=str(run.out), run_id=run.id,
         store=None if appender is None else state_folder(run.id),
     )  # fmt: skip

@@ -28,6 +28,7 @@ from partage.jobs.replay.output import TableWriters, task_name
 from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.spill_files import SpilledHistory
 from partage.jobs.replay.stored_results import BlockWriter, GroupStore, metadata_digests
+from partage.jobs.replay.streams_settings import StreamsFacts, streams_settings_rows
 from partage.jobs.replay.summary import SimulationTotals
 from partage.simulation.cumulative import simulate_policies
 from partage.simulation.metrics import SimulatedRebalance
@@ -53,6 +54,7 @@ def simulations_job(
     engine: Engine,
     work: SharedValue,
     states: SharedValue,
+    streams: SharedValue,
     policies: Sequence[Policy],
     *,
     selection: Selection,
@@ -63,18 +65,20 @@ def simulations_job(
     """Simulate the groups' rebuilt histories under each policy, and write the results to tables.
 
     A policy is an assignment strategy with a protocol and member options. The rows are receipts of
-    files, and totals of the simulations.
+    files, and totals of the simulations. Groups of Kafka Streams applications are also simulated
+    under other settings: ``streams`` has a `StreamsFacts`.
 
     With ``store``, a folder relative to ``out``, results of single rebalances and states of whole
     simulations are stored there for the next appending run. The rows then have their places too.
     """
     count = len(work.value)
-    job = partial(_task, (work, states), tuple(policies), selection, (out, run_id), store=store)
+    shared = (work, states, streams)
+    job = partial(_task, shared, tuple(policies), selection, (out, run_id), store=store)
     return engine.run(job, count, count, RECEIPT_DDL)
 
 
 def _task(
-    shared: tuple[SharedValue, SharedValue],
+    shared: tuple[SharedValue, SharedValue, SharedValue],
     policies: tuple[Policy, ...],
     selection: Selection,
     where: tuple[str, str],
@@ -83,7 +87,7 @@ def _task(
     store: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Simulate the work units of one Spark task; write tables and yield the result rows."""
-    work, states = shared
+    work, states, streams = shared
     totals = SimulationTotals()
     failed: dict[str, GroupFailure] = {}
     names: dict[str, None] = {}
@@ -104,7 +108,11 @@ def _task(
                 stored = unit.history.stored_rebalances, unit.history.stored_simulations
                 known = GroupStore(where[0], stored, digests, block_writer)
             try:
-                _UnitSimulation(unit, policies, clusters, selection, writers, totals, known).run()
+                simulation = _UnitSimulation(
+                    unit, policies, clusters, selection, writers, totals, known
+                )
+                simulation.run()
+                simulation.simulate_streams(streams.value)
                 if known is not None:
                     positions += _stored_positions(unit, known)
             except WHOLE_RUN:
@@ -160,6 +168,20 @@ class _UnitSimulation:
         if unit.policies:
             whole = history.rebalance_rows() if everything is None else everything
             self._simulate_history((rebalance for rebalance, _ in whole), context)
+
+    def simulate_streams(self, facts: StreamsFacts) -> None:
+        """Simulate a Streams application under other settings, and write ``streams_settings``.
+
+        Only one of the units of a group does so, and only if the group is in ``facts.groups``.
+        """
+        history = self.unit.history
+        if history.group not in facts.groups or not self.unit.is_first:
+            return
+        rebalances = (rebalance for rebalance, _ in history.rebalance_rows())
+        for row in streams_settings_rows(
+            history.group, rebalances, self.clusters, facts, self.selection.from_ms
+        ):
+            self.writers.add("streams_settings", row)
 
     def _simulate_rebalance(
         self, rebalance: RecordedRebalance, row: dict[str, Any], context: SimulationContext
@@ -279,6 +301,11 @@ class WorkUnit:
     def whole(self) -> bool:
         """Return whether this work unit has all rebalances and all policies of its group."""
         return bool(self.policies) and len(self.chunks) == len(self.history.chunks)
+
+    @property
+    def is_first(self) -> bool:
+        """Return whether this work unit has the group's first rebalances; one unit of it has."""
+        return 0 in self.chunks
 
 
 def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -> list[WorkUnit]:

@@ -53,8 +53,9 @@ __all__ = [
     "write_open_commits",
 ]
 
-#: Raised when what is stored, or its meaning, changes. Version 3: states of whole simulations.
-VERSION = 3
+#: Raised when what is stored, or its meaning, changes. Version 4: Streams applications under
+#: other settings.
+VERSION = 4
 _FOLDER = "state"
 #: Rows of a row group: a reader skips those without a wanted group.
 _ROW_GROUP = 20_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ __all__ = [
     "StreamsRebalance",
     "TaskInterval",
     "measure",
+    "outages",
 ]
 
 #: What a client does with a task. running: active with all its state; restoring: active without;
@@ -238,6 +239,43 @@ def measure(result: SimulationResult) -> StreamsMetrics:
         round(spread, 3),
         round(final_spread, 3),
     )
+
+
+def outages(result: SimulationResult) -> list[int]:
+    """Return the length of each time in which a task had no owner with all its state (ms).
+
+    Time in which no client runs does not count: no settings shorten it.
+
+    >>> from partage.streams import TaskId
+    >>> task = TaskId(0, 0)
+    >>> spans = [TaskInterval("a", task, "running", 0, 1000),
+    ...          TaskInterval("b", task, "running", 4000, 5000)]
+    >>> present = {"a": [(0, 1000)], "b": [(3000, 5000)]}
+    >>> outages(SimulationResult(5000, (task,), {"a": 1, "b": 1}, spans, present))
+    [1000]
+    """
+    running: dict[TaskId, list[tuple[int, int]]] = {task: [] for task in result.tasks}
+    for span in result.spans:
+        if span.kind == "running":
+            running[span.task].append((span.from_ms, span.to_ms))
+    absent = _gaps((one for of in result.present.values() for one in of), result.length_ms)
+    found = []
+    for of_task in running.values():
+        for begin, end in _gaps(of_task, result.length_ms):
+            without = sum(max(0, min(end, b) - max(begin, a)) for a, b in absent)
+            if end - begin > without:
+                found.append(end - begin - without)
+    return found
+
+
+def _gaps(intervals: Iterable[tuple[int, int]], length_ms: int) -> list[tuple[int, int]]:
+    """Return the parts of the time from 0 to ``length_ms`` that no interval covers."""
+    found, covered = [], 0
+    for begin, end in (*sorted(intervals), (length_ms, length_ms)):
+        if begin > covered:
+            found.append((covered, begin))
+        covered = max(covered, end)
+    return found
 
 
 def _moves(result: SimulationResult) -> int:

@@ -3,12 +3,13 @@
 `standby_gain` compares two simulations with the same events. A crash at another time within a
 heartbeat interval changes an outage by up to two heartbeats. Therefore the trace is simulated at
 several times within one interval, the same for both settings (common random numbers), and the
-outages are means.
+outages are means. `settings_outcome` does the same for one combination of settings;
+`settings_to_compare` lists those that the report compares for a recorded application.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import product
@@ -20,17 +21,25 @@ from partage.simulation.streams.application import SimulatedApplication
 from partage.simulation.streams.application_parser import configured
 from partage.simulation.streams.classic_group import ClassicGroupSimulation
 from partage.simulation.streams.client_state import ObservedState
-from partage.simulation.streams.result import SimulationResult, StreamsMetrics, measure
+from partage.simulation.streams.result import (
+    SimulationResult,
+    StreamsMetrics,
+    measure,
+    outages,
+)
 from partage.simulation.streams.streams_group import StreamsGroupSimulation
 from partage.streams import TaskAssignor, find_assignor
-from partage.streams.kip1071_sticky import SERVER_ASSIGNORS, ServerSticky
+from partage.streams.kip1071_sticky import SERVER_ASSIGNORS, ServerSticky, ServerSticky43
 from partage.streams.registry import KIP_441_DOCUMENT, Kip441Proposal
 
 __all__ = [
+    "SettingsOutcome",
     "StandbyGain",
     "SweepCell",
     "cells",
     "prepared",
+    "settings_outcome",
+    "settings_to_compare",
     "simulate",
     "simulate_cell",
     "standby_gain",
@@ -257,3 +266,127 @@ def _delayed(application: SimulatedApplication, by_ms: int) -> SimulatedApplicat
     """Return the application with all events and the simulation's end delayed by ``by_ms``."""
     events = tuple(replace(one, at_ms=one.at_ms + by_ms) for one in application.events)
     return replace(application, events=events, length_ms=application.length_ms + by_ms)
+
+
+# -- a recorded application under other settings ---------------------------------------------------
+
+_WARMUPS, _LAG = "max.warmup.replicas", "acceptable.recovery.lag"
+_PROBING, _RACKS = "probing.rebalance.interval.ms", "rack.aware.assignment.strategy"
+_SESSION, _SERVER_SESSION = "session.timeout.ms", "streams.session.timeout.ms"
+#: Session timeouts that are compared (ms): Kafka's default, and a short one.
+_SESSIONS_MS = (45_000, 10_000)
+_HIGH_AVAILABILITY = "streams:high-availability"
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsOutcome:
+    """Simulated figures of an application under one combination of assignor and settings.
+
+    All figures are means over the simulated times of the trace, so counts may be fractions.
+
+    Attributes:
+        rebalances: rebalances after the first.
+        moved: how often a task began to run on another client than before.
+        outages: number of times in which a task had no owner with all its state.
+        outage_s: their total length in seconds, summed over tasks.
+        worst_outage_s: the longest one.
+        restored_bytes: bytes that copies read which were behind.
+        disk_bytes: mean size of the state in addition to that of active tasks.
+    """
+
+    rebalances: float
+    moved: float
+    outages: float
+    outage_s: float
+    worst_outage_s: float
+    restored_bytes: float
+    disk_bytes: float
+
+    @property
+    def mean_outage_s(self) -> float:
+        """Mean length of an outage in seconds; 0 without one."""
+        return self.outage_s / self.outages if self.outages else 0.0
+
+
+def settings_outcome(
+    application: SimulatedApplication, cell: SweepCell, *, phases: int = _PHASES
+) -> SettingsOutcome:
+    """Simulate an application's trace at several times within a heartbeat interval.
+
+    Args:
+        application: the application with its trace of events.
+        cell: the assignor and the settings that are changed.
+        phases: number of simulated times.
+
+    Raises:
+        PartageError: as in `simulate_cell`.
+    """
+    runtime = application.runtime
+    is_server = isinstance(prepared(application, cell)[1], ServerSticky)
+    interval_ms = (
+        runtime.streams_heartbeat_interval_ms if is_server else runtime.heartbeat_interval_ms
+    )
+    rows = []
+    for i in range(phases):
+        delayed = _delayed(application, i * interval_ms // phases)
+        result, metrics = simulate_cell(delayed, cell)
+        lengths = outages(result)
+        rows.append((
+            metrics.rebalances, metrics.moved, len(lengths), sum(lengths) / 1_000,
+            max(lengths, default=0) / 1_000, metrics.restored_bytes, metrics.standby_bytes,
+        ))  # fmt: skip
+    return SettingsOutcome(*(mean(column) for column in zip(*rows, strict=True)))
+
+
+def settings_to_compare(
+    application: SimulatedApplication, assignor: str, *, has_racks: bool
+) -> Iterator[SweepCell]:
+    """Yield the present settings of a recorded application, then others that may suit it better.
+
+    Args:
+        application: the application with its present settings.
+        assignor: name of its present assignor.
+        has_racks: whether its clients and all of its partitions have racks.
+
+    >>> from partage.simulation.streams.application_parser import read_application
+    >>> app = read_application({"subtopologies": [{"sources": {"in": 2}}], "clients": {"a": {}}})
+    >>> [one.config for one in settings_to_compare(app, "streams:server-sticky@4.3",
+    ...                                            has_racks=False)][:2]
+    [(), (('streams.session.timeout.ms', '10000'),)]
+    """
+    is_server = isinstance(_find_assignor(assignor), ServerSticky)
+    is_stateful = bool(application.layout.changelogs_of)
+    yield SweepCell(assignor)
+    if is_stateful:
+        yield from _standby_cells(application, assignor)
+    if not is_server and is_stateful:
+        settings = application.settings
+        for key, now, values in (
+            (_WARMUPS, settings.max_warmup_replicas, (1, 2, 8)),
+            (_LAG, settings.acceptable_recovery_lag, (0, 1_000_000)),
+            (_PROBING, settings.probing_rebalance_interval_ms, (60_000,)),
+        ):
+            yield from _changes(assignor, key, now, values)
+    if not is_server and has_racks and assignor == _HIGH_AVAILABILITY:
+        for strategy in ("min_traffic", "balance_subtopology"):
+            yield SweepCell(assignor, ((_RACKS, strategy),))
+    runtime = application.runtime
+    session = _SERVER_SESSION if is_server else _SESSION
+    now_ms = runtime.streams_session_timeout_ms if is_server else runtime.session_timeout_ms
+    yield from _changes(assignor, session, now_ms, _SESSIONS_MS)
+    if is_server:
+        yield from (SweepCell(one.name) for one in SERVER_ASSIGNORS if one.name != assignor)
+        yield SweepCell(_HIGH_AVAILABILITY)
+    else:
+        yield SweepCell(ServerSticky43.name)
+
+
+def _standby_cells(application: SimulatedApplication, assignor: str) -> Iterator[SweepCell]:
+    """Yield the numbers of standbys, from none to two, that the clients have room for."""
+    now = application.settings.num_standby_replicas
+    most = min(2, len(application.clients) - 1)
+    yield from _changes(assignor, _STANDBYS, now, range(most + 1))
+
+
+def _changes(assignor: str, key: str, now: int, values: Sequence[int]) -> Iterator[SweepCell]:
+    return (SweepCell(assignor, ((key, str(value)),)) for value in values if value != now)
