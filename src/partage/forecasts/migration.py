@@ -2,7 +2,9 @@
 
 The inputs are the members of the newest generation (client library by the bytes that it sent,
 timeouts, racks, instance ids), the group's strategy, and the simulated effect of the change. What
-no record shows, such as patterns of a subscription, is listed as a check to make in the code.
+no record shows, such as the patterns of classic members, is listed as a check to make in the code.
+Members of the consumer protocol send the pattern that the broker matches
+(``SubscribedTopicRegex``).
 
 Sources: Kafka's documentation "Consumer Rebalance Protocol" (4.3), KIP-848, KIP-429, KIP-345;
 librdkafka's migration guide (2.12).
@@ -160,20 +162,21 @@ def plan_migration(
     clients = dict(Counter(str(row["client"]) for row in members))
     done = _is_done(protocol, kind, strategy, members)
     if done is not None:
-        note = Finding(NOTE, "migrated", done)
-        return Migration(group, protocol, DONE, clients, (note,), None, (), ())
+        findings = [Finding(NOTE, "migrated", done), *_patterns(members)]
+        back = _consumer_back(strategy, members) if protocol == "consumer" else ()
+        return Migration(group, protocol, DONE, clients, tuple(findings), None, (), back)
     if protocol == "consumer":
         findings = [
             *_consumer_clients(members), *(_kind(kind) or _strategy(strategy)),
             *_librdkafka_user_data(clients, strategy),
             *_sessions(members), *_ignored(members), *_racks(members), *_statics(members),
-            *_consumer_code(set(causes), members),
+            *_consumer_code(set(causes), members), *_patterns(members),
         ]  # fmt: skip
         policy = target_policy(protocol, strategy) if effect is None else effect.policy
         assignor = policy.partition("/")[2].partition("+")[0]
         at_once = bool(_librdkafka_user_data(clients, strategy))
         steps = _consumer_steps(members, assignor, at_once=at_once)
-        back = _consumer_back(strategy)
+        back = _consumer_back(strategy, members)
     else:
         findings = [*_kind(kind), *_cooperative_clients(members), *_cooperative_code(strategy)]
         steps, back = _cooperative_steps(clients, strategy), _cooperative_back(clients, strategy)
@@ -348,9 +351,9 @@ def _consumer_code(causes: set[str], members: Sequence[_Row]) -> list[Finding]:
     found = [
         Finding(CHECK, "listeners", "rebalance listeners get added and revoked partitions only, "
                 "never the whole assignment, also where the strategy was eager"),
-        Finding(CHECK, "patterns", "subscriptions by pattern: no record shows them. A "
-                "java.util.regex pattern works as before; SubscriptionPattern lets the broker "
-                "match (RE2 syntax)"),
+        Finding(CHECK, "patterns", "subscriptions by pattern: no record of a classic member shows "
+                "them. A java.util.regex pattern works as before; SubscriptionPattern lets the "
+                "broker match (RE2 syntax)"),
         Finding(NOTE, "heartbeats", "heartbeats are every 5 s "
                 "(group.consumer.heartbeat.interval.ms), not 3 s: a member learns of a new "
                 "assignment later"),
@@ -362,6 +365,24 @@ def _consumer_code(causes: set[str], members: Sequence[_Row]) -> list[Finding]:
         text = "members subscribe to different topics: uniform is less even and slower for those"
         found.append(Finding(NOTE, "different topics", text))
     return found
+
+
+def _matched_patterns(members: Sequence[_Row]) -> list[str]:
+    """Return the regular expressions that members let the broker match, sorted."""
+    return sorted({row["pattern"] for row in members if row.get("pattern")})
+
+
+def _patterns(members: Sequence[_Row]) -> list[Finding]:
+    """Return a finding about the regular expressions that members of the consumer protocol sent."""
+    patterns = _matched_patterns(members)
+    if not patterns:
+        return []
+    count = sum(bool(row.get("pattern")) for row in members)
+    text = (
+        f"{count} members let the broker match {', '.join(patterns)} (RE2 syntax). A classic "
+        "consumer cannot: see the way back"
+    )
+    return [Finding(NOTE, "patterns", text)]
 
 
 def _consumer_steps(members: Sequence[_Row], assignor: str, *, at_once: bool) -> tuple[str, ...]:
@@ -388,9 +409,21 @@ def _consumer_restarts(assignor: str, *, at_once: bool) -> tuple[str, ...]:
     )
 
 
-def _consumer_back(strategy: str | None) -> tuple[str, ...]:
+def _consumer_back(strategy: str | None, members: Sequence[_Row]) -> tuple[str, ...]:
+    """Return the steps back to the classic protocol.
+
+    The classic Java consumer rejects a SubscriptionPattern (``ClassicKafkaConsumer`` 4.3.1 throws
+    UnsupportedOperationException). librdkafka matches a topic that begins with ``^`` itself there.
+    """
     shared = strategy if strategy in _KAFKA_STRATEGIES else "cooperative-sticky"
+    patterns = _matched_patterns(members)
+    code = [
+        f"code: subscribe to {', '.join(patterns)} with java.util.regex.Pattern, because the "
+        "classic Java consumer rejects SubscriptionPattern; check that both match the same topics. "
+        "librdkafka keeps its pattern"
+    ] if patterns else []  # fmt: skip
     return (
+        *code,
         f"{_ROUNDS} with group.protocol=classic and partition.assignment.strategy={shared}, the "
         "same in all members",
         "the group becomes a classic group when its last member with the consumer protocol leaves; "

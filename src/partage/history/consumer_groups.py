@@ -516,12 +516,15 @@ def target_member(
         value["clientHost"],
         value.get("rebalanceTimeoutMs", -1),
         classic["sessionTimeoutMs"] if classic else -1,
-        Subscription(HEARTBEAT_VERSION, topics, None, owned, epoch, value.get("rackId")),
+        Subscription(
+            HEARTBEAT_VERSION, topics, None, owned, epoch, value.get("rackId"),
+            value.get("subscribedTopicRegex") or None,
+        ),
         assigned,
         -1,
         None,
         None,
-    )
+    )  # fmt: skip
 
 
 def group_by_topic(flat: Iterable[tuple[str, int]]) -> Pairs:

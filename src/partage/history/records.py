@@ -88,6 +88,8 @@ class Subscription:
         owned: ``ownedPartitions`` (from v1), as sent.
         generation: ``generationId`` (from v2), -1 for none.
         rack: ``rackId`` (from v3); None and empty differ.
+        pattern: regular expression that the broker matches (``SubscribedTopicRegex`` of the
+            consumer protocol, RE2 syntax); None without one. Classic members match on their own.
     """
 
     version: int
@@ -96,6 +98,7 @@ class Subscription:
     owned: Pairs = ()
     generation: int = -1
     rack: str | None = None
+    pattern: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,8 @@ from partage.history.unread import OpenStop, UnreadState
 
 __all__ = ["VERSION", "pack_state", "unpack_state"]
 
-#: Version 11: the rows of a group in a stream have the ownership before its next rebalance.
-VERSION = 11
+#: Version 12: a subscription has the regular expression that the broker matches.
+VERSION = 12
 _MAGIC = b"PGH"
 #: Limit of the decompressed size; a group with 10,000 members and partitions needs a tenth.
 _LARGEST = 1 << 30

@@ -244,6 +244,7 @@ def member_row(member: MemberState, state: ClassicState) -> dict[str, Any]:
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "subscription": subscription_hash(sent.topics) if sent else None,
         "topics": list(sent.topics) if sent else [],
+        "pattern": sent.pattern if sent else None,
         "subscription_version": sent.version if sent and sent.version >= 0 else None,
         "user_data": sent.user_data if sent else None,
         "claims": _pairs(sent.owned if sent else ()),
