@@ -148,24 +148,25 @@ class Kernel:
         self._impossible = False
 
     def __call__(self, *arguments: Any, work: int) -> Any:
-        """Call the numeric function, compiled if that is faster for about ``work`` interpreted
-        steps.
+        """Run the function, compiled if that is faster for the estimated ``work``.
+
+        ``work`` is the keyword-only number of steps that an interpreted call takes.
         """
         compiled = self._form_for(work)
         if compiled is not None:
             return compiled(*arguments)
-        return self.interpreted(*(_as_memoryview(one) for one in arguments))
+        return self.interpreted(*(_as_memoryview(argument) for argument in arguments))
 
     @property
     def ready(self) -> bool:
-        """Return whether the kernel is already compiled."""
+        """Whether the kernel is already compiled."""
         return self._compiled is not None
 
     def pays(self, *, work: int) -> bool:
-        """Return whether a call of the kernel with about ``work`` steps would run its compiled
-        form.
+        """Return whether a call with this amount of ``work`` (in interpreted steps) would run
+        compiled.
 
-        Callers may have faster code than the interpreted form.
+        A caller that has faster code than an interpreted kernel asks this first.
         """
         return self._form_for(work) is not None
 
@@ -198,10 +199,11 @@ class Kernel:
 def kernel(signature: str, *records: type) -> Callable[[Callable[..., Any]], Kernel]:
     """Declare a numeric function as a kernel, which Numba compiles; use it as a decorator.
 
-    An example of a signature is ``"void(int32[::1], int64)"``.
+    The signature has Numba's form, such as ``"void(int32[::1], int64)"``, and may name NamedTuple
+    classes of arrays (``records``).
 
     Args:
-        signature: types of the result and of the arguments; a record is named by its class.
+        signature: types of the result and of the arguments.
         records: the NamedTuple classes that the signature names.
 
     >>> from typing import NamedTuple
@@ -224,10 +226,10 @@ def kernel(signature: str, *records: type) -> Callable[[Callable[..., Any]], Ker
 
 
 def piece(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a helper function that kernels call; use it as a decorator.
+    """Declare a helper function that kernels may call; use it as a decorator.
 
-    An interpreted kernel calls the function itself, a compiled kernel its compiled form. A kernel
-    in another module must import the function by name; see `_stamp`.
+    A compiled kernel calls the compiled helper, an interpreted kernel the Python function. A kernel
+    in another module must import the helper by name, so that `_stamp` finds it.
     """
     function.__dict__["is_piece"] = True
     return function
@@ -245,10 +247,9 @@ def inline_piece(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @piece
 def prefetch(array: Any, at: int) -> None:
-    """Start to load an array item into the processor's cache, ahead of its use.
+    """Load an array item into the processor's cache ahead of its use.
 
-    A load that waits for memory blocks hundreds of instructions behind it; a prefetch does not. The
-    interpreted form does nothing.
+    Only compiled kernels do so; an interpreted kernel does nothing.
     """
 
 
@@ -277,8 +278,9 @@ def _prefetching() -> Any:
     return intrinsic(typed)
 
 
-def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
-    """Return a copy of a function in which each helper (`piece`) is replaced by its compiled form.
+def _link_helpers(function: Callable[..., Any], **options: Any) -> Any:
+    """Return a copy of a function in which each helper function (`piece`) is replaced by its
+    compiled form.
 
     A helper is compiled once for all kernels, which saves a quarter of the first compilation.
     """
@@ -300,7 +302,9 @@ def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
                     "no_cpython_wrapper": True,
                     "forceinline": getattr(one, "is_inline", False),
                 }
-                _pieces[one] = _plain(numba.njit(**alone)(_with_pieces(one, **options)))
+                _pieces[one] = _unify_integer_types(
+                    numba.njit(**alone)(_link_helpers(one, **options))
+                )
             made[name] = _pieces[one]
     if not made:
         return function
@@ -309,21 +313,20 @@ def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
     return twin
 
 
-def _plain(piece: Any) -> Any:
-    """Return a helper function that is compiled once for all integer types, not once for each of
-    them.
+def _unify_integer_types(helper: Any) -> Any:
+    """Wrap a compiled helper function so that Numba compiles it once for all integer types.
 
-    To Numba ``1``, an int32 and an int64 are three types; this was a quarter of all compilation.
+    Numba would compile it again for an int literal, an int32 and an int64.
     """
     from numba import types
 
-    chosen = piece.get_call_template
+    chosen = helper.get_call_template
 
     def with_int64(given: Any, named: Any) -> Any:
         return chosen([_widest(types, one) for one in given], named)
 
-    piece.get_call_template = with_int64
-    return piece
+    helper.get_call_template = with_int64
+    return helper
 
 
 def _widest(types: Any, one: Any) -> Any:
@@ -346,12 +349,10 @@ def _modules(function: Callable[..., Any], seen: set[str]) -> set[str]:
 
 
 def _stamp(function: Callable[..., Any], records: dict[str, type]) -> str:
-    """Return a suffix for a kernel's name in Numba's cache that identifies the code it depends on.
+    """Return a hash of the helper functions and record classes that a kernel uses.
 
-    The suffix changes if helpers in other modules or record classes change. It is empty without
-    such helpers and classes. Numba's cache only checks the file of the kernel. A change of a record
-    class needs another name because Numba imports these classes from the index of its cache before
-    that check, and fails if an older version of this package had a class of another name.
+    It becomes part of the kernel's name in Numba's cache, because that cache only notices changes
+    of the kernel's own file. The result is empty for a kernel without such helpers and classes.
     """
     others = sorted(_modules(function, set()) - {function.__module__})
     texts = [inspect.getsource(sys.modules[one]) for one in others]
@@ -399,7 +400,7 @@ def _compiled(
     }  # fmt: skip
     stamp = _stamp(function, records)
     with _pieces_lock:
-        function = _with_pieces(function, **options)
+        function = _link_helpers(function, **options)
     function.__qualname__ += stamp if stamp not in function.__qualname__ else ""
     typed = _typed(signature, records) if records else signature
     with _reporting(function.__name__):
@@ -413,7 +414,9 @@ def _compiled(
 
 @contextmanager
 def _reporting(name: str) -> Iterator[None]:
-    """Report that a kernel is being compiled to the callback of `report_compilation`, if any."""
+    """Tell the callback of `report_compilation`, if any, that a kernel of this name is compiled
+    now.
+    """
     report = _report.get()
     if report is None:
         yield
@@ -443,10 +446,11 @@ def _listener(report: Callable[[str], None], name: str) -> AbstractContextManage
     return listener
 
 
-class _Unaligned:
-    """View of 8-byte words at unaligned addresses of a buffer, for interpreted kernels.
+class _UnalignedWords:
+    """Sequence of 8-byte words at unaligned addresses, which an interpreted kernel reads and
+    writes.
 
-    A memoryview cannot have such words.
+    It replaces a memoryview, which cannot have unaligned items.
     """
 
     def __init__(self, words: np.ndarray) -> None:
@@ -463,12 +467,13 @@ class _Unaligned:
 
 
 def _as_memoryview(argument: Any) -> Any:
-    """Convert an array to a memoryview for interpreted kernels: its items are Python numbers, four
-    times faster to read.
+    """Convert an array to a memoryview, whose items an interpreted kernel reads four times faster.
+
+    Arrays in a tuple are converted, too; NumPy scalars become Python numbers.
     """
     if isinstance(argument, np.ndarray):
         if not argument.flags.aligned:
-            return _Unaligned(argument)
+            return _UnalignedWords(argument)
         return argument.view(np.uint8).data if argument.dtype == np.bool_ else argument.data
     if isinstance(argument, tuple):
         return type(argument)(*map(_as_memoryview, argument))
@@ -477,8 +482,9 @@ def _as_memoryview(argument: Any) -> Any:
 
 @contextmanager
 def form(chosen: Form) -> Iterator[None]:
-    """Force all kernels to run compiled, or all interpreted, inside a with block; for tests and
-    benchmarks.
+    """Force kernels to run compiled or interpreted inside a with block, for tests and benchmarks.
+
+    ``chosen`` is "compiled", "interpreted" or "by cost" (the default behaviour).
     """
     token = _form.set(chosen)
     try:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClusterConnection",
-    "Fetched",
+    "FetchedPartition",
     "PartitionRequest",
     "client_errors",
-    "failed",
+    "error_name",
     "reason",
-    "unreachable",
+    "unreachable_error",
 ]
 
 _CONNECT_MS = 15_000
@@ -37,8 +37,8 @@ _LARGEST_FRAME = 256 << 20
 _DESCRIBE = 8
 
 
-class Fetched(NamedTuple):
-    """One partition's part of a Kafka Fetch response, with raw record batches.
+class FetchedPartition(NamedTuple):
+    """One partition of a Kafka Fetch response, with its raw record batches.
 
     Attributes:
         partition: the partition's number.
@@ -46,7 +46,7 @@ class Fetched(NamedTuple):
         high_watermark: the offset after the last record that consumers may see.
         log_start: the first offset of the log.
         records: record batches, the last one perhaps incomplete.
-        parting: the diverging epoch (KIP-595) if the leader's log differs from the records read:
+        diverging: the diverging epoch (KIP-595) if the leader's log differs from the records read:
             the leader's greatest epoch up to the requested one, and the offset at which it ends.
     """
 
@@ -55,11 +55,11 @@ class Fetched(NamedTuple):
     high_watermark: int
     log_start: int
     records: bytes
-    parting: tuple[int, int] | None = None
+    diverging: tuple[int, int] | None = None
 
 
 class PartitionRequest(NamedTuple):
-    """One partition's part of a Kafka Fetch request: the offset at which to continue reading.
+    """One partition of a Kafka Fetch request: the offset at which to continue reading.
 
     Attributes:
         partition: the partition's number.
@@ -104,7 +104,7 @@ class ClusterConnection:
         _check_reachable(bootstrap, settings)
         if (provider := settings.get("sasl_oauth_token_provider")) is not None:
             provider.token()  # an error of the token endpoint is clearer than one of the broker
-        heard = _listen()
+        log = _attach_failure_log()
         opened: list[Any] = []
 
         def client(**configs: Any) -> Any:
@@ -135,11 +135,11 @@ class ClusterConnection:
                     if tries and refused:  # another broker may accept the connection
                         time.sleep(_BETWEEN_TRIES)
                         continue
-                    raise unreachable(
-                        bootstrap, settings, e, heard.last, is_broker=heard.is_broker
+                    raise unreachable_error(
+                        bootstrap, settings, e, log.last, is_broker=log.is_broker
                     ) from None
         finally:
-            heard.close()
+            log.close()
         self._manager = self.admin._manager  # noqa: SLF001 - the way to send requests of one's own
 
     def __enter__(self) -> Self:
@@ -151,7 +151,7 @@ class ClusterConnection:
 
         # An error that the caller did not handle becomes one line for the user.
         if isinstance(error, KafkaError):
-            raise unreachable(self._bootstrap, self._settings, error, "") from None
+            raise unreachable_error(self._bootstrap, self._settings, error, "") from None
 
     def ask(self, request: Any, node: int | None = None) -> Any:
         """Send a Kafka request to one broker, or to any broker if ``node`` is None, and return the
@@ -187,10 +187,10 @@ class ClusterConnection:
         return found
 
     async def _send(self, request: Any, node: int | None) -> Any:
-        """Send a Kafka request; return the future of its response.
+        """Send a Kafka request and return the future of its response.
 
-        kafka-python reads its list of brokers when a connection ends, and then every five minutes.
-        A broker that was down at that time stays unknown after its restart, so read the list again.
+        If the broker is not in the client's list, the list is read again first. kafka-python reads
+        it only every five minutes, so that a restarted broker would stay unknown for so long.
         """
         from kafka.errors import UnknownBrokerIdError
 
@@ -216,15 +216,16 @@ class ClusterConnection:
         )
 
     def fetch(
-        self, node: Mapping[int, Sequence[PartitionRequest]], topic: str, *,
+        self, requests_by_broker: Mapping[int, Sequence[PartitionRequest]], topic: str, *,
         wait_ms: int, partition_bytes: int, most_bytes: int,
-    ) -> tuple[list[Fetched], dict[int, Exception]]:  # fmt: skip
-        """Fetch committed records of several partitions of a topic, each from its requested offset
-        on.
+    ) -> tuple[list[FetchedPartition], dict[int, Exception]]:  # fmt: skip
+        """Fetch records of several partitions of a topic from their leaders, each from its own
+        offset.
 
         Args:
-            node: dict from broker id to requests for the partitions that it leads, the most urgent
-                first.
+            requests_by_broker: dict from broker id to the requests for partitions that it leads.
+                The
+                response may leave out the last ones.
             topic: name of the topic.
             wait_ms: how long a broker may wait for the first byte.
             partition_bytes: maximum bytes of a partition, unless its first batch is larger.
@@ -248,13 +249,15 @@ class ClusterConnection:
                     ) for one in wanted
                 ])],
                 min_version=4, max_version=12,
-            ) for number, wanted in node.items() if wanted
+            ) for number, wanted in requests_by_broker.items() if wanted
         }  # fmt: skip
         answers = self.ask_each(requests)
         failures = {n: a for n, a in answers.items() if isinstance(a, Exception)}
         found = [
-            Fetched(p.partition_index, p.error_code, p.high_watermark,
-                    getattr(p, "log_start_offset", -1), bytes(p.records or b""), _parting(p))
+            FetchedPartition(
+                p.partition_index, p.error_code, p.high_watermark,
+                getattr(p, "log_start_offset", -1), bytes(p.records or b""), _diverging_epoch(p),
+            )
             for a in answers.values() if not isinstance(a, Exception)
             for t in a.responses for p in t.partitions
         ]  # fmt: skip
@@ -280,7 +283,7 @@ class ClusterConnection:
             try:
                 response = self.admin.list_partition_offsets(asked)
             except KafkaError as e:
-                raise unreachable(self._bootstrap, self._settings, e, "") from None
+                raise unreachable_error(self._bootstrap, self._settings, e, "") from None
             found.append({tp.partition: int(one.offset) for tp, one in response.items()})
         return found[0], found[1]
 
@@ -329,7 +332,9 @@ class ClusterConnection:
         return {name: value for name, value in found.items() if name.startswith(wanted)}
 
     def topic_config(self, topic: str, names: Sequence[str]) -> dict[str, str]:
-        """Return a dict of these settings of a topic; empty if the account may not read them."""
+        """Return the values of the named settings of a topic; empty if the account may not read
+        them.
+        """
         found = self._configs("TOPIC", topic)
         return {name: found[name] for name in names if name in found}
 
@@ -356,7 +361,7 @@ class ClusterConnection:
         return found
 
 
-def _parting(answer: Any) -> tuple[int, int] | None:
+def _diverging_epoch(answer: Any) -> tuple[int, int] | None:
     found = getattr(answer, "diverging_epoch", None)
     return None if found is None or found.end_offset < 0 else (found.epoch, found.end_offset)
 
@@ -384,15 +389,14 @@ def _check_reachable(bootstrap: str, settings: Mapping[str, Any]) -> None:
         except OSError:
             return  # an unknown name or a timeout: the client's own error is better
     if refused is not None:
-        raise unreachable(bootstrap, settings, refused, "")
+        raise unreachable_error(bootstrap, settings, refused, "")
 
 
-class _Listener(logging.Handler):
-    """Log handler that remembers kafka-python's last warning, because its exceptions lack the
-    reason of a failure.
+class _FailureLog(logging.Handler):
+    """Log handler that stores why kafka-python failed, because its exceptions lack the reason.
 
     Attributes:
-        last: the reason; an authentication failure is kept, since a broken connection follows it.
+        last: the reason. An authentication failure is not replaced by a later "connection closed".
         is_broker: whether a connection got past ApiVersions, which only a Kafka broker answers.
     """
 
@@ -416,17 +420,19 @@ class _Listener(logging.Handler):
         super().close()
 
 
-def _listen() -> _Listener:
-    heard = _Listener()
-    heard.logger.addHandler(heard)
+def _attach_failure_log() -> _FailureLog:
+    log = _FailureLog()
+    log.logger.addHandler(log)
     # Its debug lines contain passwords, and its warnings repeat each second what we report once.
-    heard.logger.setLevel(logging.WARNING)
-    heard.logger.propagate = False
-    return heard
+    log.logger.setLevel(logging.WARNING)
+    log.logger.propagate = False
+    return log
 
 
 def client_errors() -> type[Exception]:
-    """Return kafka-python's base exception class, for modules that may not import kafka-python."""
+    """Return kafka-python's base exception class, to catch it without importing kafka-python
+    earlier.
+    """
     from kafka.errors import KafkaError
 
     kind: type[Exception] = KafkaError
@@ -449,8 +455,8 @@ def reason(error: BaseException) -> str:
     return text[:300] or type(error).__name__
 
 
-def failed(code: int) -> str:
-    """Return the name of a Kafka error code, such as GROUP_AUTHORIZATION_FAILED."""
+def error_name(code: int) -> str:
+    """Return Kafka's name of an error code, such as GROUP_AUTHORIZATION_FAILED for 30."""
     from kafka.errors import for_code
 
     kind = for_code(code)
@@ -480,28 +486,28 @@ _HINTS = (
 _CLOSED = ("disconnect", "closed", "reset", "Timeout")
 
 
-def unreachable(
+def unreachable_error(
     bootstrap: str,
     settings: Mapping[str, Any],
     error: Exception,
-    heard: str,
+    logged: str,
     *,
     is_broker: bool = False,
 ) -> ClusterUnreachableError:
-    """Build the error for a cluster that cannot be reached, with the reason and what to check.
+    """Return the error for a cluster that cannot be reached, with the reason and what to check.
 
     Args:
         bootstrap: the addresses of the brokers.
         settings: kafka-python's settings.
         error: the exception that kafka-python raised.
-        heard: the reason that kafka-python logged.
+        logged: the reason that kafka-python logged.
         is_broker: whether a broker answered before the connection broke.
     """
     own = f"{type(error).__name__} {error}"
     timed_out = "Timeout" in type(error).__name__
-    why = heard if timed_out and heard else reason(error)
+    why = logged if timed_out and logged else reason(error)
     for words, hint in _HINTS:
-        if any(word in f"{own} {heard}" for word in words):
+        if any(word in f"{own} {logged}" for word in words):
             return ClusterUnreachableError(bootstrap, why, hint)
     protocol = str(settings.get("security_protocol", "PLAINTEXT"))
     with_login = protocol.startswith("SASL")

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
-from partage.capture.connection import ClusterConnection, failed, reason
+from partage.capture.connection import ClusterConnection, error_name, reason
 from partage.errors import NotAuthorizedError, WireFormatError
 from partage.wire.consumer_protocol import (
     ConsumerSubscription,
@@ -105,11 +105,10 @@ def live_groups(
 
 
 def expect_visible_groups(connection: ClusterConnection) -> None:
-    """Check that an empty list of groups means that there are none, not that the account may not
-    see them.
+    """Raise an error if the account may not list groups, so that an empty list means "no groups".
 
-    Without DESCRIBE on the cluster, a broker lists the groups that the account may describe and
-    returns no error.
+    Without DESCRIBE on the cluster, a broker returns only the groups that the account may describe,
+    and no error.
 
     Raises:
         NotAuthorizedError: the account has no DESCRIBE on the cluster.
@@ -130,9 +129,9 @@ def listed_group_ids(connection: ClusterConnection, nodes: Sequence[int]) -> lis
 
 
 def refused_group_ids(connection: ClusterConnection, node: int, ids: Sequence[str]) -> list[str]:
-    """Return which of these groups the account may not describe.
+    """Return those of the given group ids that the account may not describe.
 
-    A broker checks permissions before anything else, so any broker gives the answer.
+    Any broker can be asked (``node``), because permissions are checked before anything else.
 
     Raises:
         kafka.errors.KafkaError: the broker does not answer.
@@ -188,17 +187,17 @@ def _described(
 
 
 @cache
-def _describe_request(name: str) -> Any:
-    """Return the class of a request that describes consumer, share or streams groups.
+def _describe_request(api_name: str) -> Any:
+    """Return the request class that describes groups of a kind, such as "ConsumerGroupDescribe".
 
-    kafka-python 3.0 lacks these classes (KIP-848, KIP-932, KIP-1071). Declaring the response class
-    adds it to the client's registry.
+    kafka-python 3.0 has no classes for consumer, share and streams groups (KIP-848, KIP-932,
+    KIP-1071). They are created from JSON schemas of this package.
     """
     from kafka.protocol.api_message import ApiMessage
 
     place = "partage.capture.messages"
     # Their names are their files' names.
-    made = [type(ApiMessage)(name + one, (ApiMessage,), {"__slots__": ()}, load_json=place)
+    made = [type(ApiMessage)(api_name + one, (ApiMessage,), {"__slots__": ()}, load_json=place)
             for one in ("Request", "Response")]  # fmt: skip
     _KEPT.extend(made)  # the registry holds weak references
     return made[0]
@@ -218,7 +217,12 @@ _KEPT: list[Any] = []
 def _classic_group(description: Any, node: int) -> LiveGroup:
     if description.error_code:
         return LiveGroup(
-            description.group_id, "classic", "", "", node, trouble=failed(description.error_code)
+            description.group_id,
+            "classic",
+            "",
+            "",
+            node,
+            trouble=error_name(description.error_code),
         )
     trouble, members = "", []
     for m in description.members:
@@ -253,7 +257,7 @@ def _classic_group(description: Any, node: int) -> LiveGroup:
 def _server_group(description: Any, kind: str, node: int) -> LiveGroup:
     if description.error_code:
         return LiveGroup(
-            description.group_id, kind, "", "", node, trouble=failed(description.error_code)
+            description.group_id, kind, "", "", node, trouble=error_name(description.error_code)
         )
     members = tuple(
         LiveMember(
@@ -267,14 +271,15 @@ def _server_group(description: Any, kind: str, node: int) -> LiveGroup:
     return LiveGroup(description.group_id, kind, description.group_state, strategy, node, members)
 
 
-def _streams_group(description: Any, node: int, counts: Mapping[str, int]) -> LiveGroup:
-    """Convert the description of a streams group to a `LiveGroup`. Its members own the partitions
-    that their active tasks read.
+def _streams_group(description: Any, node: int, partition_counts: Mapping[str, int]) -> LiveGroup:
+    """Convert a broker's description of a Streams group to a `LiveGroup`.
 
-    A task reads the partition of its number from each source topic of its sub-topology.
+    Its members own the partitions that their active tasks read. Task ``p`` of a sub-topology reads
+    partition ``p`` of each source topic. ``node`` is the coordinator, ``partition_counts`` the
+    number of partitions by topic.
     """
     if description.error_code:
-        trouble = failed(description.error_code)
+        trouble = error_name(description.error_code)
         return LiveGroup(description.group_id, "streams", "", "", node, trouble=trouble)
     subs = (description.topology.subtopologies or ()) if description.topology is not None else ()
     reads = {
@@ -287,7 +292,8 @@ def _streams_group(description: Any, node: int, counts: Mapping[str, int]) -> Li
             m.member_id, m.client_id, m.client_host, m.instance_id, m.rack_id, every,
             tuple(
                 (topic, p) for task in m.assignment.active_tasks for p in task.partitions
-                for topic in reads.get(task.subtopology_id, ()) if p < counts.get(topic, 0)
+                for topic in reads.get(task.subtopology_id, ())
+                if p < partition_counts.get(topic, 0)
             ),
             m.member_epoch,
         ) for m in description.members
@@ -312,9 +318,7 @@ def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:
 def end_offsets(
     connection: ClusterConnection, metadata: Any, partitions: Iterable[Partition]
 ) -> dict[Partition, int]:
-    """Return a dict from partition to end offset, for those partitions that exist and have a
-    leader.
-    """
+    """Return the end offset of each given partition that exists and has a leader."""
     from kafka.errors import KafkaError
     from kafka.protocol.consumer import OffsetSpec
     from kafka.structs import TopicPartition

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from partage.capture.connection import ClusterConnection, PartitionRequest, failed, reason
+from partage.capture.connection import ClusterConnection, PartitionRequest, error_name, reason
 from partage.capture.groups import listed_group_ids, refused_group_ids
 from partage.capture.live import OFFSETS_TOPIC
-from partage.capture.unpacking import unpacked
+from partage.capture.unpacking import decompress
 from partage.errors import NotAuthorizedError, WireFormatError
 from partage.model.display import html_table, pretty_print, text_table
 from partage.wire.batches import Batch, batches_of, records_of
@@ -94,15 +94,14 @@ class Permission:
 
 @dataclass(frozen=True)
 class PartitionExtent:
-    """The records that one partition of ``__consumer_offsets`` still has.
+    """Range of records that one partition of ``__consumer_offsets`` still has.
 
     Attributes:
         partition: the partition's number.
-        first_offset, first_ms: offset and time of the first batch that is left; None if the
-            partition is empty.
-        complete_from: the offset from which no record is missing, as far as samples show.
-        complete_ms: time of the record there; None if no record is left from there on.
-        end: the offset after the last record: so many records were written.
+        first_offset, first_ms: offset and time of the first batch; None if there is no record.
+        complete_from: the offset after the last gap that compaction left; found by samples.
+        complete_ms: time of the record at ``complete_from``; None if it has none.
+        end: the offset after the last record, which is the number of records ever written.
     """
 
     partition: int
@@ -113,8 +112,8 @@ class PartitionExtent:
     end: int
 
     @property
-    def share(self) -> float:
-        """Records after the partition's last gap, as a fraction of all ever written to it."""
+    def complete_share(self) -> float:
+        """Fraction of all records ever written that follow the last gap left by compaction."""
         return (self.end - self.complete_from) / self.end if self.end else 1.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -122,7 +121,7 @@ class PartitionExtent:
         return {
             "partition": self.partition, "first_offset": self.first_offset,
             "first_ms": self.first_ms, "complete_from": self.complete_from,
-            "complete_ms": self.complete_ms, "end": self.end, "complete_share": self.share,
+            "complete_ms": self.complete_ms, "end": self.end, "complete_share": self.complete_share,
         }  # fmt: skip
 
 
@@ -154,7 +153,7 @@ class AccessReport:
 
     @property
     def can_capture(self) -> bool:
-        """Return whether the account has every permission that `partage capture` requires."""
+        """Whether the account has every permission that `partage capture` requires."""
         return not any(one.required and one.allowed is False for one in self.permissions)
 
     @property
@@ -164,10 +163,10 @@ class AccessReport:
 
     @property
     def complete_share(self) -> float | None:
-        """Fraction of all records ever written to ``__consumer_offsets`` that follow the last gap
-        of their partition.
+        """Fraction of all records ever written to ``__consumer_offsets`` in the part without gaps.
 
-        None if the log has no record or cannot be read.
+        Log compaction leaves gaps in the older part of each partition. None if the log has no
+        record or cannot be read.
         """
         written = sum(one.end for one in self.partitions)
         left = sum(one.end - one.complete_from for one in self.partitions)
@@ -175,9 +174,10 @@ class AccessReport:
 
     @property
     def complete_since_ms(self) -> int | None:
-        """Time from which on ``__consumer_offsets`` has every record; None if it has no record.
+        """Time since which ``__consumer_offsets`` has every record, in ms; None if it has no
+        record.
 
-        If no record was ever removed, it is the time of the first one.
+        If compaction removed nothing yet, it is the time of the first record.
         """
         written = [one for one in self.partitions if one.end]
         if not written:
@@ -189,16 +189,17 @@ class AccessReport:
 
     @property
     def follow_seconds(self) -> float:
-        """Seconds for which to follow ``__consumer_offsets`` until a recording covers a day."""
+        """How long `partage capture --follow` must run until the capture covers 24 hours, in
+        seconds.
+        """
         since = self.complete_since_ms
         return DAY_SECONDS if since is None else max(0.0, DAY_SECONDS - self._age(since))
 
     @property
     def safe_seconds(self) -> float | None:
-        """Age up to which compaction keeps every record of ``__consumer_offsets``, in seconds
-        (``min.compaction.lag.ms``).
+        """How long compaction keeps each record of ``__consumer_offsets`` at least, in seconds.
 
-        None if the account may not read the setting.
+        This is the topic's ``min.compaction.lag.ms``; None if the account may not read it.
         """
         lag = self.settings.get("min.compaction.lag.ms")
         return None if lag is None else int(lag) / 1000
@@ -207,9 +208,7 @@ class AccessReport:
         return max(0.0, (self.now_ms - at_ms) / 1000)
 
     def sentences(self) -> Iterator[str]:
-        """Yield sentences for the user: how much history ``__consumer_offsets`` has, and how long
-        to follow it.
-        """
+        """Yield messages for the user: how much history the log has, and how long to follow it."""
         since, share = self.complete_since_ms, self.complete_share
         if share is not None and since is not None:
             yield (f"The log has {share:.1%} of all records ever written without a gap, "
@@ -268,8 +267,8 @@ class AccessReport:
 
 
 def check_access(connection: ClusterConnection, *, now_ms: int) -> AccessReport:
-    """Check what the account may read of a cluster, and how much history its ``__consumer_offsets``
-    still has.
+    """Check what the account may read of a cluster, and how much history ``__consumer_offsets``
+    has.
 
     Nothing is written, and no group is joined.
 
@@ -285,7 +284,7 @@ def check_access(connection: ClusterConnection, *, now_ms: int) -> AccessReport:
     nodes = sorted(one.node_id for one in metadata.brokers)
     log = _LogProbe(connection)
     log.read()
-    topics, groups = log.names()
+    topics, groups = log.read_names()
     node = nodes[0] if nodes else 0
     listed, by_groups = _groups_permission(connection, nodes, groups)
     permissions = (
@@ -308,11 +307,14 @@ def check_access(connection: ClusterConnection, *, now_ms: int) -> AccessReport:
 
 
 def _topics_permission(
-    connection: ClusterConnection, metadata: Any, names: Iterable[str]
+    connection: ClusterConnection, metadata: Any, consumed: Iterable[str]
 ) -> Permission:
-    """Check DESCRIBE on topics: whether the metadata shows the topics that groups consume."""
+    """Check whether the account may DESCRIBE topics: whether it sees those that groups consume.
+
+    ``consumed`` are topics that the group log names.
+    """
     shown = {one.name for one in metadata.topics if not one.error_code}
-    asked = sorted(set(names) - shown)[:_MOST_NAMES]
+    asked = sorted(set(consumed) - shown)[:_MOST_NAMES]
     answers = connection.metadata(asked).topics if asked else []
     refused = [one.name for one in answers if one.error_code == _NOT_AUTHORIZED]
     detail = f"{len(shown):,} visible"
@@ -324,17 +326,19 @@ def _topics_permission(
 
 
 def _groups_permission(
-    connection: ClusterConnection, nodes: Sequence[int], names: Iterable[str]
+    connection: ClusterConnection, nodes: Sequence[int], logged: Iterable[str]
 ) -> tuple[int | None, Permission]:
-    """Check DESCRIBE on groups: whether the brokers list the groups that the log names.
+    """Check whether the account may DESCRIBE groups: whether it sees those that the group log
+    names.
 
-    Return the number of listed groups (None if the brokers refuse), and the permission.
+    Return the number of listed groups (None if the brokers refuse), and the permission. ``logged``
+    are the groups that the log names.
     """
     try:
         listed = listed_group_ids(connection, nodes)
     except NotAuthorizedError:
         listed = None
-    asked = sorted({*(listed or ()), *names})[:_MOST_NAMES]
+    asked = sorted({*(listed or ()), *logged})[:_MOST_NAMES]
     refused = refused_group_ids(connection, nodes[0], asked) if asked and nodes else []
     allowed = False if refused or listed is None else True if asked else None
     detail = f"{len(listed):,} listed" if listed is not None else "the brokers list none"
@@ -355,15 +359,16 @@ def _listing(names: Sequence[str]) -> str:
 
 @dataclass
 class _GapSearch:
-    """Binary search for the offset from which a log partition has every record.
+    """Binary search for the end of the last gap that compaction left in a log partition.
 
-    It is the end of the last gap that compaction left in the log.
+    From that offset on the partition has every record.
 
     Attributes:
         start, end: first offset of the log, and the offset after its last record.
         low: an offset before which records are missing, or ``start``.
-        high: the lowest offset found from which no record is missing.
+        high: the lowest offset found so far from which no record is missing.
         high_ms: time of the record at ``high``; None at the end of the log.
+        first: the first batch of the log, if it was read.
     """
 
     start: int
@@ -381,47 +386,48 @@ class _GapSearch:
         return self.low >= self.high
 
     def next_offset(self) -> int:
-        """Return the offset that the binary search reads next: the log's start, then the middle of
-        the range.
+        """Return the offset to read next: first the log's start, then the middle of the search
+        range.
         """
         return self.start if self.first is None else (self.low + self.high) // 2
 
-    def add(self, offset: int, window: Sequence[Batch]) -> None:
-        """Narrow the binary search by the record batches that the log has from ``offset`` on."""
+    def narrow(self, offset: int, batches: Sequence[Batch]) -> None:
+        """Narrow the search by a sample of the log: the record batches that were read from
+        ``offset`` on.
+        """
         begins = self.first is None
-        if begins and window:
-            self.first = window[0]
-        if not window:  # every record from here on was removed
+        if begins and batches:
+            self.first = batches[0]
+        if not batches:  # every record from here on was removed
             self.low, self.high, self.high_ms = self.end, self.end, None
             return
-        gap = offset_after_gap(offset, window)
-        reaches_end = window[-1].last_offset + 1 >= self.end
+        gap = offset_after_gap(offset, batches)
+        reaches_end = batches[-1].last_offset + 1 >= self.end
         if gap is None:
             # A complete part at the start of the log says nothing about the rest.
             if reaches_end or not begins:
-                self.high = max(self.low, min(offset, window[0].base_offset))
-                self.high_ms = _time(window[0])
+                self.high = max(self.low, min(offset, batches[0].base_offset))
+                self.high_ms = _time(batches[0])
             return
         self.low = gap
         if reaches_end or gap > self.high:
             self.high = gap if reaches_end else self.end
-            times = [_time(one) for one in window if one.base_offset >= gap]
+            times = [_time(one) for one in batches if one.base_offset >= gap]
             self.high_ms = times[0] if reaches_end and times else None
 
 
-def offset_after_gap(at: int, window: Sequence[Batch]) -> int | None:
-    """Return the offset after the last gap between record batches that were read from offset ``at``
-    on.
+def offset_after_gap(offset: int, batches: Sequence[Batch]) -> int | None:
+    """Return the offset after the last gap in the batches that were read from ``offset`` on.
 
-    Return None if no record is missing between ``at`` and the end of the last batch.
+    A gap is an offset without a record. Return None if there is none.
     """
-    expected, found = at, None
-    for one in window:
-        if one.base_offset > expected:
-            found = one.base_offset
-        if one.records < one.last_offset - one.base_offset + 1:
-            found = one.last_offset + 1
-        expected = one.last_offset + 1
+    expected, found = offset, None
+    for batch in batches:
+        if batch.base_offset > expected:
+            found = batch.base_offset
+        if batch.records < batch.last_offset - batch.base_offset + 1:
+            found = batch.last_offset + 1
+        expected = batch.last_offset + 1
     return found
 
 
@@ -431,10 +437,12 @@ def _time(batch: Batch) -> int | None:
 
 
 class _LogProbe:
-    """Reader of small samples of ``__consumer_offsets``, which finds permissions and gaps.
+    """Reads small samples of ``__consumer_offsets`` to find permissions, and gaps left by
+    compaction.
 
     Attributes:
-        described, readable: whether the account may DESCRIBE and READ the topic; None if unknown.
+        described: whether the account may DESCRIBE the topic; None if unknown.
+        readable: whether the account may READ the topic; None if unknown.
         absent: whether the cluster has no such topic yet.
         detail: why ``readable`` is unknown.
         settings: compaction settings of the topic.
@@ -453,8 +461,8 @@ class _LogProbe:
         self._searches: dict[int, _GapSearch] = {}
 
     def read(self) -> None:
-        """Find the account's permissions on ``__consumer_offsets``, and the range of records in
-        each partition.
+        """Find out the account's permissions on the topic, and the range of records in each
+        partition.
         """
         self.settings = self._connection.topic_config(OFFSETS_TOPIC, _COMPACTION)
         topic = self._connection.metadata([OFFSETS_TOPIC]).topics[0]
@@ -464,7 +472,7 @@ class _LogProbe:
             self.readable = None if self.described else False
             if self.described:
                 self.detail = ("the topic does not exist: no group has joined or committed yet"
-                               if self.absent else failed(topic.error_code))  # fmt: skip
+                               if self.absent else error_name(topic.error_code))  # fmt: skip
             return
         found = {p.partition_index: p.leader_id for p in topic.partitions}
         self._leaders = {p: leader for p, leader in sorted(found.items()) if leader >= 0}
@@ -475,28 +483,28 @@ class _LogProbe:
         # An empty partition is read, too: the answer shows whether the account may READ.
         open_ones = {p: one.next_offset() for p, one in self._searches.items()}
         for _ in range(_MOST_STEPS):
-            for p, window in self._windows(open_ones, _WINDOW_BYTES).items():
+            for p, window in self._read_samples(open_ones, _WINDOW_BYTES).items():
                 if p in self._searches and not self._searches[p].is_done:
-                    self._searches[p].add(open_ones[p], window)
+                    self._searches[p].narrow(open_ones[p], window)
             open_ones = {p: one.next_offset() for p, one in self._searches.items()
                          if not one.is_done}  # fmt: skip
             if not open_ones or self.readable is False:
                 break
 
-    def _windows(self, offsets: Mapping[int, int], size: int) -> dict[int, list[Batch]]:
-        """Read a sample of record batches from each log partition, of at most ``size`` bytes.
+    def _read_samples(self, offsets: Mapping[int, int], size: int) -> dict[int, list[Batch]]:
+        """Read a sample of record batches from each log partition, of at most ``size`` bytes each.
 
-        ``offsets`` is a dict from partition to the offset at which its sample begins. A broker
-        leaves out a larger batch unless the request names one partition only; such partitions are
-        requested again, one by one.
+        ``offsets`` is a dict from partition to the offset at which its sample begins. Partitions
+        with a first batch larger than ``size`` are requested one by one, because a broker then
+        sends it whole.
         """
-        found = self._fetched(offsets, size)
+        found = self._fetch_samples(offsets, size)
         for p in [p for p, window in found.items() if not window]:
             if offsets[p] < self._searches[p].end:
-                found |= self._fetched({p: offsets[p]}, size)
+                found |= self._fetch_samples({p: offsets[p]}, size)
         return found
 
-    def _fetched(self, offsets: Mapping[int, int], size: int) -> dict[int, list[Batch]]:
+    def _fetch_samples(self, offsets: Mapping[int, int], size: int) -> dict[int, list[Batch]]:
         asked: dict[int, list[PartitionRequest]] = {}
         for p, offset in offsets.items():
             asked.setdefault(self._leaders[p], []).append(PartitionRequest(p, offset))
@@ -524,13 +532,13 @@ class _LogProbe:
         if error == _NOT_AUTHORIZED:
             self.readable = False
         else:
-            self.warnings.append(f"partition {partition}: {why or failed(error)}")
+            self.warnings.append(f"partition {partition}: {why or error_name(error)}")
         self._leaders.pop(partition, None)
         self._searches.pop(partition, None)
 
     def extents(self) -> list[PartitionExtent]:
-        """Return, for each readable partition of ``__consumer_offsets``, the range of records that
-        it still has.
+        """Return the range of records that each readable partition of ``__consumer_offsets`` still
+        has.
         """
         if not self.readable:
             return []
@@ -542,28 +550,30 @@ class _LogProbe:
             ) for p, one in sorted(self._searches.items())
         ]  # fmt: skip
 
-    def names(self) -> tuple[set[str], set[str]]:
-        """Return the topics and the groups that the newest records of each partition name."""
+    def read_names(self) -> tuple[set[str], set[str]]:
+        """Read the newest records of each partition; return the topics and the groups that they
+        name.
+        """
         topics: set[str] = set()
         groups: set[str] = set()
         if not self.readable:
             return topics, groups
         at = {p: max(one.start, one.high, one.end - _SAMPLE_OFFSETS)
               for p, one in self._searches.items() if one.high < one.end}  # fmt: skip
-        for window in self._windows(at, _SAMPLE_BYTES).values() if at else ():
-            for key in _keys(window):
+        for window in self._read_samples(at, _SAMPLE_BYTES).values() if at else ():
+            for key in _decode_keys(window):
                 topics |= {key["topic"]} if "topic" in key else set()
                 groups |= {str(key[name]) for name in ("group", "groupId") if name in key}
         return topics, groups
 
 
-def _keys(window: Sequence[Batch]) -> Iterable[Mapping[str, Any]]:
+def _decode_keys(batches: Sequence[Batch]) -> Iterable[Mapping[str, Any]]:
     """Yield the decoded keys of the records in these batches; skip keys that cannot be decoded."""
-    for batch in window:
+    for batch in batches:
         if batch.control:
             continue
         try:
-            records = list(records_of(batch, unpacked(batch)))
+            records = list(records_of(batch, decompress(batch)))
         except WireFormatError:
             continue
         for record in records:

@@ -35,18 +35,17 @@ __all__ = [
     "parse_jaas",
     "parse_properties",
     "read_properties",
-    "shown",
+    "redact",
     "token_provider",
 ]
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-def shown(name: str, value: str) -> str:
-    """Return a client property's value for an error message, ``[hidden]`` if the property is
-    secret.
+def redact(name: str, value: str) -> str:
+    """Return the value of a client property for an error message; ``[hidden]`` if it is secret.
 
-    >>> shown("sasl.jaas.config", "x"), shown("sasl.mechanism", "PLAIN")
+    >>> redact("sasl.jaas.config", "x"), redact("sasl.mechanism", "PLAIN")
     ('[hidden]', 'PLAIN')
     """
     return HIDDEN if is_secret(name) else value
@@ -63,7 +62,7 @@ class Properties:
         self._values = dict(values)
 
     def __repr__(self) -> str:
-        return f"Properties({ {n: shown(n, v) for n, v in sorted(self._values.items())} })"
+        return f"Properties({ {n: redact(n, v) for n, v in sorted(self._values.items())} })"
 
     def names(self) -> Iterable[str]:
         """Return the names of all given Kafka client properties."""
@@ -234,7 +233,7 @@ def connection_settings(properties: Properties) -> dict[str, Any]:
 
 def _expect(holds: bool, name: str, what: str, value: str) -> None:  # noqa: FBT001 - as assert
     if not holds:
-        raise InvalidConfigError(name, what, shown(name, value))
+        raise InvalidConfigError(name, what, redact(name, value))
 
 
 def _sasl(properties: Properties) -> dict[str, Any]:
@@ -324,7 +323,7 @@ def _trusted_certificates(properties: Properties) -> tuple[str, str] | None:
     data = _file(name, location)
     if kind == "PEM" or (not kind and b"-----BEGIN" in data):
         return name, data.decode("utf-8", "replace")
-    return name, _by_keytool(location, properties.get("ssl.truststore.password") or "")
+    return name, _read_truststore(location, properties.get("ssl.truststore.password") or "")
 
 
 def _file(name: str, location: str) -> bytes:
@@ -334,10 +333,10 @@ def _file(name: str, location: str) -> bytes:
         raise InvalidConfigError(name, f"cannot be read ({e.strerror})", location) from None
 
 
-def _by_keytool(location: str, password: str) -> str:
-    """Read the certificates of a JKS or PKCS12 truststore with Java's keytool, as PEM.
+def _read_truststore(location: str, password: str) -> str:
+    """Read the certificates of a JKS or PKCS12 truststore with Java's keytool; return them as PEM.
 
-    The password is passed by the environment, where other users cannot see it.
+    The password is passed in an environment variable, because other users can see command lines.
     """
     name = "ssl.truststore.location"
     keytool = shutil.which("keytool")

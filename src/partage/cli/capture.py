@@ -138,11 +138,11 @@ def _live(
     follow: bool, quiet: bool, pace: tuple[float, float], watch: WatchOptions,
 ) -> Manifest:  # fmt: skip
     from partage.capture.connection import ClusterConnection
-    from partage.capture.live import LiveCapture, Pace
-    from partage.capture.unpacking import checksum
+    from partage.capture.live import CaptureIntervals, LiveCapture
+    from partage.capture.unpacking import crc32c_function
     from partage.capture.writing import CaptureWriter
 
-    checksum()  # what is not installed is said before anything is opened
+    crc32c_function()  # what is not installed is said before anything is opened
     trouble = _Trouble()
     with (
         ClusterConnection(bootstrap, settings) as connection,
@@ -157,10 +157,15 @@ def _live(
         def moved(records: int, behind: int) -> None:
             progress(records, behind)
             if watcher is not None:
-                watcher.progress(behind, trouble.count)
+                watcher.flush(behind, trouble.count)
 
         LiveCapture(
-            connection, writer, pace=Pace(*pace), stop=stop, progress=moved, trouble=trouble
+            connection,
+            writer,
+            pace=CaptureIntervals(*pace),
+            stop=stop,
+            progress=moved,
+            trouble=trouble,
         ).run(follow=follow)
     return writer.manifest
 
@@ -214,12 +219,12 @@ class WatchOptions:
             with Watcher(sink, stop, trouble=trouble) as watcher:
                 yield watcher
             return
-        from partage.watch.background import Background
+        from partage.watch.background import BackgroundMetrics
         from partage.watch.exporter import Exporter, is_loopback, parse_address
         from partage.watch.figures import WatchFigures
 
         address, figures = parse_address(self.metrics), WatchFigures(self.max_groups)
-        background = Background(connect, figures, trouble)
+        background = BackgroundMetrics(connect, figures, trouble)
         watcher = Watcher(sink, stop, trouble=trouble, listeners=(figures, background))
         with watcher, background, Exporter(address, figures.families, watcher.health) as exporter:
             tell(
@@ -374,7 +379,7 @@ def _extent_table(found: AccessReport) -> Table:
             first = "-" if one.first_offset is None else str(one.first_offset)
             table.add_row(
                 str(one.partition), first, utc(one.first_ms), str(one.complete_from),
-                utc(one.complete_ms), str(one.end), f"{one.share:.1%}",
+                utc(one.complete_ms), str(one.end), f"{one.complete_share:.1%}",
             )  # fmt: skip
     empty = sum(not one.end for one in found.partitions)
     if empty:

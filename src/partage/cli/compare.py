@@ -16,7 +16,7 @@ from partage.cli.problems import problem_of, read_problem, settings
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from partage.api.decisions import Compared, Comparison
+    from partage.api.decisions import Comparison, ComparisonRow
 
 __all__ = ["compare", "shown_comparison"]
 
@@ -82,7 +82,7 @@ def compare(
         raise typer.Exit(FAILED_JUDGE)
 
 
-def _plain(row: Compared) -> dict[str, Any]:
+def _plain(row: ComparisonRow) -> dict[str, Any]:
     return {
         "strategy": row.strategy,
         "valid": row.valid,
@@ -132,7 +132,7 @@ def shown_comparison(comparison: Comparison, known_warnings: Sequence[str] = ())
             show(name(short_names(f"{row.strategy} breaks the rules: {breach}"), "red"))
 
 
-def _without_name(row: Compared, message: str) -> str:
+def _without_name(row: ComparisonRow, message: str) -> str:
     # Some messages begin with the strategy's name, which the line has already.
     for end in (": ", " "):
         if message.startswith(row.strategy + end):
@@ -168,7 +168,7 @@ def _table(found: Comparison) -> Table:
 
 
 def _cell(
-    comparison: Comparison, row: Compared, field: str, _title: str, more_is_better: bool
+    comparison: Comparison, row: ComparisonRow, field: str, _title: str, more_is_better: bool
 ) -> Any:
     """Format one value of the comparison table; a star and bold green mark a column's best."""
     from rich.text import Text

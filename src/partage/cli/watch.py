@@ -66,13 +66,13 @@ def watch(
     a crash the same command continues, and repeats the micro-batch that was interrupted. Java 17
     must be there.
     """
-    from partage.capture.manifest import expect_growing_capture
+    from partage.capture.manifest import expect_streamable_capture
 
     if not 0.1 <= every <= 3600:
         raise InvalidConfigError("--every", "must be between 0.1 and 3600 seconds", every)
     source = cluster.input_or_cluster(capture, "CAPTURE")
     if not source.startswith("kafka://"):
-        expect_growing_capture(Path(source))  # before Spark is imported
+        expect_streamable_capture(Path(source))  # before Spark is imported
 
     from partage.jobs.watch.watch import StreamSettings
     from partage.jobs.watch.watch import watch as run

@@ -67,7 +67,7 @@ def capture_cluster(
         InvalidCaptureError: the folder has a capture of another cluster.
         MissingExtraError: kafka-python is not installed.
     """
-    from partage.capture.unpacking import checksum
+    from partage.capture.unpacking import crc32c_function
     from partage.capture.writing import CaptureWriter
 
     expect_local(out, "out")
@@ -80,7 +80,7 @@ def capture_cluster(
     for name, value in (("metadata_every", metadata_every), ("roll_every", roll_every)):
         if not 0.01 <= value <= 86_400:
             raise InvalidConfigError(name, "must be between 0.01 and 86400 seconds", value)
-    checksum()  # a library that is not installed is reported before anything is opened
+    crc32c_function()  # a library that is not installed is reported before anything is opened
     if bootstrap is None:
         from partage.capture.log_dir import capture_log_dirs
 
@@ -88,13 +88,13 @@ def capture_cluster(
             capture_log_dirs([Path(one) for one in folders], writer)
         return writer.manifest
     from partage.capture.connection import ClusterConnection
-    from partage.capture.live import LiveCapture, Pace
+    from partage.capture.live import CaptureIntervals, LiveCapture
     from partage.capture.security import Properties, connection_settings
 
     settings = connection_settings(Properties(properties or {}))
     with ClusterConnection(bootstrap, settings) as connection, CaptureWriter(Path(out)) as writer:
         LiveCapture(
-            connection, writer, pace=Pace(metadata_every, roll_every), stop=stop,
+            connection, writer, pace=CaptureIntervals(metadata_every, roll_every), stop=stop,
             trouble=trouble or _ignore, progress=progress or _ignore,
         ).run(follow=follow)  # fmt: skip
     return writer.manifest
@@ -168,14 +168,14 @@ def watch_groups(
         InvalidConfigError: the output folder cannot be used, or ``every`` is invalid.
         MissingExtraError, MissingJavaError: Spark cannot be started.
     """
-    from partage.capture.manifest import expect_growing_capture
+    from partage.capture.manifest import expect_streamable_capture
 
     if not 0.1 <= every <= 3_600:
         raise InvalidConfigError("every", "must be between 0.1 and 3600 seconds", every)
     if not once and stop is None:
         raise InvalidConfigError("stop", "must be an event that ends it, or give once=True", stop)
     if not str(source).startswith("kafka://"):
-        expect_growing_capture(Path(source))  # before Spark is imported
+        expect_streamable_capture(Path(source))  # before Spark is imported
 
     from partage.jobs.watch.watch import StreamSettings, watch
 

@@ -159,7 +159,7 @@ def look_at_groups(
     (``earlier``). Without one, two are made, at most ``every`` seconds apart.
     """
     from partage.capture.groups import live_groups
-    from partage.capture.metadata_image import state_of
+    from partage.capture.metadata_image import cluster_state
     from partage.model import Cluster
 
     if not earlier.at_s:
@@ -171,7 +171,7 @@ def look_at_groups(
     earlier.add(found, ends)
     since = max(earlier.at_s - before_s, 1e-3)
     rate = {p: max(0, end - known[p]) / since for p, end in ends.items() if p in known}
-    state = state_of(metadata, ts_ms=0, controller=None)
+    state = cluster_state(metadata, ts_ms=0, controller=None)
     cluster = Cluster.from_metadata(state["topics"], state["brokers"])
     asked = bool(compare_all or strategies)
     looks = [judge_group(one, ends, rate, cluster, strategies, asked=asked) for one in found]

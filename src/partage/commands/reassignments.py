@@ -424,10 +424,10 @@ def read_cluster(
     if log_dirs is not None:
         sizes = sizes_from_log_dirs(_parsed(_last_object(Path(log_dirs)), log_dirs))
     if earlier is not None and sizes is not None and seconds is not None:
-        from partage.capture.replicas import write_loads
+        from partage.capture.replicas import set_write_loads
 
         before = sizes_from_log_dirs(_parsed(_last_object(Path(earlier)), earlier))
-        write_loads(given.get("topics", {}), before, sizes, seconds)
+        set_write_loads(given.get("topics", {}), before, sizes, seconds)
     elif seconds is not None and live is None:
         what = "needs a running cluster, which is looked at twice; for a file give log_dirs_before"
         raise InvalidConfigError("write_load", what, seconds)

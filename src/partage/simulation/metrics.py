@@ -290,7 +290,7 @@ class CachedJudge:
             return 0
         if old_owners is None:
             return len(check(plan, group, cluster))
-        return self._shared.breaches(plan, group, cluster, old_owners)
+        return self._shared.count_breaches(plan, group, cluster, old_owners)
 
 
 def _group_digest(group: Group) -> bytes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.capture.manifest import aside
+from partage.capture.manifest import replaced_path
 from partage.errors import InvalidCaptureError
 from partage.wire.columns import BinaryColumn, CodedColumn
 
@@ -156,7 +156,7 @@ def current_path(path: Path) -> Path:
 
     A capture that continues merges its files, and moves the old ones to another folder.
     """
-    return aside(path) if not path.exists() and aside(path).exists() else path
+    return replaced_path(path) if not path.exists() and replaced_path(path).exists() else path
 
 
 def open_parquet(path: Path, columns: Mapping[str, str]) -> Any:

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partage.capture.connection import ClusterConnection, PartitionRequest
-from partage.capture.metadata_image import state_of
+from partage.capture.metadata_image import cluster_state
 from partage.capture.secrets import hide, secrets_in
 from partage.capture.security import Properties, connection_settings
-from partage.capture.unpacking import checksum
+from partage.capture.unpacking import crc32c_function
 from partage.errors import (
     InvalidCaptureError,
     InvalidConfigError,
@@ -257,7 +257,7 @@ class KafkaTable(SparkTable):
                 {leader: [PartitionRequest(partition, self.starts[partition])]}, TOPIC,
                 wait_ms=1_000, partition_bytes=1 << 20, most_bytes=1 << 20,
             )  # fmt: skip
-        batches = [b for one in found for b in batches_of(one.records, crc32c=checksum())]
+        batches = [b for one in found for b in batches_of(one.records, crc32c=crc32c_function())]
         return any(not b.control and not b.transactional and b.records for b in batches)
 
 
@@ -285,7 +285,7 @@ def open_kafka(where: str, properties: Mapping[str, str] | None = None) -> Kafka
     settings = connection_settings(Properties(given))
     with ClusterConnection(bootstrap, settings) as connection:
         described = connection.metadata()
-        state = {**state_of(described, ts_ms=0, controller=None), "assumed": True}
+        state = {**cluster_state(described, ts_ms=0, controller=None), "assumed": True}
         topic = connection.metadata([TOPIC]).topics[0]
         if topic.error_code == 29:  # TOPIC_AUTHORIZATION_FAILED
             raise NotAuthorizedError(f"topic {TOPIC}", "READ and DESCRIBE")

@@ -320,7 +320,7 @@ class CaptureLog:
                 del rows[base]
 
     def _expect_not_cut(self, start: Position) -> None:
-        manifest = Manifest.of(self.folder)
+        manifest = Manifest.load(self.folder)
         for p, at in (manifest.positions if manifest is not None else {}).items():
             if at < start.offsets.get(p, 0):
                 what = f"{self.folder}: partition {p} ends at offset {at}, and offsets up to "

@@ -28,7 +28,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from partage.capture.durable import put_json
+from partage.capture.durable import write_json
 from partage.errors import InvalidCaptureError, InvalidConfigError
 from partage.jobs.replay.histories import receipts_batch
 from partage.jobs.watch.group_tables import OPENED, STREAM_TABLES, stream_schema
@@ -101,7 +101,7 @@ class StreamFolder:
         by_table: dict[str, list[str]] = {}
         for table, name in files:
             by_table.setdefault(table, []).append(name)
-        put_json(self._manifests / f"{batch:08d}.json", {"batch": batch, "files": by_table})
+        write_json(self._manifests / f"{batch:08d}.json", {"batch": batch, "files": by_table})
         for table in (*STREAM_TABLES, _OPEN_ROWS):
             listed = set(by_table.get(table, ()))
             for path in (self.path / "tables" / table).glob(f"{_prefix(batch)}*.parquet"):
@@ -133,7 +133,9 @@ class StreamFolder:
             columns = [{"group": g, "table": t, "batch": n} for (g, t), n in sorted(newest.items())]
             rows = _open_rows(columns)
             files[_OPEN_ROWS] = [_write(str(self.path), last, _OPEN_ROWS, rows, merged=True)]
-        put_json(self._manifests / f"{first:08d}-{last:08d}.json", {"batch": last, "files": files})
+        write_json(
+            self._manifests / f"{first:08d}-{last:08d}.json", {"batch": last, "files": files}
+        )
         for one in some:
             if (one.first, one.last) != (first, last):
                 one.path.unlink(missing_ok=True)
@@ -244,7 +246,7 @@ def expect_stream_folder(out: Path, source: str) -> None:
             raise InvalidConfigError("--out", f"has a stream of {before}; give a new one", str(out))
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    put_json(path, {"source": source})
+    write_json(path, {"source": source})
 
 
 def write_changes(

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from partage.capture.connection import client_errors
-from partage.capture.durable import appended, without_torn_line
-from partage.capture.manifest import expect_growing_capture
-from partage.capture.metadata_image import state_of
+from partage.capture.durable import append_line, truncate_torn_line
+from partage.capture.manifest import expect_streamable_capture
+from partage.capture.metadata_image import cluster_state
 from partage.errors import MissingExtraError, PartageError, SparkFailedError
 from partage.history.clusters import ClusterHistory
 from partage.history.transactions import Transactions
@@ -174,7 +174,7 @@ def watch(
     name = str(source) if is_cluster else str(Path(source).absolute())
     topic = open_kafka(name, wanted.kafka) if is_cluster else None
     if topic is None:
-        expect_growing_capture(Path(name))
+        expect_streamable_capture(Path(name))
     expect_stream_folder(folder.path.parent, name)
     folder.prepare()
     with ExitStack() as opened:
@@ -391,7 +391,7 @@ class _MetadataRecorder:
 
     def __enter__(self) -> _MetadataRecorder:  # noqa: PYI034 - typing.Self is of Python 3.11
         if self._path.is_file():
-            last = without_torn_line(self._path)
+            last = truncate_torn_line(self._path)
             self._last = _content(json.loads(last)) if last else {}
         for state in self._topic.states:
             self._add({**state, "ts_ms": _now_ms()} if self._last else state)
@@ -411,13 +411,13 @@ class _MetadataRecorder:
         while not self._stop.is_set():
             with suppress(PartageError, client_errors(), OSError), self._topic.connect() as asked:
                 while not self._stop.wait(self._SECONDS):
-                    self._add(state_of(asked.metadata(), ts_ms=_now_ms(), controller=None))
+                    self._add(cluster_state(asked.metadata(), ts_ms=_now_ms(), controller=None))
             self._stop.wait(self._SECONDS)
 
     def _add(self, state: Mapping[str, Any]) -> None:
         if _content(state) != self._last:
             self._last = _content(state)
-            appended(self._path, json.dumps(state, separators=(",", ":")))
+            append_line(self._path, json.dumps(state, separators=(",", ":")))
 
 
 def _now_ms() -> int:
