@@ -73,7 +73,7 @@ def capture(
     ] = 100,
     output: OutputOptions,
 ) -> None:  # fmt: skip
-    """Record a cluster's groups: what `partage replay` reads.
+    """Record the history of a cluster's groups, for `partage replay`.
 
     Reads `__consumer_offsets` as the brokers store it, transaction markers included, and the
     cluster's metadata beside it. An account with the rights to read and describe is
@@ -149,7 +149,7 @@ def _live(
         _until_stopped(follow=follow) as stop,
         watch.watcher(stop, trouble, lambda: ClusterConnection(bootstrap, settings)) as watcher,
         CaptureWriter(to, observer=watcher) as writer,
-        _counted(quiet=quiet, follow=follow) as progress,
+        _show_progress(quiet=quiet, follow=follow) as progress,
     ):
         if watcher is not None:
             watcher.start(writer)
@@ -237,7 +237,7 @@ class WatchOptions:
 
 @contextmanager
 def _until_stopped(*, follow: bool) -> Iterator[Event]:
-    """Yield the event that ends a recording with ``--follow``: Ctrl-C and SIGTERM set it.
+    """Yield an event that Ctrl-C and SIGTERM set, which ends a capture with ``--follow``.
 
     Without ``follow`` nothing sets it, and both signals interrupt the program as usual.
     """
@@ -254,9 +254,10 @@ def _until_stopped(*, follow: bool) -> Iterator[Event]:
 
 
 @contextmanager
-def _counted(*, quiet: bool, follow: bool) -> Iterator[Any]:
-    """Yield a function that shows the progress of a recording on a terminal: records read, and
-    offsets still to read.
+def _show_progress(*, quiet: bool, follow: bool) -> Iterator[Any]:
+    """Yield a function that shows the progress of a capture on a terminal.
+
+    Its arguments are the number of records read, and of offsets still to read.
     """
     from rich.console import Console
 

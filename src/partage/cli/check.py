@@ -26,9 +26,9 @@ __all__ = ["check"]
 _STYLES = {"failed": "bold red", "unknown": "yellow", "passed": "green"}
 
 
-class Unknown(str, Enum):
-    """Values of ``--unknown``: whether a group passes if its log is too incomplete to check a
-    limit.
+class UnknownResult(str, Enum):
+    """Values of ``--unknown``: whether a group passes or fails if the log does not show the
+    result.
     """
 
     fail = "fail"
@@ -55,10 +55,10 @@ def check(
     ] = False,
     group: GroupPatterns = None,
     unknown: Annotated[
-        Unknown,
+        UnknownResult,
         typer.Option("--unknown", help="Meaning of an outcome that the log does not show: fail "
                      "(exit code 5) or pass."),
-    ] = Unknown.fail,
+    ] = UnknownResult.fail,
     junit: Annotated[
         Path | None,
         typer.Option("--junit", metavar="FILE", show_default=False,
@@ -73,8 +73,8 @@ def check(
 
         partage check run --max-unread 0.5% --group 'billing*' --junit partage.xml
 
-    Exit code 0 if every group is within the limits, 3 if one exceeds a limit, and 5 if none does
-    but the log has too little of a group's history to tell.
+    Exit code 0 if every group is within the limits, 3 if a group exceeds a limit. It is 5 if none
+    exceeds a limit, but a group's recorded history is too incomplete to check it.
     """
     from partage.commands.runs import check_run
     from partage.report.checks import UNKNOWN, VIOLATED, parse_rate, parse_share
@@ -88,7 +88,7 @@ def check(
             folder, max_unread=share, max_rebalances=rate, no_storms=no_storms, groups=group,
             run_id=run,
         )  # fmt: skip
-    found = replace(found, unknown_passes=unknown is Unknown.passes)
+    found = replace(found, unknown_passes=unknown is UnknownResult.passes)
     if junit is not None:
         _write(junit, found.to_junit())
     if as_json:

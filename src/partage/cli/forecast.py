@@ -108,7 +108,7 @@ def forecast(
         raise typer.BadParameter("say what to forecast: --rolling-restart")
     needed = (options.partitions, members, restart_time)
     what = "--partitions, --members and --restart-time"
-    options.expect_input(folder, cluster, what, *needed)
+    options.expect_one_source(folder, cluster, what, *needed)
     if cluster.bootstrap_server is not None and restart_time is None:
         what = "is needed: a measurement shows no restarts"
         raise typer.BadParameter(what, param_hint="--restart-time")
@@ -119,7 +119,7 @@ def forecast(
         "restart_time": None if restart_time is None else _parse_range(restart_time),
     }  # fmt: skip
     found: dict[str, tuple[RolloutForecast, ...]] = {}
-    for one, source in options.inputs(folder, cluster):
+    for one, source in options.forecast_sources(folder, cluster):
         with named_options(**_OPTIONS):
             found[one] = forecast_rollouts(*source, **settings)
     if options.picture is not None:
@@ -190,7 +190,7 @@ def _print(group: str, rows: tuple[RolloutForecast, ...], max_unread: float | No
     show(
         name(
             f"{short_name(group)}: a rolling deployment of {pods} {deployment.members} members "
-            f"costs {_text(now.unread)} partition-seconds without a reader{verdict}",
+            f"costs {_format_estimate(now.unread)} partition-seconds without a reader{verdict}",
             "bold red" if _exceeds(now, max_unread) else "bold",
         ),
         name(
@@ -211,20 +211,19 @@ def _print(group: str, rows: tuple[RolloutForecast, ...], max_unread: float | No
         show(name(f"  {line}", "dim" if line.startswith("#") else ""))
 
 
-def _client_lines(chosen: Deployment, present: Deployment) -> tuple[str, ...]:
-    """Return the client settings that change between two deployments, as ``name=value`` lines.
-
-    ``chosen`` is the recommended deployment, ``present`` the one that runs now.
+def _client_lines(recommended: Deployment, present: Deployment) -> tuple[str, ...]:
+    """Return the client settings to change for the recommended deployment, as ``name=value``
+    lines.
     """
     from partage.report.client_settings import lines_of
 
-    if chosen.policy == present.policy and chosen.session_s == present.session_s:
+    if recommended.policy == present.policy and recommended.session_s == present.session_s:
         return ()
     strategy = present.policy.short
-    lines = list(lines_of(chosen.policy.name, strategy) or ())
-    is_server = chosen.policy.protocol == "consumer"
-    if chosen.session_s > present.session_s and not is_server:
-        lines.append(f"session.timeout.ms={int(1_000 * chosen.session_s)}")
+    lines = list(lines_of(recommended.policy.name, strategy) or ())
+    is_server = recommended.policy.protocol == "consumer"
+    if recommended.session_s > present.session_s and not is_server:
+        lines.append(f"session.timeout.ms={int(1_000 * recommended.session_s)}")
     return tuple(lines)
 
 
@@ -239,14 +238,15 @@ def _table(rows: tuple[RolloutForecast, ...]) -> Table:
     for i, row in enumerate(rows):
         text = f"{row.deployment.text}{' (present)' if i == 0 else ''}"
         table.add_row(
-            name(text), _text(row.unread), _text(row.duration), _text(row.rebalances),
-            _text(row.reread), style="bold green" if row is best else "",
-        )  # fmt: skip
+            name(text),
+            *map(_format_estimate, (row.unread, row.duration, row.rebalances, row.reread)),
+            style="bold green" if row is best else "",
+        )
     return table
 
 
-def _text(estimate: Estimate) -> str:
-    """Format an estimate as ``best (low to high)``."""
+def _format_estimate(estimate: Estimate) -> str:
+    """Format an estimate as ``best (low to high)``, such as ``12 (8 to 20)``."""
     if estimate.high - estimate.low < 0.05:
         return _number(estimate.best)
     return f"{_number(estimate.best)} ({_number(estimate.low)} to {_number(estimate.high)})"

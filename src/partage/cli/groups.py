@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from partage.cli.compare import shown_comparison
+from partage.cli.compare import print_comparison
 from partage.cli.console import interactive, name, out, short_name, show, tell, write_json
 from partage.cli.options import (
     AsJson,
@@ -141,7 +141,7 @@ def _head(look: GroupLook) -> None:
     said = [group.state or "?", group.type, *strategy, f"coordinator {group.coordinator}",
             f"{count} member{'s' if count != 1 else ''}"]  # fmt: skip
     if group.type != "share":
-        said.append(f"lag {_waiting(look)}")
+        said.append(f"lag {_format_lag(look)}")
     line = name(short_name(group.id), "bold")
     line.append_text(name(f"  {', '.join(said)}"))
     show(line)
@@ -149,12 +149,12 @@ def _head(look: GroupLook) -> None:
         show(name(f"  {group.trouble}", "yellow"))
 
 
-def _waiting(look: GroupLook) -> str:
-    """Format a group's lag in records, with a separate sum for partitions without an owner."""
-    owned = {p for m in look.group.members for p in m.owned}
-    mine = sum(lag for p, lag in look.lag.items() if p in owned)
-    others = sum(look.lag.values()) - mine
-    age = _age(look)
+def _format_lag(measurement: GroupLook) -> str:
+    """Format a group's lag in records; partitions without an owner are added separately."""
+    owned = {p for m in measurement.group.members for p in m.owned}
+    mine = sum(lag for p, lag in measurement.lag.items() if p in owned)
+    others = sum(measurement.lag.values()) - mine
+    age = _format_lag_age(measurement)
     if not owned:
         return f"{others:,}{age}"
     return f"{mine:,}{age}" + (
@@ -162,20 +162,22 @@ def _waiting(look: GroupLook) -> str:
     )
 
 
-def _age(look: GroupLook) -> str:
-    """Format, in brackets, the age of a group's lag in seconds and the time until it is consumed.
+def _format_lag_age(measurement: GroupLook) -> str:
+    """Format, in brackets, the age of a group's lag in seconds and the time until it has caught
+    up.
 
     >>> from partage.capture.groups import LiveGroup
     >>> from partage.commands.live_groups import GroupLook
     >>> from partage.watch.lag import GroupLag
     >>> group = LiveGroup("g", "classic", "Stable", "range", 1)
-    >>> _age(GroupLook(group, {}, {}, behind=GroupLag(5, 30.0, 0, 5), drain_seconds=float("inf")))
+    >>> lag = GroupLag(5, 30.0, 0, 5)
+    >>> _format_lag_age(GroupLook(group, {}, {}, behind=lag, drain_seconds=float("inf")))
     ' (30 s old, does not shrink)'
     """
-    lag = look.behind
+    lag = measurement.behind
     if lag is None or not lag.records or lag.seconds is None:
         return ""
-    drain = look.drain_seconds
+    drain = measurement.drain_seconds
     ends = "" if drain is None else ", does not shrink"
     if drain is not None and isfinite(drain):
         ends = f", gone in {drain:,.0f} s"
@@ -198,19 +200,19 @@ def _whole(look: GroupLook) -> None:
             name(short_name(m.instance_id or m.client_id or m.id)), name(m.host.lstrip("/")),
             name(short_name(m.rack or "-")), str(len(m.owned)), "-" if lag is None else f"{lag:,}",
             f"{load:,.1f}",
-            name(_listed(m.owned)),
+            name(_format_partitions(m.owned)),
         )  # fmt: skip
     show(table)
     if look.now is not None:
         show(name(_distance(look.now)))
     if look.compared is not None:
-        shown_comparison(look.compared)
+        print_comparison(look.compared)
 
 
-def _listed(owned: tuple[Partition, ...]) -> str:
+def _format_partitions(owned: tuple[Partition, ...]) -> str:
     """Format a member's partitions by topic, with ranges of partition numbers.
 
-    >>> _listed((("t", 0), ("t", 1), ("t", 2), ("u", 4)))
+    >>> _format_partitions((("t", 0), ("t", 1), ("t", 2), ("u", 4)))
     't 0-2; u 4'
     """
     numbers: dict[str, list[int]] = {}

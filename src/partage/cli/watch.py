@@ -96,16 +96,16 @@ def _report(batch: BatchReport, *, as_json: bool, quiet: bool) -> None:
         if as_json:
             typer.echo(json.dumps(row))
         else:
-            out().print(name(_line(row)), soft_wrap=True)
+            out().print(name(_format_generation(row)), soft_wrap=True)
     if not quiet:
         tell(f"micro-batch {batch.number}: {len(batch.opened)} generations opened", "dim")
 
 
-def _line(row: dict[str, Any]) -> str:
+def _format_generation(row: dict[str, Any]) -> str:
     """Format a generation of a group as one line of text.
 
-    >>> _line({"time_ms": 0, "group": "a", "generation": 7, "members_before": 3, "members": 2,
-    ...        "partitions": 30, "moved": 14, "cause_kind": "poll", "cause": "1 left"})
+    >>> _format_generation({"time_ms": 0, "group": "a", "generation": 7, "members_before": 3,
+    ...        "members": 2, "partitions": 30, "moved": 14, "cause_kind": "poll", "cause": "1 left"})
     '1970-01-01T00:00:00Z a generation 7: 3 to 2 members, 14 of 30 partitions moved, poll timeout'
     """
     import time
