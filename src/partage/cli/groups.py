@@ -23,7 +23,7 @@ from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
     from partage.capture.groups import LiveGroup, LiveMember
-    from partage.commands.live_groups import GroupLook
+    from partage.commands.live_groups import GroupMeasurement
     from partage.judge import Measures
 
 __all__ = ["changes", "groups"]
@@ -75,17 +75,21 @@ def groups(
 
     if not 0.1 <= every <= 3_600:
         raise InvalidConfigError("--every", "must be between 0.1 and 3600 seconds", every)
-    from partage.commands.live_groups import EarlierLooks, look_at_groups, no_such_group
+    from partage.commands.live_groups import (
+        PreviousMeasurements,
+        measure_groups,
+        unknown_group_error,
+    )
     from partage.groups import registry
 
     for one in strategy or ():
         registry.load(one)  # a name that is wrong is said before a cluster is asked
     with ClusterConnection(cluster.brokers(), cluster.connection()) as connection:
-        earlier = EarlierLooks()
-        last: list[GroupLook] | None = None
+        earlier = PreviousMeasurements()
+        last: list[GroupMeasurement] | None = None
         while True:
             try:
-                looks = look_at_groups(
+                looks = measure_groups(
                     connection, group, strategy, earlier, every, compare_all=compare or as_json
                 )
             except client_errors() as e:
@@ -99,7 +103,7 @@ def groups(
                 expect_visible_groups(connection)
                 if group:
                     with named_options(groups="--group"):
-                        raise no_such_group(connection, group)
+                        raise unknown_group_error(connection, group)
             if as_json:
                 write_json({"ts_ms": time.time_ns() // 1_000_000,
                             "groups": [one.to_dict() for one in looks]})  # fmt: skip
@@ -113,7 +117,7 @@ def groups(
             time.sleep(every)
 
 
-def _stamped(looks: list[GroupLook], last: list[GroupLook] | None) -> None:
+def _stamped(looks: list[GroupMeasurement], last: list[GroupMeasurement] | None) -> None:
     if interactive():
         out().clear()
     show(name(time.strftime("%H:%M:%S"), "dim"))
@@ -121,7 +125,7 @@ def _stamped(looks: list[GroupLook], last: list[GroupLook] | None) -> None:
         show(name(f"  {said}", "cyan"))
 
 
-def _shown(looks: list[GroupLook], *, whole: bool) -> None:
+def _shown(looks: list[GroupMeasurement], *, whole: bool) -> None:
     if not looks:
         show(name("no group of consumers", "yellow"))
     for number, look in enumerate(looks):
@@ -134,7 +138,7 @@ def _shown(looks: list[GroupLook], *, whole: bool) -> None:
         show(name("details of one group: --group NAME", "dim"))
 
 
-def _head(look: GroupLook) -> None:
+def _head(look: GroupMeasurement) -> None:
     group = look.group
     count = len(group.members)
     strategy = [] if group.type == "streams" else [group.strategy or "no strategy"]
@@ -149,7 +153,7 @@ def _head(look: GroupLook) -> None:
         show(name(f"  {group.trouble}", "yellow"))
 
 
-def _format_lag(measurement: GroupLook) -> str:
+def _format_lag(measurement: GroupMeasurement) -> str:
     """Format a group's lag in records; partitions without an owner are added separately."""
     owned = {p for m in measurement.group.members for p in m.owned}
     mine = sum(lag for p, lag in measurement.lag.items() if p in owned)
@@ -162,16 +166,16 @@ def _format_lag(measurement: GroupLook) -> str:
     )
 
 
-def _format_lag_age(measurement: GroupLook) -> str:
+def _format_lag_age(measurement: GroupMeasurement) -> str:
     """Format, in brackets, the age of a group's lag in seconds and the time until it has caught
     up.
 
     >>> from partage.capture.groups import LiveGroup
-    >>> from partage.commands.live_groups import GroupLook
+    >>> from partage.commands.live_groups import GroupMeasurement
     >>> from partage.watch.lag import GroupLag
     >>> group = LiveGroup("g", "classic", "Stable", "range", 1)
     >>> lag = GroupLag(5, 30.0, 0, 5)
-    >>> _format_lag_age(GroupLook(group, {}, {}, behind=lag, drain_seconds=float("inf")))
+    >>> _format_lag_age(GroupMeasurement(group, {}, {}, behind=lag, drain_seconds=float("inf")))
     ' (30 s old, does not shrink)'
     """
     lag = measurement.behind
@@ -184,7 +188,7 @@ def _format_lag_age(measurement: GroupLook) -> str:
     return f" ({lag.seconds:,.0f} s old{ends})"
 
 
-def _whole(look: GroupLook) -> None:
+def _whole(look: GroupMeasurement) -> None:
     from rich.table import Table
 
     if not look.group.members:

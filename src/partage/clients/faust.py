@@ -52,7 +52,8 @@ def assignor(strategy: str = "faust", *, seed: int | None = None) -> type[stock.
 
     Args:
         strategy: ``faust``, exact to faust-streaming 0.15.3, or ``faust:copartitioned``.
-        seed: seed for drawing standbys (``faust:copartitioned``); the leader's counts.
+        seed: seed to draw standbys at random (``faust:copartitioned``). The seed of the group's
+            leader is used.
 
     Raises:
         InvalidConfigError: the strategy is not one for Faust, or takes no seed.

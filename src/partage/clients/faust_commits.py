@@ -87,7 +87,7 @@ class CommitGuard:
         self._read_again_from.clear()
 
     async def _on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """Remember which offsets are acknowledged but not committed, then let Faust revoke the
+        """Store which offsets are processed but not committed, then let Faust revoke the
         partitions.
         """
         for tp in revoked:
@@ -105,23 +105,25 @@ class CommitGuard:
         return records
 
     def _read_dropped_again(self) -> None:
-        """Seek back to records that were dropped; check this at most once a second."""
+        """Seek back to records that Faust fetched but dropped unprocessed; check at most once a
+        second.
+        """
         now = self._now()
         if self._sought != self._assignments or now - self._checked < _SECONDS_BETWEEN_CHECKS:
             return
         self._checked = now
         for tp in list(self._fetched):
-            first = self._first_waiting(tp)
+            first = self._first_unprocessed(tp)
             if first is None:
                 self._waits_since.pop(tp, None)
             else:
-                self._watch(tp, first, now)
+                self._reread_if_dropped(tp, first, now)
 
-    def _first_waiting(self, tp: Any) -> int | None:
-        """Return a partition's lowest offset that was fetched and not yet processed; None if all
-        are processed.
+    def _first_unprocessed(self, tp: Any) -> int | None:
+        """Return a partition's lowest offset that was fetched but not processed; None if there is
+        none.
 
-        Offsets below the committed one do not count.
+        Offsets below the committed one are ignored.
         """
         floor = self.consumer._committed_offset[tp] or 0
         waiting = self._fetched[tp] - self.consumer._acked_index[tp] - self._processed[tp]
@@ -152,17 +154,16 @@ class CommitGuard:
             await self.consumer.seek(tp, min(fetched))
 
     def _new_offset(self, tp: Any) -> int | None:
-        """Return the offset up to which Faust may commit a partition; None if it may commit
-        nothing.
+        """Return the offset up to which Faust may commit a partition; None if it may not commit.
 
-        Acknowledged records after the first unprocessed one are not committed.
+        Records that are acknowledged out of order, after an unprocessed one, are not committed.
         """
         if self._sought != self._assignments:
             # Faust continues after a seek that timed out: seek again, or nothing is ever committed.
             if not self.consumer.app.rebalancing and not self._tasks:
                 self._start(self._perform_seek())
             return None
-        fetched, first = self._fetched[tp], self._first_waiting(tp)
+        fetched, first = self._fetched[tp], self._first_unprocessed(tp)
         acked: list[int] = self.consumer._acked[tp]
         if first is None or not acked or max(acked) < first:
             offset: int | None = self._original_new_offset(tp)
@@ -176,26 +177,26 @@ class CommitGuard:
             fetched.difference_update([one for one in fetched if one < offset])
         return offset
 
-    def _watch(self, tp: Any, waiting: int, now: float) -> None:
-        """Read a record again if Faust dropped it; do so only once.
+    def _reread_if_dropped(self, tp: Any, offset: int, now: float) -> None:
+        """Read a record again, once, if Faust dropped it without processing.
 
-        A record counts as dropped if no stream has it and it waits for too long. ``tp`` is its
-        partition, ``waiting`` its offset, and ``now`` the time in seconds.
+        A record counts as dropped if it was fetched some time ago and no stream has it in a queue.
+        ``tp`` is its partition, ``offset`` its offset, and ``now`` the time in seconds.
         """
         since = self._waits_since.get(tp)
-        if since is None or since[0] != waiting:
-            self._waits_since[tp] = (waiting, now)
+        if since is None or since[0] != offset:
+            self._waits_since[tp] = (offset, now)
         elif (
             now - since[1] > _PATIENCE
-            and waiting > self._read_again_from.get(tp, -1)
-            and not self._is_in_a_stream(tp, waiting)
+            and offset > self._read_again_from.get(tp, -1)
+            and not self._is_in_a_stream(tp, offset)
         ):
             log.error(
                 "%s: offset %d was fetched and never processed, because Faust dropped it: reading "
-                "again from it", tp, waiting,
+                "again from it", tp, offset,
             )  # fmt: skip
-            self._read_again_from[tp] = waiting
-            self._start(self._read_again(tp, waiting))
+            self._read_again_from[tp] = offset
+            self._start(self._read_again(tp, offset))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         # asyncio itself holds no strong reference to a task.

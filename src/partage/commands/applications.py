@@ -35,7 +35,7 @@ _DEFAULT = ("streams:high-availability",)
 
 
 class SimulatedCell(NamedTuple):
-    """Result of `simulate_streams` for one combination of task assignor and settings.
+    """Result of `simulate_streams` for one combination of task assignor and settings (a cell).
 
     Attributes:
         cell: name of the assignor, and the settings that differ from the application's.
@@ -49,11 +49,12 @@ class SimulatedCell(NamedTuple):
 
 
 class DecidedCell(NamedTuple):
-    """Result of `decide_streams` for one combination of task assignor and settings.
+    """Result of `decide_streams` for one combination of task assignor and settings (a cell).
 
     Attributes:
         cell: name of the assignor, and the settings that differ from the application's.
-        decision: active, standby and warm-up tasks by client, and the next rebalance.
+        decision: the leader's assignment: active, standby and warm-up tasks by client, and whether
+            another rebalance follows.
     """
 
     cell: SweepCell
@@ -95,11 +96,11 @@ class DescribedApplication(NamedTuple):
 
 @checked
 def describe_streams(source: str | Path, application_id: str) -> DescribedApplication:
-    """Describe a recorded Kafka Streams application, and judge one standby replica.
+    """Describe a recorded Kafka Streams application, as input of `simulate_streams`.
 
-    The description has the application's sub-topologies, partitions, clients, state sizes and lags,
-    and a crash of the client with most state. `simulate_streams` takes it. The gain and cost of one
-    standby replica are estimated from it.
+    The description has sub-topologies, partitions, clients, state sizes, lags, and as an event the
+    crash of the client with most state. The gain and cost of one more standby replica are
+    estimated.
 
     Args:
         source: the folder of a capture with ``cluster.jsonl``. State sizes are in bytes if it has
@@ -134,7 +135,8 @@ def simulate_streams(
     master: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> list[SimulatedCell]:
-    """Simulate a Kafka Streams application over time, as ``partage streams`` does.
+    """Simulate a Kafka Streams application over time, for each combination of assignors and
+    settings.
 
     Args:
         application: the application, or its description: a mapping, JSON text, or a file's path.

@@ -146,9 +146,8 @@ def watch_groups(
     stop: Event | None = None,
     report: Callable[[BatchReport], None] | None = None,
 ) -> StreamFolder:
-    """Follow the groups of a cluster with Spark, and write tables of their rebalances.
-
-    The tables grow while the groups rebalance.
+    """Follow the groups of a cluster with Spark, and write tables of their rebalances as they
+    happen.
 
     Args:
         source: the folder of a capture that grows, or ``kafka://host:port``.

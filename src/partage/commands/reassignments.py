@@ -128,9 +128,9 @@ def _expect_source(source: object) -> None:
 
 
 def _expect_arguments(command: str, given: Mapping[str, object]) -> None:
-    """Check that a subcommand of ``partage reassign`` exists and has the right arguments.
+    """Check that a subcommand of ``partage reassign`` exists and gets the arguments that it needs.
 
-    Missing and superfluous arguments are errors.
+    Missing arguments and arguments without effect are errors.
 
     Raises:
         InvalidConfigError: names the command or the argument.
@@ -245,7 +245,7 @@ def plan_task(
     throttle: int | None = None,
     proof: bool = True,
 ) -> PlannedReassignment:
-    """Compute a plan for a reassignment task and split its replica moves into batches.
+    """Compute a plan for a reassignment task, and split its replica copies into batches.
 
     Args:
         task: the reassignment task.
@@ -268,9 +268,9 @@ def plan_task(
 def split_plan(
     planned: Reassignment, command: str, *, most: int | None = None, throttle: int | None = None
 ) -> PlannedReassignment:
-    """Split a plan's replica moves into batches, and summarize the plan.
+    """Split the replica copies of a plan into batches, and summarize the plan.
 
-    A batch copies at most ``most`` replicas.
+    A batch copies at most ``most`` replicas. ``command`` is the subcommand's name for the summary.
     """
     from partage.replicas.batches import batches
     from partage.replicas.kafka_json import led_by_others
@@ -319,15 +319,14 @@ def _proven(found: Reassignment) -> dict[str, Any]:
         "solver": found.plan.solver,
         "solver_bound": found.plan.solver_bound,
         "lacks_solver": found.lacks_solver,
-        "too_large_for_solver": _size(found) if found.too_large_for_solver else None,
+        "too_large_for_solver": _size_limit(found) if found.too_large_for_solver else None,
         "sequential_loss": verdict.sequential_loss,
     }
 
 
-def _size(planned: Reassignment) -> dict[str, int]:
-    """Return the number of (partition, broker) pairs of a task, and the most that HiGHS gets.
-
-    The solver HiGHS improves plans and lower bounds. Larger tasks are not passed to it.
+def _size_limit(planned: Reassignment) -> dict[str, int]:
+    """Return the size of a task in (partition, broker) pairs, and the maximum size for the solver
+    HiGHS.
     """
     from partage.api.reassignments import MOST_DUAL_PAIRS
 
@@ -362,9 +361,8 @@ def _leaderless(planned: Reassignment) -> list[str]:
 
 
 def _missing_brokers(planned: Reassignment, partitions: list[int]) -> list[int]:
-    """Return the ids of brokers that hold replicas but are missing in the metadata.
-
-    Only the given partitions count; the roll-back files then name such brokers.
+    """Return the ids of brokers that hold replicas of these partitions but are not in the
+    metadata.
     """
     cluster = planned.task.cluster
     held = {b for p in partitions for b in cluster.replica[cluster.start[p] : cluster.start[p + 1]]}

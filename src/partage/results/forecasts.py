@@ -57,18 +57,18 @@ _SERVER_DEFAULT = "server:uniform"
 
 
 class RecordedGroup:
-    """One group of a finished run, with the facts that forecasts need: members, load, settings.
+    """One group of a finished run, with the data that forecasts need: members, load, settings.
 
     Args:
         run: the run.
-        group: name of the group; None if the run has one group only.
+        group: name of the group; None if the run has only one group.
 
     Attributes:
         run: the run.
         group: name of the group.
 
     Raises:
-        InvalidConfigError: the run has no such group, or several and none is named.
+        InvalidConfigError: the run has no such group, or ``group`` is None and there are several.
     """
 
     def __init__(self, run: Run, group: str | None = None) -> None:
@@ -81,7 +81,7 @@ class RecordedGroup:
             run.group(self.group)  # raises, and names the groups of the run
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Return the group's rows of a published table; empty if the run lacks the table."""
+        """Return the group's rows of one of the run's tables; empty if the run lacks the table."""
         from pyarrow import compute as pc
 
         if table not in self.run.tables:
@@ -100,7 +100,9 @@ class RecordedGroup:
 
     @cached_property
     def members(self) -> list[dict[str, Any]]:
-        """The members of the newest generation that has any, in the order of the group's record."""
+        """Members of the newest generation that is not empty, in the order of the log's group
+        record.
+        """
         rows = self.rows("members")
         if not rows:
             return []
@@ -129,7 +131,7 @@ class RecordedGroup:
         """Name of the assignment strategy that the group chose last.
 
         Raises:
-            InvalidConfigError: the run has none that Partage can run.
+            InvalidConfigError: no strategy was recorded, or Partage does not have it.
         """
         for row in reversed(self.rebalances):
             name = row["strategy"]
@@ -149,9 +151,10 @@ class RecordedGroup:
 
     @property
     def session_s(self) -> float:
-        """The longest session timeout of the newest members, in seconds.
+        """Longest session timeout of the newest members, in seconds.
 
-        Members of the consumer protocol send none: the broker's setting counts, if it was recorded.
+        Members of the consumer protocol do not send one: it is then the broker's setting or its
+        default.
         """
         sent = [int(row["session_timeout_ms"]) for row in self.members]
         broker_ms = self.run.summary.get("session_timeout_ms") or 1_000 * DEFAULT_SESSION_S
@@ -178,7 +181,9 @@ class RecordedGroup:
 
     @cached_property
     def restarts(self) -> RestartEvidence:
-        """Evidence about past restarts of the group's members, such as their durations."""
+        """Durations and other data of past restarts of the group's members, learnt from the
+        recording.
+        """
         names = ("events", "members", "unread", "commit_rates", "pauses")
         return learn_restarts(
             {"rebalances": self.rebalances, **{name: self.rows(name) for name in names}},
@@ -203,9 +208,9 @@ class RecordedGroup:
 
     @cached_property
     def capacity(self) -> LearntCapacity | None:
-        """The number of records per second that one consumer can process; None without commits.
+        """Records per second that one consumer can process; None if no commits were recorded.
 
-        It is learnt from phases in which the group caught up with a lag.
+        It is estimated from phases in which a consumer worked off its lag.
         """
         spans = [
             OwnedSpan(
@@ -222,7 +227,8 @@ GroupInput: TypeAlias = RecordedGroup | MeasuredGroup
 
 
 def _group_input(run: Run | MeasuredGroup | str | Path, group: str | None) -> GroupInput:
-    """Return the group that a forecast is about, as the input of the forecast.
+    """Return the input of a forecast: the group of a run (`RecordedGroup`), or the measured group
+    itself.
 
     Raises:
         InvalidConfigError: the input has no such group.
@@ -252,7 +258,9 @@ def size(
     rate: float | None = None,
     session_timeout: float | None = None,
 ) -> Sizing:
-    """Forecast how many consumers a group needs, from a run or from numbers alone.
+    """Forecast load and lag of a group for each number of consumers, and how many it needs.
+
+    The load comes from a run or a measurement, or from the arguments ``topics`` and ``rate``.
 
     Args:
         run: a finished replay or its folder, or a measured group (`measure_group`); None with
@@ -283,32 +291,32 @@ def size(
             raise InvalidConfigError("capacity", "is needed without a run", capacity)
     else:
         tables = _group_input(run, group)
-        load = _sized_load(tables, topics, rate)
+        load = _load_to_size(tables, topics, rate)
         own = tables.strategy if strategy is None else strategy
         outage_s = tables.session_s
         if capacity is None:
-            capacity = _learnt(tables)
+            capacity = _learnt_capacity(tables)
     return size_group(
         load, strategy=strategy or own, capacity=capacity, max_lag_s=max_lag,
         outage_s=outage_s if session_timeout is None else session_timeout,
     )  # fmt: skip
 
 
-def _sized_load(
+def _load_to_size(
     tables: GroupInput, topics: Mapping[str, int] | None, rate: float | None
 ) -> GroupLoad:
-    """Return the load for which a group is sized.
+    """Return a group's recorded load, or a load that is even over partitions if an argument is
+    given.
 
-    It is the recorded one unless ``topics`` or ``rate`` is given. These are then spread evenly over
-    partitions.
+    ``topics`` has partition counts, ``rate`` records per second.
     """
     if topics is None and rate is None:
         return tables.load
     return constant_load(topics or tables.topics, tables.load.total if rate is None else rate)
 
 
-def _learnt(tables: GroupInput) -> float:
-    """Return the records per second that one consumer can process, learnt from the run.
+def _learnt_capacity(tables: GroupInput) -> float:
+    """Return the records per second that one consumer can process, estimated from the recording.
 
     Raises:
         InvalidConfigError: the recording has no catch-up phase.
@@ -343,7 +351,10 @@ def forecast(
     compare: bool = True,
     seed: int = 0,
 ) -> tuple[RolloutForecast, ...]:
-    """Forecast what a rolling deployment of a group costs, from a run or from numbers alone.
+    """Forecast a rolling deployment of a group: time without a reader, duration, rebalances,
+    rereads.
+
+    Values come from a run or a measurement; the arguments replace them, or are all that is known.
 
     Args:
         run: a finished replay or its folder, or a measured group (`measure_group`); None with
@@ -423,7 +434,7 @@ def _load(
     """Return a group's load: recorded, or computed from the given topics and rate.
 
     Raises:
-        InvalidConfigError: neither has the group's topics.
+        InvalidConfigError: the group's topics are unknown.
     """
     if tables is None and topics is None:
         raise InvalidConfigError("topics", "are needed without a run", topics)
@@ -444,13 +455,15 @@ def migrate(
     protocol: str = "consumer",
     deployments: bool = True,
 ) -> tuple[Migration, ...]:
-    """Judge whether groups are ready for another rebalance protocol, and what it would change.
+    """Assess whether groups are ready to migrate to another rebalance protocol, and what they would
+    gain.
 
     Args:
         run: a finished replay or its folder.
         group: name of a group; None for all groups with consumers.
         protocol: ``consumer`` (KIP-848) or ``cooperative`` (KIP-429).
-        deployments: whether to forecast a rolling deployment of each group under both policies.
+        deployments: whether to forecast a rolling deployment of each group, before and after the
+            migration.
 
     Raises:
         InvalidConfigError: the run has no such group, or there is no such protocol.
@@ -484,7 +497,7 @@ def _effect(
 ) -> Effect | None:
     """Return the simulated effect of a migration; None if the run did not simulate it.
 
-    The report's recommended policy is preferred, if it has the protocol and no other changes.
+    The policy is the one that the report recommends, if it only changes the protocol.
     """
     from partage.report.advice import best_policy
     from partage.report.gains import gain_of
@@ -502,7 +515,8 @@ def _effect(
 
 
 def _deployments(tables: RecordedGroup, policy: str) -> tuple[Estimate | None, Estimate | None]:
-    """Forecast the unread time of one rolling deployment, under ``policy`` and at present.
+    """Forecast the time without a reader of one rolling deployment, under ``policy`` and at
+    present.
 
     Return both in partition-seconds. They are None if no restart was recorded, or if the group's
     strategy is unknown.

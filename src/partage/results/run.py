@@ -205,7 +205,7 @@ class Run:
     @cached_property
     def rebalances(self) -> TableView[RebalanceResult]:
         """The rebalances of all groups, in log order."""
-        return self._view("rebalances", RebalanceResult, _IN_LOG_ORDER)
+        return self._read_view("rebalances", RebalanceResult, _IN_LOG_ORDER)
 
     @cached_property
     def policies(self) -> TableView[PolicyResult]:
@@ -265,10 +265,13 @@ class Run:
             raise InvalidConfigError("path", what, str(page)) from None
         return page
 
-    def _view(
+    def _read_view(
         self, table: str, row: type[R], order: Sequence[str], group: str | None = None
     ) -> TableView[R]:
-        """Return rows of a published table, sorted by columns, of one group or of all groups."""
+        """Return the rows of one of the run's tables, sorted by the columns ``order``.
+
+        ``group`` selects one group; None returns the rows of all groups.
+        """
         import pyarrow as pa
         from pyarrow import compute as pc
 
@@ -338,19 +341,19 @@ class GroupRun:
     @cached_property
     def rebalances(self) -> TableView[RebalanceResult]:
         """The group's rebalances, in log order."""
-        return self._run._view("rebalances", RebalanceResult, _IN_LOG_ORDER, self.name)  # noqa: SLF001 - of its run
+        return self._run._read_view("rebalances", RebalanceResult, _IN_LOG_ORDER, self.name)  # noqa: SLF001 - of its run
 
     @cached_property
     def timeline(self) -> TableView[EventResult]:
         """The group's events (rebalances, joins, departures and so on), in log order."""
         order = (*_IN_LOG_ORDER, "position")
-        return self._run._view("events", EventResult, order, self.name)  # noqa: SLF001 - of its run
+        return self._run._read_view("events", EventResult, order, self.name)  # noqa: SLF001 - of its run
 
     @cached_property
     def ownership(self) -> TableView[OwnershipResult]:
         """The members that owned the group's partitions, in order of topic, partition and time."""
         order = ("topic", "partition", "from_ms", "member")
-        return self._run._view("ownership", OwnershipResult, order, self.name)  # noqa: SLF001 - of its run
+        return self._run._read_view("ownership", OwnershipResult, order, self.name)  # noqa: SLF001 - of its run
 
     @cached_property
     def policies(self) -> TableView[PolicyResult]:
@@ -440,7 +443,11 @@ def _policy_view(
     order: Iterable[str],
     groups: Sequence[GroupFigures],
 ) -> TableView[PolicyResult]:
-    """Return the metrics table by policy: recorded assignments first, then simulations."""
+    """Return the metrics of each policy as a table: recorded assignments first, then simulations.
+
+    ``main`` and ``other`` have the metrics by policy for two kinds of simulation. ``order`` are the
+    names of the policies.
+    """
     from partage.report.gains import gains_by_policy
     from partage.tables.statuses import RECORDED
 

@@ -41,9 +41,9 @@ class ResultRow:
 
     Attributes:
         SHOWN: columns that `TableView` prints; empty for all.
-        COLUMNS: dict from field to column of the published table, where the names differ.
-        CAUSES: field with the name of a cause, as page and terminal show it; the published table
-            has its kind, such as ``expiry``. Empty if there is none.
+        COLUMNS: dict from field to column of the run's table, for fields with another name.
+        CAUSES: field with the name of a cause, as page and terminal show it; empty if there is none.
+            The run's table has the cause's kind instead, such as ``expiry``.
     """
 
     SHOWN: ClassVar[tuple[str, ...]] = ()
@@ -97,9 +97,9 @@ class RebalanceResult(ResultRow):
     Attributes:
         cause: the cause with the highest precedence, such as ``session timeout``.
         detail: difference from the previous generation, in words.
-        storm: number of the rebalance storm that it belongs to.
+        storm: number of the rebalance storm (rebalances in quick succession) that it belongs to.
         stopped_low_ms, stopped_high_ms: bounds of its duration.
-        agrees: whether the recorded assignment is the claimed strategy's.
+        agrees: whether the strategy that the members name gives the recorded assignment.
         replayed: whether policies were simulated on it.
     """
 
@@ -133,13 +133,13 @@ class RebalanceResult(ResultRow):
 class PolicyResult(ResultRow):
     """Metrics of one policy, summed over the rebalances of a group or of all groups.
 
-    docs/metrics.md defines the figures.
+    docs/metrics.md defines them.
 
     Attributes:
         policy: name of the policy, or ``recorded``.
         simulation: recorded, per_rebalance or cumulative.
         comparable: true if the policy has a valid plan for each rebalance.
-        rebalances: rebalances that happen under the policy.
+        rebalances: number of rebalances under the policy.
         unread, unread_low, unread_high: best estimate of the downtime with its 80 % interval; None
             in simulations per rebalance.
         saves, saves_low, saves_high: downtime that it saves against the present settings, as a
@@ -185,7 +185,7 @@ class AdviceResult(ResultRow):
         saves, saves_low, saves_high: simulated gain with its interval; None if not simulated.
         confidence: medium or low; None if nothing is to be changed.
         why: evidence in the log.
-        where: place of the settings.
+        where: where to change the settings, such as a file or a broker.
         lines: lines of a configuration.
         policy: the policy whose simulation it rests on.
         verify: how to measure the effect.
@@ -305,14 +305,13 @@ _WIDEST = 28
 
 
 class TableView(Sequence[R], Generic[R]):
-    """A table of a run: a sequence of typed rows that is also a source of Arrow data.
+    """A table of a run, as a sequence of typed rows.
 
-    It is a sequence of rows, and any library with the Arrow PyCapsule interface takes it: for
-    example ``pyarrow.table(view)``.
+    Libraries that read Arrow data (PyCapsule interface) accept it, as in ``pyarrow.table(view)``.
 
     Args:
-        table: the columns, one a field of the rows.
-        row: type of the rows.
+        table: the table, with one column for each field of the row type.
+        row: the row type.
 
     >>> one = OwnershipResult("orders", 0, "c1", None, "owner", datetime(2026, 11, 20), None)
     >>> view = TableView.of(OwnershipResult, [one])
@@ -326,7 +325,7 @@ class TableView(Sequence[R], Generic[R]):
 
     @classmethod
     def of(cls, row: type[R], rows: Iterable[R]) -> TableView[R]:
-        """Build a table from rows of one type."""
+        """Create a table from rows, which must be of the type ``row``."""
         import pyarrow as pa
 
         found = list(rows)
@@ -361,7 +360,8 @@ class TableView(Sequence[R], Generic[R]):
                                    for n, c in cells.items()})  # fmt: skip
 
     def where(self, **values: Any) -> TableView[R]:
-        """Return only the rows with the given column values, as in ``where(cause="join")``.
+        """Return only the rows with the given column values (keyword arguments), as
+        ``where(cause="join")``.
 
         A cause may also be given by its kind in the published tables (``expiry``).
 

@@ -45,6 +45,6 @@ class ClusterView:
         return Cluster.from_replicas(topics, self.racks)
 
     def has(self, topic: str, number: int) -> bool:
-        """Return whether the metadata has a partition; True if they lack its topic (unknown)."""
+        """Return whether a partition exists; True for a topic that the metadata do not have."""
         partitions = self.topics.get(topic)
         return partitions is None or number in partitions
