@@ -206,7 +206,7 @@ def _log(folder: Path, *tables: Any, positions: dict[int, int]) -> CaptureLog:
         path = folder / "consumer_offsets.parquet" / part.name
         parquet.write_table(table, path)
         os.utime(path, (1, 1))
-    Manifest(parts=parts, positions=positions).put(folder)
+    Manifest(parts=parts, positions=positions).save(folder)
     log = CaptureLog(folder)
     log.refresh()
     return log

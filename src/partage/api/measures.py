@@ -191,7 +191,7 @@ def _find_optima(
         else:
             best = solve.least_majorised(problem.eligibility)
             load = best.load
-            claims.best = judge.ClaimedBest(problem.owner(best.owner), best.topic_level)
+            claims.best = judge.ClaimedBest(problem.expand_owners(best.owner), best.topic_level)
             claims.fewest_to_best = problem.fewest(load)
         claims.load = load
         if not counts.valid:
@@ -313,7 +313,7 @@ class MeasurementCache:
             try:
                 problem = _SolverProblem.of(facts, judge.previous_owners(facts.problem))
                 best = solve.least_majorised(problem.eligibility)
-                claim = judge.ClaimedBest(problem.owner(best.owner), best.topic_level)
+                claim = judge.ClaimedBest(problem.expand_owners(best.owner), best.topic_level)
                 loads = judge.verify_load_certificate(facts, claim)
             except ProblemTooLargeError:
                 pass

@@ -161,7 +161,7 @@ def _rack_limits(task: ReplicaTask, most_moved: NDArray[np.int64] | None = None)
     ``most_moved`` is the maximum number of replicas of each partition that may move (int64[P]); by
     default the rack rule gives it.
     """
-    known = rack_minima(task).most_moved if most_moved is None else most_moved
+    known = rack_minima(task).newcomers if most_moved is None else most_moved
     return RackLimits(known, *rack_ranges(task))
 
 

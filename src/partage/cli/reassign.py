@@ -216,7 +216,7 @@ def _plan_and_print(task: ReplicaTask, command: str, options: ResultOptions) -> 
 
         write_replicas_page(data.summary, options.page)
     print_plan(data.summary, as_json=options.as_json, to=options.to, page=options.page)
-    if data.options.verdict.breaches:
+    if data.result.verdict.breaches:
         raise typer.Exit(FAILED_JUDGE)
 
 

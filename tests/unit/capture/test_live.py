@@ -380,11 +380,11 @@ def test_an_observer_learns_of_all_that_is_written(tmp_path) -> None:
     """Batches in the order of their log partition, the metadata, the first ends, and a cut."""
     seen: dict[str, list] = {"batch": [], "state": [], "end": [], "config": [], "cut": []}
     observer = SimpleNamespace(
-        batch=seen["batch"].append,
-        state=seen["state"].append,
-        end=lambda *where: seen["end"].append(where),
-        config=seen["config"].append,
-        cut=seen["cut"].append,
+        on_batch=seen["batch"].append,
+        on_state=seen["state"].append,
+        on_fetch=lambda *where: seen["end"].append(where),
+        on_config=seen["config"].append,
+        on_truncation=seen["cut"].append,
     )
 
     def run(cluster: Cluster) -> None:

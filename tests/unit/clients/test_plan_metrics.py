@@ -61,7 +61,7 @@ def lead(leader: AssignorState, members: dict[str, AssignorState]) -> None:
     plan = leader.assign(joined, VIEW, group="billing", generation=generation).plan
     for member, pairs in plan.to_pairs().items():
         if member in members:
-            members[member].received(pairs, None, generation, "billing")
+            members[member].store_assignment(pairs, None, generation, "billing")
 
 
 def test_a_plan_is_recorded_with_its_moves_spread_and_rack_mismatches(meter: Meter) -> None:

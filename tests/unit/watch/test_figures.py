@@ -128,8 +128,8 @@ def test_lag_and_verdicts_come_from_the_background(monkeypatch) -> None:
     committed = one._committed
     ends = {pair: at + 5 for offsets in committed.values() for pair, at in offsets.items()}
     monkeypatch.setattr(background, "end_offsets", lambda *_: ends)
-    one._look(SimpleNamespace(metadata=lambda: None), committed)
-    one._judge()
+    one._read_lag(SimpleNamespace(metadata=lambda: None), committed)
+    one._measure_pending()
     assert {name for name, *_ in made.measured} <= {event.group for event in events}
     assert made.measured
     made.on_tick(2_000_000_000_000, live, CaptureProgress())

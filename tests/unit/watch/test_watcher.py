@@ -138,7 +138,10 @@ def test_a_capture_that_is_continued_rebuilds_what_it_read(tmp_path) -> None:
     """The batches of the files are those that were observed when they were read."""
     seen: list = []
     observer = SimpleNamespace(
-        batch=seen.append, state=lambda _: None, end=lambda *_: None, config=lambda _: None
+        on_batch=seen.append,
+        on_state=lambda _: None,
+        on_fetch=lambda *_: None,
+        on_config=lambda _: None,
     )
     found = list(batches_in(SEGMENT, crc32c=crc32c_function(), report=pytest.fail))
     with CaptureWriter(tmp_path / "out", observer=observer, part_rows=15) as writer:

@@ -203,7 +203,7 @@ def files_of(table: Path) -> list[Path]:
     """
     if not table.is_dir():
         return [table]
-    manifest = Manifest.of(table.parent)
+    manifest = Manifest.load(table.parent)
     if manifest is None or table.name not in {"consumer_offsets.parquet", "batches.parquet"}:
         return _files_in(table)
     return [table / one.name for one in manifest.parts]
@@ -466,7 +466,7 @@ class _Folder:
         """
         for name in _SMALL:
             self._copy(name, local / name)
-        manifest = Manifest.of(local)
+        manifest = Manifest.load(local)
         if manifest is None:
             self._copy(_BATCHES, local / _BATCHES)
         else:
