@@ -59,7 +59,7 @@ COMMANDS = {
     ),
     "keys": (
         "keys",
-        "Show how keys spread over partitions, and which keys move if the partition count changes.",
+        "Show how keys spread over partitions, and which keys a new partition count moves.",
     ),
     "audit": (
         "audit",

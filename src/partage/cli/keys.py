@@ -76,7 +76,7 @@ def keys(
     spark: SparkOptions,
     output: OutputOptions,
 ) -> None:  # fmt: skip
-    """Show how keys spread over partitions, what a change of the count moves, and who agrees.
+    """Show how keys spread over partitions, and which keys a new partition count moves.
 
     For each partition count: records and bytes by partition, the hottest keys, and the
     lower bound of the hottest partition's share at any count. For each change: the keys that move.
