@@ -42,8 +42,8 @@ class ResultRow:
     Attributes:
         SHOWN: columns that `TableView` prints; empty for all.
         COLUMNS: dict from field to column of the run's table, for fields with another name.
-        CAUSES: field with the name of a cause, as page and terminal show it; empty if there is none.
-            The run's table has the cause's kind instead, such as ``expiry``.
+        CAUSES: field with the name of a cause, as page and terminal show it.
+            The run's table has its kind instead, such as ``expiry``. Empty if there is none.
     """
 
     SHOWN: ClassVar[tuple[str, ...]] = ()
