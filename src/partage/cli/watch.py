@@ -105,7 +105,7 @@ def _format_generation(row: dict[str, Any]) -> str:
     """Format a generation of a group as one line of text.
 
     >>> _format_generation({"time_ms": 0, "group": "a", "generation": 7, "members_before": 3,
-    ...        "members": 2, "partitions": 30, "moved": 14, "cause_kind": "poll", "cause": "1 left"})
+    ...     "members": 2, "partitions": 30, "moved": 14, "cause_kind": "poll", "cause": "1 left"})
     '1970-01-01T00:00:00Z a generation 7: 3 to 2 members, 14 of 30 partitions moved, poll timeout'
     """
     import time
