@@ -74,7 +74,7 @@ class StreamsRebalance:
             WireFormatError: a consumer's numbers of tasks and of partitions differ.
         """
         for name, info in self.infos.items():
-            for partition, task in info.task_of(self.partitions[name]):
+            for partition, task in info.partition_tasks(self.partitions[name]):
                 yield TaskId(*task), partition
             for task, partitions in info.standby_tasks().items():
                 for partition in partitions:

@@ -62,7 +62,7 @@ Int64Array = NDArray[np.int64]
 
 
 class Draws(Protocol):
-    """Interface of an immutable random number generator of signed 32-bit integers."""
+    """Protocol of an immutable random number generator that draws signed 32-bit integers."""
 
     def next_int(self) -> tuple[int, Draws]:
         """Return the next random number, -2**31 <= x < 2**31, and the generator after it."""
@@ -71,7 +71,7 @@ class Draws(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Random number generator that returns given numbers, for tests with known draws.
+    """Random number generator for tests, which draws the numbers of a given list.
 
     >>> Numbers((7, -1)).next_int()[0]
     7
@@ -93,8 +93,10 @@ class Numbers:
 
 
 def draws_of(seed: int | Sequence[int]) -> Draws:
-    """Create the random number generator of a partitioner: ``java.util.Random`` for a seed, or one
-    that returns given numbers.
+    """Create a partitioner's random number generator from a seed, or from a list of numbers to
+    draw.
+
+    An int is the seed of ``java.util.Random``.
 
     Raises:
         InvalidConfigError: the seed is neither an int nor a list of 32-bit numbers.
@@ -121,7 +123,7 @@ def positive(number: int) -> int:
 def below(draws: Draws, bound: int) -> tuple[int, Draws]:
     """Draw a number from 0 to ``bound`` - 1 with equal probabilities.
 
-    Return it with the generator after the draw. Equals Go's ``Int31n`` on 31-bit numbers.
+    Return the number and the new generator. Equals Go's ``Int31n`` on 31-bit numbers.
 
     >>> below(Numbers((13,)), 10)[0]
     3
@@ -147,8 +149,7 @@ def fraction(draws: Draws) -> tuple[float, Draws]:
 
 
 def drawn_from(pool: Sequence[int], draws: Draws) -> tuple[int, Draws]:
-    """Draw a random partition from ``pool`` as Java clients do; return it and the generator after
-    it.
+    """Draw a random partition from ``pool`` as Java clients do; return it and the new generator.
 
     The index is a non-negative random int modulo the size of the pool.
     """
@@ -165,12 +166,11 @@ _LEAST = 1 << 31
 
 
 def folded(h: int, partitions: int, fold: Fold) -> int:
-    """Map the hash of a key to a partition number, as a client does.
+    """Map a key's hash (0 to 2**32 - 1) to a partition number by the modulo rule of a client.
 
-    ``h`` is the hash as an unsigned number, 0 to 2**32 - 1. Clients differ in how they remove its
-    sign before the modulo. The rule ``fold`` is ``masked`` (clear the sign bit, as in Java),
-    ``absolute``, ``java-abs`` (the absolute value, but 0 for the least int) or ``unsigned`` (keep
-    all 32 bits).
+    Clients differ in how they make the hash non-negative, as ``fold`` says: ``masked`` clears the
+    sign bit as in Java, ``absolute`` takes the absolute value, ``java-abs`` does so but maps the
+    least int to 0, and ``unsigned`` keeps all 32 bits.
 
     >>> [folded(2**32 - 790332482, 10, fold) for fold in ("masked", "absolute", "unsigned")]
     [6, 2, 4]
@@ -261,12 +261,13 @@ class KeyRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Immutable state of a client's partitioner for one topic between two records, such as a
-    counter.
+    """Immutable state of a client's partitioner for one topic, such as a round-robin counter.
+
+    Placing a record returns a new state for the next record.
 
     Attributes:
-        available: partitions with a leader, in the order of the metadata (not always sorted);
-            None for all partitions, () for none.
+        available: partitions with a leader, in the order of the metadata (not always sorted); None
+            for all partitions, () for none.
         draws: the partitioner's random number generator.
     """
 
@@ -294,13 +295,12 @@ S = TypeVar("S", bound=State)
 
 
 class StateMachine(NamedTuple):
-    """Rule by which a client places records without a usable key, such as round robin or sticky
-    batches.
+    """Rule by which a client places records without a usable key, such as round robin or sticky.
 
     Attributes:
-        state: class of the state that it reads and returns.
-        choose: (state, int64[k] bytes by which each record lengthens its batch, partitions of
-            the topic) -> int32[k] partitions, and the state after these records.
+        state: class of the rule's state.
+        choose: function (state, sizes, partition count) -> (partitions, new state). ``sizes`` are
+            int64[k], the bytes that each record adds to its batch; the partitions are int32[k].
         summary: short description for tables.
     """
 
@@ -339,7 +339,9 @@ Explicit = Literal["first", "ignored", "only"]
 
 
 def whole_key(keys: KeyColumn) -> KeyColumn:
-    """Return the keys unchanged: the hashed part of a key for most clients is the whole key."""
+    """Return the keys unchanged: by default a partitioner hashes the whole key, not a part of
+    it.
+    """
     return keys
 
 
@@ -388,8 +390,8 @@ def started(partitioner: Partitioner, seed: int | Sequence[int] = 0, **settings:
 
     Args:
         partitioner: the partitioner.
-        seed: seed of its random numbers, or the numbers themselves.
-        settings: fields of its state, for example ``counter=0`` or ``available=(0, 2)``.
+        seed: seed of its random numbers, or a list of the numbers to draw.
+        settings: fields of the state class, for example ``counter=0`` or ``available=(0, 2)``.
 
     Raises:
         InvalidConfigError: the partitioner has no state, or the state has no such field.

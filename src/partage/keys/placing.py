@@ -22,14 +22,13 @@ MOST_PARTITIONS = (1 << 31) - 1
 
 
 def start(partitioner: str, *, seed: int | Sequence[int] = 0, **settings: object) -> State:
-    """Create a partitioner's initial state for one topic, which `partition_for` advances record by
-    record.
+    """Create a partitioner's initial state for one topic, to be passed to `partition_for`.
 
     Args:
         partitioner: a name of `partitioners`.
         seed: seed of ``java.util.Random``, or a list of 32-bit numbers to use as random numbers.
         settings: fields of its state: ``available`` (partitions with a leader), ``counter``,
-            ``batch_size``, ... as the state's class documents.
+            ``batch_size`` and others that the state's class documents.
 
     Raises:
         UnknownPartitionerError: no partitioner has the name.

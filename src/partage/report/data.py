@@ -287,7 +287,7 @@ def _per_rebalance(
     if count < _LEAST_TESTED or not parts:
         return None
     below, above = [o.best - o.low for o in parts], [o.high - o.best for o in parts]
-    total = Estimate.of_sums(
+    total = Estimate.from_sums(
         sum(one.best for one in parts),
         *((sum(of), sum(d * d for d in of)) for of in (below, above)),
     )

@@ -157,7 +157,7 @@ def gains_by_policy(
             gain = gain_of(group, policy, figures)
             if gain is not None:
                 gains.setdefault(policy, []).append(gain)
-    return {policy: Estimate.of_differences(some) for policy, some in gains.items()}
+    return {policy: Estimate.from_differences(some) for policy, some in gains.items()}
 
 
 def sum_gains(gains: Iterable[Estimate]) -> Estimate | None:
@@ -170,7 +170,7 @@ def sum_gains(gains: Iterable[Estimate]) -> Estimate | None:
     if not known:
         return None
     below, above = [g.best - g.low for g in known], [g.high - g.best for g in known]
-    return Estimate.of_sums(
+    return Estimate.from_sums(
         sum(g.best for g in known),
         *((sum(of), sum(d * d for d in of)) for of in (below, above)),
     )

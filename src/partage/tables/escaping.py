@@ -16,10 +16,11 @@ _UNSAFE = re.compile(
 
 
 def document_text(text: str, *, in_json: bool = False) -> str:
-    r"""Escape characters that a page, a picture or an XML document must not have.
+    r"""Escape control and bidirectional characters, which HTML, SVG and XML documents must not
+    contain.
 
-    These are control characters and bidirectional ones; others, such as hard blanks, stay. With
-    ``in_json`` the text is JSON, whose values stay the same.
+    Other characters stay, also non-breaking spaces. Set ``in_json`` for JSON text: it gets JSON's
+    own escapes, so that parsed values stay the same.
 
     >>> document_text("a\u202e<b>\x1b[2J")
     'a\\u202e<b>\\x1b[2J'
@@ -30,7 +31,8 @@ def document_text(text: str, *, in_json: bool = False) -> str:
 
 
 def document_line(text: str) -> str:
-    r"""Escape a text as `document_text` does, and put it on one line.
+    r"""Escape a text as `document_text` does, and replace line breaks and repeated spaces by one
+    space.
 
     >>> document_line("a\nb\x1b")
     'a b\\x1b'

@@ -55,7 +55,8 @@ class Condition(NamedTuple):
 
     Attributes:
         column: name of the column.
-        test: comparison; ``equals`` compares with the column that ``operand`` names.
+        test: comparison: ``is``, ``is not`` and ``above`` compare with ``operand``; ``is known``
+            means not null; ``equals`` compares with the column that ``operand`` names.
         operand: value or column name; unused by ``is known``.
     """
 
@@ -65,9 +66,11 @@ class Condition(NamedTuple):
 
 
 class Shown(IntEnum):
-    """Outputs of the report that can show a metric, from JSON only (lowest) to the terminal.
+    """Outputs of the report, in order of rising prominence: JSON, group page, overview page,
+    terminal.
 
-    A metric declares the highest output that shows it. All lower outputs show it too.
+    A metric declares the most prominent output that shows it. All less prominent outputs show it
+    too.
     """
 
     #: JSON only.
@@ -85,11 +88,12 @@ class Metric:
     """Declaration of one metric of simulated rebalances: its columns, aggregation, unit and texts.
 
     Attributes:
-        name: identifier in sums, JSON and templates.
+        name: identifier in code, JSON and templates.
         aggregation: how values of several rebalances become one.
-        columns: columns of table ``replays`` that this metric declares; an `INTERVAL` has its lower
-            bound first, an `ESTIMATE` its best estimate, then the 10th and the 90th percentile.
-            Several metrics may read a column, one declares it.
+        columns: columns of table ``replays`` (simulated rebalances) that this metric declares; a
+            metric with aggregation `INTERVAL` has its lower bound first, one with `ESTIMATE` its
+            best estimate, then the 10th and the 90th percentile. Several metrics may read a column,
+            one declares it.
         source: names of the columns that are aggregated, or of the two metrics of a `RATIO`, or of
             the policy of a `DIFFERENCE`; the declared columns if empty.
         where: conditions of a `COUNT`.
@@ -97,7 +101,7 @@ class Metric:
         better: direction of improvement; empty if neither is better.
         label: heading of table columns; a soft hyphen marks where it may break.
         help: definition for tooltips and the glossary.
-        shown: smallest output that shows it.
+        shown: most prominent output that shows it.
     """
 
     name: str
@@ -115,7 +119,8 @@ class Metric:
     def inputs(self) -> tuple[str, ...]:
         """Names of the columns from which the metric is computed.
 
-        For a ratio or a difference, these are its two parts.
+        For a ratio, these are its numerator and denominator metrics; for a difference, the base
+        policy.
         """
         return self.source or tuple(name for name, _, _ in self.columns)
 

@@ -25,7 +25,9 @@ _NOTHING = {"–", "-", "—"}
 
 
 def cluster(text: str) -> Cluster:
-    """Parse a cluster from text such as ``"t1x6 t2x7"``; racks of replicas are in parentheses.
+    """Parse a cluster from text such as ``"t1x6 t2x7"``: topic t1 with 6 partitions and t2 with 7.
+
+    Racks of the replicas are in parentheses, with ``|`` between partitions.
 
     Raises:
         InvalidProblemError: the text does not follow the notation.
@@ -34,7 +36,7 @@ def cluster(text: str) -> Cluster:
     ('b', 'c')
     """
     topics: dict[str, int | list[list[str | None]]] = {}
-    for match in _all(_TOPIC, text, "topics", r"\s*"):
+    for match in _consecutive_matches(_TOPIC, text, "topics", r"\s*"):
         count = int(match["count"])
         topics[match["name"]] = count
         if match["racks"] is not None:
@@ -67,7 +69,7 @@ def group(text: str) -> Group:
             owned=_pairs((match["owned"] or "").split()),
             generation=int(match["generation"] or NO_GENERATION),
         )
-        for match in _all(_MEMBER, text, "members", r"\s*\|?\s*")
+        for match in _consecutive_matches(_MEMBER, text, "members", r"\s*\|?\s*")
     )
 
 
@@ -113,14 +115,19 @@ def _pairs(names: list[str]) -> list[tuple[str, int]]:
     return pairs
 
 
-def _all(pattern: re.Pattern[str], text: str, path: str, between: str) -> list[re.Match[str]]:
-    """Return the consecutive matches of a pattern in a text.
+def _consecutive_matches(
+    pattern: re.Pattern[str], text: str, field: str, separator: str
+) -> list[re.Match[str]]:
+    """Return the consecutive matches of a pattern, which must cover the whole text.
 
-    ``between`` is the pattern of the text between two matches. Raise InvalidProblemError if the
-    matches do not cover the whole text; ``path`` names the text in the error.
+    ``separator`` is the pattern of the text between two matches; ``field`` names the text in
+    errors.
+
+    Raises:
+        InvalidProblemError: a part of the text does not match.
     """
     found: list[re.Match[str]] = []
-    at, gap = 0, re.compile(between)
+    at, gap = 0, re.compile(separator)
     while True:
         skipped = gap.match(text, at)
         at = skipped.end() if skipped else at
@@ -128,16 +135,16 @@ def _all(pattern: re.Pattern[str], text: str, path: str, between: str) -> list[r
             return found
         match = pattern.match(text, at)
         if match is None:
-            raise InvalidProblemError("is not understood from here", path=path, value=text[at:])
+            raise InvalidProblemError("is not understood from here", path=field, value=text[at:])
         found.append(match)
         at = match.end()
 
 
 def pairs_with_unresolved(assigned: Assignment) -> dict[str, list[tuple[str, int]]]:
-    """Return a dict from member to its (topic, partition) pairs, including partitions that do not
-    exist.
+    """Return a dict from member to its (topic, partition) pairs, including unresolved partitions.
 
-    Such unresolved partitions, which the metadata lack, keep their position.
+    Unresolved partitions do not exist in the cluster's metadata. They keep their position in the
+    member's list.
 
     >>> from partage.model import Index
     >>> made = Assignment.of(Index.of({"t": 1}), {"c1": [("gone", 7), ("t", 0)]})

@@ -76,7 +76,7 @@ class Field:
 
     Attributes:
         name: the name in decoded values and in Kafka's JSON; its first letter is lower case.
-        type: see the module's docstring.
+        type: Kafka's name of the type, such as ``int32`` or ``[]string``.
         versions: versions of the message that have the field.
         nullable: versions in which its value may be null.
         tagged: versions in which it is a tagged field, with number ``tag``.
@@ -163,7 +163,9 @@ def _parse_fields(
 
 
 def default_of(field: Field, version: int) -> Any:
-    """Return the value that a field gets when it is decoded from a version without the field.
+    """Return the default value of a field, which it gets if the bytes do not have it.
+
+    ``version`` is the message version, which decides the fields of a struct.
 
     >>> document = {"name": "x", "type": "int32", "default": "-1"}
     >>> default_of(_parse_fields([document], {})[0], version=0)

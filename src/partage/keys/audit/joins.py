@@ -62,12 +62,11 @@ def _uuid(key: bytes) -> _Meaning:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-def _framed(key: bytes) -> _Meaning:
-    """Decode a key with Confluent's schema registry header and return the Avro string or long as
-    text.
+def _decode_registry_payload(key: bytes) -> _Meaning:
+    """Decode a key with Confluent's schema registry header; return None for a key without header.
 
-    The header is a zero byte and a schema id of 4 bytes. Other payloads are returned as hex.
-    Returns None without such a header.
+    The header is a zero byte and a schema id of 4 bytes. An Avro string or long becomes text, any
+    other payload hex digits.
     """
     if len(key) < 6 or key[0]:
         return None
@@ -97,23 +96,22 @@ READINGS: dict[str, Callable[[bytes], _Meaning]] = {
     "int (4 bytes)": _number(4),
     "long (8 bytes)": _number(8),
     "UUID (16 bytes)": _uuid,
-    FRAMED: _framed,
+    FRAMED: _decode_registry_payload,
 }
 
 
-def canonical(keys: Sequence[bytes], reading: str) -> dict[str, bytes]:
-    r"""Decode keys by one given serializer, so that the keys of two topics can be compared.
+def canonical(keys: Sequence[bytes], serializer: str) -> dict[str, bytes]:
+    r"""Decode keys with one serializer, such as "int (4 bytes)", to compare the keys of two topics.
 
-    ``reading`` names the serializer, such as "int (4 bytes)". Return a dict from the decoded value
-    (as text) to the first key with that value. Keys that the serializer cannot have written are
-    left out.
+    Return a dict from the decoded value (as text) to the first key with that value. Keys that the
+    serializer cannot have written are left out.
 
     >>> canonical([b"7", b"\x00\x00\x00\x07"], "int (4 bytes)")
     {'7': b'\x00\x00\x00\x07'}
     """
-    read = READINGS[reading]
+    read = READINGS[serializer]
     out: dict[str, bytes] = {}
-    for key in _keys_of_common_schemas(keys) if reading == FRAMED else keys:
+    for key in _keys_of_common_schemas(keys) if serializer == FRAMED else keys:
         meaning = read(key)
         if meaning is not None:
             out.setdefault(meaning, key)
@@ -137,14 +135,13 @@ _MORE_THAN_CHANCE = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
-    """One of the two topics of a join: its partition count, its keys, and the partitioners that
-    wrote the topic.
+    """One of the two topics of a join: its partition count, its keys, and the partitioners it had.
 
     Attributes:
         topic: the topic's name.
         partitions: its current number of partitions; a lower bound if the number is unknown.
         seen: its distinct (key, partition) pairs.
-        verdict: the partitioners that wrote it.
+        verdict: the partitioners that placed its records.
         counted: whether ``partitions`` is exact, not a lower bound.
     """
 
@@ -170,13 +167,15 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Reason why a join of two topics misses matches: their equal keys are in different partitions.
+    """Reason why a join of two topics misses matches: equal keys are in different partitions.
 
     Attributes:
-        kind: ``partition counts``, ``partitioners``, ``serializers`` or ``keys apart``.
-        partitioners: partitioner names of each topic's writers, if these differ.
+        kind: ``partition counts``, ``partitioners``, ``serializers`` or ``keys apart`` (cause
+            unknown).
+        topics: the names of the two topics.
         words: description of the difference.
         examples: (key in the first topic, its partitions, key in the second, its partitions).
+        partitioners: for different partitioners, the names of those of each topic.
     """
 
     kind: str
@@ -187,11 +186,11 @@ class Broken:
 
 
 def broken_joins(sides: Sequence[Side]) -> list[Broken]:
-    """Return each reason why topics are not co-partitioned (equal keys in equal partitions), pair
-    by pair.
+    """Return the reasons why pairs of topics are not co-partitioned (equal keys in equal
+    partitions).
 
     Joins of such topics miss matches. The result is empty if all topics can be joined. A pair of
-    topics without a common key and with unknown writers is not reported.
+    topics without a common key and with unknown partitioners is not reported.
 
     >>> seen = KeyPairs.of([(b"k", 0)])
     >>> import numpy as np
@@ -269,13 +268,16 @@ def _compare_serializers(
     placed_2: dict[bytes, tuple[int, ...]],
     common: int,
 ) -> Iterator[Broken]:
-    """Yield a broken join if the producers of two topics serialize many of the same keys
-    differently.
+    """Yield a broken join if the producers of two topics serialize many equal keys differently.
 
-    Keys of both topics are decoded by each known serializer. The result is at most one reason, for
-    the two serializers under which most keys coincide. ``placed`` and ``placed_2`` are dicts from
-    key to its partitions, in the first and in the second topic. ``common`` is the number of keys
-    with equal bytes in both.
+    All keys are decoded with each known serializer. At most one reason is yielded, for the two
+    serializers with the most equal decoded keys.
+
+    Args:
+        topics: the names of the two topics.
+        placed: dict from key to its partitions in the first topic.
+        placed_2: the same for the second topic.
+        common: number of keys with equal bytes in both topics.
     """
     best: tuple[int, str, str, list[tuple[bytes, bytes]]] | None = None
     decoded = {reading: canonical(list(placed), reading) for reading in READINGS}
@@ -298,13 +300,19 @@ def _compare_serializers(
 
 
 def _expected_by_chance(
-    same: list[tuple[bytes, bytes]], pairs: int, readings: tuple[str, str]
+    coinciding: list[tuple[bytes, bytes]], pairs: int, serializers: tuple[str, str]
 ) -> float:
     """Return the expected number of decoded keys that coincide in two topics only by chance.
 
-    Short keys coincide often: if five bytes of an 8-byte number are taken for a schema registry
-    header, only three remain. ``same`` has the pairs of keys that coincide, ``pairs`` is the number
-    of all pairs, and ``readings`` are the two serializers by which the keys were decoded.
+    Short keys coincide often. For example, an 8-byte number that is mistaken for a key with schema
+    registry header (5 bytes) has only three bytes left.
+
+    Args:
+        coinciding: pairs of keys, one of each topic, with the same decoded value.
+        pairs: number of all pairs of a key of each topic.
+        serializers: the serializers with which the keys of the two topics were decoded.
     """
-    bodies = sorted(len(pair[i]) - HEADER for pair in same for i in (0, 1) if readings[i] == FRAMED)
+    bodies = sorted(
+        len(pair[i]) - HEADER for pair in coinciding for i in (0, 1) if serializers[i] == FRAMED
+    )
     return pairs / 256.0 ** bodies[len(bodies) // 2] if bodies else 0.0

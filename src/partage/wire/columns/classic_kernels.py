@@ -92,9 +92,9 @@ class GroupTables(NamedTuple):
         texts: the distinct strings.
         subscriptions: the distinct subscriptions.
         assignments: the distinct assignments.
-        whole: the distinct members, by all of their bytes.
-        records: one row per record, with the columns `RECORD`.
-        members: one row per distinct member, with the columns `MEMBER`.
+        whole: the distinct encoded members.
+        records: one row per record; `RECORD` names the columns.
+        members: one row per distinct member; `MEMBER` names the columns.
         listed: codes of each record's members, one record after the other.
         odd: rows that the kernel cannot decode (damaged or unusual).
         counts: numbers of records, odd rows and listed members.
@@ -129,12 +129,12 @@ class PayloadTables(NamedTuple):
     """Output of the kernel `read_payloads`: tables of decoded subscriptions or assignments.
 
     Attributes:
-        names: the distinct names of topics.
-        heads: one row per payload, with the columns `PAYLOAD`.
+        names: the distinct topic names.
+        heads: fixed fields, one row per payload; `PAYLOAD` names the columns.
         topics: codes of subscribed topics, one payload after the other.
-        pairs: topic code, first index into ``numbers`` and count of each owned or assigned topic.
+        pairs: one row per owned or assigned topic: topic code, first index into ``numbers``, count.
         numbers: partition numbers, one pair after the other.
-        counts: numbers of topics, pairs and numbers.
+        counts: numbers of topics, pairs and partition numbers.
     """
 
     names: Names
@@ -360,7 +360,7 @@ def _read_record(data, at, end, tables):
 
 @kernel("int64(GroupSource, int64, GroupTables)", GroupSource, Names, GroupTables)
 def read_groups(source, first, tables):
-    """Decode values of group records (GROUP_METADATA) into tables, until a table is full.
+    """Decode GROUP_METADATA values from row ``first`` on into tables, until a table is full.
 
     Return the first row that was not decoded; the caller enlarges the table and continues there.
     """
@@ -517,9 +517,11 @@ def _read_payload(data, at, end, is_subscription, payload, tables):
 
 @kernel("int64(PayloadSource, boolean, int64, PayloadTables)", PayloadSource, Names, PayloadTables)
 def read_payloads(source, is_subscription, first, tables):
-    """Decode members' subscriptions or assignments into tables, until a table is full.
+    """Decode subscriptions or assignments from index ``first`` on into tables, until a table is
+    full.
 
-    Return the index of the first one that was not decoded; the caller continues there.
+    Return the index of the first payload that was not decoded; the caller enlarges the table and
+    continues there.
     """
     counts, heads = tables.counts, tables.heads
     for i in range(first, len(source.at)):

@@ -73,11 +73,11 @@ class CommitSource(NamedTuple):
 
 
 class CommitTable(NamedTuple):
-    """Output of the kernel `read_commits`: decoded offset commits,
-    and the rows that are no commits.
+    """Output of the kernel `read_commits`: decoded offset commits, and rows that it did not decode.
 
     Attributes:
-        short, middle, long: fields of 16, 32 and 64 bits; their rows are `SHORT`, `MIDDLE`, `LONG`.
+        short, middle, long: fields of 16, 32 and 64 bits, one row per field; `SHORT`, `MIDDLE` and
+            `LONG` name the rows.
         others: rows of other or unknown record types.
         odd: rows of commits that the kernel cannot decode.
         counts: numbers of commits, others and odd rows.
@@ -193,10 +193,18 @@ def _is_full(keys, pairs, ids):
     CommitSource, Names, CommitTable,
 )  # fmt: skip
 def read_commits(source, row, keys, key_columns, pairs, ids, table):
-    """Decode offset commits from ``row`` on, until a table of strings is half full.
+    """Decode offset commits from ``row`` on, until a hash table must grow.
 
-    Return the first row that was not decoded. Each distinct key is decoded once, into
-    ``key_columns`` (`KEY`).
+    Return the first row that was not decoded. Each distinct key is decoded once.
+
+    Args:
+        source: the key and value columns.
+        row: the row to begin with.
+        keys: hash table of the distinct keys.
+        key_columns: decoded fields of each distinct key; `KEY` names them.
+        pairs: hash table of the distinct (group, topic) pairs.
+        ids: hash table of the distinct topic ids.
+        table: the output.
     """
     commits, others, odd = table.counts[0], table.counts[1], table.counts[2]
     start, valid = source.value_start, source.value_valid
