@@ -108,7 +108,7 @@ def measure(compared: list[Compared]) -> Accuracy:
         len(compared),
         len(positive),
         sum(one.true for one in compared),
-        Estimate.of_sums(best, *squares),
+        Estimate.from_sums(best, *squares),
         sum(one.is_inside for one in compared) / len(compared),
         sum(one.is_inside for one in positive) / len(positive),
         median(one.error_s for one in positive),

@@ -131,7 +131,9 @@ class Bands:
             each = np.where(self.alive, share[cluster.rack], 0.0)
             low[k, :brokers], high[k, :brokers] = _band(each, self.limits.tolerance_for(kind))
             rack = (share * sizes)[:zones]
-            low[k, brokers:], high[k, brokers:] = _band(rack, self.limits.tolerance_for(f"rack-{kind}"))
+            low[k, brokers:], high[k, brokers:] = _band(
+                rack, self.limits.tolerance_for(f"rack-{kind}")
+            )
         return low, high
 
     def leader_bands(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

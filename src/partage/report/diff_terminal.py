@@ -35,7 +35,7 @@ def _text(text: str, style: str = "") -> Text:
 
 
 def diff_summary(diff: RunDiff) -> Iterator[RenderableType]:
-    """Yield what the terminal shows of a comparison of two runs, in the order of printing."""
+    """Yield the terminal output of a comparison of two runs, as Rich objects in print order."""
     for when, run in (("before", diff.before), ("after", diff.after)):
         yield _text(
             f"{when:7}{run.folder}: {digits(run.hours)} h, {plural(len(run.groups), 'group')}"
@@ -99,7 +99,9 @@ def _table(columns: Sequence[str]) -> Table:
 
 
 def _rows(diff: RunDiff) -> Iterator[tuple[Text, GroupDiff]]:
-    """Yield a label and the changes between two runs:
+    """Yield pairs of a label and changes between two runs: the total of all groups, then each
+    group.
+
     first of all groups together, then of each.
     """
     if len(diff.groups) > 1:
@@ -113,7 +115,7 @@ def _unread(diff: RunDiff) -> Table:
     for label, one in _rows(diff):
         change = one.changes[UNREAD]
         verdict = _text(one.verdict, _STYLES[one.verdict])
-        ends = _interval(change.before), _interval(change.after)
+        ends = _unread_percent(change.before), _unread_percent(change.after)
         table.add_row(label, *ends, change_text(change), verdict)
     return table
 
@@ -140,8 +142,9 @@ def _causes(whole: GroupDiff) -> Table:
     return table
 
 
-def _interval(rate: Rate | None) -> str:
-    """Return the share of time without a consumer in percent as text,
+def _unread_percent(rate: Rate | None) -> str:
+    """Return the share of time without a consumer in percent, as text such as ``0.8 (0.6–1.1)``.
+
     such as ``0.8 (0.6–1.1)``.
     """
     if rate is None:

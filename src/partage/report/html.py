@@ -49,7 +49,7 @@ Details = Iterable[tuple[GroupFigures, dict[str, Any]]]
 
 
 def publish_page(out: str | Path, page: Path, run: str | None = None) -> RunFigures:
-    """Read a published run and write its HTML page, with details of single groups.
+    """Read a published run and write its HTML page, including the details of each group.
 
     Args:
         out: the output folder of the run.
@@ -137,13 +137,13 @@ def render(run: RunFigures, details: Details = ()) -> str:
         rebalancing=len(rebalancing),
         details=_details_json(run, details),
         most_listed=view_model.MAX_LISTED,
-        data=_shortened(json_document(run)),
+        data=_shorten_document(json_document(run)),
         library=_vendor("echarts.min.js"),
     )  # fmt: skip
 
 
 def write_template(name: str, path: Path, **values: Any) -> Path:
-    """Render a template with values and write the result to a file.
+    """Render the named template with the keyword arguments, and write the result to a file.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -155,9 +155,9 @@ def write_template(name: str, path: Path, **values: Any) -> Path:
 
 
 def _details_json(run: RunFigures, details: Details) -> dict[str, Markup]:
-    """Return the details of groups as JSON by page anchor, limited in total size.
+    """Return the details of groups as JSON, in a dict by the group's anchor on the page.
 
-    Groups with the largest downtime come first.
+    Groups with the largest downtime come first. Groups beyond a maximum total size are left out.
     """
     found: dict[str, Markup] = {}
     room = _MAX_CHARACTERS
@@ -170,10 +170,10 @@ def _details_json(run: RunFigures, details: Details) -> dict[str, Markup]:
     return found
 
 
-def _shortened(document: dict[str, Any]) -> dict[str, Any]:
+def _shorten_document(document: dict[str, Any]) -> dict[str, Any]:
     """Return a shortened copy of the report's JSON document, for download from the page.
 
-    It has only the first groups, and lacks parts that the page repeats.
+    It has only the first groups, without the parts that the page shows anyway.
     """
     groups = document["groups"]
     out = {"advice", "policies_per_rebalance"}
@@ -236,10 +236,10 @@ def _finalized(value: Any) -> Any:
 
 
 def _json(value: Any) -> Markup:
-    """Return JSON that is safe in a script element:
-    it can neither end the element nor open a comment.
+    """Return a value as JSON that is safe inside an HTML script element.
 
-    Control characters and bidirectional ones are escaped; values stay the same.
+    The JSON can neither end the element nor open a comment. Control and bidirectional characters
+    are escaped, so the parsed value stays the same.
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     text = document_text(text, in_json=True)

@@ -141,7 +141,7 @@ def _group(group: GroupFigures) -> dict[str, Any]:
         "savable_partition_seconds": _estimate(best.saved) if best else None,
         "simulation_error_partition_seconds": error_of(group),
         "causes": [_cause(c) for c in group.causes],
-        "verdict": _verdict(group),
+        "verdict": _group_texts(group),
         "advice": [_recommendation(one) for one in recommendations_for(group)],
         "traits": asdict(group.traits),
         "policies": {n: _figures(f) for n, f in group.figures.items()},
@@ -150,8 +150,8 @@ def _group(group: GroupFigures) -> dict[str, Any]:
     }
 
 
-def _verdict(group: GroupFigures) -> dict[str, str]:
-    """Return a group's row of the table of worst groups as texts, as page and terminal show it."""
+def _group_texts(group: GroupFigures) -> dict[str, str]:
+    """Return the texts of a group's row in the table of worst groups, as on page and terminal."""
     row = group_row(group)
     return {
         "downtime": row.downtime.text, "unread": row.share.text,

@@ -125,7 +125,7 @@ def cause_clause(kind: str) -> str:
 
 
 def count(value: int) -> str:
-    """Return a whole number with thousands separators.
+    """Format a whole number with thousands separators.
 
     >>> count(94434)
     '94,434'
@@ -156,7 +156,7 @@ def percent(part: float, whole: float) -> str:
 
 
 def digits(value: float) -> str:
-    """Return a number as text with one decimal place, or with two digits if it is below 1.
+    """Format a number with one decimal place, or with two significant digits if it is below 1.
 
     >>> digits(1234.56), digits(0.0423), digits(0)
     ('1,234.6', '0.042', '0')
@@ -167,7 +167,7 @@ def digits(value: float) -> str:
 
 
 def share_text(value: float) -> str:
-    r"""Return a share (0 to 1) in percent as text, with two digits if it is below 1 %.
+    r"""Format a share (0 to 1) in percent, with two significant digits if it is below 1 %.
 
     >>> share_text(0.00042), share_text(0.1234), share_text(0)
     ('0.042\xa0%', '12.3\xa0%', '0\xa0%')
@@ -176,13 +176,11 @@ def share_text(value: float) -> str:
 
 
 def share(low: tuple[float, float], high: tuple[float, float]) -> str:
-    r"""Return a share in percent as a range, because its part and its whole have lower and upper
-    bounds.
+    r"""Format the share of a part in a whole as a percentage range, from bounds of both.
 
     Args:
-        low: part and whole by the lower bounds.
-        high: part and whole by the upper bounds.
-
+        low: lower bounds of the part and the whole.
+        high: upper bounds of the part and the whole.
 
     >>> share((1, 10), (30, 100)), share((3, 10), (30, 100)), share((0, 0), (30, 100))
     ('10\xa0% to 30\xa0%', '30\xa0%', '0 to 30\xa0%')
@@ -224,17 +222,17 @@ def short_name(value: str) -> str:
     return value if len(value) <= _LONGEST_NAME else f"{value[:_LONGEST_NAME]}…"
 
 
-def format_range(stopped: FigureRange | None, *, short: bool = False) -> str:
-    r"""Return a range of partition-seconds as text, in a unit that suits the upper bound.
+def format_range(bounds: FigureRange | None, *, short: bool = False) -> str:
+    r"""Format lower and upper bounds in partition-seconds, in the unit that suits the upper bound.
 
     >>> format_range(FigureRange(20, 90)), format_range(FigureRange(0, 0)), format_range(None)
     ('20 to 90\xa0partition-seconds', 'none', 'unknown')
     >>> format_range(FigureRange(600, 1_300), short=True)
     '10–21.7\xa0p·min'
     """
-    if stopped is None:
+    if bounds is None:
         return "unknown"
-    low, high = stopped.low, stopped.high
+    low, high = bounds.low, bounds.high
     if low == high == 0:
         return "0" if short else "none"
     factor, long, brief = _unit(max(abs(low), abs(high)))
@@ -286,7 +284,7 @@ def downtime_text(
 
 
 def _unit(size: float) -> tuple[int, str, str]:
-    """Return the unit in which to show partition-seconds: its factor, long and short name."""
+    """Return the unit that suits a number of partition-seconds: (factor, long name, short name)."""
     if size < 120:
         return 1, "seconds", "s"
     return (60, "minutes", "min") if size < 7_200 else (3_600, "hours", "h")
@@ -342,7 +340,11 @@ def _unread_sentence(run: RunFigures, estimate: Estimate) -> str:
 
 
 def trust(run: RunFigures) -> str:
-    """Return sentences on the report's reliability: coverage, reproduced assignments, intervals."""
+    """Return sentences on the report's reliability, such as the share of rebalances in the log.
+
+    They state the coverage, the number of recorded assignments that Partage reproduces, and what
+    the intervals mean.
+    """
     parts = [
         f"The log has {percent(run.in_log, run.known)} of {plural(run.known, 'known rebalance')}."
     ]
@@ -372,7 +374,7 @@ def lead(run: RunFigures, saved: Estimate | None, helped: int) -> str:
     Args:
         run: the run.
         saved: downtime that the best settings save, in all groups together; None if unknown.
-        helped: number of groups that they help.
+        helped: number of groups with such settings.
     """
     parts = [_location_sentence(run), _main_cause_sentence(run)]
     if not run.covered:
@@ -394,7 +396,9 @@ _MOST_NAMED = 3
 
 
 def _distribution_sentence(run: RunFigures, begin: str) -> str:
-    """Return a sentence that names the groups with half of the estimated downtime."""
+    """Return a sentence that names the fewest groups with half of the downtime; it starts as
+    ``begin``.
+    """
     found = [(g.name, g.unread.best) for g in run.groups if g.unread and g.unread.best > 0]
     found.sort(key=lambda pair: -pair[1])
     whole = sum(best for _, best in found)
@@ -468,7 +472,7 @@ def _policy_with_fewest_moves(run: RunFigures) -> Figures | None:
 
 
 def simulated_note(run: RunFigures) -> str:
-    """Return a sentence on why the numbers of recorded and of simulated rebalances differ.
+    """Return a sentence that explains why fewer rebalances are simulated than recorded.
 
     It is empty if nothing was simulated.
     """

@@ -36,7 +36,7 @@ class Setting(NamedTuple):
 
     Attributes:
         name: name as the client library spells it.
-        now: present value, or that the log does not have it.
+        now: present value as text; "not in the log" if the log does not have it.
         default: default of Apache Kafka's Java client; empty if the library has another one.
     """
 
@@ -59,12 +59,12 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """A recommended change to one group, with gain, risk and rollout.
+    """A recommended change to one group, with its expected gain, its risk and how to roll it out.
 
     Attributes:
         advice: the change, its evidence and its configuration lines.
         gain: expected gain as text.
-        gain_ps: partition-seconds to sort by; 0 if unknown.
+        gain_ps: expected gain in partition-seconds, to sort by; 0 if unknown.
         confidence: medium or low; empty if no change is advised.
         now: present values of the settings that the change affects.
         risk, rollout: what can go wrong, and how to deploy it.
@@ -84,8 +84,8 @@ class Recommendation:
 def recommendations_for(group: GroupFigures) -> tuple[Recommendation, ...]:
     """Return the recommended changes for a group, the best first.
 
-    Clients can do nothing about a broker's failure: if it is the main cause, only settings whose
-    gain was simulated are recommended.
+    If a broker's failure is the main cause of the group's rebalances, client settings hardly help:
+    only settings whose gain was simulated are recommended.
     """
     found = [_recommendation(group, one) for one in advice_for(group)]
     if group.main_cause is not None and group.main_cause.kind == "broker":
@@ -94,12 +94,11 @@ def recommendations_for(group: GroupFigures) -> tuple[Recommendation, ...]:
 
 
 def combined_gain(group: GroupFigures) -> float | None:
-    """Return the downtime that all recommended changes of a group save together
+    """Return how much downtime all recommended changes of a group save together
     (partition-seconds).
 
-    Return None if they save nothing that is known. Each change saves its share of the downtime that
-    the others leave. So together they save at least as much as each of them, and never more than
-    the whole downtime.
+    Relative savings multiply: each change saves its share of the downtime that the others leave. So
+    the sum never exceeds the whole downtime. Return None if no gain is known.
     """
     whole, left = _downtime(group), 1.0
     for one in recommendations_for(group):
@@ -210,7 +209,7 @@ _ROLLING = "One rolling restart."
 
 
 def _deployment(group: GroupFigures, advice: Advice) -> tuple[frozenset[str], str, str]:
-    """Return the settings that a recommended change affects, its risk, and how to roll it out."""
+    """Return the settings that a recommended change affects, the risk, and the rollout steps."""
     family = family_of(group.clients)
     names, risk, rollout = _DEPLOYMENTS.get(advice.rule, ((), "", ""))
     if advice.rule in _STRATEGIES and group.traits.protocol == "classic":

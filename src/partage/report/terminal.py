@@ -50,7 +50,7 @@ _LEGEND = (
 
 
 def summary(run: RunFigures) -> Iterator[RenderableType]:
-    """Yield what the terminal shows of a run, in the order of printing."""
+    """Yield the terminal summary of a run as Rich objects, in the order of printing."""
     from rich.text import Text
 
     gains = gains_by_policy(run.groups)
@@ -69,7 +69,7 @@ def summary(run: RunFigures) -> Iterator[RenderableType]:
     if run.causes:
         yield Text("")
         yield _causes(run)
-    yield from _changes(run, rows)
+    yield from _recommendation_lines(run, rows)
     if run.recorded.done:
         yield Text("")
         yield _policies(policies)
@@ -99,8 +99,8 @@ def _table(title: str, columns: Sequence[str], *, right: bool = True) -> Table:
     return table
 
 
-class _Name:
-    """Name of a policy or a setting for the terminal, which may be wrapped after ``/+-.=``."""
+class _WrappingName:
+    """Name of a policy or a setting as Rich text, which may be wrapped after one of ``/+-.=``."""
 
     def __init__(self, name: str, style: str = "") -> None:
         self._name, self._style = clean(name), style
@@ -146,7 +146,7 @@ def _facts(run: RunFigures) -> Table:
             "yellow" if accounting["bad"] else "",
         ),
     )
-    table.add_row("reproduced", _agreement(agreement))
+    table.add_row("reproduced", _agreement_text(agreement))
     for one in agreement["disagreements"][:MAX_DISAGREEMENTS]:
         why = one["why"] or "unexplained"
         group = messages.short_name(one["group"])
@@ -163,11 +163,11 @@ def _facts(run: RunFigures) -> Table:
     return table
 
 
-def _agreement(agreement: Mapping[str, Any]) -> str:
-    """Return a text on how many recorded assignments Partage reproduces exactly, by strategy.
+def _agreement_text(agreement: Mapping[str, Any]) -> str:
+    """Return a text on how many recorded assignments Partage reproduces exactly, for each strategy.
 
-    Range and roundrobin have a separate sum. They depend only on subscriptions, whereas sticky
-    strategies depend on a past that the log may lack.
+    Range and roundrobin are also counted together, because they depend only on subscriptions.
+    Sticky strategies depend on earlier assignments, which the log may lack.
     """
     peers = agreement.get("by_dialect", {})
     others = ", ".join(f"{n} {a['agreed']} of {a['counted']}" for n, a in peers.items())
@@ -211,16 +211,17 @@ def _causes(run: RunFigures) -> Table:
     return table
 
 
-def _changes(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator[Text]:
-    """Yield the first recommendation of each group with much downtime, as lines for the terminal.
+def _recommendation_lines(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator[Text]:
+    """Yield the terminal lines of the first recommendation for each costly group.
 
-    Only the first one has evidence, configuration, risk and rollout.
+    Only the first of them is shown in full, with evidence, configuration, risk and rollout.
+    ``rows`` are the rows of the table of groups.
     """
     from rich.text import Text
 
     some = [row for row in rows if row.first is not None]
     for number, row in enumerate(some[:MAX_ADVICE]):
-        yield from _change(row, in_full=not number)
+        yield from _recommendation(row, in_full=not number)
     if len(some) > MAX_ADVICE:
         yield Text(f"{plural(len(some) - MAX_ADVICE, 'more recommendation')} on the page", "dim")
     record = coverage_advice(run)
@@ -232,10 +233,10 @@ def _changes(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator[Text]:
             yield Text(f"    {line}", "cyan")
 
 
-def _change(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
+def _recommendation(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
     """Yield the terminal lines of a group's first recommendation.
 
-    With ``in_full``, they include evidence, configuration, risk and rollout.
+    With ``in_full=True``, they include evidence, configuration, risk and rollout.
     """
     from rich.text import Text
 
@@ -272,7 +273,7 @@ def _application(card: StreamsCard) -> Iterator[RenderableType]:
     heads = [head.replace(" (s)", "\ns").replace(" ", "\n").lower() for head in STREAMS_HEADINGS]
     table = _table(heads[0], heads[1:])
     for label, cells in card.rows:
-        table.add_row(_Name(label), *(cell.text for cell in cells))
+        table.add_row(_WrappingName(label), *(cell.text for cell in cells))
     yield table
 
 
@@ -283,7 +284,7 @@ def _policies(rows: Sequence[PolicyRow]) -> Table:
     labels = [m.label.replace("\N{SOFT HYPHEN}", "-\n") for m in SHOWN[Shown.TERMINAL]]
     table = _table("policy", [label.replace(" ", "\n").lower() for label in labels])
     for row in rows:
-        name = _Name(row.label, "bold" if row.is_recorded else "")
+        name = _WrappingName(row.label, "bold" if row.is_recorded else "")
         if row.note:
             table.add_row(name, Text(row.note, "dim"), *("",) * (len(labels) - 1))
         else:
@@ -291,13 +292,13 @@ def _policies(rows: Sequence[PolicyRow]) -> Table:
     return table
 
 
-def clean(name: str) -> str:
-    """Return text that is safe for a terminal: with escaped control characters, and at most 2,000
-    characters of the text.
+def clean(text: str) -> str:
+    """Make a text safe for a terminal: escape control characters, and cut it to 2,000
+    characters.
     """
     # Hard blanks are our own: they keep numbers with their units.
-    name = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
+    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     return "".join(
         c if c.isprintable() or c == "\N{NO-BREAK SPACE}" else c.encode("unicode_escape").decode()
-        for c in name
+        for c in text
     )

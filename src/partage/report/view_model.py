@@ -60,7 +60,7 @@ class Cell(NamedTuple):
     Attributes:
         text: the displayed text.
         sort: value to sort by; None sorts as the smallest.
-        range: range of a bar, if the cell has one.
+        range: lower and upper end of the bar that the cell shows; None for no bar.
     """
 
     text: str
@@ -76,7 +76,7 @@ class PolicyRow:
         policy: name of the policy; `RECORDED` for the recorded assignments.
         label: the displayed name.
         comparable: whether its sums can be compared with the recorded ones.
-        note: text that replaces the cells if the policy has no assignment at all.
+        note: text in place of the cells, for a policy that has no assignments.
         affected: number of rebalances that the note concerns.
         cells: one cell per metric of the table.
     """
@@ -97,7 +97,7 @@ class PolicyRow:
 def policy_rows(
     names: Iterable[str],
     figures: Mapping[str, Figures],
-    shown: Shown,
+    output: Shown,
     gains: Mapping[str, Estimate],
 ) -> Iterator[PolicyRow]:
     """Yield the rows of the report's table of policies; the recorded assignments come first.
@@ -105,7 +105,7 @@ def policy_rows(
     Args:
         names: policies in display order, without `RECORDED`.
         figures: dict from policy to metrics.
-        shown: the output (terminal or page), which decides the columns.
+        output: the terminal or the page, which decides the columns.
         gains: dict from policy to expected gain; without policies whose gain is unknown.
     """
     for name in (RECORDED, *names):
@@ -114,7 +114,7 @@ def policy_rows(
         f = figures[name]
         label = "as recorded" if name == RECORDED else name
         comparable = f.comparable or name == RECORDED
-        cells = [_cell(metric, f, gains.get(name)) for metric in SHOWN[shown]]
+        cells = [_cell(metric, f, gains.get(name)) for metric in SHOWN[output]]
         if not comparable:
             cells[0] = cells[0]._replace(text=f"{cells[0].text} *")
         affected = f.rows if f.exists else f.claimed
@@ -129,10 +129,10 @@ def _note(figures: Figures) -> str:
 
 
 def _cell(metric: Metric, figures: Figures, gain: Estimate | None) -> Cell:
-    """Return the cell that shows one metric of a policy in the table of policies.
+    """Return one cell of the table of policies: a metric of a policy as text.
 
-    A policy's saving is its gain against `own` (the present settings as simulated), and is shown
-    only if its interval excludes zero. `own` and the recorded assignments have none.
+    The saving of a policy is its gain against the simulated present settings, shown only if its
+    interval excludes zero. The present settings and the recorded assignments have no saving.
     """
     value, how = getattr(figures, metric.name), metric.aggregation
     if how is Aggregation.DIFFERENCE:
@@ -198,12 +198,12 @@ class CauseRow(NamedTuple):
 
 
 class CauseList(NamedTuple):
-    """The report's list of rebalance causes, sorted by one measure.
+    """The report's list of rebalance causes, sorted by one measure such as downtime.
 
     Attributes:
         measure: name of the measure, for the heading.
         rows: the causes.
-        largest: size of the longest bar.
+        largest: value of the cause with the longest bar.
     """
 
     measure: str
@@ -260,7 +260,7 @@ class GroupRow:
         group: the group's metrics.
         search: text that the filter searches.
         downtime: recorded downtime.
-        share: share of its assigned time in which partitions were unread.
+        share: share of the time in which its partitions had no consumer.
         per_hour: rebalances per hour.
         cause: label of the main cause.
         cause_share: share of the downtime that the main cause has; empty if unknown.
@@ -326,17 +326,17 @@ def group_row(group: GroupFigures) -> GroupRow:
         Cell(format_estimate(best.saved, short=True), best.saved.best) if best else Cell("", None),
         Cell(percent(group.rebalances, known), group.coverage),
         Cell(f"{agreed} of {counted}", agreed / counted) if counted else Cell("", None),
-        first, Cell(first.gain, first.gain_ps) if first else Cell("", None), _now(group, first),
-        _together(group, found),
+        first, Cell(first.gain, first.gain_ps) if first else Cell("", None),
+        _present_values(group, first), _combined_gain_text(group, found),
     )  # fmt: skip
 
 
-def _together(group: GroupFigures, found: Sequence[Recommendation]) -> str:
+def _combined_gain_text(group: GroupFigures, recommendations: Sequence[Recommendation]) -> str:
     """Return, as text, the expected gain if a group adopts all of its recommended changes.
 
     The text is empty unless several changes have a gain.
     """
-    gain = combined_gain(group) if sum(one.gain_ps > 0 for one in found) > 1 else None
+    gain = combined_gain(group) if sum(one.gain_ps > 0 for one in recommendations) > 1 else None
     return "" if gain is None else f"about {format_estimate(None, short=True, single=gain)}"
 
 
@@ -345,8 +345,11 @@ def _cause_share(group: GroupFigures, cause: CauseShare | None) -> str:
     return percent(cause.best, whole) if cause is not None and whole else ""
 
 
-def _now(group: GroupFigures, first: Recommendation | None) -> str:
-    """Return the present values of the settings that a recommended change affects, as text."""
+def _present_values(group: GroupFigures, first: Recommendation | None) -> str:
+    """Return the present values of the settings that a recommendation changes, as text.
+
+    If ``first`` is None or changes no setting, they are the group's main settings.
+    """
     some = first.now if first is not None and first.now else present_settings(group)[1:3]
     return "; ".join(one.text for one in some)
 
@@ -478,7 +481,7 @@ def group_data(run: RunFigures, group: GroupFigures, details: Mapping[str, Any])
         "downtime": downtime_text(group.lost, group.unread),
         "share": percent(group.unread_share, 1) if group.unread_share is not None else None,
         "advice": [_recommendation_data(one) for one in found],
-        "together": _together(group, found),
+        "together": _combined_gain_text(group, found),
         "policies": _policy_columns(run, group.figures, gains_by_policy([group])),
         "per_rebalance": _policy_columns(
             run, group.per_rebalance, gains_by_policy([group], per_rebalance=True)
@@ -491,14 +494,21 @@ def group_data(run: RunFigures, group: GroupFigures, details: Mapping[str, Any])
     }  # fmt: skip
 
 
-def _recommendation_data(one: Recommendation) -> dict[str, Any]:
+def _recommendation_data(recommendation: Recommendation) -> dict[str, Any]:
     """Return a recommendation as a dict of texts, for the page's script."""
-    a = one.advice
+    advice = recommendation.advice
     return {
-        "title": a.title, "why": a.why, "lines": a.lines, "where": a.where, "gain": one.gain,
-        "confidence": one.confidence, "now": [setting.text for setting in one.now],
-        "risk": one.risk, "rollout": one.rollout, "verify": one.verify,
-    }  # fmt: skip
+        "title": advice.title,
+        "why": advice.why,
+        "lines": advice.lines,
+        "where": advice.where,
+        "gain": recommendation.gain,
+        "confidence": recommendation.confidence,
+        "now": [setting.text for setting in recommendation.now],
+        "risk": recommendation.risk,
+        "rollout": recommendation.rollout,
+        "verify": recommendation.verify,
+    }
 
 
 def _policy_columns(

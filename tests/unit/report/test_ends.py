@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from partage.report.group_details import _ends
-from partage.report.traits import _crowded, causes_by_group
+from partage.report.group_details import _history_span
+from partage.report.traits import _count_crowded, causes_by_group
 
 DAY = 86_400_000
 
@@ -22,7 +22,7 @@ DAY = 86_400_000
 )
 def test_a_wrong_clock_elsewhere_does_not_stretch_a_groups_picture(times, cover, ends) -> None:
     """A timestamp of 1970 or years ahead does not stretch the timeline."""
-    first, last = _ends(times, cover)
+    first, last = _history_span(times, cover)
     assert (first, max(last - (ends[0] == ends[1]), first)) == ends
 
 
@@ -72,4 +72,4 @@ def test_the_time_of_a_second_step_is_its_causes() -> None:
 
 def test_crowds_are_counted_by_rebalance() -> None:
     """Two of three rebalances have more members than partitions."""
-    assert _crowded(rebalances()) == {"g": (2, 3)}
+    assert _count_crowded(rebalances()) == {"g": (2, 3)}
