@@ -46,7 +46,7 @@ def test_a_life_that_is_forgotten_as_it_goes_is_the_same(group, monkeypatch) -> 
 def test_recorded_rebalances_follow_their_generations(group) -> None:
     """A few rebalances later each is what it is when all is known, late returns aside."""
     whole = list(recorded_rebalances(rebalances(group), clusters()))
-    maker = RecordedRebalanceBuilder(clusters(), behind=12)
+    maker = RecordedRebalanceBuilder(clusters(), lookahead=12)
     some = [one_rebalance for found in rebalances(group) for one_rebalance in maker.feed(found)]
     assert len(some) == max(0, len(whole) - 12)
     some += maker.finish()

@@ -313,7 +313,7 @@ class _GroupState:
 
         wait = self.settings.session_ms - self.heartbeat_ms + self.until_heartbeat(key)
         self.expires_ms[key] = self.clock.now_ms + int(max(0.0, wait))
-        self.clock.at(self.expires_ms[key], due)
+        self.clock.schedule_at(self.expires_ms[key], due)
 
     def _halt(self, key: str, *, crashes: bool = False) -> set[int]:
         """Let a member stop reading all of its partitions, and return them.
@@ -408,7 +408,7 @@ class SimulatedClassicGroup(_GroupState):
         if self._joined is None or not self._joined >= self.members.keys():
             return
         if self.clock.now_ms < self._not_before_ms:
-            self.clock.at(self._not_before_ms, self._complete_if_all_joined)
+            self.clock.schedule_at(self._not_before_ms, self._complete_if_all_joined)
             return
         self._joined = None
         needs_follow_up = self._assign()
@@ -453,7 +453,7 @@ class SimulatedConsumerGroup(_GroupState):
         successor until the session timeout (UNRELEASED_INSTANCE_ID).
         """
         if key in self.away and not self.settings.leaves:
-            self.clock.at(self.expires_ms[key], partial(self.start, key), rank=1)
+            self.clock.schedule_at(self.expires_ms[key], partial(self.start, key), rank=1)
             return
         if self.away.pop(key, None) is None:
             self.members[key] = self._member(key)

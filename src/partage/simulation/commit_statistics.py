@@ -35,14 +35,13 @@ _RebalanceKey: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class CommitStatistics:
-    """Facts about a group that follow from its offset commits, and from which simulations derive
-    costs.
+    """Statistics of a consumer group's offset commits: pauses in consumption, rates and intervals.
 
-    Without them the costs of a simulation are unknown.
+    Simulations estimate the costs of rebalances (downtime, records read twice) from them.
 
     Attributes:
-        pauses: dict from (incarnation, generation) to the pauses of that rebalance, which are the
-            times without commits around it.
+        pauses: dict from (incarnation, generation) of a rebalance to the times without commits
+            around it. An incarnation is one lifetime of a group id.
         rates: dict from (topic, partition) to records per second.
         intervals: dict from (topic, partition) to the usual time between two commits (ms).
     """
@@ -53,10 +52,9 @@ class CommitStatistics:
 
     @classmethod
     def of(cls, pauses: Iterable[Pause] = (), rates: Rates | None = None) -> CommitStatistics:
-        """Build a group's commit statistics from its consumption pauses and commit rates.
+        """Build a group's commit statistics from its pauses in consumption and its commit rates.
 
-        The pauses may be in any order. ``rates`` is a dict from (topic, partition) to records per
-        second.
+        ``rates`` is a dict from (topic, partition) to records per second.
 
         >>> found = CommitStatistics.of([Pause(0, 4, "t", 1, 1_000, 4_000, 0, 500)])
         >>> list(found.pauses), dict(found.intervals)
@@ -71,23 +69,25 @@ class CommitStatistics:
         return cls({key: tuple(of) for key, of in by_rebalance.items()}, rates or {}, intervals)
 
     def pauses_of(self, incarnation: int, generation: int) -> tuple[Pause, ...]:
-        """Return the consumption pauses around one rebalance: times without commits, one per
-        partition.
+        """Return the pauses in consumption around one rebalance, one per partition.
 
-        The result is empty if no partition has commits before and after the rebalance.
+        A pause is a time without commits. The result is empty if no partition has commits before
+        and after the rebalance. A rebalance is identified by the group's incarnation (lifetime) and
+        generation.
         """
         return self.pauses.get((incarnation, generation), ())
 
 
 @dataclass(slots=True)
 class CommitRate:
-    """Measures the records per second of one partition, from its offset commits in log order.
+    """Measures how many records per second a group consumes of one partition, from its offset
+    commits.
 
-    Only progress counts: an offset that goes back (a reset) adds nothing.
+    Commits are added in log order. An offset that goes back (a reset) does not count.
 
     >>> rate = CommitRate()
     >>> for first_ms, last_ms, first, last in ((0, 4_000, 10, 30), (6_000, 10_000, 30, 60)):
-    ...     rate.add(first_ms, last_ms, first, last)
+    ...     rate.add_commits(first_ms, last_ms, first, last)
     >>> rate.per_second
     5.0
     """
@@ -97,9 +97,9 @@ class CommitRate:
     last_offset: int = 0
     records: int = 0
 
-    def add(self, first_ms: int, last_ms: int, first_offset: int, last_offset: int) -> None:
-        """Add a series of successive commits, given by time (ms) and offset of the first and the
-        last.
+    def add_commits(self, first_ms: int, last_ms: int, first_offset: int, last_offset: int) -> None:
+        """Add successive commits of the partition: time (ms) and offset of the first and the
+        last one.
         """
         if self.first_ms is None:
             self.first_ms = first_ms
@@ -109,12 +109,16 @@ class CommitRate:
         self.last_ms = max(self.last_ms, last_ms)
         self.last_offset = last_offset
 
-    def stretch(self, found: Stretch) -> None:
-        """Add the partition's commits between two records of its group, combined to a `Stretch`."""
-        if found.commits:
-            self.add(found.first_ms, found.latest_ms, found.first_offset, found.first_offset)
-            self.records += found.progress
-            self.last_offset = found.last_offset
+    def add_stretch(self, stretch: Stretch) -> None:
+        """Add the partition's commits between two records of the group's log, summarised as a
+        `Stretch`.
+        """
+        if stretch.commits:
+            self.add_commits(
+                stretch.first_ms, stretch.latest_ms, stretch.first_offset, stretch.first_offset
+            )
+            self.records += stretch.progress
+            self.last_offset = stretch.last_offset
 
     @property
     def per_second(self) -> float | None:
@@ -125,9 +129,10 @@ class CommitRate:
 
 
 def weights_of(rates: Rates, index: Index) -> Weights:
-    """Convert records per second by (topic, partition) to an array by partition index (float64[P]).
+    """Convert consumption rates to an array by partition index, in records per second (float64[P]).
 
-    A partition without commits has 0.
+    ``rates`` is a dict by (topic, partition), ``index`` numbers the partitions. A partition without
+    commits has 0.
 
     >>> weights_of({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
     [0.0, 2.5]

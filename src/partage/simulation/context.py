@@ -25,15 +25,16 @@ _MOST_CACHED_CELLS, _MOST_CACHED = 2_000_000, 4_096
 
 @dataclass(frozen=True)
 class SimulationContext:
-    """Data that the simulations of one group under all policies share.
+    """Data shared by the simulations of one consumer group under all policies.
 
     Attributes:
         clusters: the cluster metadata over time.
-        measure: the judge, which computes metrics of assignments.
+        measure: computes quality metrics of assignments.
         commits: pauses and commit rates of the group, from its offset commits.
-        usual_ms: assumed duration of a rebalance whose duration no commit shows (ms).
+        usual_ms: bounds on the usual rebalance duration (ms), for rebalances without commits around
+            them.
         weights: records per second of each partition (float64[P]).
-        problems: builds the problems of simulated rebalances, and remembers plans.
+        problems: builds the problems of simulated rebalances, and caches their assignments.
     """
 
     clusters: ClusterHistory
@@ -53,8 +54,10 @@ class SimulationContext:
         rebalances: Iterable[RecordedRebalance],
         commits: CommitStatistics,
     ) -> SimulationContext:
-        """Build the data that all simulations of a group share, from all of its recorded
-        rebalances.
+        """Build the data shared by all simulations of a group.
+
+        ``rebalances`` are all recorded rebalances of the group, ``commits`` the statistics of its
+        commits.
         """
         bare = cls(clusters, CachedJudge(), commits)
         known = [one for one in rebalances if one.replayable] if commits.pauses else []
@@ -64,23 +67,25 @@ class SimulationContext:
 
     @cached_property
     def most(self) -> FloatArray:
-        """Largest number of records that a new owner may read twice, for each partition.
+        """Maximum number of records that a partition's new owner may read again (float64[P]).
 
-        It is float64[P], see `most_reread`.
+        A new owner begins at the last committed offset. See `most_reread`.
         """
         return most_reread(self.commits, self.clusters.index)
 
-    def length(self, rebalance: RecordedRebalance) -> Bounds | None:
-        """Return bounds on the duration of a recorded rebalance (ms); None if no commit shows it.
+    def duration(self, rebalance: RecordedRebalance) -> Bounds | None:
+        """Return bounds on a recorded rebalance's duration (ms); None if there are no commits
+        around it.
 
-        Unlike `costs`, this does not cache the result.
+        Unlike `costs`, it does not cache the result.
         """
         return self._costs_of(rebalance).length_ms if rebalance.replayable else None
 
     def costs(self, rebalance: RecordedRebalance) -> RebalanceCosts:
-        """Return a recorded rebalance's costs: time without a consumer, and records read twice.
+        """Return a recorded rebalance's costs: partition time without a consumer, and records read
+        twice.
 
-        They are computed once for all policies.
+        Results are cached, because they are the same for all policies.
         """
         cached = self._costs.get(id(rebalance))
         if cached is None:

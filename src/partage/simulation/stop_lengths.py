@@ -51,9 +51,9 @@ class Stop(NamedTuple):
 
     Attributes:
         topic, partition: the partition.
-        members: ids of its last owner, the newest first.
-        session_ms: its session timeout if it was evicted, else None.
-        later_ms: how much later than in the record the partition is assigned again.
+        members: ids of the last owner, the newest first.
+        session_ms: the owner's session timeout if it was evicted, else None.
+        later_ms: time from the recorded to the simulated reassignment of the partition.
         left: whether the last owner left the group.
     """
 
@@ -73,15 +73,15 @@ class _Length(NamedTuple):
     p90: float
 
     def plus(self, later_ms: float) -> _Length:
-        """Return the estimate for a stop that ends later by ``later_ms`` (or earlier,
-        if negative).
+        """Return this estimate for a stop that ends ``later_ms`` later (or earlier, if
+        negative).
         """
         return _Length(*(max(0.0, one + later_ms) for one in self))
 
 
 @dataclass(slots=True)
 class _Mean:
-    """Running mean of estimated times without a consumer."""
+    """Running mean of estimated durations without a consumer."""
 
     best: float = 0.0
     p10: float = 0.0
@@ -101,7 +101,7 @@ class _Mean:
 
 @dataclass(slots=True)
 class _RebalanceMeans:
-    """Mean times without a consumer in one recorded rebalance.
+    """Mean durations without a consumer in one recorded rebalance.
 
     There is a mean for each member, one for all members that left, and one for all that stayed.
     """
@@ -113,8 +113,8 @@ class _RebalanceMeans:
 class StopLengths:
     """Estimator of how long partitions have no consumer in simulated rebalances under one policy.
 
-    Its basis are the recorded intervals without a consumer. A recorded interval is used once at
-    most.
+    It is based on recorded intervals without a consumer. Each recorded interval is used at most
+    once.
     """
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class StopLengths:
         while len(self._means) > _MOST_KEPT:
             del self._means[next(iter(self._means))]
         for one in rebalance.generation.unread_intervals:
-            if not _is_restart(one, rebalance):
+            if not _restarted_without_rebalance(one, rebalance):
                 self._intervals.setdefault((one.topic, one.partition), deque()).append(one)
                 has_left = one.member not in members
                 for mean in (
@@ -152,18 +152,18 @@ class StopLengths:
         away_s: float = 0.0,
         restarts: bool = True,
     ) -> UnreadEstimate | None:
-        """Estimate the time without a consumer in a rebalance under the policy,
-        in partition-seconds.
+        """Estimate the partition-seconds without a consumer in a rebalance under the policy.
 
         Args:
             rebalance: the recorded rebalance with its causes.
             stops: partitions that stop.
             was_empty: whether the group had no member before.
             away_s: partition-seconds of static members that were away.
-            restarts: whether to add members that rejoined without a rebalance of their own.
+            restarts: whether to add the recorded intervals of members that restarted without
+                causing a rebalance.
 
         Returns:
-            None if the record has no estimate either.
+            None if the recorded rebalance has no estimate either.
         """
         if rebalance.generation.unread is None:
             return None
@@ -171,25 +171,27 @@ class StopLengths:
         sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
         is_join = was_empty and not rebalance.ids_before
         for stop in stops:
-            length = self._length(stop, rebalance, means)
+            length = self._estimate_length(stop, rebalance, means)
             if stop.later_ms:
                 length = length.plus(stop.later_ms)
             _add(sums[stop.members[0]], length)
         for one in rebalance.generation.unread_intervals:
-            if restarts if _is_restart(one, rebalance) else is_join:
+            if restarts if _restarted_without_rebalance(one, rebalance) else is_join:
                 _add(sums[one.member], _of(one))
         best = sum(one[0] for one in sums.values())
         below, above = (sqrt(sum((one[i] - one[0]) ** 2 for one in sums.values())) for i in (1, 2))
         ends = (best, max(0.0, best - below), best + above)
         return UnreadEstimate(*(away_s + one / 1_000 for one in ends))
 
-    def _length(self, stop: Stop, rebalance: RecordedRebalance, means: _RebalanceMeans) -> _Length:
+    def _estimate_length(
+        self, stop: Stop, rebalance: RecordedRebalance, means: _RebalanceMeans
+    ) -> _Length:
         """Estimate how long one partition that stops has no consumer.
 
-        The first rule with data decides: the partition's own recorded interval, a mean, or the stop
-        model. The module's docstring lists the rules.
+        The estimate is the partition's own recorded interval if there is one, else a mean of other
+        partitions, else the result of the stop model (computed from timeouts).
         """
-        found = self._take(stop, rebalance.generation.timestamp_ms)
+        found = self._take_interval(stop, rebalance.generation.timestamp_ms)
         if found is not None:
             return _of(found)
         known = [means.by_member[member] for member in stop.members if member in means.by_member]
@@ -198,23 +200,23 @@ class StopLengths:
                 return mean.value
         members = rebalance.generation.first.members
         longest_ms = max(map(session_timeout_ms, members), default=0)
-        return _modelled(stop.session_ms, longest_ms, len(members))
+        return _estimate_by_model(stop.session_ms, longest_ms, len(members))
 
-    def _take(self, stop: Stop, at: int) -> UnreadInterval | None:
+    def _take_interval(self, stop: Stop, time_ms: int) -> UnreadInterval | None:
         """Remove and return the recorded interval that matches a simulated stop; None if there is
         none.
 
-        It is of the same partition and last owner, and ends after time ``at`` (ms).
+        The interval must have the same partition and last owner, and end after ``time_ms``.
         """
         intervals = self._intervals.get((stop.topic, stop.partition))
         if not intervals:
             return None
-        while intervals and intervals[0].assigned_ms < at - _KEPT_MS:
+        while intervals and intervals[0].assigned_ms < time_ms - _KEPT_MS:
             intervals.popleft()
         for i, one in enumerate(intervals):
-            if one.stopped_ms > at + _LATEST_STOP_MS:
+            if one.stopped_ms > time_ms + _LATEST_STOP_MS:
                 return None
-            if one.assigned_ms >= at and one.member in stop.members:
+            if one.assigned_ms >= time_ms and one.member in stop.members:
                 del intervals[i]
                 return one
         return None
@@ -224,17 +226,17 @@ def _ids(rebalance: RecordedRebalance) -> frozenset[str]:
     return frozenset(m.id for m in rebalance.generation.first.members)
 
 
-def _is_restart(one: UnreadInterval, rebalance: RecordedRebalance) -> bool:
-    """Return whether a member lost a partition and rejoined without a rebalance of its own.
+def _restarted_without_rebalance(interval: UnreadInterval, rebalance: RecordedRebalance) -> bool:
+    """Return whether an interval without a consumer is due to a restart that caused no rebalance.
 
-    In a classic group a static member takes over after the rebalance. In the other protocols a
-    static member then has a new id. A member that was evicted and rejoined between two epochs is
-    assigned the partitions that it owned.
+    In a classic group, a static member resumes its partitions some time after the last rebalance.
+    In other groups, a restarted static member has a new id; a member that was evicted and rejoined
+    between two epochs gets its own partitions again.
     """
     generation = rebalance.generation
     if generation.protocol != "classic":
-        return one.new_owner == one.member or one.new_owner not in _ids(rebalance)
-    return one.assigned_ms > generation.timestamp_ms + _RESTART_MS
+        return interval.new_owner == interval.member or interval.new_owner not in _ids(rebalance)
+    return interval.assigned_ms > generation.timestamp_ms + _RESTART_MS
 
 
 def _add(sums: list[float], length: _Length) -> None:
@@ -248,8 +250,8 @@ def _of(one: UnreadInterval) -> _Length:
     return _Length(one.unread_ms, one.unread_p10_ms, one.unread_p90_ms)
 
 
-def _modelled(session_ms: int | None, usual_session_ms: float, members: int) -> _Length:
-    """Estimate by the stop model how long a partition has no consumer, if no commits show it.
+def _estimate_by_model(session_ms: int | None, usual_session_ms: float, members: int) -> _Length:
+    """Estimate how long a partition has no consumer from timeouts, if no commits show it.
 
     Args:
         session_ms: session timeout of the owner if it died; None if it rejoined.

@@ -537,7 +537,7 @@ class GroupRows:
                     self._write_items(self._history.moves_until(place))
             self._write_items(self._history.stretch(stretch))
             traffic = self._traffic.setdefault((stretch.topic, stretch.partition), CommitRate())
-            traffic.stretch(stretch)
+            traffic.add_stretch(stretch)
         self._write_commits(minutes)
 
     @staticmethod

@@ -204,7 +204,7 @@ class RebalanceCollector:
         self, clusters: ClusterHistory, timeout_ms: int | None, writer: SpillWriter
     ) -> None:
         self._writer = writer
-        self._builder = RecordedRebalanceBuilder(clusters, timeout_ms, behind=_BEHIND)
+        self._builder = RecordedRebalanceBuilder(clusters, timeout_ms, lookahead=_BEHIND)
         self._context = SimulationContext(clusters)
         self._rebalances: deque[RecordedRebalance] = deque()
         self._rows: deque[dict[str, Any]] = deque()
@@ -246,7 +246,7 @@ class RebalanceCollector:
     def _spill_complete(self) -> None:
         """Write the complete rebalances to the spill file, and record their durations."""
         for rebalance, row in self._complete():
-            length = self._context.length(rebalance) if rebalance.pauses else None
+            length = self._context.duration(rebalance) if rebalance.pauses else None
             if length is not None:
                 self._low.append(length.low)
                 self._high.append(length.high)

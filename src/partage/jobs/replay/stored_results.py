@@ -167,7 +167,7 @@ def _stored_row(row: SimulatedRebalance, loads: PlanLoads) -> _StoredRow:
     if not inputs.has_loads:
         return _StoredRow(blank, True, inputs.stops, inputs.extra)
     blank = replace(blank, measured=replace(row.measured, load_spread=None))
-    return _StoredRow(blank, True, inputs.stops, inputs.extra, *loads.of(inputs))
+    return _StoredRow(blank, True, inputs.stops, inputs.extra, *loads.loads(inputs))
 
 
 def _finished_row(
@@ -493,13 +493,13 @@ class PolicyStore:
                 return Continuation(self, frozenset(positions), found, rows)
         return Continuation(self, frozenset(positions))
 
-    def row(self, row: StoredRow) -> None:
+    def store_row(self, row: StoredRow) -> None:
         """Store the next row of the simulation."""
         self._pending.append(row)
         if len(self._pending) >= _BLOCK:
             self._flush()
 
-    def checkpoint(self, found: Checkpoint) -> None:
+    def store_checkpoint(self, found: Checkpoint) -> None:
         """Store the state of the simulation after all rows so far.
 
         Nothing is stored if a strategy plug-in has values that cannot be packed.

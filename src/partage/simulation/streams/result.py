@@ -27,7 +27,7 @@ Kind = Literal["running", "restoring", "stopped", "standby", "warm-up"]
 
 @dataclass(frozen=True)
 class TaskInterval:
-    """A time span in which a client did one thing with a task, such as restoring or running it."""
+    """A time span in which a task had one activity on a client, such as restoring or running."""
 
     client: str
     task: TaskId
@@ -42,7 +42,7 @@ class StreamsRebalance:
 
     Attributes:
         began_ms: time of its first cause (ms).
-        at_ms: when all members had their assignment (ms).
+        at_ms: time of its end (ms), when all members have their assignment.
         causes: descriptions of its causes, in order of time.
         active: dict from client to assigned active tasks.
         standby: dict from client to assigned standbys and warm-ups.
@@ -82,7 +82,7 @@ class StreamsRebalance:
 
 @dataclass
 class SimulationResult:
-    """The result of a Streams simulation: what clients did with tasks over time, and rebalances.
+    """The result of a Streams simulation: the activities of tasks over time, and the rebalances.
 
     Attributes:
         length_ms: simulated time (ms).
@@ -132,7 +132,9 @@ def _as_text(rows: Mapping[str, tuple[TaskId, ...]]) -> dict[str, list[str]]:
 
 
 class IntervalRecorder:
-    """Records what clients do with tasks over time, as intervals in a `SimulationResult`."""
+    """Records the activities of tasks on clients over time, as intervals in a
+    `SimulationResult`.
+    """
 
     def __init__(self, result: SimulationResult) -> None:
         self._result = result
@@ -140,8 +142,8 @@ class IntervalRecorder:
         self._up: dict[str, int] = {}
 
     def record(self, now_ms: int, activities: Mapping[tuple[str, TaskId], Kind]) -> None:
-        """Record what each client does with its tasks from ``now_ms`` on,
-        and end changed intervals.
+        """Record the activities of all tasks from ``now_ms`` on; end intervals whose activity
+        has changed.
         """
         for key, (kind, since) in list(self._open.items()):
             if activities.get(key) != kind:
@@ -171,7 +173,7 @@ class IntervalRecorder:
 
 @dataclass(frozen=True)
 class StreamsMetrics:
-    """Metrics of a Streams simulation; means are over the whole simulated time.
+    """Metrics of a Streams simulation; means are averages over the simulated time.
 
     Attributes:
         unavailable_seconds: dict from task to seconds without an owner that has all its state.
@@ -290,10 +292,10 @@ def _moves(result: SimulationResult) -> int:
 
 
 def _spreads(result: SimulationResult) -> tuple[float, float]:
-    """Return how uneven active tasks are over threads: the mean over time, and at the end.
+    """Return the imbalance of active tasks between clients: the mean over time, and at the end.
 
-    The value is the difference between the most and the fewest active tasks per thread of a
-    client.
+    The imbalance is the difference between the clients with the most and the fewest active tasks
+    per thread.
     """
     changes: dict[int, list[tuple[str, int, int]]] = {}  # time -> (client, starts, active tasks)
     for span in result.spans:

@@ -29,7 +29,7 @@ class _Member:
         id: member id.
         client: the client that the thread belongs to.
         process: its client's process id, as text.
-        since_ms: time of its last heartbeat (ms), from which the next ones are periodic.
+        since_ms: time of its last heartbeat (ms); the next ones follow at the heartbeat interval.
         target, target_standby: tasks of its target assignment.
         active, standby: tasks that it owns.
         offsets: sums of the changelog offsets of the tasks on its disk, as it reported them.
@@ -66,22 +66,22 @@ class _Member:
 
 
 class StreamsGroupSimulation(StreamsSimulation):
-    """Simulation of a Kafka Streams application in a streams group,
-    whose coordinator assigns tasks.
+    """Simulation of a Kafka Streams application in a streams group, whose coordinator assigns
+    tasks.
 
-    Such groups (KIP-1071) have no probing rebalances and no warm-ups. 4.4.0 has a setting for
-    warm-ups, and its ``AssignmentRefiner`` returns the target unchanged.
+    Such groups (KIP-1071) have no probing rebalances and no warm-ups. The coordinator acts on
+    heartbeats. After a member joined or left, the next heartbeat of any member computes a new
+    target assignment, at most one per assignment interval. Each member learns its target with its
+    next heartbeat. It first revokes tasks outside of the target and confirms that with a heartbeat.
+    Only then does it get new tasks, and only then may others get the revoked ones. It gets an
+    active task once no member owns it and no copy of it is on its own process, and a standby once
+    its process has no copy. All other tasks keep running.
 
-    The coordinator acts on heartbeats. After a member joined or left, the next heartbeat of any
-    member computes a new target assignment, at most one per assignment interval. Each member
-    learns its target with its next heartbeat. It first revokes tasks outside of the target and
-    confirms that with a heartbeat. Only then does it get new tasks, and only then may others get
-    the revoked ones. It gets an active task once no member owns it and no copy of it is on its own
-    process, and a standby once its process has no copy. All other tasks keep running.
-
-    In 4.4 a target starts from the tasks that members own and from the offsets that they reported
-    when they joined; in 4.3 it starts from the target before. In 4.4 a task changes between active
-    and standby on its member in one step; in 4.3 it is revoked and assigned again.
+    Kafka 4.4.0 has a setting for warm-ups, but its ``AssignmentRefiner`` returns the target
+    unchanged. In Kafka 4.4 a target starts from the tasks that members own and from the offsets
+    that they reported when they joined; in 4.3 it starts from the target before. In 4.4 a task
+    changes between active and standby on its member in one step; in 4.3 it is revoked and assigned
+    again.
 
     Args:
         application: the application to simulate.
@@ -109,7 +109,7 @@ class StreamsGroupSimulation(StreamsSimulation):
 
     # -- group protocol ------------------------------------------------------------------------
 
-    def open(self) -> None:
+    def form_group(self) -> None:
         """Form the group from the initial clients; all join before tasks are first assigned."""
         if not self.state.up:
             return
@@ -122,7 +122,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         for member in self._members.values():
             self._reconcile(member)
 
-    def joined(self, client: RunningClient) -> None:
+    def add_client(self, client: RunningClient) -> None:
         """Let the threads of a client join the group as new members, one after the other."""
         for consumer in client.consumers:
             if not self._members and not self._is_delayed:
@@ -132,9 +132,9 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._heartbeat(self._members[consumer], joining=True)
             self._slots = timeline_slots(len(self._members), self._slots)
 
-    def lost(self, name: str, consumers: Sequence[str], how: str) -> None:
-        """Remove a client's members that left or were evicted (``how``), so that others take their
-        tasks.
+    def remove_consumers(self, name: str, consumers: Sequence[str], how: str) -> None:
+        """Remove a client's members that left or were evicted (``how``), and request a new
+        assignment.
         """
         for consumer in consumers:
             del self._members[consumer]
@@ -143,8 +143,8 @@ class StreamsGroupSimulation(StreamsSimulation):
         else:
             self._causes.clear()
 
-    def requested(self, name: str) -> None:
-        """Request a new target assignment because a client has requested a rebalance."""
+    def request_rebalance(self, name: str) -> None:
+        """Request a new target assignment for the client ``name``, which asked for a rebalance."""
         self._request_target(f"{name} asked")
 
     def last_heartbeat_ms(self, consumer: str) -> int:
@@ -185,7 +185,9 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._schedule_heartbeat(member)
 
     def _compute_target_if_due(self, joining: _Member | None = None) -> None:
-        """Compute the requested target assignment, unless the last one was too short a time ago."""
+        """Compute the requested target assignment if the minimum interval since the last one has
+        passed.
+        """
         if not self._causes or self._is_delayed:
             return
         interval = self._runtime.streams_assignment_interval_ms
@@ -193,12 +195,16 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._compute_target(joining)
 
     def _compute_target(self, joining: _Member | None = None) -> None:
-        """Compute a new target assignment with the coordinator's assignor, and record it."""
+        """Compute a new target assignment with the coordinator's assignor, and record the
+        rebalance.
+
+        ``joining`` is the member whose join triggers it, None if there is none.
+        """
         causes, self._causes = tuple(self._causes), []
         self._assigned_ms = self.clock.now_ms
         if not self._members:
             return
-        members = [self._input_of(member) for member in self._in_map_order(joining)]
+        members = [self._assignor_input(member) for member in self._in_map_order(joining)]
         standbys = str(self.app.settings.num_standby_replicas)
         configs = {"num.standby.replicas": standbys}
         plan = self._assignor.assign(self._subtopologies, members, configs)
@@ -209,8 +215,8 @@ class StreamsGroupSimulation(StreamsSimulation):
         for member in self._members.values():
             self._schedule_heartbeat(member)
 
-    def _input_of(self, member: _Member) -> ServerMember:
-        """Return a member as the assignor's input."""
+    def _assignor_input(self, member: _Member) -> ServerMember:
+        """Convert a member to the type that the task assignor takes as input."""
         offsets: dict[str, dict[int, int]] = {}
         if self._assignor.is_4_3:
             active, standby = member.target, member.target_standby
@@ -226,7 +232,7 @@ class StreamsGroupSimulation(StreamsSimulation):
     def _in_map_order(self, joining: _Member | None) -> list[_Member]:
         """Return the members in the iteration order of the coordinator's hash map.
 
-        A joining member comes last.
+        The assignor's result depends on this order. A joining member comes last.
         """
         known = [member for member in self._members.values() if member is not joining]
         places = timeline_order([string_hash(member.id) for member in known], self._slots)
@@ -265,14 +271,14 @@ class StreamsGroupSimulation(StreamsSimulation):
     # -- heartbeats and reconciliation ---------------------------------------------------------
 
     def _schedule_heartbeat(self, member: _Member) -> None:
-        """Schedule a member's next heartbeat; do nothing if it would have no effect."""
+        """Schedule a member's heartbeat at ``due_ms``, unless an earlier one is scheduled."""
         if member.is_reconciled and not self._causes:
             return
         interval = self._runtime.streams_heartbeat_interval_ms
         beats = (self.clock.now_ms - member.since_ms) // interval + 1
-        self._heartbeat_at(member, member.since_ms + beats * interval)
+        self._schedule_heartbeat_at(member, member.since_ms + beats * interval)
 
-    def _heartbeat_at(self, member: _Member, due_ms: int) -> None:
+    def _schedule_heartbeat_at(self, member: _Member, due_ms: int) -> None:
         """Schedule a member's heartbeat at a given time, unless it has an earlier one."""
         if member.due_ms is not None and member.due_ms <= due_ms:
             return
@@ -294,7 +300,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         is_changed = self._reconcile(member)
         if is_changed:
             # It acknowledges new tasks, and confirms revoked ones, without waiting.
-            self._heartbeat_at(member, self.clock.now_ms + self._runtime.poll_ms)
+            self._schedule_heartbeat_at(member, self.clock.now_ms + self._runtime.poll_ms)
         else:
             self._schedule_heartbeat(member)
         return is_changed or was_revoking
@@ -302,8 +308,9 @@ class StreamsGroupSimulation(StreamsSimulation):
     def _reconcile(self, member: _Member) -> bool:
         """Let a member revoke tasks outside of its target, or else take free tasks of its target.
 
-        The coordinator uses what it knew before this heartbeat. A task that the member confirms as
-        revoked is free for others now, and for itself with its next heartbeat.
+        The coordinator decides by its state before this heartbeat: a task whose revocation the
+        member confirms is free for other members at once, but for this member only with its next
+        heartbeat.
 
         Returns:
             Whether the member revokes or takes a task.
@@ -314,15 +321,20 @@ class StreamsGroupSimulation(StreamsSimulation):
         demoted: set[TaskId] = set()
         if not self._assignor.is_4_3:  # a standby becomes active, and the reverse, in one step
             member.revoking_standby -= member.target
-            demoted = (active & member.target_standby) - standby - self._copies_beside(member)
+            demoted = (
+                (active & member.target_standby) - standby - self._tasks_of_process_peers(member)
+            )
         new = (set(), set()) if member.is_revoking else self._free_tasks(member)
         member.active = active | new[0]
         member.standby = (standby | demoted | new[1]) - new[0]
         self._assign(member.client)
         return bool(member.is_revoking or demoted or any(new))
 
-    def _copies_beside(self, member: _Member) -> set[TaskId]:
-        """Return the tasks of which another member of the same process has a copy."""
+    def _tasks_of_process_peers(self, member: _Member) -> set[TaskId]:
+        """Return the tasks that other members of the same process have, as active or standby.
+
+        The member cannot take a copy of these tasks.
+        """
         others = [
             one for one in self._members.values()
             if one.process == member.process and one is not member

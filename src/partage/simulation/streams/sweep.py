@@ -57,9 +57,9 @@ def simulate(
     """Simulate a Kafka Streams application over its trace of events, with a task assignor.
 
     In a classic group the coordinator evicts a dead member one session timeout later. A rebalance
-    that begins before waits for that; members keep their tasks meanwhile. A task that moves is
-    revoked in one rebalance and assigned in the next. In a streams group (`ServerSticky`, KIP-1071)
-    tasks move one by one with the members' heartbeats.
+    that began earlier waits for the eviction; members keep their tasks meanwhile. A task that moves
+    is revoked in one rebalance and assigned in the next. In a streams group (`ServerSticky`,
+    KIP-1071) tasks move one by one with the members' heartbeats.
 
     Args:
         application: the application with its trace of events.
@@ -90,7 +90,7 @@ class SweepCell:
 
     Attributes:
         assignor: name of the assignor.
-        config: settings that differ from the application's, by Kafka's names.
+        config: (Kafka's name, value) pairs of the settings that differ from the application's.
     """
 
     assignor: str
@@ -99,6 +99,8 @@ class SweepCell:
 
 def cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -> list[SweepCell]:
     """Return all combinations of task assignors and settings; the last setting varies fastest.
+
+    ``sweeps`` is a dict from Kafka's name of a setting to its values.
 
     Raises:
         InvalidConfigError: there are more than 10,000 combinations.
@@ -134,12 +136,13 @@ def simulate_cell(
 def prepared(
     application: SimulatedApplication, cell: SweepCell
 ) -> tuple[SimulatedApplication, TaskAssignor | ServerSticky]:
-    """Apply the settings of one combination of a sweep; return the application and the assignor.
+    """Apply the settings of one combination of a sweep; return the changed application and the
+    assignor.
 
-    ``balance_factor`` is not a Kafka setting: it belongs to the document of KIP-441.
+    ``balance_factor`` is not a Kafka setting, but a parameter of the algorithm proposed in KIP-441.
 
     Raises:
-        InvalidConfigError: a setting is invalid, or another assignor gets ``balance_factor``.
+        InvalidConfigError: a setting is invalid, or ``balance_factor`` is set for another assignor.
     """
     config = dict(cell.config)
     factor = config.pop(_BALANCE_FACTOR, None)
@@ -178,17 +181,17 @@ class StandbyGain:
     """The benefit and the cost of one standby replica per task, over a simulated trace of events.
 
     Attributes:
-        standbys: ``num.standby.replicas`` with this standby; the simulation without it has one
-            less.
+        standbys: ``num.standby.replicas`` of the simulation with this standby; that without it has
+            one less.
         is_present: whether the application has this standby now; otherwise it would be a new one.
         worst_s: longest time in seconds in which a task had no owner with all its state.
         worst_with_s: the same with the standby.
         total_s, total_with_s: these times, summed over tasks.
         disk_bytes: size of one copy of all tasks' state.
         write_bytes_per_second: what the standbys read in normal operation.
-        handover_s: additional seconds until a standby runs as the active task, compared with a
-            task that has no copy. In a streams group the member first releases its standby and
-            gets the active task with its next heartbeat; in a classic group it is 0.
+        handover_s: additional seconds until a standby runs as the active task, compared with a task
+            that has no copy. In a streams group the member first releases its standby and gets the
+            active task with its next heartbeat; in a classic group it is 0.
     """
 
     standbys: int
@@ -203,10 +206,10 @@ class StandbyGain:
 
 
 def standby_gain(application: SimulatedApplication, assignor: str) -> StandbyGain:
-    """Simulate an application's trace with and without the last standby of each task,
-    to compare them.
+    """Compare an application's trace, simulated with its standby replicas and with one replica
+    less.
 
-    An application without standbys is simulated with one.
+    An application without standbys is simulated with one and with none.
 
     Args:
         application: the application with its trace of events.
@@ -248,10 +251,11 @@ def standby_gain(application: SimulatedApplication, assignor: str) -> StandbyGai
 def _mean_outages(
     application: SimulatedApplication, cell: SweepCell, interval_ms: int
 ) -> tuple[float, float]:
-    """Return the worst and the total outage of tasks in seconds, averaged over shifted event times.
+    """Return the longest and the total outage of tasks in seconds, as means over shifted event
+    times.
 
-    The events are delayed by several times within ``interval_ms``, because an outage depends on
-    when in the interval it begins.
+    An outage depends on when its event occurs between two heartbeats. So the events are delayed by
+    several times within ``interval_ms``, the heartbeat interval.
     """
     found = [
         simulate_cell(_delayed(application, i * interval_ms // _PHASES), cell)[1]
