@@ -49,10 +49,10 @@ def available_cores() -> int:
 
 
 class WorkerProcesses:
-    """Pool of worker processes that share the items of a job with the calling process.
+    """Pool of worker processes that run items of a job in parallel with the calling process.
 
-    The workers start when the object is made, and import modules in the background until the first
-    job.
+    A job is a function of one item. The workers start when the object is created, and import
+    modules in the background until the first job.
 
     Args:
         count: number of workers; 0 runs everything in the calling process.
@@ -75,7 +75,9 @@ class WorkerProcesses:
         return len(self._starts)
 
     def _start(self, count: int, modules: tuple[str, ...]) -> None:
-        """Start the workers; without loky, or if a process cannot start, go on without workers."""
+        """Start the workers; continue without workers if loky is missing or a process cannot
+        start.
+        """
         try:
             from loky import ProcessPoolExecutor
 
@@ -136,7 +138,7 @@ class WorkerProcesses:
             raise
 
     def _submit(self, queue: _Queue[Any, Any]) -> None:
-        """Send the next item to the workers; called in a thread of the pool."""
+        """Send the next item of the queue to the workers; called when a worker becomes free."""
         position = queue.take(share=True)
         if position is None:
             return
@@ -150,7 +152,10 @@ class WorkerProcesses:
             sent.add_done_callback(partial(self._receive, queue, position))
 
     def _receive(self, queue: _Queue[Any, Any], position: int, sent: Future[Any]) -> None:
-        """Take a worker's result or error, and send the next item."""
+        """Handle the result or error of an item that a worker has run, and send the next item.
+
+        ``position`` is the item's position in the queue, ``sent`` the future of its result.
+        """
         error = sent.exception()
         if error is None:
             queue.finish(position, sent.result(), shared=True)
@@ -193,8 +198,8 @@ class _Queue(Generic[Item, Result]):
     def take(self, *, share: bool = False) -> int | None:
         """Remove the next item and return its position; None if none is left or the job has failed.
 
-        With ``share`` the item is for a worker process. Without, the caller runs the item itself:
-        it waits while workers have items, because a worker may give its item back.
+        With ``share=True`` the item is for a worker process. Otherwise the calling process runs it,
+        and this method waits while workers have items, because a worker may return an item.
         """
         with self._changed:
             while not share and not self._waiting and self._shared and self._error is None:
@@ -205,7 +210,7 @@ class _Queue(Generic[Item, Result]):
             return self._waiting.pop()
 
     def give_back(self, position: int) -> None:
-        """Return an item to the queue that no worker can run; the calling process then runs it."""
+        """Put back an item that no worker can run; the calling process then runs it."""
         with self._changed:
             self._waiting.append(position)
             self._shared -= 1
@@ -224,14 +229,16 @@ class _Queue(Generic[Item, Result]):
                     self._error = self._error or e
 
     def fail(self, error: BaseException, *, shared: bool = False) -> None:
-        """Store the first exception; no further item is taken."""
+        """Store the first exception of the job; no further item is taken."""
         with self._changed:
             self._error = self._error or error
             self._shared -= shared
             self._changed.notify_all()
 
     def run(self) -> list[Result]:
-        """Run items in the calling process until all are finished; return their results."""
+        """Run remaining items in the calling process; return all results, including those of
+        workers.
+        """
         try:
             while (position := self.take()) is not None:
                 self.finish(position, self.job(self.items[position]))
@@ -256,10 +263,10 @@ def rare_collections() -> Iterator[None]:
 
 
 @contextmanager
-def environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables during the ``with`` block."""
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables during the ``with`` block, and restore them afterwards."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
@@ -277,7 +284,7 @@ def _prepare(caller: int, modules: Sequence[str]) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the calling process ends its workers
     os.dup2(2, 1)  # stdout of a command may be a JSON document
-    threading.Thread(target=_end_with, args=(caller,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(caller,), daemon=True).start()
     for name in modules:
         with suppress(ImportError):  # then the job cannot be imported either
             import_module(name)
@@ -286,8 +293,8 @@ def _prepare(caller: int, modules: Sequence[str]) -> None:
     gc.set_threshold(*_THRESHOLDS)
 
 
-def _end_with(caller: int) -> None:
-    """End this worker process soon after the process with id ``caller`` has ended."""
-    while os.getppid() == caller:
+def _exit_with_parent(parent_id: int) -> None:
+    """End this worker process soon after its parent process, with id ``parent_id``, has ended."""
+    while os.getppid() == parent_id:
         time.sleep(_SECONDS_BETWEEN)
     os._exit(1)

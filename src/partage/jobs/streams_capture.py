@@ -111,7 +111,8 @@ class _Record(NamedTuple):
 class StreamsState:
     """State of a Kafka Streams application at one time, as read from its group's records.
 
-    Readers of classic and of streams groups both return it; `RecordedApplication` is made from it.
+    It is read from the records of a classic group or of a streams group, and converted to a
+    `RecordedApplication`.
     """
 
     is_streams_group: bool
@@ -127,8 +128,7 @@ class StreamsState:
 def read_streams_application(source: str | Path, application_id: str) -> RecordedApplication:
     """Read a Kafka Streams application (topology, clients, settings, sizes) from a capture.
 
-    The described clients are the newest ones with the number of clients that the application had
-    for the longest time.
+    The clients are those of the newest state that has the most common number of clients.
 
     Args:
         source: the folder of a capture with ``cluster.jsonl``.
@@ -308,12 +308,12 @@ def streams_subtopologies(
     )
 
 
-def _store_by_member(values: dict[str, Mapping[str, Any]], one: DecodedRecord) -> None:
-    """Store the value of a member's record by member id; a tombstone removes the member."""
-    if one.value is None:
-        values.pop(one.key["memberId"], None)
+def _store_by_member(values: dict[str, Mapping[str, Any]], record: DecodedRecord) -> None:
+    """Store the value of a group member's record by member id; remove the member on a tombstone."""
+    if record.value is None:
+        values.pop(record.key["memberId"], None)
     else:
-        values[one.key["memberId"]] = one.value
+        values[record.key["memberId"]] = record.value
 
 
 def _partition_count(cluster: Cluster, topic: str) -> int:
@@ -345,7 +345,7 @@ def _task_ids(assigned: Iterable[Mapping[str, Any]], kind: str) -> tuple[str, ..
 
 
 def broker_settings(folder: Path) -> dict[str, str]:
-    """Read the broker's settings of streams groups from a capture; empty if it has no such file.
+    """Read the broker's settings for streams groups from a capture; {} if it has no settings file.
 
     Raises:
         InvalidCaptureError: the file cannot be read.
@@ -423,7 +423,7 @@ def classic_state(
         raise UnsupportedProblemError(what)
     cluster = clusters.at(chosen.at_ms)
     counts = counts_of(seen, cluster)
-    changelogs, notes = _changelogs(seen, cluster, counts, application, logs)
+    changelogs, notes = _guess_changelogs(seen, cluster, counts, application, logs)
     subtopologies = tuple(
         RecordedSubtopology(
             number, {topic: counts[topic] for topic in sorted(topics)},
@@ -462,18 +462,26 @@ def _generations(records: Iterable[_Record]) -> Iterator[ClassicGeneration]:
             continue
 
 
-def _changelogs(
+def _guess_changelogs(
     seen: ObservedTopology,
     cluster: Cluster,
     counts: Mapping[str, int],
     application: str,
     logs: TopicSizes,
 ) -> tuple[dict[int, tuple[str, ...]], list[str]]:
-    """Guess the changelog topics of each stateful sub-topology.
+    """Guess the changelog topics of each stateful sub-topology; return them, and notes for the
+    user.
 
-    Return them and notes about guesses. No record names the topics. A changelog has as many
-    partitions as its sub-topology has tasks. If several sub-topologies fit, end offsets decide:
-    their sums should equal those that clients reported.
+    No record names these topics. A changelog has as many partitions as its sub-topology has tasks.
+    If this fits several sub-topologies, the choice is the one whose sums of end offsets are closest
+    to those that clients reported.
+
+    Args:
+        seen: sources and stateful sub-topologies that were observed.
+        cluster: the cluster metadata.
+        counts: partition counts by topic.
+        application: the application id, which changelog names begin with.
+        logs: sizes and end offsets of recorded topics.
     """
     tasks = {key[0]: max(counts[t] for t in seen.sources[key]) for key in seen.stateful}
     names = sorted(
@@ -543,11 +551,11 @@ def _reported_sizes(
     subtopologies: Iterable[RecordedSubtopology],
     notes: list[str],
 ) -> dict[TopicPartition, ChangelogSize]:
-    """Estimate changelog sizes (records) from the offset sums that clients reported.
+    """Estimate changelog sizes (numbers of records) from the offset sums that clients reported.
 
-    For each task the largest reported sum counts. The first changelog of a sub-topology gets the
-    whole sum, since it is not divided by changelog. A task without a report gets the mean size of
-    its sub-topology's other tasks.
+    The size of a task is the largest reported sum. It is given to the first changelog of the
+    sub-topology, because a sum is not divided by changelog. A task without a report gets the mean
+    size of its sub-topology's other tasks.
     """
     times: dict[TaskId, list[tuple[int, int]]] = {}
     for one in generations:
@@ -590,9 +598,9 @@ def _growth(reports: Sequence[tuple[int, int]]) -> float:
 
 
 def topic_sizes(folder: Path, suffix: str = "") -> TopicSizes:
-    """Return the size and the end offset of each partition of the recorded topics.
+    """Return the size and the end offset of each partition in a capture's ``topics.parquet``.
 
-    It is empty if the capture has no records of topics.
+    The result is {} if the capture has no such file.
 
     Args:
         folder: the folder of the capture.
@@ -627,9 +635,9 @@ def topic_sizes(folder: Path, suffix: str = "") -> TopicSizes:
 
 
 def _add_sizes(sums: dict[TopicPartition, list[int]], rows: Any) -> None:
-    """Add the records of a table to the sums of their partitions.
+    """Update the totals of each partition with the records of a table.
 
-    For each partition, the sums are: records, bytes, first and last time, and end offset.
+    The totals of a partition are: number of records, bytes, first and last time, and end offset.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -669,7 +677,10 @@ def _source_lag(
 
 
 def _racks(found: StreamsState) -> dict[str, list[list[str]]]:
-    """Return the replicas' racks of each partition, for topics whose racks are all known."""
+    """Return the racks of each partition's replicas, by topic.
+
+    Topics with an unknown rack are left out.
+    """
     counts = {t: n for one in found.subtopologies for t, n in one.sources.items()}
     counts |= {log: one.tasks for one in found.subtopologies for log in one.changelogs}
     known = racks_of(found.cluster, counts)

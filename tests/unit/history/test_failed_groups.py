@@ -23,7 +23,7 @@ from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.engines import LocalRows
 from partage.jobs.replay.group_rows import GroupRows
 from partage.jobs.replay.histories import mark_failed
-from partage.jobs.replay.replay import JobResults, _receive
+from partage.jobs.replay.replay import JobResults, _add_results
 from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.simulations import work_units
 from partage.jobs.replay.spill_files import RebalanceCollector, SpilledHistory
@@ -54,7 +54,7 @@ STATES = tuple((SAMPLE / "cluster.jsonl").read_text(encoding="utf-8").splitlines
 def _histories(out) -> JobResults:
     """Return what the histories job gives the driver."""
     done = JobResults(SimpleNamespace())
-    batches = histories._task(
+    batches = histories._rebuild_histories(
         SimpleNamespace(value=STATES), Selection(), iter(_batches()),
         around=None, many=False, out=str(out), run_id="r",
     )  # fmt: skip
@@ -63,7 +63,7 @@ def _histories(out) -> JobResults:
 
 
 def _received(batches, done) -> list[SpilledHistory]:
-    return _receive(LocalRows(lambda: batches), done)
+    return _add_results(LocalRows(lambda: batches), done)
 
 
 def _groups(out, done) -> dict[str, dict]:
@@ -131,7 +131,7 @@ def test_a_group_that_cannot_be_replayed_is_failed(tmp_path, monkeypatch) -> Non
     monkeypatch.setattr(lives._UnitSimulation, "run", broken)
     work = [work_units(done.kept, policies=1, cores=1)]
     values = (work, STATES, StreamsFacts())
-    batches = lives._task(
+    batches = lives._simulate_units(
         tuple(SimpleNamespace(value=value) for value in values),
         (Policy.of("range"),), Selection(), (str(tmp_path), "r"), [pa.record_batch({"id": [0]})],
     )  # fmt: skip

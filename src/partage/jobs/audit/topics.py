@@ -67,7 +67,7 @@ _HOLDS = f"needs the columns {', '.join(COLUMNS)}"
 
 @dataclass(frozen=True)
 class TopicSource:
-    """The checked input of `partage audit`: files or cluster to read, and known partition counts.
+    """The validated input of `partage audit`: files or cluster to read, and known partition counts.
 
     No record has been read yet.
 
@@ -88,9 +88,9 @@ class TopicSource:
 
     @property
     def kafka(self) -> tuple[str, str] | None:
-        """Bootstrap servers and topics of a Kafka address, each separated by commas.
+        """The pair (bootstrap servers, topics) of a Kafka address; None if the input is files.
 
-        None if the input is files.
+        Servers and topics are separated by commas.
         """
         if not self.where.startswith("kafka://"):
             return None
@@ -99,7 +99,8 @@ class TopicSource:
 
 
 def open_topics(where: str, kafka: Mapping[str, str] | None = None) -> TopicSource:
-    """Check the input of an audit (a capture, Parquet files or a Kafka address) and return it.
+    """Check the input of an audit (a capture, Parquet files or a Kafka address); return a
+    `TopicSource`.
 
     Parquet files need the columns of a capture; an address is ``kafka://host:port/a,b``.
 
@@ -162,7 +163,7 @@ def _groups(file: Path) -> Iterator[tuple[int, int]]:
         yield group, metadata.row_group(group).num_rows
 
 
-def _partition_counts(metadata: Path) -> dict[str, tuple[int, ...]]:
+def _partition_counts(path: Path) -> dict[str, tuple[int, ...]]:
     """Read each topic's partition counts over time from a capture's ``cluster.jsonl``.
 
     Return a dict from topic to its counts in order of time; equal consecutive counts appear once.
@@ -171,7 +172,7 @@ def _partition_counts(metadata: Path) -> dict[str, tuple[int, ...]]:
         InvalidCaptureError: a line is damaged; the message has its number.
     """
     found: dict[str, list[int]] = {}
-    for number, line in enumerate(metadata.read_bytes().splitlines(), 1):
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
         if not line.strip():
             continue
         try:
@@ -180,7 +181,7 @@ def _partition_counts(metadata: Path) -> dict[str, tuple[int, ...]]:
                 if not counts or counts[-1] != len(has["partitions"]):
                     counts.append(len(has["partitions"]))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
-            reason = f"{metadata} line {number}: no state of a cluster ({type(e).__name__}: {e})"
+            reason = f"{path} line {number}: no state of a cluster ({type(e).__name__}: {e})"
             raise InvalidCaptureError(reason) from None
     return {topic: tuple(counts) for topic, counts in found.items()}
 
@@ -225,13 +226,13 @@ class PairCounter:
 
     Call `add` for each table of records, then `rows` for the result.
 
-    A topic with very many keys is sampled: a hash of the key decides whether all of its records
-    are counted or none. All workers sample the same keys, so their results can be added.
+    A topic with very many keys is sampled: a hash of the key decides whether its records are
+    counted. All workers sample the same keys, so their results can be added.
 
     The result has one row for each (topic, key, partition), and one for each record without a key,
-    with its offset in column ``place``. Column ``level`` is the sampling level: one key in
-    2**level was sampled. Rows with a null partition count the records of a topic that were not
-    sampled: one row for records with a key (the key is then empty), one for records without.
+    with its offset in column ``place``. Column ``level`` is the sampling level: one key in 2**level
+    was sampled. Rows with a null partition count the records of a topic that were not sampled: one
+    row for records with a key (the key is then empty), one for records without.
     """
 
     _tables: list[Any] = field(default_factory=list)
@@ -270,14 +271,14 @@ class PairCounter:
         if self._tables:
             merged = pa.concat_tables(self._tables).group_by(list(_KEYS), use_threads=False)
             table = merged.aggregate([("records", "sum"), ("first_ms", "min"), ("last_ms", "max")])
-            table = self._sampled(table.rename_columns([*_KEYS, *_SUMS]))
+            table = self._keep_sampled(table.rename_columns([*_KEYS, *_SUMS]))
             self._tables = [table]
         if self._nulls:
-            self._nulls = [self._first_keyless(pa.concat_tables(self._nulls))]
+            self._nulls = [self._keep_first_keyless(pa.concat_tables(self._nulls))]
         self._held = sum(map(len, (*self._tables, *self._nulls)))
 
-    def _sampled(self, table: pa.Table) -> pa.Table:
-        """Remove (topic, key, partition) rows of keys outside of each topic's sample.
+    def _keep_sampled(self, table: pa.Table) -> pa.Table:
+        """Remove the (topic, key, partition) rows of keys outside of each topic's sample.
 
         A topic's sampling rate is halved until at most `MOST_PAIRS` of its rows are left.
         """
@@ -302,8 +303,10 @@ class PairCounter:
             self._left_out[topic, True] += left_out or 0
         return pa.concat_tables(out)
 
-    def _first_keyless(self, nulls: pa.Table) -> pa.Table:
-        """Return the earliest `MOST_NULLS` records without a key of each topic."""
+    def _keep_first_keyless(self, nulls: pa.Table) -> pa.Table:
+        """Return each topic's earliest records without a key, at most `MOST_NULLS`, and count
+        the others.
+        """
         import pyarrow as pa
         from pyarrow import compute
 
@@ -318,7 +321,8 @@ class PairCounter:
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the worker's counts as Arrow batches with the schema `PAIRS_DDL`.
 
-        Rows of (topic, key, partition) come first, then the records without a key.
+        Rows with the counts of each (topic, key, partition) come first, then the records without a
+        key.
         """
         import pyarrow as pa
 
@@ -362,7 +366,7 @@ _SUMS = ("records", "first_ms", "last_ms")
 
 
 def _expect_partitions(table: pa.Table) -> None:
-    """Check that the partition numbers of records are possible: from 0 to 2**31 - 2."""
+    """Raise an error if a record's partition number is out of Kafka's range, 0 to 2**31 - 2."""
     from pyarrow import compute
 
     ends = compute.min_max(table["partition"]).as_py()
@@ -376,10 +380,11 @@ def _expect_partitions(table: pa.Table) -> None:
 
 
 def sample_hashes(keys: pa.Array) -> NDArray[np.int32]:
-    """Return an int32 hash of each key, by which `in_sample` decides whether to sample the key.
+    """Return a hash of each key (int32[n]), from which `in_sample` decides whether the key is
+    sampled.
 
-    It is the top 24 bits of the key's 32-bit FNV-1a hash. They are independent of the low bits, by
-    which partitioners choose a partition.
+    The hash is the top 24 bits of the key's 32-bit FNV-1a hash. These are independent of the low
+    bits, from which partitioners compute a partition.
     """
     from partage.keys import partition_for
 
@@ -388,10 +393,10 @@ def sample_hashes(keys: pa.Array) -> NDArray[np.int32]:
 
 
 def in_sample(hashes: NDArray[np.int32], level: int) -> NDArray[np.bool_]:
-    """Return a mask of the keys that are sampled at a sampling level: one key in 2**level.
+    """Return a mask of the keys in the sample of a given level, which has one key in 2**level.
 
-    ``hashes`` are the keys' `sample_hashes`. The keys of a higher level are a subset of a lower
-    one's.
+    ``hashes`` are the keys' `sample_hashes`. The sample of a higher level is a subset of that of a
+    lower level.
     """
     stays: NDArray[np.bool_] = (hashes & ((1 << level) - 1)) == 0
     return stays
@@ -419,14 +424,14 @@ def judge_topics(
     joined_topics: frozenset[str],
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Find the partitioners that wrote each topic of a Spark task; yield one result row per topic.
+    """Find the partitioners that wrote each topic, in a Spark task; yield one result row per topic.
 
     Args:
         known_counts: dict from topic to its partition counts over time, if metadata has them.
         joined_topics: topics that may be joined; their rows contain a sample of their keys.
-        batches: rows of `PairCounter`, sorted by topic.
+        batches: the workers' counts (`PairCounter`), sorted by topic.
     """
-    for topic, rows in _by_topic(batches):
+    for topic, rows in _group_by_topic(batches):
         if topic == NOWHERE:
             yield _row(topic, str(sum(rows["records"].to_pylist())), None)
             continue
@@ -442,10 +447,10 @@ def _row(topic: str, found: str, pairs: bytes | None) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=["topic", "found", "pairs"])
 
 
-def _by_topic(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
-    """Group batches of rows by topic, and yield each topic's name and a table of its rows.
+def _group_by_topic(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
+    """Group sorted rows by topic; yield each topic's name and a table of its rows.
 
-    The rows are sorted by topic; those of one topic may be in several batches.
+    The rows of one topic may be in several batches.
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -514,9 +519,9 @@ def _possible_counts(
 ) -> tuple[int, ...]:
     """Return the partition counts that a topic's producers may have used.
 
-    These are the counts in the metadata, if it is available (``known``). Otherwise the smallest one
-    is the highest partition with a record, plus one. Larger counts are included if a partitioner
-    with that count explains the partitions of a sample of keys.
+    These are the counts in the metadata, if available (``known``). Otherwise the smallest count is
+    ``highest``, the highest partition with a record, plus one. Larger counts are added if a
+    partitioner with that count places a sample of keys (``pairs``) as observed.
     """
     if known:
         return known if highest < max(known) else (*known, highest + 1)
@@ -538,11 +543,12 @@ def _possible_counts(
 
 
 def _try_counts(pairs: KeyPairs, smallest: int, larger: range) -> TopicVerdict:
-    """Find which partitioners with which partition counts explain the partitions of keys.
+    """Find the partitioners and partition counts that place keys as observed.
 
-    ``smallest`` is the highest partition in the records plus one; ``larger`` are further counts.
-    For few partitions all counts below ``larger.stop`` are tried. For many, the counts in
-    ``larger`` are tried first, and smaller counts only with the partitioners found.
+    ``smallest`` is the highest partition with a record plus one; ``larger`` is a range of larger
+    counts. If ``smallest`` is low, all counts up to the end of ``larger`` are tried. Otherwise the
+    counts in ``larger`` are tried first, and then smaller counts with the partitioners found so
+    far.
     """
     if smallest <= _TRIED_COUNTS:
         return who_wrote(pairs, range(1, larger.stop), known_families(), partitions_of)
@@ -554,10 +560,10 @@ def _try_counts(pairs: KeyPairs, smallest: int, larger: range) -> TopicVerdict:
 
 
 def _merge_workers(keyed: pa.Table) -> tuple[pa.Table, int]:
-    """Merge the rows of all workers to one row for each (key, partition), with summed records.
+    """Merge the rows of all workers into one row for each (key, partition), with summed records.
 
-    Workers may have sampled a topic at different rates; only keys that all of them sampled stay.
-    Return the table and its sampling level n: one key in 2**n was sampled.
+    Return the table and its sampling level n: one key in 2**n was sampled. Workers may have sampled
+    a topic at different rates; only keys in all samples remain.
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -573,16 +579,15 @@ def _merge_workers(keyed: pa.Table) -> tuple[pa.Table, int]:
     return merged, max([level, *merged["level"].to_pylist()[:1]])
 
 
-def _thin_out(pairs: pa.Table, most: int) -> pa.Table:
-    """Reduce a topic's sample of keys until at most ``most`` (key, partition) rows are left.
+def _thin_out(pairs: pa.Table, limit: int) -> pa.Table:
+    """Halve a topic's sample of keys until at most ``limit`` (key, partition) rows are left.
 
-    Each step halves the number of keys. A hash of the key selects them, so the samples of all
-    topics have the same keys.
+    A hash of the key decides which keys remain, so the samples of all topics select the same keys.
     """
     import pyarrow as pa
 
     level = max([0, *pairs["level"].to_pylist()[:1]])
-    while len(pairs) > most:
+    while len(pairs) > limit:
         level += 1
         pairs = at_level(pairs, level)
     levels = pa.array(np.full(len(pairs), level, np.int32))
@@ -590,10 +595,10 @@ def _thin_out(pairs: pa.Table, most: int) -> pa.Table:
 
 
 def at_level(pairs: pa.Table, level: int) -> pa.Table:
-    """Return the (key, partition) rows whose keys are in the sample at a sampling level.
+    """Return the (key, partition) rows whose keys are in the sample of a given level.
 
-    At level n one key in 2**n is sampled. A hash of the key decides, so samples of any two topics
-    have the same keys.
+    The sample of level n has one key in 2**n. A hash of the key decides, so the samples of any two
+    topics select the same keys.
     """
     import pyarrow as pa
 
@@ -603,7 +608,7 @@ def at_level(pairs: pa.Table, level: int) -> pa.Table:
 
 
 def key_pairs(pairs: pa.Table) -> KeyPairs:
-    """Convert an Arrow table of (key, partition) rows to `KeyPairs` (NumPy columns)."""
+    """Convert an Arrow table of (key, partition) rows to NumPy columns (`KeyPairs`)."""
     numbers = [pairs[n].to_numpy().astype(np.int64) for n in ("records", "first_ms", "last_ms")]
     return KeyPairs(
         pairs["key"].to_pylist(), pairs["partition"].to_numpy().astype(np.int32), *numbers
@@ -633,10 +638,9 @@ def _writer(writer: WriterFamily) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def known_families() -> list[Family]:
-    """Return all known partitioners, grouped into families.
+    """Return all known partitioners, grouped into families with equal results for every key.
 
-    Partitioners of one family choose the same partition for every key. The families are found once
-    per process, by comparing the partitioners on probe keys.
+    The families are found once per process, by comparing the partitioners on test keys.
     """
     from partage.keys import by_key
 
@@ -644,16 +648,17 @@ def known_families() -> list[Family]:
     return families(names, partitions_of, windowed=["murmur2"])
 
 
-def partitions_of(name: str, keys: Sequence[bytes], partitions: int) -> Any:
-    """Return the partition that a partitioner, given by its name, chooses for each key.
+def partitions_of(partitioner: str, keys: Sequence[bytes], partitions: int) -> Any:
+    """Return the partition that the named partitioner chooses for each key.
 
-    The result is -1 for a key that is not UTF-8 text if the partitioner accepts only text.
+    ``partitions`` is the topic's partition count. If the partitioner accepts only text, the result
+    is -1 for a key that is not UTF-8 text.
     """
     from partage.keys import partition_for
 
     # The keys are there, so some producer was allowed to send them, however long they are.
     run = partial(
-        partition_for, partitions=partitions, partitioner=name, longest_key=MOST_PARTITIONS
+        partition_for, partitions=partitions, partitioner=partitioner, longest_key=MOST_PARTITIONS
     )
     try:
         return run(keys)

@@ -44,9 +44,9 @@ _NAMES = [column.split()[0] for column in ROWS_DDL.split(", ")]
 
 
 class RowKind(IntEnum):
-    """Kinds of rows that the stages of `partage keys` (count, merge) return.
+    """Kinds of rows that the two stages of `partage keys` (count, merge) return.
 
-    All kinds have the same columns; their meaning depends on the kind.
+    All rows have the same columns. What a column means depends on the row's kind.
     """
 
     KEYS = 0  # keys: a block of distinct keys of one bucket, with their records and bytes
@@ -72,9 +72,9 @@ def row_batch(
     partition: _Longs | None = None,
     keys: list[bytes] | pa.Array | None = None,
 ) -> pa.RecordBatch:
-    """Build an Arrow batch of result rows of `partage keys`.
+    """Build an Arrow batch of result rows of `partage keys`, all of one kind and partition count.
 
-    All rows have one `RowKind` and one partition count ``n``. Columns that are not given get empty
+    ``records`` and ``size`` (bytes) have one element per row. Columns that are not given get empty
     values.
     """
     import pyarrow as pa
@@ -95,7 +95,7 @@ def row_batch(
 
 
 def is_block(rows: pa.RecordBatch) -> bool:
-    """Return whether the rows of a batch are packed keys, not sums; all rows have one kind."""
+    """Return whether a batch has packed blocks of distinct keys, not counts of records."""
     return bool(rows.num_rows) and rows.column(0)[0].as_py() == int(RowKind.KEYS)
 
 
@@ -113,10 +113,10 @@ def key_array(data: NDArray[np.uint8], starts: _Longs) -> pa.LargeBinaryArray:
 
 
 def pack_keys(table: Distinct, buckets: int) -> Iterator[pa.RecordBatch]:
-    """Pack the distinct keys of a hash table with their record counts into rows, and yield these.
+    """Pack the distinct keys of a hash table, with their counts, into rows that workers exchange.
 
-    Each row contains some megabytes of keys of one bucket. A key's hash decides its bucket, so all
-    workers put equal keys into the same bucket.
+    Each row contains some megabytes of keys of one bucket. A key's hash decides its bucket (one of
+    ``buckets``), so all workers put equal keys into the same bucket.
     """
     for places, heads in table.head_blocks(_KEYS_AT_ONCE):
         lengths, hashes, records, size = heads
@@ -134,7 +134,7 @@ def pack_keys(table: Distinct, buckets: int) -> Iterator[pa.RecordBatch]:
 
 
 def _slices_by_size(lengths: _Longs) -> Iterator[slice]:
-    """Yield consecutive slices of a list of keys, each with about the bytes of one packed row.
+    """Yield consecutive slices of a list of keys, each with about `_BLOCK_BYTES` bytes of keys.
 
     ``lengths`` are the keys' sizes in bytes.
     """
@@ -148,7 +148,10 @@ def _slices_by_size(lengths: _Longs) -> Iterator[slice]:
 def _serialize_block(
     table: Distinct, slots: _Longs, lengths: _Longs, records: _Longs, size: _Longs
 ) -> bytes:
-    """Return some keys of a hash table, with their record counts and bytes, as an Arrow stream."""
+    """Serialize keys of a hash table, with their record counts and bytes, as an Arrow stream.
+
+    ``slots`` are the keys' offsets in the hash table, ``lengths`` their lengths in bytes.
+    """
     import pyarrow as pa
 
     keys = key_array(*table.keys_at(slots, lengths))

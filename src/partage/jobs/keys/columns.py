@@ -54,9 +54,8 @@ class InputColumns:
 
     Attributes:
         key: column of the record's key: its name, or a path into a struct (``meta.tenant``).
-        value: column of the record's value, whose bytes are added to the key's; None counts the
-            bytes of keys alone.
-        time: column of the record's time, for loads by the hour; None if not needed.
+        value: column of the record's value; None if only the bytes of keys are counted.
+        time: column of the record's time, to count records by hour; None if not needed.
     """
 
     key: str
@@ -65,7 +64,7 @@ class InputColumns:
 
     @property
     def names(self) -> list[str]:
-        """The names of the given columns, without duplicates."""
+        """Names of the key, value and time columns that are read, without duplicates."""
         return list(dict.fromkeys(n for n in (self.key, self.value, self.time) if n is not None))
 
     @property
@@ -77,7 +76,7 @@ class InputColumns:
 def column_type(schema: pa.Schema, name: str) -> pa.DataType | None:
     """Return the type of a column in an Arrow schema; None if the schema has no such column.
 
-    A column whose whole name matches is preferred to a path into a struct.
+    A name with dots is a path into a struct, unless a column has exactly that name.
 
     >>> import pyarrow as pa
     >>> column_type(pa.schema({"meta": pa.struct({"tenant": pa.string()})}), "meta.tenant")
@@ -99,7 +98,10 @@ def column_type(schema: pa.Schema, name: str) -> pa.DataType | None:
 
 
 def _leaf_columns(fields: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the names of all columns that are not structs; fields of structs have dotted paths."""
+    """Yield the names of all columns that are not structs; fields of structs have dotted paths.
+
+    ``prefix`` is the path of the enclosing struct.
+    """
     from pyarrow import types
 
     for field in fields:
@@ -114,9 +116,10 @@ def _leaf_columns(fields: Any, prefix: str = "") -> Iterator[str]:
 def expect_columns(
     schema: pa.Schema, columns: InputColumns, serializer: str | None, where: str
 ) -> None:
-    """Check that the input has the needed columns, and that their types can be used.
+    """Check that the input has the needed columns, with types that can be read.
 
-    No column may be nested, and the key's type must be one that can be serialized.
+    No column may be nested, and the key's type must be one that can be serialized. ``where`` names
+    the input in errors.
 
     Raises:
         InvalidConfigError: a column is missing, ambiguous or nested, or the key needs a serializer.
@@ -146,7 +149,7 @@ def expect_columns(
 
 
 def _column_hint(schema: pa.Schema, name: str) -> str:
-    """Return a hint for the error about a nested column: the names of its fields."""
+    """Return a hint for the error about a nested column, with the names of the column's fields."""
     inner = [path for path in _leaf_columns(schema) if path.startswith(f"{name}.")]
     if inner:
         return f"name a column in it: {', '.join(inner[:_LISTED])}"
@@ -184,7 +187,7 @@ def serialize(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
 
     Args:
         keys: a column of text, bytes, numbers or UUIDs.
-        serializer: one of `SERIALIZERS`; None takes text and bytes as they are.
+        serializer: one of `SERIALIZERS`; None keeps the bytes of text and binary keys.
         name: the column's name, for errors.
 
     Raises:
@@ -239,18 +242,18 @@ def _serialize_uuids(keys: pa.Array, serializer: str | None, name: str) -> pa.Ar
     raise InvalidConfigError("--key", reason, name)
 
 
-def _serialize_numbers(keys: pa.Array, layout: str, serializer: str, name: str) -> pa.Array:
-    """Serialize numbers as big-endian bytes of a given NumPy type (``layout``, e.g. ``>i4``)."""
+def _serialize_numbers(keys: pa.Array, dtype: str, serializer: str, name: str) -> pa.Array:
+    """Serialize numbers as big-endian bytes of a NumPy type, such as ``>i4`` (``dtype``)."""
     import pyarrow as pa
     from pyarrow import compute
 
     try:
-        wide = compute.cast(keys, {"i": pa.int64(), "f": pa.float64()}[layout[1]])
+        wide = compute.cast(keys, {"i": pa.int64(), "f": pa.float64()}[dtype[1]])
     except (pa.ArrowException, KeyError) as e:
         raise InvalidConfigError("--serializer", f"{serializer} does not fit ({e})", name) from None
     values = wide.fill_null(0).to_numpy(zero_copy_only=False)
-    raw = values.astype(layout)
-    if layout[1] == "i" and not np.array_equal(raw.astype(np.int64), values):
+    raw = values.astype(dtype)
+    if dtype[1] == "i" and not np.array_equal(raw.astype(np.int64), values):
         bad = values[raw.astype(np.int64) != values][0]
         raise InvalidConfigError("--serializer", f"{serializer} cannot hold {bad}", name)
     fixed = pa.Array.from_buffers(
@@ -262,11 +265,12 @@ def _serialize_numbers(keys: pa.Array, layout: str, serializer: str, name: str) 
 
 
 def as_hashed(keys: pa.Array, partitioner: str) -> pa.Array:
-    """Adapt null and empty keys to a partitioner, so that null means: not hashed.
+    """Convert empty keys to null, or null keys to empty, as a partitioner treats them.
 
-    librdkafka's default partitioner picks a random partition for null and empty keys, so empty keys
-    become null. Its ``consistent``, ``murmur2`` and ``fnv1a`` hash a null key like an empty one, so
-    null keys become empty.
+    In the result, null means that the key is not hashed. librdkafka's default partitioner picks a
+    random partition for null and empty keys, so empty keys become null. librdkafka's
+    ``consistent``, ``murmur2`` and ``fnv1a`` hash a null key like an empty one, so null keys become
+    empty.
 
     >>> import pyarrow as pa
     >>> as_hashed(pa.array([b"", None]), "librdkafka:consistent").to_pylist()
@@ -349,10 +353,10 @@ def times_of(column: pa.Array, name: str) -> _Longs:
 
 
 def _expect_milliseconds(times: _Longs, name: str, *, numbers: bool) -> None:
-    """Check that times are probably milliseconds since 1970, and not another unit.
+    """Raise an error if times are probably not in milliseconds since 1970.
 
     If all are early in 1970 they are probably seconds. After the year 9999 they are probably
-    microseconds or nanoseconds.
+    microseconds or nanoseconds. ``numbers`` says whether the column has numbers, not text.
     """
     given = times[times > NO_TIME]
     if not len(given):

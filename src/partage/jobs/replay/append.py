@@ -77,7 +77,8 @@ _OF_GROUPS = frozenset(
 
 
 class Appender:
-    """Driver's part of `partage replay --append`: continues the folder's last published run.
+    """The part of `partage replay --append` that continues the last published run of an output
+    folder.
 
     It finds the records that the last run has not read, and the groups that they affect. Only these
     groups are replayed again; the output rows of other groups are reused.
@@ -111,9 +112,9 @@ class Appender:
 
     @classmethod
     def of(cls, run: ReplayRun, source: Capture) -> Appender:
-        """Read the last published run's state, and check whether this run can continue it.
+        """Read the last published run's state, and check whether the new run can continue it.
 
-        If it cannot, the appender reads all records, and ``reason`` says why.
+        If it cannot, the appender reads all records, and its ``reason`` says why.
 
         Raises:
             InvalidConfigError: the records are not in Parquet files.
@@ -131,19 +132,23 @@ class Appender:
         return cls(run, source, past, "")
 
     def full(self, reason: str) -> Appender:
-        """Return an appender that reads all records, because the last run cannot be continued."""
+        """Return an appender for a full run, because the last run cannot be continued
+        (``reason``).
+        """
         return Appender(self._run, self._whole, None, reason)
 
     # -- input -----------------------------------------------------------------------------------
 
     def _unread_slices(self) -> tuple[Any, ...]:
-        """Return the row ranges of input files that are new or have changed since the last run."""
+        """Return the slices (row ranges) of input files that are new or have changed since the
+        last run.
+        """
         if self.past is None:
             return self._whole.slices
         return tuple(
             one
             for one in self._whole.slices
-            if not self._is_unchanged(_name(self._whole, one.path))
+            if not self._is_unchanged(_relative_path(self._whole, one.path))
         )
 
     def _is_unchanged(self, name: str) -> bool:
@@ -155,10 +160,13 @@ class Appender:
         """Return the sum of the record counts of all earlier runs, as a new `Tally`."""
         return Tally() if self.past is None else Tally.of_json(self.past.tally)
 
-    def with_retried(self, engine: Engine, decoded: Rows, raw: CommitsTable | None) -> Rows:
-        """Add offset commits to the decoded rows whose transactions were open in the last run.
+    def with_ended_transactions(
+        self, engine: Engine, decoded: Rows, raw: CommitsTable | None
+    ) -> Rows:
+        """Add the offset commits whose transactions were open in the last run to the decoded rows.
 
-        They are decoded again, because their transactions may have ended since.
+        They are decoded again, because their transactions may have ended since. ``raw`` is table
+        ``commits``, if it is written.
         """
         if self.past is None or self.past.open_commits is None:
             return decoded
@@ -172,7 +180,7 @@ class Appender:
         Raises:
             StaleStateError: records have vanished or differ.
         """
-        for (text,) in decoded.of_kind(DecodedKind.INPUT_DIGESTS).collect("text"):
+        for (text,) in decoded.filter_kinds(DecodedKind.INPUT_DIGESTS).collect("text"):
             self._read.merge(text)
         if self.past is None:
             return
@@ -197,9 +205,10 @@ class Appender:
     # -- rows of groups ----------------------------------------------------------------------------
 
     def metadata_rows(self, engine: Engine, decoded: Rows) -> Rows:
-        """Return the decoded rows from which cluster metadata is inferred: new and stored ones.
+        """Return the decoded rows of all groups, new and stored, from which cluster metadata is
+        inferred.
 
-        They are of all groups, whether or not the group is replayed again.
+        ``decoded`` are the new rows.
         """
         self._fresh = decoded
         if self.past is None or not self.past.decoded:
@@ -209,8 +218,9 @@ class Appender:
     def group_rows(self, engine: Engine, done: JobResults, around: LogContext) -> Rows:
         """Return the decoded rows, new and stored, of all groups whose history must be rebuilt.
 
-        These are the dirty groups, see the module's docstring. The new rows are stored for the
-        next run.
+        These are groups with new records, or whose metadata or log context has changed. The new
+        rows are stored for the next run. ``done`` has the results of the run so far, ``around`` the
+        log context.
         """
         fresh = self._fresh
         if fresh is None:
@@ -235,10 +245,13 @@ class Appender:
         return group_rows_of(fresh).union(read_decoded(engine, out, stored, self._dirty))
 
     def with_stored_results(self, histories: list[SpilledHistory]) -> list[SpilledHistory]:
-        """Add the file positions of the last run's stored results to each group's history."""
+        """Add the file positions of the simulation results that the last run stored to each
+        history.
+        """
         known = {} if self.past is None else self.past.groups
         return [
-            _with_stored(one, known[one.group]) if one.group in known else one for one in histories
+            _with_stored_results(one, known[one.group]) if one.group in known else one
+            for one in histories
         ]
 
     def _is_dirty(self, group: Mapping[str, Any]) -> bool:
@@ -250,8 +263,9 @@ class Appender:
     def keep_groups(self, engine: Engine, done: JobResults) -> Rows | None:
         """Reuse the last run's output rows and totals of groups that the new records do not affect.
 
-        A file of the last run may also have rows of groups that are replayed again. A job copies
-        such files without those rows. Return the job's result rows; None if no file needs copying.
+        If a file of the last run also has rows of groups that are replayed again, a job copies it
+        without those rows. Return the job's result rows; None if no file needs copying. Totals are
+        added to ``done``.
         """
         past = self.past
         if past is None:
@@ -283,9 +297,10 @@ class Appender:
     # -- results -----------------------------------------------------------------------------------
 
     def counts(self, done: JobResults) -> dict[str, Any]:
-        """Return the summary's entry about the continued run.
+        """Return the entry of ``summary.json`` about the run that was continued.
 
         It has the number of new records, of replayed groups, and of groups whose rows are reused.
+        ``done`` has the results of this run.
         """
         records = done.tally.rows - self.tally().rows
         return {
@@ -297,7 +312,8 @@ class Appender:
     def note(self, done: JobResults) -> str:
         """Return a message for the user about the continuation of the last run.
 
-        It says how many records and groups were new, or why all records were read.
+        It says how many records and groups were new, or why all records were read. ``done`` has the
+        results of this run.
         """
         if self.past is None:
             if not self.reason:
@@ -310,7 +326,11 @@ class Appender:
         )
 
     def state(self, done: JobResults) -> ReplayState:
-        """Return the state of this run, from which the next appending run continues."""
+        """Return the state of this run (`ReplayState`), from which the next appending run
+        continues.
+
+        ``done`` has the results of this run.
+        """
         assert self._context is not None  # noqa: S101 - group_rows has set it
         past = self.past
         positions = {} if past is None else dict(past.positions)
@@ -347,7 +367,9 @@ class Appender:
     def _file_states(self) -> dict[str, dict[str, Any]]:
         """Return a dict from input file to its size, time and digests of its records."""
         found = {}
-        read = {_name(self._whole, path): kinds for path, kinds in self._read.files.items()}
+        read = {
+            _relative_path(self._whole, path): kinds for path, kinds in self._read.files.items()
+        }
         for name, file in self._files.items():
             if name in read:
                 digests = add_digests(read[name]["known"], read[name]["new"])
@@ -358,10 +380,11 @@ class Appender:
         return found
 
 
-def _with_stored(history: SpilledHistory, group: Mapping[str, Any]) -> SpilledHistory:
-    """Add the file positions of the results that the last run stored for a group to its history.
+def _with_stored_results(history: SpilledHistory, group: Mapping[str, Any]) -> SpilledHistory:
+    """Return a group's history with the file positions of the results that the last run stored.
 
-    ``group`` is the group's entry in the last run's state.
+    The simulations continue from these results. ``group`` is the group's entry in the last run's
+    state.
     """
     return replace(
         history,
@@ -373,7 +396,7 @@ def _with_stored(history: SpilledHistory, group: Mapping[str, Any]) -> SpilledHi
 
 
 def _settings(run: ReplayRun) -> dict[str, Any]:
-    """Return a run's options that affect the content of its tables, by command-line name.
+    """Return the command-line options of a run that affect its tables, by name, with their values.
 
     A run can only be continued with the same settings.
     """
@@ -384,17 +407,22 @@ def _settings(run: ReplayRun) -> dict[str, Any]:
     }
 
 
-def _name(source: Capture, path: str) -> str:
-    """Return an input file's path relative to the capture; later runs find the file by it."""
+def _relative_path(source: Capture, path: str) -> str:
+    """Return an input file's path relative to the capture, by which later runs identify the
+    file.
+    """
     folder = Path(source.folder)
     return Path(os.path.relpath(path, folder if folder.is_dir() else folder.parent)).as_posix()
 
 
 def _input_files(source: Capture) -> dict[str, dict[str, Any]]:
-    """Return a dict from input file to its rows, size, time and a digest of its Parquet footer."""
+    """Return, for each input file, its number of rows, size, modification time and footer digest.
+
+    The result is a dict by relative path; the digest is of the file's Parquet footer.
+    """
     found: dict[str, dict[str, Any]] = {}
     for one in source.slices:
-        name = _name(source, one.path)
+        name = _relative_path(source, one.path)
         if name not in found:
             found[name] = {"rows": 0, **_footer(Path(one.path))}
         found[name]["rows"] += one.rows
@@ -413,10 +441,10 @@ def _footer(path: Path) -> dict[str, Any]:
 
 
 def _batches_digest(source: Capture, positions: Mapping[int, int]) -> str | None:
-    """Return a digest of the capture's transactional batches that earlier records depend on.
+    """Return a digest of the transactional batches on which the records read so far depend.
 
-    ``positions`` is a dict from log partition to the highest offset whose batch is included. The
-    result is None if the capture has no ``batches.parquet``.
+    ``positions`` is a dict from log partition to the highest offset read. The result is None if the
+    capture has no ``batches.parquet``.
     """
     if source.batches is None:
         return None
@@ -430,11 +458,11 @@ def _batches_digest(source: Capture, positions: Mapping[int, int]) -> str | None
 
 
 class _Context:
-    """Facts outside of a group's own records that its output rows depend on.
+    """Inputs other than a group's own records on which its output rows depend, to detect changes.
 
     Args:
         states: the cluster metadata over time.
-        around: session timeout, coordinator moves, credible times and wrong clocks.
+        around: session timeout, coordinator moves, time span of the log, and wrong clocks.
     """
 
     def __init__(self, states: Sequence[Mapping[str, Any]], around: LogContext) -> None:
@@ -475,7 +503,9 @@ class _Context:
 
 
 def _distinct_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the distinct group ids in one Spark task's decoded rows, as one batch."""
+    """Yield the distinct group ids in one Spark task's decoded rows, as one batch for the
+    driver.
+    """
     import pyarrow as pa
 
     names: set[str] = set()
@@ -490,7 +520,14 @@ def _copy_task(
     groups: tuple[str, ...],
     numbers: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Copy the output rows of some groups from files of an earlier run; runs in a Spark task."""
+    """Copy the output rows of some groups from files of an earlier run, in a Spark task.
+
+    Args:
+        where: output folder and id of this run.
+        files: (table, path) of the files to copy from.
+        groups: the groups to copy.
+        numbers: batches with the task's number; its value is not used.
+    """
     import pyarrow as pa
     from pyarrow import compute as pc
     from pyarrow import parquet

@@ -68,16 +68,19 @@ class SharedValue(Protocol):
 
 
 class Rows(Protocol):
-    """Interface of the rows that one job of a replay returns and the next one reads.
-
-    It may be lazy: rows are computed when they are needed.
+    """Interface of a lazily computed table, which one job of a replay returns and the next one
+    reads.
     """
 
-    def of_kind(self, *kinds: int) -> Rows:
-        """Filter the rows: return those with one of the given values in column ``kind``."""
+    def filter_kinds(self, *kinds: int) -> Rows:
+        """Return the rows whose column ``kind`` has one of the given values."""
 
     def sorted_by(self, key: str, order: Sequence[str]) -> Rows:
-        """Sort the rows by columns ``order`` within each task; equal ``key`` are in one task."""
+        """Divide the rows among tasks by column ``key``, and sort them within each task by
+        ``order``.
+
+        Rows with equal keys are in the same task.
+        """
 
     def union(self, other: Rows) -> Rows:
         """Return these rows and those of another table with equal columns."""
@@ -90,7 +93,7 @@ class Rows(Protocol):
         """
 
     def collect(self, *columns: str) -> list[tuple[Any, ...]]:
-        """Compute the lazy rows and return the named columns as a list of tuples."""
+        """Compute the lazy rows, and return the given columns as a list of tuples."""
 
     def persist(self) -> Rows:
         """Cache the rows, so that several jobs can read them, and return them."""
@@ -117,9 +120,11 @@ class Engine(Protocol):
         """Make a read-only value available to all tasks of later jobs."""
 
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> Rows:
-        """Run a job in ``tasks`` tasks and return its rows.
+        """Run a job on the numbers 0 to ``count`` - 1, divided among ``tasks`` tasks; return its
+        rows.
 
-        Together the tasks get the numbers 0 to ``count`` - 1, for example of pieces of the input.
+        A number is, for example, the index of a piece of the input. ``ddl`` has the columns of the
+        rows.
         """
 
     def table(self, table: SparkTable) -> Rows:
@@ -129,7 +134,10 @@ class Engine(Protocol):
         """
 
     def stage(self, stages: Stages, name: str) -> AbstractContextManager[None]:
-        """Measure how long the ``with`` block takes, and report the progress of the jobs in it."""
+        """Measure how long the ``with`` block takes, and report the progress of the jobs in it.
+
+        ``stages`` gets the measurement for the stage called ``name``.
+        """
 
 
 #: Tasks a core in the jobs that shuffle: enough for all cores to end at one time.
@@ -142,13 +150,16 @@ class SparkRows:
 
     frame: DataFrame
 
-    def of_kind(self, *kinds: int) -> SparkRows:
-        """Filter the rows: return those with one of the given values in column ``kind``."""
+    def filter_kinds(self, *kinds: int) -> SparkRows:
+        """Return the rows whose column ``kind`` has one of the given values."""
         wanted = ", ".join(str(int(kind)) for kind in kinds)
         return SparkRows(self.frame.where(f"kind in ({wanted})"))
 
     def sorted_by(self, key: str, order: Sequence[str]) -> SparkRows:
-        """Sort the rows by columns ``order`` within each task; equal ``key`` are in one task."""
+        """Repartition the rows by column ``key``, and sort each partition by ``order``.
+
+        Rows with equal keys are in the same partition.
+        """
         cores = self.frame.sparkSession.sparkContext.defaultParallelism
         shuffled = self.frame.repartition(max(4, _TASKS_A_CORE * cores), key)
         return SparkRows(shuffled.sortWithinPartitions(*order))
@@ -193,18 +204,21 @@ class SparkEngine:
         return self.spark.sparkContext.broadcast(value)
 
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> SparkRows:
-        """Run a job in ``tasks`` Spark tasks and return its lazy rows.
+        """Run a job on the numbers 0 to ``count`` - 1, divided among ``tasks`` Spark tasks.
 
-        Together the tasks get the numbers 0 to ``count`` - 1.
+        Return its lazy rows; ``ddl`` has their columns.
         """
         return SparkRows(self.spark.range(0, count, 1, max(1, tasks)).mapInArrow(job, ddl))
 
     def table(self, table: SparkTable) -> SparkRows:
-        """Return the records of a table as Spark reads it."""
+        """Return the records of a table that only Spark can read, such as a Delta table."""
         return SparkRows(table.rows(self.spark))
 
     def stage(self, stages: Stages, name: str) -> AbstractContextManager[None]:
-        """Measure how long the ``with`` block takes; report finished tasks of its Spark jobs."""
+        """Measure how long the ``with`` block takes; report finished tasks of its Spark jobs.
+
+        ``stages`` gets the measurement for the stage called ``name``.
+        """
         return stages.stage(name, self.spark)
 
 
@@ -212,17 +226,17 @@ class SparkEngine:
 _BATCH_ROWS = 20_000
 
 
-def _silent(done: int, total: int) -> None:
-    """Accept a progress report and do nothing."""
+def _ignore_progress(done: int, total: int) -> None:
+    """Ignore a progress report (the default)."""
 
 
 class LocalRows:
-    """Rows of a replay that this process computes when they are read, without Spark.
+    """Lazy rows of a replay without Spark: this process computes them when they are read.
 
     Args:
         batches: function that returns the rows' batches; called once for each job that reads them.
         on_progress: function that is called with (done, total) while sorted rows are read.
-        workers: processes that share the jobs on sorted rows; None for this one alone.
+        workers: processes that share the jobs on sorted rows; None to use only the calling process.
     """
 
     def __init__(
@@ -231,7 +245,7 @@ class LocalRows:
         on_progress: Callable[[int, int], None] | None = None,
         workers: WorkerProcesses | None = None,
     ) -> None:
-        self._batches, self._on_progress = batches, on_progress or _silent
+        self._batches, self._on_progress = batches, on_progress or _ignore_progress
         self._workers = workers
         self._kept: list[pa.RecordBatch] | None = None
 
@@ -241,8 +255,8 @@ class LocalRows:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return iter(self._batches() if self._kept is None else self._kept)
 
-    def of_kind(self, *kinds: int) -> LocalRows:
-        """Filter the rows: return those with one of the given values in column ``kind``."""
+    def filter_kinds(self, *kinds: int) -> LocalRows:
+        """Return the rows whose column ``kind`` has one of the given values."""
 
         def some() -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
@@ -259,11 +273,11 @@ class LocalRows:
     def sorted_by(self, key: str, order: Sequence[str]) -> LocalRows:
         """Sort the rows by columns ``order`` within each task.
 
-        With worker processes there is one task for each process, and one of them has all rows of
-        equal ``key``. Otherwise there is one task.
+        With worker processes there is one task for each process, and rows with an equal ``key`` are
+        in the same task. Otherwise there is one task.
         """
         if self._workers is not None:
-            return _PartedRows(self, key, order, self._workers)
+            return _PartitionedRows(self, key, order, self._workers)
         return self._rows(lambda: self._sorted(order))
 
     def _sorted(self, order: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -315,7 +329,7 @@ def _sorted_batches(table: pa.Table, order: Sequence[str]) -> list[pa.RecordBatc
     return batches
 
 
-class _PartedRows(LocalRows):
+class _PartitionedRows(LocalRows):
     """Sorted rows, divided into one part for each worker process.
 
     All rows with an equal key are in one part.
@@ -344,7 +358,7 @@ class _PartedRows(LocalRows):
         return chain.from_iterable(self._workers.map(partial(_run_part, job), parts))
 
     def _parts(self) -> list[list[pa.RecordBatch]]:
-        """Return the sorted rows of each process.
+        """Return the sorted rows of each process, as lists of batches.
 
         The rows of each key go to the process that has the fewest rows so far.
         """
@@ -374,7 +388,7 @@ def _run_part(job: Job, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 @dataclass
 class _LocalValue:
-    """A shared value in this process, which needs no broadcast."""
+    """A value for all tasks of the local engine, which needs no broadcast."""
 
     value: Any
 
@@ -411,7 +425,7 @@ class LocalEngine:
     def __init__(self, processes: int = 1) -> None:
         self.cores = processes
         self._workers = WorkerProcesses(processes - 1, _WORKER_MODULES)
-        self._report: Callable[[int, int], None] = _silent
+        self._report: Callable[[int, int], None] = _ignore_progress
         self._opened = ExitStack()
 
     def __enter__(self) -> LocalEngine:  # noqa: PYI034 - typing.Self is of Python 3.11
@@ -469,7 +483,11 @@ class LocalEngine:
 
     @contextmanager
     def stage(self, stages: Stages, name: str) -> Iterator[None]:
-        """Measure how long the ``with`` block takes; report how many parts of its job are done."""
+        """Measure how long the ``with`` block takes; report how many parts of the block's job are
+        done.
+
+        ``stages`` gets the measurement for the stage called ``name``.
+        """
         with stages.stage(name):
             self._report = lambda done, total: stages.reached(name, done, total)
             yield
@@ -498,7 +516,7 @@ def choose_engine(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> EngineChoice:
-    """Choose the engine of a run from the request and the size of the input.
+    """Choose the engine of a run from the user's choice (``asked``) and the size of the input.
 
     ``auto`` chooses this process for Parquet files with at most `LOCAL_RECORDS` records, unless a
     session, a master or a setting of Spark is given.
@@ -547,8 +565,8 @@ def local_processes(capture: Capture, policies: int, asked: int | None = None) -
     Args:
         capture: the input.
         policies: number of simulated policies.
-        asked: the number that the user wants; None for one per core, if the work is worth their
-            start.
+        asked: the number that the user wants; None for one per core, or fewer if the input is too
+            small to be worth starting more.
 
     Raises:
         InvalidConfigError: the user wants fewer than one.

@@ -80,9 +80,8 @@ class GroupInput:
 
     Attributes:
         group: the group id.
-        runs: the commit runs; ``stretch`` is the number of ``records`` before each run.
-        records: iterator of the group records; it must be consumed before the next `GroupInput` is
-            read.
+        runs: the commit runs; column ``stretch`` is the number of ``records`` before each run.
+        records: iterator of the group records; consume it before the next `GroupInput` is read.
     """
 
     group: str
@@ -95,8 +94,8 @@ def read_group_inputs(
 ) -> Iterator[GroupInput]:
     """Yield the decoded records and commits of each group from sorted rows of the decode job.
 
-    Timestamps of brokers with wrong clocks are corrected. A group whose rows span several batches
-    yields one `GroupInput` per batch.
+    A group whose rows span several batches yields one `GroupInput` per batch. Timestamps of brokers
+    with wrong clocks (``clocks``) are corrected.
     """
     reader = BlockReader()
     for batch in batches:
@@ -108,7 +107,7 @@ def read_group_inputs(
 
 
 def _correct_records(rows: pa.RecordBatch, clocks: Clocks) -> pa.RecordBatch:
-    """Return rows of group records with the timestamps of wrong broker clocks corrected."""
+    """Return rows of group records in which timestamps of wrong broker clocks are corrected."""
     import pyarrow as pa
 
     at = rows.schema.get_field_index("timestamp_ms")
@@ -124,8 +123,8 @@ def _correct_records(rows: pa.RecordBatch, clocks: Clocks) -> pa.RecordBatch:
 def _correct_runs(runs: RunColumns, clocks: Clocks) -> None:
     """Correct the timestamps of commit runs that are from a wrong broker clock, in place.
 
-    A commit run has the commits of one partition within a minute and between two group records.
-    All commits of a corrected run get the same time.
+    A commit run has the commits of one partition within a minute and between two group records. A
+    corrected run begins and ends at the same time.
     """
     names = ("first_ms", "last_ms", "minute_ms", "gap", "advanced_ms")
     first, last, minute, gap, advanced = (runs.table[RUN.index(name)] for name in names)
@@ -190,15 +189,15 @@ def interval_row(interval: Interval) -> dict[str, Any]:
 
 
 def pause_row(pause: Pause) -> dict[str, Any]:
-    """Return a pause of a partition's consumption as a row of table ``pauses``."""
+    """Convert a pause in a partition's consumption to a row of table ``pauses``."""
     return {**pause._asdict(), "pause_ms": pause.pause_ms}
 
 
 def rebalance_row(generation: Generation, reason: str | None) -> dict[str, Any]:
-    """Return a new generation of a group as a row of table ``rebalances``.
+    """Convert a new generation of a group to a row of table ``rebalances``.
 
-    The columns about its rebalance storm, its duration and the agreement with its strategy are
-    added later.
+    Some columns are filled in later: those about its rebalance storm, its duration, and whether its
+    strategy reproduces the assignment.
 
     Args:
         generation: the group generation that the rebalance created.
@@ -233,7 +232,7 @@ def rebalance_row(generation: Generation, reason: str | None) -> dict[str, Any]:
 
 
 def member_row(member: MemberState, state: ClassicState) -> dict[str, Any]:
-    """Return a group member as a row of table ``members``."""
+    """Convert a group member to a row of table ``members``; ``state`` is the group's state."""
     client = identify_client(member)
     sent = member.subscription
     return {
@@ -266,15 +265,15 @@ _Key = tuple[int, int]
 
 @dataclass(slots=True)
 class _PendingRow:
-    """Row of table ``rebalances`` that waits for offset commits later in the log.
+    """Row of table ``rebalances`` whose duration is not yet known.
 
-    Its duration follows from consumption pauses, which end with the first commit after the
+    The duration follows from pauses in consumption, which end with the first commit after the
     rebalance.
 
     Attributes:
         row: the row without its storm and duration.
         stops: the partitions that the rebalance stopped.
-        bounds: bounds of its duration that follow from earlier pauses (ms).
+        bounds: bounds of its duration, computed from earlier pauses (ms).
         pauses: pauses that are not yet included in ``bounds``.
     """
 
@@ -287,32 +286,37 @@ class _PendingRow:
     def key(self) -> _Key:
         return self.row["incarnation"], self.row["generation"]
 
-    def measured(self, clusters: ClusterHistory) -> list[Bounds]:
-        """Return the bounds of the rebalance's duration that follow from its pauses so far (ms)."""
+    def duration_bounds(self, clusters: ClusterHistory) -> list[Bounds]:
+        """Return bounds on the rebalance's duration (ms), computed from its pauses so far.
+
+        There is one pair (lower, upper) for each stopped partition with a pause.
+        """
         self.bounds += self.stops.bounds(self.pauses, clusters)
         self.pauses = []
         return self.bounds
 
     def stored(self, clusters: ClusterHistory) -> list[Any]:
-        """Return the row and its bounds as JSON values, from which a later run continues."""
+        """Return the row and its bounds as JSON values, from which `restored` continues in a
+        later run.
+        """
         partitions: dict[int, list[int]] = {}
         for p, timeout_ms in self.stops.timeouts.items():
             partitions.setdefault(timeout_ms, []).append(p)
-        return [self.row, [*partitions.items()], self.measured(clusters)]
+        return [self.row, [*partitions.items()], self.duration_bounds(clusters)]
 
     @classmethod
     def restored(cls, stored: Sequence[Any]) -> _PendingRow:
-        """Restore a pending row from the values that `stored` returned."""
+        """Restore a pending row from the JSON values that `stored` returned."""
         row, partitions, bounds = stored
         timeouts = {p: timeout_ms for timeout_ms, some in partitions for p in some}
         return cls(row, RecordedStops(row["time_ms"], timeouts), [Bounds(*one) for one in bounds])
 
 
 class RebalanceRows:
-    """Rows of table ``rebalances`` that wait for facts from later in the log.
+    """Buffer of rows of table ``rebalances`` that are completed by later records of the log.
 
-    A storm is a series of rebalances in quick succession. The duration follows from offset commits
-    around the rebalance, some of which come later in the log.
+    These records decide whether the rebalance belongs to a storm (several rebalances in quick
+    succession), and its duration, which follows from offset commits.
 
     Args:
         clusters: the cluster metadata over time.
@@ -329,9 +333,9 @@ class RebalanceRows:
         self._written: _Key = (-1, -1)
 
     def stored(self) -> str:
-        """Return the waiting rows as JSON text, which is part of a group's stored state.
+        """Serialize the pending rows as JSON text, a part of the group's stored state.
 
-        There may be hundreds of rows. JSON packs plain values faster than
+        There may be hundreds of rows, and JSON packs plain values faster than
         `history.state_store.pack_state`.
         """
         storms, number = self._storms.stored()
@@ -341,7 +345,7 @@ class RebalanceRows:
         return json.dumps([waiting, number, pending, [*self._pauses.items()], keys])
 
     def resume(self, state: str) -> None:
-        """Restore the waiting rows from the text that `stored` returned."""
+        """Restore the pending rows from the text that `stored` returned."""
         waiting, number, pending, pauses, (newest, written) = json.loads(state)
         restored = [(_PendingRow.restored(one), *rest) for one, *rest in waiting]
         self._storms.resume((restored, number))
@@ -351,10 +355,14 @@ class RebalanceRows:
         self._pauses = {(key[0], key[1]): [Pause(*one) for one in some] for key, some in pauses}
         self._newest, self._written = tuple(newest), tuple(written)
 
-    def row(
+    def add_row(
         self, generation: Generation, row: dict[str, Any], stops: RecordedStops
     ) -> Iterator[dict[str, Any]]:
-        """Add the row of a rebalance and the partitions it stopped; yield rows now complete."""
+        """Add the row of a rebalance and the partitions that it stopped; yield rows that are now
+        complete.
+
+        ``generation`` is the generation that the rebalance created.
+        """
         pending = _PendingRow(row, stops)
         if pending.key != self._newest:
             self._pauses.pop(self._newest, None)
@@ -369,8 +377,10 @@ class RebalanceRows:
         while len(self._pending) > _MOST_PENDING:
             yield self._complete()
 
-    def pause(self, pause: Pause) -> None:
-        """Add a consumption pause that a rebalance caused; the rebalance's row may come later."""
+    def add_pause(self, pause: Pause) -> None:
+        """Add a pause in consumption that a rebalance caused; the rebalance's row may come
+        later.
+        """
         if pause.pause_ms is None:
             return
         key = (pause.incarnation, pause.generation)
@@ -395,7 +405,7 @@ class RebalanceRows:
         if key != self._written:
             self._pauses.pop(self._written, None)
             self._written = key
-        length_ms = stop_length(pending.measured(self._clusters))
+        length_ms = stop_length(pending.duration_bounds(self._clusters))
         return pending.row | {
             "storm": storm,
             "stopped_low_ms": None if length_ms is None else int(length_ms.low),
@@ -410,15 +420,16 @@ STORED_CLASSES = (CommitRate,)
 class GroupRows:
     """Converter of one group's records and commit runs to rows of the output tables.
 
-    Call `feed` with rows of the decode job in log order, then `finish`. In rows of ``rebalances``
-    the columns about agreement stay empty: `jobs.replay.simulations` fills them in.
+    Call `feed` with rows of the decode job in log order, then `finish`. In rows of ``rebalances``,
+    the columns about whether the strategy reproduces the assignment stay empty:
+    `jobs.replay.simulations` fills them in.
 
     Args:
         name: the group id.
         clusters: the cluster metadata over time.
         writers: receives the rows of all tables.
-        around: facts from files next to the records.
-        collector: receives rebalances and pauses for the simulation; None without one.
+        around: session timeout, coordinator moves and clocks of the cluster.
+        collector: receives rebalances and pauses for the simulation; None without a simulation.
     """
 
     def __init__(
@@ -445,9 +456,9 @@ class GroupRows:
         self._positions: tuple[LogPosition, int] = (LogPosition(-1, -1), 0)
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the group's state as values, which the next appending run continues from.
+        """Return the group's state as values, from which the next appending run continues.
 
-        `history.state_store.pack_state` can pack them with the classes `STORED_CLASSES`.
+        `history.state_store.pack_state` packs them with the classes `STORED_CLASSES`.
         """
         return (
             self._history.to_bytes(), self._ownership.stored(), self._rebalances.stored(),
@@ -480,11 +491,11 @@ class GroupRows:
         rates = {key: one.per_second for key, one in self._traffic.items()}
         return {key: rate for key, rate in rates.items() if rate is not None}
 
-    def feed(self, some: GroupInput) -> None:
+    def feed(self, group_input: GroupInput) -> None:
         """Process the next part of the group's records and offset commits, in log order."""
-        if len(some.runs):
-            self._feed_commits(some.runs, some.records)
-        for record in some.records:
+        if len(group_input.runs):
+            self._feed_commits(group_input.runs, group_input.records)
+        for record in group_input.records:
             self.record(record)
 
     def finish(self) -> dict[str, Any]:
@@ -501,13 +512,15 @@ class GroupRows:
 
     @property
     def seen(self) -> dict[str, Any]:
-        """The log partitions that have records of the group, and the span of their times (ms)."""
+        """The log partitions with records of the group, and the first and last time of these
+        records (ms).
+        """
         totals = self._totals
         return {"ms": totals.seen_ms, "log_partitions": sorted(totals.log_partitions)}
 
     def totals(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the group's counts so far: its row of table ``groups`` and its summary entry."""
-        self._totals.missing(self._history.missing_before, self._history.missing_within)
+        self._totals.set_missing(self._history.missing_before, self._history.missing_within)
         self._totals.incarnations = self._history.incarnation
         return {"group": self.name, **self._totals.row()}, self._totals.summary()
 
@@ -515,17 +528,16 @@ class GroupRows:
         self._writers.add(table, {"group": self.name, **row})
 
     def _feed_commits(self, runs: RunColumns, records: Iterator[GroupRecord]) -> None:
-        """Process the group's commit runs together with the group records between them.
+        """Process the group's commit runs and group records, interleaved in log order.
 
-        A commit run has the commits of one partition within a minute and between two group
-        records.
+        A commit run has the commits of one partition within a minute and between two group records.
         """
-        self._totals.commit_place(LogPosition(*runs.positions[:, 0].tolist()))
+        self._totals.set_first_position(LogPosition(*runs.positions[:, 0].tolist()))
         for log_partition in np.unique(runs.positions[0]).tolist():
             mine = runs.positions[0] == log_partition
             first, last = runs.column("first_ms")[mine], runs.column("last_ms")[mine]
-            self._totals.saw(log_partition, int(first.min()), int(last.max()))
-        ends, before = self._ends(runs), 0
+            self._totals.extend_span(log_partition, int(first.min()), int(last.max()))
+        ends, before = self._stretch_ends(runs), 0
         stretches, minutes = self._folding.feed(runs)
         last = -1
         for number, stretch in stretches:
@@ -541,11 +553,11 @@ class GroupRows:
         self._write_commits(minutes)
 
     @staticmethod
-    def _ends(runs: RunColumns) -> dict[int, list[LogPosition]]:
-        """Return the log positions at which the commits between two group records end.
+    def _stretch_ends(runs: RunColumns) -> dict[int, list[LogPosition]]:
+        """Return the last log positions of the commits between each two successive group records.
 
-        The result is a dict from stretch number (the number of group records before the commits) to
-        the last position in each log partition.
+        The result is a dict from the number of group records before the commits to the last
+        position in each log partition.
         """
         stretch, partition = runs.column("stretch"), runs.positions[0]
         last = np.append((stretch[1:] != stretch[:-1]) | (partition[1:] != partition[:-1]), True)
@@ -563,7 +575,7 @@ class GroupRows:
             self._writers.add_columns("commit_rates", columns, len(minutes))
 
     def record(self, record: GroupRecord) -> None:
-        """Process the next record of the group in log order."""
+        """Process the next record of the group, in log order."""
         self._totals.record(record.kind, record.position, record.timestamp_ms)
         self._write_items(self._history.feed(record))
 
@@ -571,38 +583,41 @@ class GroupRows:
         for item in items:
             self._write_item(item)
 
-    def _write_item(self, found: HistoryItem) -> None:
-        """Write a generation, event, assignment or pause of the history to the output tables."""
-        if isinstance(found, Pause):
-            found = self._without_wrong_times(found)
+    def _write_item(self, item: HistoryItem) -> None:
+        """Write a generation, event, assignment or pause of the group's history to the output
+        tables.
+        """
+        if isinstance(item, Pause):
+            item = self._without_wrong_times(item)
             if self._collector is not None:
-                self._collector.pause(found)
-            self._rebalances.pause(found)
-            self._write("pauses", pause_row(found))
+                self._collector.add_pause(item)
+            self._rebalances.add_pause(item)
+            self._write("pauses", pause_row(item))
             return
-        if isinstance(found, Event):
-            self._write_events([found])
+        if isinstance(item, Event):
+            self._write_events([item])
             return
-        for interval in self._ownership.feed(found):
+        for interval in self._ownership.feed(item):
             self._write("ownership", interval_row(interval))
-        if isinstance(found, Generation | LifecycleEvent):
-            self._write_events(derive_events(found))
-        if isinstance(found, Generation):
-            self._write_generation(found)
+        if isinstance(item, Generation | LifecycleEvent):
+            self._write_events(derive_events(item))
+        if isinstance(item, Generation):
+            self._write_generation(item)
 
-    def _without_wrong_times(self, found: Pause) -> Pause:
-        """Remove begin and end times that are from a wrong broker clock from a consumption pause.
+    def _without_wrong_times(self, pause: Pause) -> Pause:
+        """Return a pause in consumption without begin or end times that are from a wrong broker
+        clock.
 
         Such a time would make the pause last for years.
         """
         if self._span is None:
-            return found
+            return pause
         first, last = self._span
         before, after = (
             None if at is not None and not first <= at <= last else at
-            for at in (found.last_ms, found.first_ms)
+            for at in (pause.last_ms, pause.first_ms)
         )
-        return found._replace(last_ms=before, first_ms=after)
+        return pause._replace(last_ms=before, first_ms=after)
 
     def _write_events(self, events: Iterable[Event]) -> None:
         """Write membership events to table ``events``.
@@ -621,8 +636,8 @@ class GroupRows:
         row["cluster_ms"] = self._clusters.times[at_cluster] if at_cluster >= 0 else None
         self._totals.rebalance(row)
         if self._collector is not None:
-            self._collector.generation(found)
-        for done in self._rebalances.row(found, row, self._stops(found)):
+            self._collector.add_generation(found)
+        for done in self._rebalances.add_row(found, row, self._stopped_partitions(found)):
             self._write("rebalances", done)
         at = {"incarnation": found.incarnation, "generation": found.number}
         for i, member in enumerate(found.first.members):
@@ -630,21 +645,22 @@ class GroupRows:
         for interval in found.unread_intervals:
             self._write("unread", {**at, **interval._asdict()})
 
-    def _stops(self, found: Generation) -> RecordedStops:
-        """Return the partitions whose consumption a rebalance stopped.
+    def _stopped_partitions(self, generation: Generation) -> RecordedStops:
+        """Return the partitions whose consumption stopped in the rebalance that created a
+        generation.
 
-        The simulation computes them in the same way.
+        The simulation computes them with the same function, so its results are comparable.
         """
-        before = found.previous
-        if before is not None and before.incarnation != found.incarnation:
+        before = generation.previous
+        if before is not None and before.incarnation != generation.incarnation:
             before = None
-        departed = departed_members(found, before, self._around.session_timeout_ms)
-        rebalance = replace(self._owners.feed(found), departures=tuple(departed))
+        departed = departed_members(generation, before, self._around.session_timeout_ms)
+        rebalance = replace(self._owners.feed(generation), departures=tuple(departed))
         return recorded_stops(rebalance, self._clusters)
 
 
 def commit_columns(minutes: MinuteColumns, group: str) -> dict[str, pa.Array]:
-    """Convert a group's commits per minute to Arrow columns of table ``commit_rates``.
+    """Convert a group's commit counts per minute to Arrow columns of table ``commit_rates``.
 
     The column with the run id is not included.
     """

@@ -76,7 +76,7 @@ def _hash_cells(column: BinaryColumn | CodedColumn) -> _Hashes:
 
 
 def digests_of(table: pa.Table) -> Digests:
-    """Return the number of records and their digest for each log partition of a table.
+    """Return, for each log partition in a table, the number of records and a digest of them.
 
     >>> import pyarrow as pa
     >>> rows = {"partition": [0, 0], "offset": [1, 2], "timestamp_ms": [5, 6],
@@ -113,19 +113,21 @@ def add_digests(one: Digests, other: Mapping[int, Iterable[int]]) -> Digests:
 
 
 def by_number(digests: Mapping[str, Iterable[int]]) -> Digests:
-    """Convert the keys of digests that were read from JSON from text to partition numbers."""
+    """Convert the keys of digests that were read from JSON to ints (log partitions)."""
     return {int(partition): list(digest) for partition, digest in digests.items()}
 
 
 class InputDigests:
     """Digests of the records that one task has read, separately for known and new records.
 
+    Known records were read by an earlier run.
+
     Args:
         known: dict from log partition to the highest offset that an earlier run has read.
 
     Attributes:
         files: dict from path to the digests of its ``known`` and of its ``new`` records.
-        highest: dict from log partition to the highest offset of any record.
+        highest: dict from log partition to the highest offset of all records.
     """
 
     def __init__(self, known: Mapping[int, int]) -> None:
@@ -134,9 +136,8 @@ class InputDigests:
         self.highest: dict[int, int] = {}
 
     def unread(self, path: str, table: pa.Table) -> pa.Table:
-        """Return a table's records that no earlier run has read.
-
-        All records of the table are added to the digests of the file at ``path``.
+        """Add a table's records to the digests of the file at ``path``; return those no earlier
+        run has read.
         """
         import pyarrow as pa
 
@@ -156,7 +157,7 @@ class InputDigests:
         return fresh
 
     def to_json(self) -> str:
-        """Return the digests of this task's records as JSON text, which `merge` adds to others."""
+        """Return the digests of this task's records as JSON text, for `merge`."""
         return json.dumps({"files": self.files, "highest": self.highest})
 
     def merge(self, text: str) -> None:

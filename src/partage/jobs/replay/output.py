@@ -66,7 +66,8 @@ def task_name() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Record of a file that a worker has written: its output table, path, rows and size in bytes.
+    """Description of a file that a worker has written: its output table, path, rows and size in
+    bytes.
 
     ``path`` is relative to the output folder. The driver publishes only files with a receipt.
     """
@@ -157,7 +158,7 @@ class TableWriters:
 
     @property
     def name(self) -> str:
-        """The name of this writer's files; the folder of each table has one of them."""
+        """The name of this writer's files, which is the same in the folders of all tables."""
         return self._name
 
     def finish(self) -> list[Receipt]:
@@ -184,7 +185,7 @@ class TableWriters:
             self._write(table, _table(table, rows, self.run_id))
 
     def _flush_tables(self, table: str) -> None:
-        """Write the buffered Arrow tables of one output table as one row group."""
+        """Write the buffered Arrow tables of the output table called ``table`` as one row group."""
         import pyarrow as pa
 
         self._write(table, pa.concat_tables(self._tables.pop(table)).combine_chunks())
@@ -197,7 +198,7 @@ class TableWriters:
         self._counts[table] += rows.num_rows
 
     def open(self, table: str) -> None:
-        """Create the file of an output table; do nothing if the table has one."""
+        """Create the file of an output table, unless this writer has already created it."""
         from pyarrow import parquet
 
         if table in self._open:
@@ -227,10 +228,10 @@ def publish(
     summary: Mapping[str, Any],
     state: Mapping[str, Any] | None = None,
 ) -> None:
-    """Publish a run: write its manifest, after which readers see its tables.
+    """Publish a run: write its manifest, which makes its tables visible to readers.
 
-    Before that, tables without rows get an empty file, and files without a receipt are removed.
-    ``state`` is stored for the next appending run.
+    First, tables without rows get an empty file, and files without a receipt are removed. ``state``
+    is stored for the next appending run.
     """
     files = list(receipts)
     with closing(TableWriters(str(out), run_id, "driver")) as writers:
@@ -315,7 +316,7 @@ def is_published(out: Path, run_id: str) -> bool:
 
 
 def _is_dead(path: Path) -> bool:
-    """Return whether the process that wrote a lock file has certainly ended."""
+    """Return whether the process that wrote a lock file has surely ended."""
     try:
         with path.open("r+", encoding="utf-8") as file:
             text = file.read()
@@ -332,7 +333,7 @@ def _is_dead(path: Path) -> bool:
 
 
 def _lock(file: IO[Any]) -> bool:
-    """Try to lock a file; return whether it is locked now.
+    """Try to lock a file; return whether this succeeded.
 
     The result is False if another process has the lock, or if the file system has no locks.
     """

@@ -75,8 +75,12 @@ class Slice:
     """A range of rows in one row group of a Parquet file: the smallest unit that a worker reads.
 
     Attributes:
-        partition: the log partition that the folder's name gives (``partition=3``), if the file has
-            no such column; else None.
+        path: the file.
+        row_group: index of the row group.
+        first: first row of the range in the row group.
+        rows: number of rows.
+        partition: the log partition, if only the folder's name has it (``partition=3``); None if
+            the file has a column for it.
     """
 
     path: str
@@ -87,10 +91,10 @@ class Slice:
 
 
 def count_tasks(slices: Sequence[Slice], parallelism: int) -> int:
-    """Return how many Spark tasks read the given slices (row ranges of files).
+    """Return the number of Spark tasks in which to read the given slices (row ranges of files).
 
-    A file with a thousand tiny row groups has a thousand slices. A task for each slice would spend
-    most of its time on starting.
+    Small slices share a task: a file with a thousand tiny row groups has a thousand slices, and a
+    task for each would spend most of its time on starting.
 
     >>> tiny = [Slice("a.parquet", group, 0, 97) for group in range(974)]
     >>> count_tasks(tiny, 2), count_tasks(tiny[:3], 2)
@@ -128,7 +132,7 @@ def _cut_row_group(group: Slice, wanted: int) -> Iterator[Slice]:
 
 
 def _row_groups(path: Path) -> Iterator[Slice]:
-    partition = _partition_in(path)
+    partition = _parse_partition(path)
     columns = dict(RECORD_COLUMNS)
     if partition is not None:
         del columns["partition"]
@@ -139,8 +143,9 @@ def _row_groups(path: Path) -> Iterator[Slice]:
         yield Slice(str(path), group, 0, file.metadata.row_group(group).num_rows, partition)
 
 
-def _partition_in(path: Path) -> int | None:
-    """Return the log partition that a folder name such as ``partition=3`` gives, else None.
+def _parse_partition(path: Path) -> int | None:
+    """Parse the log partition from a folder name such as ``partition=3`` in a path; None if
+    missing.
 
     Hive and Spark use such names for partitioned tables.
     """
@@ -154,7 +159,7 @@ def _partition_in(path: Path) -> int | None:
 def current_path(path: Path) -> Path:
     """Return the present path of a capture's file, which may have been moved.
 
-    A capture that continues merges its files, and moves the old ones to another folder.
+    A running `partage capture` merges its small files, and moves the old ones to another folder.
     """
     return replaced_path(path) if not path.exists() and replaced_path(path).exists() else path
 
@@ -190,9 +195,9 @@ _WORDS = {"int": "an integer", "binary": "binary", "bool": "bool", "text": "a st
 
 
 def is_of_type(found: Any, kind: str) -> bool:
-    """Return whether an Arrow type is of a kind: "int" (any width), "binary", "bool", else text.
+    """Return whether an Arrow type is of a kind: "int" (any width), "binary" or "bool".
 
-    A dictionary-encoded type counts as the type of its values.
+    Any other kind means text. A dictionary-encoded type counts as the type of its values.
     """
     from pyarrow import types
 
@@ -216,9 +221,9 @@ def read_slice(
 
     Args:
         piece: the slice to read.
-        batch_rows: the most rows of a table.
-        coded: whether to return keys as an Arrow dictionary; few keys are distinct, and files
-            mostly store them so.
+        batch_rows: maximum number of rows of a table.
+        coded: whether to return keys as an Arrow dictionary, as most files store them, because many
+            records have the same key.
 
     Raises:
         InvalidCaptureError: the file is damaged there, or a partition number does not fit int32.
@@ -255,7 +260,7 @@ def read_slice(
 def widen(table: pa.Table) -> pa.Table:
     """Cast the columns of records: partition, offset and time to int64, key and value to binary.
 
-    Keys may stay an Arrow dictionary.
+    Keys in an Arrow dictionary stay in it.
 
     Raises:
         pyarrow.ArrowInvalid: a partition number does not fit int32.
@@ -275,7 +280,7 @@ _DDL = "partition bigint, offset bigint, timestamp_ms bigint, key binary, value 
 
 
 def record_rows(engine: Engine, capture: Capture) -> Rows:
-    """Return all records of a capture as undecoded rows, in any order.
+    """Return all records of a capture as rows with undecoded keys and values, in any order.
 
     The columns are partition, offset, time, key and value.
     """
@@ -307,7 +312,7 @@ def _read(
 def is_known(table: pa.Table, known: Mapping[int, int]) -> NDArray[np.bool_]:
     """Return a mask of the records that an earlier run has read (bool[n]).
 
-    A record without a position is not known.
+    A record without partition or offset counts as new.
 
     Args:
         table: the records.
@@ -321,7 +326,7 @@ def is_known(table: pa.Table, known: Mapping[int, int]) -> NDArray[np.bool_]:
 
 
 def unread_rows(table: pa.Table, known: Mapping[int, int]) -> pa.Table:
-    """Return the records that no earlier run has read.
+    """Return the records of a table that no earlier run has read.
 
     ``known`` is a dict from log partition to the highest offset that was read.
     """
@@ -333,7 +338,7 @@ def unread_rows(table: pa.Table, known: Mapping[int, int]) -> pa.Table:
 def overlapping_partitions(tally: Tally) -> list[int]:
     """Return the log partitions in which two batches of records have overlapping offset ranges.
 
-    Only there a record may have been read twice.
+    In all other partitions, no record can have been read twice. ``tally`` has the offset ranges.
 
     >>> from partage.jobs.replay.tally import Tally
     >>> tally = Tally()
@@ -356,13 +361,13 @@ def overlapping_partitions(tally: Tally) -> list[int]:
 
 
 class RepeatedPlaces:
-    """Detector of duplicate records: log positions that have more than one record.
+    """Detector of log positions that have more than one record.
 
     The records must be sorted by position.
 
     Attributes:
-        found: dict from log partition to [number of such positions, first such offset, 1 if its
-            records differ else 0].
+        found: dict from log partition to a list of three: number of such positions, first such
+            offset, and 1 if the records at this offset differ, else 0.
     """
 
     def __init__(self) -> None:
@@ -370,20 +375,20 @@ class RepeatedPlaces:
         self._last: pa.Table | None = None
         self._counted = False
 
-    def note(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    def watch(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Yield tables of records unchanged, and count log positions with more than one record."""
         import pyarrow as pa
 
         for table in tables:
             before = [] if self._last is None else [self._last]
-            self._note(pa.concat_tables([*before, table]))
+            self._count(pa.concat_tables([*before, table]))
             self._last = table.slice(table.num_rows - 1)
             yield table
 
-    def _note(self, rows: pa.Table) -> None:
+    def _count(self, rows: pa.Table) -> None:
         """Count the log positions with more than one record in a table sorted by position.
 
-        The first row of ``rows`` is the last row of the table before.
+        The first row of ``rows`` is the last row of the previous table.
         """
         names = ("partition", "offset")
         partition, offset = (rows[name].fill_null(-1).to_numpy() for name in names)
@@ -403,7 +408,7 @@ class RepeatedPlaces:
 
 
 def _differ(some: pa.Table, others: pa.Table) -> list[bool]:
-    """Return a mask of the rows in which two tables of records have different keys or values."""
+    """Return a mask of the rows whose keys or values differ between two tables of records."""
     columns = [(some[name].to_pylist(), others[name].to_pylist()) for name in ("key", "value")]
     (keys, other_keys), (values, other_values) = columns
     pairs = zip(keys, other_keys, values, other_values, strict=True)
@@ -415,7 +420,7 @@ def expect_no_duplicates(capture: Capture, tally: Tally) -> None:
 
     Args:
         capture: the input.
-        tally: of sorted records, see `RepeatedPlaces`.
+        tally: counts of the capture's records, read in sorted order, see `RepeatedPlaces`.
 
     Raises:
         InvalidCaptureError: two records have one position; the message names it, and says whether
@@ -454,9 +459,8 @@ class RawRecord(NamedTuple):
 class LogColumns(NamedTuple):
     """Undecoded records of the log as columns, sorted by (partition, offset).
 
-    Each has a log position and a credible time.
-
-    ``cells`` are key and value as Arrow arrays, from which single rows can be taken.
+    All records have a log position and a timestamp in a plausible range. ``cells`` are key and
+    value as Arrow arrays, from which single rows can be taken.
     """
 
     partition: NDArray[np.int64]
@@ -467,7 +471,7 @@ class LogColumns(NamedTuple):
     cells: tuple[pa.ChunkedArray, pa.ChunkedArray]
 
     def raw(self, row: int) -> RawRecord:
-        """Return the undecoded record at the given row."""
+        """Return the record at the given row with its undecoded key and value."""
         place = int(self.partition[row]), int(self.offset[row]), int(self.timestamp_ms[row])
         return RawRecord(*place, self.key[row], self.value[row])
 
@@ -475,8 +479,8 @@ class LogColumns(NamedTuple):
 def log_columns(table: pa.Table) -> tuple[LogColumns, list[tuple[RawRecord, str]]]:
     """Return a table's records as columns in log order, and the records that cannot be used.
 
-    A record cannot be used if it lacks a position or a credible time. Each such record comes with
-    the reason.
+    A record cannot be used if it has no position, or no timestamp in a plausible range. The second
+    result is a list of pairs (record, reason).
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -504,10 +508,11 @@ def log_columns(table: pa.Table) -> tuple[LogColumns, list[tuple[RawRecord, str]
 
 
 def _split_by_time(table: pa.Table) -> tuple[pa.Table, list[tuple[RawRecord, str]]]:
-    """Split a table into records with possible timestamps and records with impossible ones.
+    """Split a table into records with valid timestamps, and records whose timestamps are out of
+    range.
 
-    The impossible ones come with the reason. Differences of such timestamps would overflow an
-    int64.
+    The second result is a list of pairs (record, reason). Differences of timestamps out of range
+    would overflow an int64.
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -527,16 +532,16 @@ def _raw(row: dict[str, Any]) -> RawRecord:
 
 
 def in_order(first: NDArray[Any], second: NDArray[Any]) -> bool:
-    """Return whether rows are sorted by ``first`` and then by ``second``.
+    """Return whether rows are sorted by column ``first`` and then by column ``second``.
 
-    Log records usually are, and sorting is then skipped.
+    The rows of a log usually are, and need not be sorted then.
     """
     up, same = first[1:] > first[:-1], first[1:] == first[:-1]
     return bool(np.all(up | (same & (second[1:] >= second[:-1]))))
 
 
 def key_column(cells: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
-    """Convert a column of record keys from Arrow to the decoder's form.
+    """Convert an Arrow column of record keys to the column class that compiled decoders read.
 
     A dictionary-encoded column stays dictionary-encoded.
     """
@@ -553,7 +558,7 @@ def key_column(cells: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
 
 
 def binary_column(cells: pa.ChunkedArray) -> BinaryColumn:
-    """Convert a column of record values from Arrow to the decoder's form.
+    """Convert an Arrow column of record values to the column class that compiled decoders read.
 
     The bytes are not copied.
     """

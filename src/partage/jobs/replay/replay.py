@@ -178,7 +178,7 @@ def _spark_engine(
 ) -> Iterator[tuple[SparkEngine, Capture]]:
     """Start a Spark session, or use the given one; yield its engine and the opened capture.
 
-    Small files of a capture in remote storage are downloaded first.
+    The metadata files of a capture in remote storage are downloaded first.
     """
     from partage.jobs.spark.session import session
 
@@ -193,19 +193,19 @@ def _spark_engine(
             yield SparkEngine(spark), source
 
 
-def _lock_run(run: ReplayRun, opened: ExitStack) -> None:
+def _lock_run(run: ReplayRun, exit_stack: ExitStack) -> None:
     """Take this run's lock file, and remove the files of killed runs from the output folder.
 
-    The run's own temporary files are removed when ``opened`` closes. The lock is taken before the
-    Spark session starts, so it is released after the session's end. Until then tasks may still
-    write.
+    Both the lock and the run's temporary files are released when ``exit_stack`` closes. The lock is
+    taken before the Spark session starts, so that it is released after the session has ended: until
+    then Spark tasks may still write.
     """
-    opened.enter_context(run_lock(run.out, run.id))
+    exit_stack.enter_context(run_lock(run.out, run.id))
     for dead in remove_dead_locks(run.out):
         remove_spill_files(run.out, dead)
         if not is_published(run.out, dead):
             _remove(run.out, dead)
-    opened.push(partial(_clear_up, run))
+    exit_stack.push(partial(_clear_up, run))
 
 
 def _publish(
@@ -215,25 +215,28 @@ def _publish(
     stages: Stages,
     appender: Appender | None,
 ) -> Summary:
-    """Publish the run's tables and summary, and return the summary."""
+    """Publish the run's tables and summary, and return the summary.
+
+    ``done`` has the results of the run's jobs, ``head`` the first fields of the summary.
+    """
     found, state = summarised(done), None
     if appender is not None:
         state = appender.state(done)
         notes = [*head.get("notes", ()), appender.note(done)]
         head = {**head, "notes": notes, "append": appender.counts(done)}
-    done.receipts.append(_run_row(run, head, found))
+    done.receipts.append(_write_run_row(run, head, found))
     summary = {**head, "seconds": dict(stages.seconds), **found}
     publish(run.out, run.id, done.receipts, summary, None if state is None else state.to_json())
     remove_stale_state(run.out, state)
     return summary
 
 
-def _clear_up(run: ReplayRun, kind: object, *_: object) -> None:
+def _clear_up(run: ReplayRun, error_type: object, *_: object) -> None:
     """Remove a run's temporary files at its end, and all of its files if it failed.
 
-    ``kind`` is the type of the exception that ended the run; None after success.
+    ``error_type`` is the type of the exception that ended the run; None after success.
     """
-    if kind is None:
+    if error_type is None:
         remove_spill_files(run.out, run.id)
     else:
         _remove(run.out, run.id)
@@ -309,8 +312,11 @@ def _run_header(
     }
 
 
-def _run_row(run: ReplayRun, head: dict[str, Any], summary: Summary) -> Receipt:
-    """Write this run's row of table ``runs``; return the receipt of its file."""
+def _write_run_row(run: ReplayRun, head: dict[str, Any], summary: Summary) -> Receipt:
+    """Write this run's row of table ``runs``; return the receipt of the file.
+
+    ``head`` has the first fields of the summary, such as the start time.
+    """
     accounting = summary["accounting"]
     with closing(TableWriters(str(run.out), run.id, "driver")) as writers:
         writers.add("runs", {
@@ -420,23 +426,23 @@ def run_jobs(
                 rows, states, run.selection, out=out, run_id=run.id, around=around,
                 many=worth_compiling(done.tally.rows, engine.cores),
             )  # fmt: skip
-            kept = _receive(found, done)
+            kept = _add_results(found, done)
             if appender is None or appender.past is None:
                 _expect_groups(done, run.selection)
         stages.counted("rebalances", sum(one.rebalances for one in kept))
         if done.tally.bad:
             with engine.stage(stages, "bad records"):
-                _receive(bad_records_job(decoded, out=out, run_id=run.id), done)
+                _add_results(bad_records_job(decoded, out=out, run_id=run.id), done)
         with engine.stage(stages, "replay"):
             if appender is not None:
                 kept = appender.with_stored_results(kept)
             streams = engine.share(read_streams_facts(source.beside or source.folder, done.groups))
             held.callback(streams.destroy)
-            _receive(_simulate(engine, kept, run, (states, streams), appender), done)
+            _add_results(_simulate(engine, kept, run, (states, streams), appender), done)
             mark_failed(run.out, done)
             copied = None if appender is None else appender.keep_groups(engine, done)
             if copied is not None:
-                _receive(copied, done)
+                _add_results(copied, done)
     return done
 
 
@@ -449,10 +455,11 @@ def _decode(
     held: ExitStack,
     appender: Appender | None,
 ) -> Rows:
-    """Run the decode job and return its rows, which stay cached until the stack ``held`` closes.
+    """Run the decode job and return its rows, which stay cached until the exit stack ``held``
+    closes.
 
-    Counts of records are added to ``done``. If the files do not have the order of the log, the
-    records are sorted and decoded once more.
+    Counts of records are added to ``done``. If offset ranges of the input overlap, the records are
+    sorted and decoded once more, to detect duplicates.
     """
     raw = CommitsTable(str(run.out), run.id) if run.raw_commits else None
     unread = source if appender is None else appender.source
@@ -460,7 +467,7 @@ def _decode(
     def decode(*, sort: bool) -> Rows:
         rows = decode_job(engine, unread, run.selection, raw=raw, sort=sort)
         if appender is not None:
-            rows = appender.with_retried(engine, rows, raw)
+            rows = appender.with_ended_transactions(engine, rows, raw)
         rows = rows.persist()
         held.callback(rows.unpersist)
         done.tally, done.receipts = Tally() if appender is None else appender.tally(), []
@@ -491,7 +498,9 @@ def _expect_groups(done: JobResults, selection: Selection) -> None:
 
 
 def _unmatched_groups(done: JobResults, selection: Selection) -> dict[str, list[str]]:
-    """Return the names and patterns of the selection that no group matches, with similar names."""
+    """Return the selected group names and patterns that match no group, each with similar group
+    ids.
+    """
     if not selection.groups:
         return {}
     known = [json.loads(text)["group"] for text in done.groups]
@@ -504,8 +513,10 @@ def _no_group(near: Sequence[str], when: str = "") -> str:
 
 
 def _add_tallies(decoded: Rows, done: JobResults) -> None:
-    """Add the record counts of all tasks, and their files of table ``commits``, to the results."""
-    counts = decoded.of_kind(DecodedKind.TALLY, DecodedKind.RECEIPT)
+    """Add the tasks' record counts, and the files that they wrote of table ``commits``, to the
+    results.
+    """
+    counts = decoded.filter_kinds(DecodedKind.TALLY, DecodedKind.RECEIPT)
     # All at once: an iterator of Spark's computes one part after the other, on one core. A tally
     # of so many thousand records is a few kilobytes.
     for kind, text in counts.collect("kind", "text"):
@@ -533,10 +544,11 @@ def _simulate(
     )  # fmt: skip
 
 
-def _receive(found: Rows, done: JobResults) -> list[SpilledHistory]:
-    """Add a job's results (files, group totals, failures) to ``done``.
+def _add_results(found: Rows, done: JobResults) -> list[SpilledHistory]:
+    """Add a job's result rows (files, group totals, failures) to ``done``.
 
-    Return the positions of the groups' histories in spill files.
+    Return the positions of the groups' histories in spill files (temporary files for the
+    simulation).
     """
     kept = []
     for what, text in found.collect("what", "text"):

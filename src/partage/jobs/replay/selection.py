@@ -52,21 +52,24 @@ class Selection:
 
     @property
     def everything(self) -> bool:
-        """Return whether all groups and all times are selected."""
+        """Return whether the selection includes all groups and all times."""
         return not self.groups and self.from_ms is None and self.to_ms is None
 
     def group(self, name: str) -> bool:
-        """Return whether a group id matches one of the patterns; True without patterns."""
+        """Return whether a group is selected: its id matches a pattern, or there are no
+        patterns.
+        """
         return not self.groups or self._pattern.match(name) is not None
 
     def unmatched(
         self, groups: Collection[str], others: Collection[str] = ()
     ) -> dict[str, list[str]]:
-        """Return the patterns that match no group; they may be misspelt.
+        """Return the patterns that match no group, with similar group ids, since they may be
+        misspelt.
 
         Args:
-            groups: ids of the groups that some pattern matches.
-            others: ids of other groups.
+            groups: ids of the groups that match a pattern.
+            others: ids of all other groups, which are suggested too.
 
         Returns:
             Dict from pattern to at most three similar ids, the most similar first.
@@ -86,21 +89,21 @@ class Selection:
         return self.started(time_ms) and not self.over(time_ms)
 
     def started(self, time_ms: int) -> bool:
-        """Return whether the selected time span has begun at a given time (ms)."""
+        """Return whether the selected time span has started at a given time (ms)."""
         return self.from_ms is None or time_ms >= self.from_ms
 
     def over(self, time_ms: int) -> bool:
-        """Return whether the selected time span has ended at a given time (ms)."""
+        """Return whether the selected time span is over at a given time (ms)."""
         return self.to_ms is not None and time_ms >= self.to_ms
 
     def commits(
         self, pairs: Sequence[tuple[str, str]], pair: NDArray[np.int32], time_ms: NDArray[np.int64]
     ) -> NDArray[np.bool_] | None:
-        """Return a mask of the offset commits of selected groups and times.
+        """Return a mask of the offset commits of selected groups and times; None if all are
+        selected.
 
-        The result is None if all are selected. ``pair`` is each commit's index into ``pairs``, a
-        list of (group, topic). Commits before ``from_ms`` are included, because a pause begins with
-        the last commit before a rebalance.
+        ``pair`` is each commit's index into ``pairs``, a list of (group, topic). Commits before
+        ``from_ms`` are included, because a pause begins with the last commit before a rebalance.
         """
         if not self.groups and self.to_ms is None:
             return None

@@ -64,36 +64,47 @@ def simulations_job(
 ) -> Rows:
     """Simulate the groups' rebuilt histories under each policy, and write the results to tables.
 
-    A policy is an assignment strategy with a protocol and member options. The rows are receipts of
-    files, and totals of the simulations. Groups of Kafka Streams applications are also simulated
-    under other settings: ``streams`` has a `StreamsFacts`.
+    A policy is an assignment strategy with a protocol and member options. ``work`` has the work
+    units of each task. Groups of Kafka Streams applications are also simulated under other
+    settings; ``streams`` has their `StreamsFacts`. Return rows with the receipts of the written
+    files and the totals of the simulations.
 
     With ``store``, a folder relative to ``out``, results of single rebalances and states of whole
-    simulations are stored there for the next appending run. The rows then have their places too.
+    simulations are stored for the next appending run. The rows then have their file positions too.
     """
     count = len(work.value)
     shared = (work, states, streams)
-    job = partial(_task, shared, tuple(policies), selection, (out, run_id), store=store)
+    job = partial(_simulate_units, shared, tuple(policies), selection, (out, run_id), store=store)
     return engine.run(job, count, count, RECEIPT_DDL)
 
 
-def _task(
+def _simulate_units(
     shared: tuple[SharedValue, SharedValue, SharedValue],
     policies: tuple[Policy, ...],
     selection: Selection,
     where: tuple[str, str],
-    numbers: Iterable[pa.RecordBatch],
+    unit_numbers: Iterable[pa.RecordBatch],
     *,
     store: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Simulate the work units of one Spark task; write tables and yield the result rows."""
+    """Simulate the work units of one Spark task; write tables and yield the result rows.
+
+    Args:
+        shared: the work units, the cluster metadata and the inputs of Streams simulations, shared
+            with all tasks.
+        policies: the policies to simulate.
+        selection: the selected times.
+        where: output folder and id of the run.
+        unit_numbers: indices of the task's work units.
+        store: folder for results that the next run continues from; None to store none.
+    """
     work, states, streams = shared
     totals = SimulationTotals()
     failed: dict[str, GroupFailure] = {}
     names: dict[str, None] = {}
     block_writer = None if store is None else BlockWriter(where[0], store, task_name())
     positions: list[tuple[str, str]] = []
-    mine = (number for batch in numbers for number in batch.column(0).to_pylist())
+    mine = (number for batch in unit_numbers for number in batch.column(0).to_pylist())
     observers = {"replays": totals.add_rows}
     with closing(TableWriters(*where, f"l{task_name()}", observers)) as writers:
         clusters = clusters_of(states.value)
@@ -128,7 +139,10 @@ def _task(
 
 
 def _stored_positions(unit: WorkUnit, store: GroupStore) -> list[tuple[str, str]]:
-    """Return a work unit's result rows: file positions of its results, for the next run."""
+    """Return result rows with the file positions of a work unit's stored results, for the next run.
+
+    The results are those of whole simulations and of single rebalances.
+    """
     group = unit.history.group
     found = [("stored simulations", json.dumps({"group": group, "policies": store.simulations()}))]
     if unit.chunks:
@@ -140,11 +154,12 @@ def _stored_positions(unit: WorkUnit, store: GroupStore) -> list[tuple[str, str]
 
 @dataclass
 class _UnitSimulation:
-    """Simulation of one work unit's rebalances; it writes ``rebalances`` and ``replays``.
+    """Simulation of one work unit's rebalances; it writes tables ``rebalances`` and ``replays``.
 
     Attributes:
-        totals: the totals of the task, to which the unit's verdicts are added.
-        store: results that an earlier run has stored, and that this run stores; None without them.
+        totals: the totals of the task, to which the unit's results are added.
+        store: results that an earlier run has stored, and the store for the next run; None if
+            nothing is stored.
     """
 
     unit: WorkUnit
@@ -186,10 +201,11 @@ class _UnitSimulation:
     def _simulate_rebalance(
         self, rebalance: RecordedRebalance, row: dict[str, Any], context: SimulationContext
     ) -> None:
-        """Simulate one rebalance by itself under all policies, and write its rows.
+        """Simulate one rebalance under all policies, independently of other rebalances; write its
+        rows.
 
         The recorded assignment is also compared with the one that the group's strategy computes.
-        Results that an earlier run stored are reused.
+        Results that an earlier run stored are reused. ``context`` has data that all policies share.
         """
         store, known = self.store, None
         key = "" if store is None else store.key(rebalance)
@@ -224,7 +240,7 @@ class _UnitSimulation:
                     self.store.key(rebalance)
             continuations = self.store.continuations(policies)
         selected = _SelectedRebalances(self.selection)
-        recorded = selected.note(rebalances)
+        recorded = selected.watch(rebalances)
         for row in simulate_policies(recorded, policies, context, continuations):
             if (row.incarnation, row.generation) in selected:
                 self._write(row)
@@ -234,19 +250,20 @@ class _UnitSimulation:
 
 
 class _SelectedRebalances:
-    """Set of the rebalances within the selected times: ``(incarnation, generation) in selected``.
+    """Set of the rebalances within the selected times, for tests ``(incarnation, generation) in
+    ...``.
 
-    Rebalances must pass through `note` first, which records those before the selected times.
+    All rebalances must pass through `watch` first, which remembers those before the selected times.
     """
 
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
         self._earlier: dict[tuple[int, int], None] = {}
 
-    def note(self, rebalances: Iterable[RecordedRebalance]) -> Iterator[RecordedRebalance]:
-        """Yield all rebalances unchanged, and record those before the selected times.
+    def watch(self, rebalances: Iterable[RecordedRebalance]) -> Iterator[RecordedRebalance]:
+        """Yield all rebalances unchanged, and remember those before the selected times.
 
-        Only a limited number of the newest ones is recorded, to bound memory.
+        Only a limited number of the newest ones is remembered, to bound memory.
         """
         for rebalance in rebalances:
             if not self._selection.started(rebalance.generation.timestamp_ms):
@@ -259,16 +276,17 @@ class _SelectedRebalances:
         return key not in self._earlier
 
 
-def _verdict_columns(found: Verdict) -> dict[str, Any]:
-    """Return the columns of ``rebalances`` that say whether its strategy reproduces the assignment.
+def _verdict_columns(verdict: Verdict) -> dict[str, Any]:
+    """Return the columns of table ``rebalances`` that say whether a strategy reproduces the
+    assignment.
 
-    They are `partage.tables.schemas.SIMULATED_COLUMNS`.
+    The strategy is the group's own. The columns are `partage.tables.schemas.SIMULATED_COLUMNS`.
     """
     return {
-        "agrees": found.agrees,
-        "judged_by": found.judged_by,
-        "disagreement": found.why if found.agrees is False or not found.terminates else None,
-        "assumed": found.assumed,
+        "agrees": verdict.agrees,
+        "judged_by": verdict.judged_by,
+        "disagreement": verdict.why if verdict.agrees is False or not verdict.terminates else None,
+        "assumed": verdict.assumed,
     }
 
 
@@ -285,7 +303,7 @@ class WorkUnit:
     """Independent part of the simulation work: some rebalances, or some policies, of one group.
 
     Attributes:
-        history: where the history of the group is.
+        history: position of the group's history in a spill file.
         chunks: indices of the history's chunks whose rebalances are simulated one by one; may be
             empty.
         policies: indices of the policies that are simulated over the whole history; may be empty.
@@ -324,30 +342,30 @@ def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -
             made.append(WorkUnit(one, whole, every, 2 * cost * policies))
             continue
         made += [WorkUnit(one, (), (p,), cost) for p in every]
-        made += _stretches(one, policies, max(1, share // max(1, policies)))
+        made += _split_history(one, policies, max(1, share // max(1, policies)))
     return sorted(made, key=lambda u: (-u.cost, u.history.group, u.chunks, u.policies))
 
 
-def _cost(one: SpilledHistory) -> int:
-    """Return the cost of simulating a group's history under one policy.
+def _cost(history: SpilledHistory) -> int:
+    """Return the cost of simulating a group's history under one policy, to balance work units.
 
     It is the number of rebalances, weighted by their size.
     """
-    return one.rebalances + one.size // _BYTES_OF_A_REBALANCE
+    return history.rebalances + history.size // _BYTES_OF_A_REBALANCE
 
 
-def _stretches(one: SpilledHistory, policies: int, share: int) -> list[WorkUnit]:
+def _split_history(history: SpilledHistory, policies: int, share: int) -> list[WorkUnit]:
     """Divide the rebalances of a large group into work units of consecutive rebalances.
 
-    ``policies`` is the number of simulated policies, and ``share`` the number of rebalances of a
+    ``policies`` is the number of simulated policies. ``share`` is the number of rebalances of a
     unit, weighted by their size.
     """
     made, chunks, count = [], [], 0
-    for i, (_, size, rebalances) in enumerate(one.chunks):
+    for i, (_, size, rebalances) in enumerate(history.chunks):
         chunks.append(i)
         count += rebalances + size // _BYTES_OF_A_REBALANCE
-        if count >= share or i + 1 == len(one.chunks):
-            made.append(WorkUnit(one, tuple(chunks), (), count * policies))
+        if count >= share or i + 1 == len(history.chunks):
+            made.append(WorkUnit(history, tuple(chunks), (), count * policies))
             chunks, count = [], 0
     return made
 

@@ -68,10 +68,11 @@ class SpilledHistory:
     """Position of one group's history in a spill file, from which the simulation job reads it.
 
     Attributes:
+        group: the group id.
         path: path of the spill file.
         shared: first byte and length of the data that all rebalances of the group share.
-        chunks: first byte, length, and number of rebalances of each chunk.
-        stored_rebalances: blocks of results of its rebalances from earlier runs.
+        chunks: (first byte, length, number of rebalances) of each chunk of the history.
+        stored_rebalances: file positions of results of its rebalances from earlier runs.
         stored_simulations: dict from policy to the simulation that an earlier run has stored.
     """
 
@@ -94,7 +95,7 @@ class SpilledHistory:
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> SpilledHistory:
-        """Build a `SpilledHistory` from a dict of its fields, as read from JSON."""
+        """Build a `SpilledHistory` from a dict of its fields that was read from JSON."""
         chunks = tuple((c[0], c[1], c[2]) for c in value["chunks"])
         return cls(value["group"], value["path"], tuple(value["shared"]), chunks)
 
@@ -107,9 +108,10 @@ class SpilledHistory:
             yield from _read(self.path, self.chunks[i][0], self.chunks[i][1])
 
     def context(self, clusters: ClusterHistory) -> SimulationContext:
-        """Read the group's commit rates from the file, and build the context of its simulations.
+        """Read the group's commit statistics from the file, and build the data that all simulations
+        share.
 
-        All simulations of the group share the context.
+        ``clusters`` is the cluster metadata over time.
         """
         commits, usual_ms = _read(self.path, *self.shared)
         weights = weights_of(commits.rates, clusters.index)
@@ -153,8 +155,8 @@ class SpillWriter:
 
         Args:
             group: the group id.
-            commits: commit rates and commit intervals; pauses are stored with the rebalances.
-            usual_ms: median bounds of the duration of the group's rebalances.
+            commits: commit rates and commit intervals, without pauses, which the rebalances have.
+            usual_ms: bounds on the usual duration of the group's rebalances (medians).
         """
         if self._pending:
             self._chunk()
@@ -190,13 +192,14 @@ _Key = tuple[int, int]
 
 
 class RebalanceCollector:
-    """Collector of a group's rebalances, each with its consumption pauses and table row.
+    """Collector of a group's rebalances, each with its pauses in consumption and its table row.
 
     Complete rebalances are written to the spill file, from which the simulation job reads them.
 
     Args:
         clusters: the cluster metadata over time.
-        timeout_ms: the broker's session timeout, for members that send none; None if not known.
+        timeout_ms: the broker's session timeout, which members without their own timeout have; None
+            if not known.
         writer: writer of the spill file.
     """
 
@@ -213,24 +216,26 @@ class RebalanceCollector:
         self._intervals: dict[tuple[str, int], int] = {}
         self._low, self._high = array("d"), array("d")
 
-    def generation(self, found: Generation) -> None:
-        """Add the group's next generation, in log order."""
-        self._rebalances.extend(self._builder.feed(found))
+    def add_generation(self, generation: Generation) -> None:
+        """Add the group's next generation, in log order; write rebalances that are now complete."""
+        self._rebalances.extend(self._builder.feed(generation))
         self._spill_complete()
 
-    def pause(self, found: Pause) -> None:
-        """Add a consumption pause to the rebalance that caused it.
+    def add_pause(self, pause: Pause) -> None:
+        """Add a pause in consumption to the rebalance that caused it.
 
         The pause is ignored if the rebalance has been written to the file already.
         """
-        if found.resolution_ms is not None:
-            self._intervals[found.topic, found.partition] = found.resolution_ms
-        key = (found.incarnation, found.generation)
+        if pause.resolution_ms is not None:
+            self._intervals[pause.topic, pause.partition] = pause.resolution_ms
+        key = (pause.incarnation, pause.generation)
         if key >= self._written:
-            self._pauses.setdefault(key, []).append(found)
+            self._pauses.setdefault(key, []).append(pause)
 
-    def row(self, row: Mapping[str, Any]) -> None:
-        """Add the next row of table ``rebalances``, in log order."""
+    def add_row(self, row: Mapping[str, Any]) -> None:
+        """Add the next row of table ``rebalances``, in log order; write rebalances that are now
+        complete.
+        """
         self._rows.append(dict(row))
         self._spill_complete()
 
@@ -245,18 +250,18 @@ class RebalanceCollector:
 
     def _spill_complete(self) -> None:
         """Write the complete rebalances to the spill file, and record their durations."""
-        for rebalance, row in self._complete():
+        for rebalance, row in self._take_complete():
             length = self._context.duration(rebalance) if rebalance.pauses else None
             if length is not None:
                 self._low.append(length.low)
                 self._high.append(length.high)
             self._writer.add((rebalance, row))
 
-    def _complete(self) -> Iterator[SpilledRebalance]:
+    def _take_complete(self) -> Iterator[SpilledRebalance]:
         """Remove and yield the complete rebalances, with their pauses and table rows.
 
-        A rebalance is complete once its members' later rejoins are settled and its row of table
-        ``rebalances`` is known.
+        A rebalance is complete once its row of table ``rebalances`` is known, and it is known which
+        of its departed members rejoined.
         """
         while self._rebalances and self._rows:
             rebalance, row = self._rebalances.popleft(), self._rows.popleft()

@@ -62,11 +62,14 @@ _ROW_GROUP = 20_000
 
 
 class StaleStateError(Exception):
-    """Internal error: the folder's last run cannot be continued. Its text is the reason."""
+    """Internal error: the last run in the output folder cannot be continued.
+
+    The message is the reason.
+    """
 
 
-def _software() -> dict[str, str]:
-    """Return the versions of software and row layout that stored state depends on.
+def _format_versions() -> dict[str, str]:
+    """Return the versions of software and row layout on which the format of stored state depends.
 
     State of other versions is not read, since group records are stored in Python's marshal format.
     """
@@ -80,7 +83,9 @@ def _software() -> dict[str, str]:
 
 @dataclass
 class ReplayState:
-    """State that `partage replay --append` stores for the next run, except for stored rows.
+    """State that `partage replay --append` stores for the next run.
+
+    Rows are not included: they are in separate files, which the state names.
 
     Attributes:
         settings: policies, selection and other options, by name.
@@ -107,29 +112,30 @@ class ReplayState:
     receipts: list[dict[str, Any]] = field(default_factory=list)
     parts: dict[str, list[str]] = field(default_factory=dict)
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
-    software: dict[str, str] = field(default_factory=_software)
+    software: dict[str, str] = field(default_factory=_format_versions)
 
     def to_json(self) -> dict[str, Any]:
         """Return the state of the run as a dict, the content of ``state.json``."""
         return {"version": VERSION, **asdict(self)}
 
     @classmethod
-    def of_json(cls, found: Any, settings: Mapping[str, Any]) -> ReplayState:
-        """Restore a stored state, and check that it fits this version and these settings.
+    def of_json(cls, values_read: Any, settings: Mapping[str, Any]) -> ReplayState:
+        """Restore a stored state from JSON values; check that it fits this version and these
+        settings.
 
         Raises:
             StaleStateError: the state is of another version, or the settings differ.
         """
-        version = found.get("version") if isinstance(found, dict) else None
+        version = values_read.get("version") if isinstance(values_read, dict) else None
         if version != VERSION:
             raise StaleStateError(f"its state has version {version}, this Partage has {VERSION}")
         try:
-            values = {name: value for name, value in found.items() if name != "version"}
+            values = {name: value for name, value in values_read.items() if name != "version"}
             state = cls(**values)
             state.positions = {int(p): int(offset) for p, offset in state.positions.items()}
         except (TypeError, ValueError, AttributeError) as e:
             raise StaleStateError(f"its state is damaged ({type(e).__name__})") from None
-        for now, before in ((_software(), state.software), (settings, state.settings)):
+        for now, before in ((_format_versions(), state.software), (settings, state.settings)):
             for name, value in now.items():
                 if before.get(name) != value:
                     was = before.get(name)
@@ -149,7 +155,7 @@ class ReplayState:
 
 
 def newest_state(out: Path, settings: Mapping[str, Any]) -> tuple[str, ReplayState] | None:
-    """Read the folder's newest published run; return its id and its state, None without a run.
+    """Return the id and the state of the newest published run in a folder, or None without a run.
 
     Raises:
         StaleStateError: the run cannot be continued with these settings.
@@ -205,11 +211,11 @@ def discard_state(out: Path, run_id: str) -> None:
 
 
 def group_rows_of(rows: Rows) -> Rows:
-    """Filter rows of the decode job: return group records and offset commits.
+    """Return only the group records and offset commits among decoded rows, to rebuild histories.
 
     Histories are rebuilt from them.
     """
-    return rows.of_kind(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
+    return rows.filter_kinds(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
 
 
 def write_decoded(rows: Rows, out: Path, run_id: str) -> list[str]:
@@ -244,13 +250,13 @@ def _write_task(
 def read_decoded(
     engine: Engine, out: Path, paths: Sequence[str], groups: frozenset[str] | None = None
 ) -> Rows:
-    """Read the decoded rows that earlier runs have stored; they are computed when they are needed.
+    """Return the decoded rows that earlier runs have stored, as lazy rows.
 
     Args:
         engine: schedules the job.
         out: the output folder.
         paths: the files, relative to the folder.
-        groups: the groups whose rows are wanted; None for all.
+        groups: the groups whose rows to return; None for all.
     """
     ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
     files = tuple(str(out / path) for path in paths)
@@ -268,7 +274,7 @@ def _read_task(
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             file = parquet.ParquetFile(files[number], page_checksum_verification=True)
-            chosen = [i for i in range(file.num_row_groups) if _has_any(file, i, groups)]
+            chosen = [i for i in range(file.num_row_groups) if _may_contain(file, i, groups)]
             for some in file.iter_batches(_ROW_GROUP, chosen) if chosen else ():
                 is_wanted = wanted is None or pc.is_in(some.column("group"), wanted)
                 rows = some if wanted is None else some.filter(is_wanted)
@@ -276,10 +282,10 @@ def _read_task(
                     yield rows
 
 
-def _has_any(file: Any, row_group: int, groups: frozenset[str] | None) -> bool:
+def _may_contain(file: Any, row_group: int, groups: frozenset[str] | None) -> bool:
     """Return whether a Parquet row group may have rows of one of the groups.
 
-    The minimum and maximum in the file's statistics decide.
+    It compares the groups with the minimum and the maximum in the file's statistics.
     """
     column = file.schema_arrow.names.index("group")
     found = file.metadata.row_group(row_group).column(column).statistics
@@ -303,7 +309,7 @@ def write_open_commits(rows: Rows, out: Path, run_id: str) -> str | None:
     from pyarrow import parquet
 
     names = [_PLACE.get(name, name) for name in _RECORD]
-    found = rows.of_kind(DecodedKind.OPEN_COMMIT).collect(*names)
+    found = rows.filter_kinds(DecodedKind.OPEN_COMMIT).collect(*names)
     if not found:
         return None
     kinds = (pa.int64(), pa.int64(), pa.int64(), pa.binary(), pa.binary())
@@ -315,7 +321,7 @@ def write_open_commits(rows: Rows, out: Path, run_id: str) -> str | None:
 
 
 def open_commits(out: Path, path: str) -> pa.Table:
-    """Read the offset commits that an earlier run has stored because their transactions were open.
+    """Read the stored offset commits of transactions that were open at the end of an earlier run.
 
     The columns are those of a capture's records.
     """

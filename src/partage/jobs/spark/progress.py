@@ -45,20 +45,22 @@ class Stages:
     """
 
     def __init__(self, progress: Progress | None) -> None:
-        self._progress = progress or _silent
+        self._progress = progress or _ignore_progress
         self.seconds: dict[str, float] = {}
         self.counts: dict[str, int] = {}
 
     def counted(self, what: str, number: int) -> None:
-        """Report a total that is now known, as a finished stage.
+        """Report a total (``number``) as soon as it is known, such as the number of records.
 
-        ``what`` is its name, such as ``records``; ``number`` is the total.
+        ``what`` is its name. The progress function sees it as a finished stage.
         """
         self.counts[what] = number
         self._progress(what, number, number)
 
     def reached(self, name: str, done: int, total: int) -> None:
-        """Report that ``done`` of ``total`` parts of a stage outside of Spark are finished."""
+        """Report that ``done`` of ``total`` parts of a stage that does not run in Spark are
+        finished.
+        """
         self._progress(name, done, total)
 
     @contextmanager
@@ -74,7 +76,7 @@ class Stages:
         if spark is not None:
             group = f"partage {name}"
             spark.sparkContext.setJobGroup(group, f"Partage: {name}", interruptOnCancel=True)
-            if self._progress is not _silent:  # polling takes a percent of a core
+            if self._progress is not _ignore_progress:  # polling takes a percent of a core
                 thread = Thread(target=self._watch, args=(name, spark, group, over), daemon=True)
                 thread.start()
         try:
@@ -191,5 +193,5 @@ def shown_progress(wanted: Progress | bool | None) -> Iterator[Progress | None]:
     line.end()
 
 
-def _silent(stage: str, done: int, total: int) -> None:
-    """Accept a progress report and do nothing."""
+def _ignore_progress(stage: str, done: int, total: int) -> None:
+    """Ignore a progress report (the default)."""

@@ -89,7 +89,7 @@ class Position(NamedTuple):
 
 
 class LogPiece(NamedTuple):
-    """Input of one Spark task of a micro-batch: a slice of a file, and the offsets to take from it.
+    """Input of one Spark task of a micro-batch: a slice of a file, and the offsets to read from it.
 
     Attributes:
         slice: row range of a file.
@@ -97,8 +97,9 @@ class LogPiece(NamedTuple):
         batches: transactional batches and markers that decide whether commits take effect.
         late: (log partition, first offset, last offset) of batches before ``start`` whose marker is
             in the piece; None for a piece with the records from ``start`` on.
-        moves: dict from log partition to its coordinator moves before ``end`` as text.
-        metadata_bytes: size of ``cluster.jsonl`` that counts for the rows.
+        moves: dict from log partition to its coordinator moves before ``end``, serialized by
+            `moves_text`.
+        metadata_bytes: size of the part of ``cluster.jsonl`` that is used for these rows.
     """
 
     slice: Slice
@@ -121,13 +122,13 @@ def read_piece(piece: LogPiece) -> Iterator[pa.RecordBatch]:
         partition, offset = table["partition"], table["offset"]
         where = partition.fill_null(-1).to_numpy(), offset.fill_null(-1).to_numpy()
         if piece.late is None:
-            wanted = (where[1] >= _at(piece.start, where[0])) & (
-                where[1] < _at(piece.end, where[0])
+            wanted = (where[1] >= _look_up(piece.start, where[0])) & (
+                where[1] < _look_up(piece.end, where[0])
             )
         else:
             wanted = _is_in(piece.late, *where)
         if wanted.any():
-            rows = _filtered(table, wanted, only_commits=piece.late is not None)
+            rows = _filter_records(table, wanted, only_commits=piece.late is not None)
             yield from decoded_rows(rows, transactions, piece.metadata_bytes, piece.moves)
 
 
@@ -141,9 +142,9 @@ def decoded_rows(
 
     Args:
         records: partition, offset, timestamp_ms, key and value, in any order.
-        transactions: the transactions that decide about the commits among them.
-        metadata_bytes: size of ``cluster.jsonl`` that counts for the rows.
-        moves: dict from log partition to its coordinator moves as text.
+        transactions: the transactions of these records, which decide whether commits take effect.
+        metadata_bytes: size of the part of ``cluster.jsonl`` that is used for these rows.
+        moves: dict from log partition to its coordinator moves, serialized by `moves_text`.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -160,11 +161,9 @@ def decoded_rows(
         yield pa.RecordBatch.from_arrays(columns, names=list(STREAM_COLUMNS))
 
 
-def _at(offsets: Mapping[int, int], partition: _Ints) -> _Ints:
-    """Look up an offset for each record by its log partition.
-
-    ``partition`` has the log partition of each record (int[n]). The result is int64[n], with 0
-    where ``offsets`` has no entry.
+def _look_up(offsets: Mapping[int, int], partition: _Ints) -> _Ints:
+    """Return ``offsets[partition]`` for the log partition of each record (int64[n]); 0 if
+    missing.
     """
     highest = max([*offsets, int(partition.max(initial=0))], default=0)
     by_number = np.zeros(highest + 2, np.int64)  # the last one is for partition -1: no partition
@@ -180,11 +179,12 @@ def _is_in(ranges: Sequence[tuple[int, int, int]], partition: _Ints, offset: _In
     return found
 
 
-def _filtered(table: pa.Table, wanted: NDArray[np.bool_], *, only_commits: bool) -> pa.Table:
+def _filter_records(table: pa.Table, wanted: NDArray[np.bool_], *, only_commits: bool) -> pa.Table:
     """Return the records that the mask ``wanted`` selects.
 
-    With ``only_commits``, return only the offset commits among them. This is for batches before a
-    piece: their commits take effect at a marker in the piece, but group records took effect before.
+    With ``only_commits=True``, only the offset commits among them are returned. This is for
+    transactions that end in this micro-batch: commits take effect at their marker, but group
+    records have taken effect before.
     """
     import pyarrow as pa
 
@@ -196,7 +196,7 @@ def _filtered(table: pa.Table, wanted: NDArray[np.bool_], *, only_commits: bool)
 
 
 class _File(NamedTuple):
-    """A file of records, with the first and last offset that it has of each log partition."""
+    """A file of records, with its first and last offset in each log partition."""
 
     path: Path
     rows: int
@@ -224,11 +224,11 @@ class CaptureLog:
 
     @property
     def is_listed(self) -> bool:
-        """Return whether `refresh` has found files."""
+        """Return whether the last `refresh` has listed any file."""
         return bool(self._listed)
 
     def refresh(self) -> None:
-        """List the capture's files, and read the positions of each new one.
+        """List the capture's files, and read the offset ranges of each new file.
 
         Raises:
             InvalidCaptureError: a file cannot be read.
@@ -237,15 +237,15 @@ class CaptureLog:
         for path in files_of(self.folder / _RECORDS):
             if not _is_settled(path):
                 break  # later files have later records
-            key = _key(path)
+            key = _file_version(path)
             if key not in self._files:
                 self._files[key] = _file(path)
             self._listed.append(self._files[key])
-        self._files = {_key(one.path): one for one in self._listed if one.path.exists()}
+        self._files = {_file_version(one.path): one for one in self._listed if one.path.exists()}
         if (self.folder / _BATCHES).exists():
             for path in files_of(self.folder / _BATCHES):
-                if _key(path) not in self._read_batches:
-                    self._read_batches.add(_key(path))
+                if _file_version(path) not in self._read_batches:
+                    self._read_batches.add(_file_version(path))
                     self._add_batches(path)
 
     def latest(self, start: Position, most_rows: int | None = None) -> Position:
@@ -256,7 +256,7 @@ class CaptureLog:
         unread records. The result is ``start`` if there are no new records.
 
         Raises:
-            InvalidCaptureError: the log was cut behind ``start``.
+            InvalidCaptureError: records after ``start`` were removed from the log.
         """
         self._expect_not_cut(start)
         waiting: dict[int, list[_Ints]] = {}
@@ -330,12 +330,15 @@ class CaptureLog:
     def _batches_between(
         self, start: Position, end: Position
     ) -> tuple[tuple[tuple[int, int, int], ...], tuple[Mapping[str, Any], ...]]:
-        """Find the transactional batches that a micro-batch needs, with their commit markers.
+        """Find the transactional batches and markers that decide about a micro-batch's offset
+        commits.
 
-        The micro-batch has the records from ``start`` to ``end``. The first result lists earlier
-        batches whose commit marker is among them, as (log partition, first offset, last offset).
-        The second result has all batches and markers that decide about commits of the micro-batch.
-        A transaction whose marker is at or after ``end`` counts as open.
+        The micro-batch has the records from ``start`` to ``end``. A transaction whose marker is at
+        or after ``end`` counts as open.
+
+        Returns:
+            First, earlier batches whose commit marker is in the micro-batch, as (log partition,
+                first offset, last offset). Second, all batches and markers that decide.
         """
         late: list[tuple[int, int, int]] = []
         found: list[Mapping[str, Any]] = []
@@ -371,7 +374,8 @@ class CaptureLog:
             return
         columns = [table[name].fill_null(-1).to_numpy().astype(np.int64) for name in names]
         new = (
-            columns[1] > _at({p: base + 1 for p, (base, _) in self._newest.items()}, columns[0]) - 1
+            columns[1]
+            > _look_up({p: base + 1 for p, (base, _) in self._newest.items()}, columns[0]) - 1
         )
         rows = np.stack([column[new] for column in columns])
         before = [(p, base, epoch, 0) for p, (base, epoch) in self._newest.items()]
@@ -382,8 +386,8 @@ class CaptureLog:
             self._newest[p] = (base, epoch if epoch >= 0 else self._newest.get(p, (0, -1))[1])
 
 
-def _key(path: Path) -> str:
-    """Return a text that identifies a version of a file: name, size and modification time."""
+def _file_version(path: Path) -> str:
+    """Return a string of a file's name, size and modification time, to detect changed files."""
     status = path.stat()
     return f"{path.name}:{status.st_size}:{status.st_mtime_ns}"
 

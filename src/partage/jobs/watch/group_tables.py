@@ -156,8 +156,8 @@ def update_group(
 
     Args:
         name: the group id.
-        stored: the group's state after the micro-batch before; None for its first one.
-        decoded: rows of the decode job about this group, in any order.
+        stored: the group's state after its previous micro-batch; None for its first one.
+        decoded: decoded rows of this group, in any order.
         clusters: the cluster metadata so far.
         context: session timeout, and coordinator moves so far.
 
@@ -183,16 +183,16 @@ def update_group(
     except Exception as e:  # noqa: BLE001 - one group's error must not end the others
         still_open = rows.failed(GroupFailure.of(name, e))
         history, deleted_ms = None, None
-    changed, digests = _changed(still_open, digests)
+    changed, digests = _changed_open_rows(still_open, digests)
     return GroupUpdate(StoredGroup(history, json.dumps(digests)), found + changed, deleted_ms)
 
 
 def close_group(
     name: str, stored: StoredGroup, clusters: ClusterHistory, context: LogContext | None = None
 ) -> list[TableRows]:
-    """Return the last open rows of a deleted group as final rows.
+    """Return the open rows of a deleted group as final rows, before its state is dropped.
 
-    It is called before the group's state is dropped.
+    Open rows may still change with later records; final rows do not.
 
     Raises:
         InvalidCaptureError: the state is of another version of Partage, or damaged.
@@ -231,13 +231,14 @@ def _table_rows(table: str, rows: pa.Table, *, final: bool) -> TableRows:
     return TableRows(table, final, rows.num_rows, sink.getvalue().to_pybytes())
 
 
-def _changed(
+def _changed_open_rows(
     still_open: list[TableRows], digests: Mapping[str, str]
 ) -> tuple[list[TableRows], dict[str, str]]:
-    """Return the open rows of each table whose open rows changed since the last micro-batch.
+    """Return the open rows of each table in which they changed, and new digests of all open rows.
 
-    A table without open rows now gets an empty entry if it had some. The second result is a dict
-    from table to a digest of its open rows. ``digests`` is that dict of the last micro-batch.
+    Open rows may still change with later records. A table that no longer has open rows gets an
+    empty entry. ``digests`` is a dict from table to the digest of its open rows in the last
+    micro-batch.
     """
     new = {one.table: blake2b(one.data, digest_size=8).hexdigest() for one in still_open}
     changed = [one for one in still_open if digests.get(one.table) != new[one.table]]
@@ -280,7 +281,10 @@ class _CollectedRows:
 
 
 class _StreamedRows(GroupRows):
-    """Converter of one group's records to table rows; adds an ``opened`` row per generation."""
+    """Converter of one group's records to rows of the output tables, for a stream.
+
+    It also adds a row to table ``opened`` for each generation as soon as it begins.
+    """
 
     def __init__(self, name: str, clusters: ClusterHistory, context: LogContext | None) -> None:
         self._collected = _CollectedRows()
@@ -295,7 +299,11 @@ class _StreamedRows(GroupRows):
         self.resume(state)
 
     def record(self, record: GroupRecord) -> None:
-        """Process the next record of the group; a new generation adds a row to table ``opened``."""
+        """Process the next record of the group.
+
+        If it begins a new generation, add a row to table ``opened``, in which generations are
+        announced.
+        """
         super().record(record)
         found = self._history.opened
         if found is not None and found.position != self._announced:
@@ -309,13 +317,17 @@ class _StreamedRows(GroupRows):
         return None if deletion is None else deletion.timestamp_ms
 
     def take(self, *, final: bool) -> list[TableRows]:
-        """Return the table rows since the last call, all marked as final or all as open."""
+        """Return the table rows that were added since the last call, all marked as final or as
+        open.
+
+        Open rows may still change with later records.
+        """
         return [_table_rows(table, rows, final=final) for table, rows in self._collected.take()]
 
     def finished(self) -> list[TableRows]:
-        """End the group's history at its last record, and return the rows that are still open.
+        """End the group's history at its last record; return the rows that are still open.
 
-        The object cannot be used afterwards.
+        Open rows may change with later records. The object cannot be used afterwards.
         """
         self.finish()
         return self.take(final=False)
@@ -329,7 +341,10 @@ class _StreamedRows(GroupRows):
 
 
 def _opened_row(found: Generation, before: Generation | None) -> dict[str, Any]:
-    """Return the row of table ``opened`` for a new generation, without the group's name."""
+    """Return the row of table ``opened`` for a new generation, without the group's name.
+
+    The table announces generations as soon as they begin. ``before`` is the previous generation.
+    """
     if before is not None and before.incarnation != found.incarnation:
         before = None
     row = rebalance_row(replace(found, previous=before), None)
@@ -349,7 +364,8 @@ def _owners(state: ClassicState) -> dict[tuple[str, int], str]:
 def moves_text(moves: Sequence[CoordinatorMove]) -> str:
     """Serialize the coordinator moves of one log partition to JSON; "" without moves.
 
-    A coordinator move is a change of the log partition's leader epoch: another broker may lead it.
+    A coordinator move is a change of the log partition's leader epoch, after which another broker
+    may lead it.
     """
     rows = [[one.position.offset, one.time_ms, one.before, one.epoch] for one in moves]
     return json.dumps(rows) if rows else ""

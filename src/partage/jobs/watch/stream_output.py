@@ -59,7 +59,7 @@ class StreamFolder:
         self._manifests = self.path / "batches"
 
     def prepare(self) -> None:
-        """Create the stream's folders.
+        """Create the stream's folder with subfolders for tables and manifests.
 
         Raises:
             InvalidConfigError: a folder cannot be created.
@@ -109,9 +109,10 @@ class StreamFolder:
                     path.unlink(missing_ok=True)
 
     def merge(self, batch: int) -> None:
-        """Merge the small files of earlier micro-batches; done at every 64th micro-batch.
+        """Merge the small files of earlier micro-batches if this micro-batch's number is a multiple
+        of 64.
 
-        Spark has committed those micro-batches, so none of them is repeated.
+        Spark has committed the earlier micro-batches, so it does not repeat any of them.
         """
         for span in _SPANS:
             if batch > 0 and batch % span == 0:
@@ -122,11 +123,11 @@ class StreamFolder:
         if len(some) < 2:
             return
         opened = self._read(_OPEN_ROWS, _open_schema(), some)
-        newest = _newest(opened)
+        newest = _newest_open_batches(opened)
         files: dict[str, list[str]] = {}
         for table in STREAM_TABLES:
             rows = self._read(table, _stored_schema(table), some)
-            rows = rows.filter(_counts(rows, table, newest))
+            rows = rows.filter(_current_rows_mask(rows, table, newest))
             if rows.num_rows:
                 files[table] = [_write(str(self.path), last, table, rows, merged=True)]
         if newest:
@@ -144,10 +145,10 @@ class StreamFolder:
                     (self.path / "tables" / table / name).unlink(missing_ok=True)
 
     def _current(self) -> list[_Manifest]:
-        """Return the manifests that together cover each published micro-batch once.
+        """Return the valid manifests, which together cover each published micro-batch once.
 
-        A crash during a merge leaves manifests that overlap. The one that covers most micro-batches
-        is then valid.
+        A crash during a merge leaves overlapping manifests. The one that covers the most
+        micro-batches is valid.
         """
         found = [_Manifest.of(path) for path in self._manifests.glob("[0-9]*.json")]
         out: list[_Manifest] = []
@@ -164,8 +165,8 @@ class StreamFolder:
         """
         some = self._current()
         rows = self._read(name, _stored_schema(name), some)
-        newest = _newest(self._read(_OPEN_ROWS, _open_schema(), some))
-        return rows.filter(_counts(rows, name, newest)).select(stream_schema(name).names)
+        newest = _newest_open_batches(self._read(_OPEN_ROWS, _open_schema(), some))
+        return rows.filter(_current_rows_mask(rows, name, newest)).select(stream_schema(name).names)
 
     def _read(self, table: str, wanted: pa.Schema, some: Sequence[_Manifest]) -> pa.Table:
         import pyarrow as pa
@@ -197,17 +198,18 @@ class _Manifest(NamedTuple):
     def of(cls, path: Path) -> _Manifest:
         """Read a manifest from its JSON file.
 
-        The file's name has the numbers of its first and its last micro-batch.
+        The file's name has the numbers of its first and its last micro-batch, such as
+        ``0-63.json``.
         """
         first, _, last = path.stem.partition("-")
         return cls(path, int(first), int(last or first), json.loads(path.read_bytes())["files"])
 
 
-def _newest(opened: pa.Table) -> dict[tuple[str, str], int]:
-    """Return for each (group, table) the number of the newest micro-batch with open rows.
+def _newest_open_batches(opened: pa.Table) -> dict[tuple[str, str], int]:
+    """Return, for each (group, table), the last micro-batch that wrote open rows.
 
-    ``opened`` has one row (group, table, batch) each time a micro-batch replaced a group's open
-    rows.
+    Open rows may still change; each micro-batch replaces those of earlier ones. ``opened`` has a
+    row (group, table, batch) for each replacement.
     """
     newest: dict[tuple[str, str], int] = {}
     for row in opened.to_pylist():
@@ -216,11 +218,11 @@ def _newest(opened: pa.Table) -> dict[tuple[str, str], int]:
     return newest
 
 
-def _counts(rows: pa.Table, table: str, newest: Mapping[tuple[str, str], int]) -> Any:
+def _current_rows_mask(rows: pa.Table, table: str, newest: Mapping[tuple[str, str], int]) -> Any:
     """Return a mask of the rows of a table that are current (bool[n]).
 
-    These are all final rows, and each group's open rows of its newest micro-batch. ``newest`` is
-    the result of `_newest`.
+    These are all final rows, and the open rows of each group's last micro-batch. Open rows may
+    still change. ``newest`` is the result of `_newest_open_batches`.
     """
     import pyarrow as pa
 
@@ -234,10 +236,10 @@ def _counts(rows: pa.Table, table: str, newest: Mapping[tuple[str, str], int]) -
 
 
 def expect_stream_folder(out: Path, source: str) -> None:
-    """Check that an output folder is new or has a stream of the same source.
+    """Check that an output folder is new, or was written by a stream from the same source.
 
     Raises:
-        InvalidConfigError: the folder has the stream of another source.
+        InvalidConfigError: the folder was written by a stream from another source.
     """
     path = out / "stream" / "source.json"
     if path.is_file():
@@ -254,7 +256,8 @@ def write_changes(
 ) -> Iterator[pa.RecordBatch]:
     """Write the new rows of a micro-batch to Parquet files; runs in a Spark worker.
 
-    Yield rows (what, text): the names of the written files, and the rows of table ``opened``.
+    Yield result rows (kind, JSON text): the names of the written files, and the rows of table
+    ``opened``, which announces new generations.
 
     Args:
         folder: the folder of `StreamFolder`.

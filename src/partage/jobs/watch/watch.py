@@ -106,7 +106,7 @@ class BatchReport:
 
     Attributes:
         number: number of the micro-batch.
-        opened: rows of table ``opened``: the generations that it has seen open.
+        opened: rows of table ``opened``: the generations that began in this micro-batch.
         seconds: time that the micro-batch took so far.
     """
 
@@ -143,7 +143,7 @@ def watch(
     report: Callable[[BatchReport], None] = lambda _: None,
     stop: threading.Event | None = None,
 ) -> StreamFolder:
-    """Follow a growing capture or a running cluster, and write the tables of its groups.
+    """Follow a growing capture or a running cluster, and write tables of its consumer groups.
 
     A second call with the same folder continues where the first one ended or was killed.
 
@@ -210,7 +210,16 @@ def _run(
     report: Callable[[BatchReport], None],
     stop: threading.Event,
 ) -> None:
-    """Start the streaming query, and wait until it ends or the event ``stop`` is set."""
+    """Start the streaming query, and wait until it ends or the event ``stop`` is set.
+
+    Args:
+        rows: decoded rows of the group log, a streaming data frame.
+        processor: updates the groups' states.
+        folder: the output.
+        wanted: settings of the stream.
+        report: called with each published micro-batch.
+        stop: event that ends the query.
+    """
     changes = (
         rows.selectExpr("coalesce(`group`, '') as `group_key`", "*")
         .groupBy("group_key")
@@ -276,9 +285,10 @@ class _Piece(InputPartition):
 
 
 class CaptureSource(DataSource):
-    """Spark data source of a growing capture: a stream of decoded rows about its groups.
+    """Spark data source for a growing capture: a stream of decoded group records and commits.
 
-    Options are ``path``, the capture's folder, and ``records``, the most records of a micro-batch.
+    Options are ``path``, the capture's folder, and ``records``, the maximum number of records of a
+    micro-batch.
     """
 
     @classmethod
@@ -348,17 +358,17 @@ def _capture_rows(spark: SparkSession, path: str, wanted: StreamSettings) -> Dat
 def _kafka_rows(
     spark: SparkSession, topic: KafkaTable, metadata: Path, wanted: StreamSettings
 ) -> DataFrame:
-    """Return the decoded rows of the cluster's group log as a streaming data frame."""
+    """Return decoded rows of the cluster's ``__consumer_offsets`` as a streaming data frame."""
     records = topic.stream(spark, wanted.most_records)
     tasks = max(1, spark.sparkContext.defaultParallelism)
     return records.coalesce(tasks).mapInArrow(partial(_decode, str(metadata)), _DDL)
 
 
 def _decode(metadata: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Decode records of ``__consumer_offsets`` that Spark read from Kafka; runs in a worker.
+    """Decode records of ``__consumer_offsets`` that Spark read from Kafka, in a Spark worker.
 
-    Wait first until the metadata file covers the time shortly after the records. The causes of
-    rebalances depend on that metadata.
+    First wait until the metadata file (``metadata``) covers the time shortly after the records,
+    because the causes of rebalances depend on that metadata.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -432,11 +442,14 @@ def _content(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _StoredState(NamedTuple):
-    """A group's state in Spark's state store; the fields are the columns `_STATE_DDL`.
+    """A group's state in Spark's state store; `_STATE_DDL` has the types of its fields.
 
     Attributes:
-        metadata_bytes: size of ``cluster.jsonl`` that counted for the last micro-batch.
-        moves: coordinator moves of the log partition as text.
+        history: the serialized history of the group; None if the group has failed.
+        digests: digests of its open rows, as JSON.
+        metadata_bytes: size of the part of ``cluster.jsonl`` that the last micro-batch used.
+        log_partition: the log partition of the group.
+        moves: coordinator moves of the log partition, serialized by `moves_text`.
         timer_ms: when the state is dropped, because the group was deleted; None if it exists.
     """
 
@@ -454,10 +467,10 @@ class _StoredState(NamedTuple):
 
 
 class GroupProcessor(StatefulProcessor):
-    """Spark's stateful processor of groups: updates a group's state and returns its new table rows.
+    """Stateful processor for Spark: updates a group's state and returns its new table rows.
 
     Args:
-        metadata: path of ``cluster.jsonl``; all nodes see it there.
+        metadata: path of ``cluster.jsonl``, the same on all nodes.
         session_timeout_ms: the broker's session timeout; None if unknown.
     """
 
@@ -486,7 +499,7 @@ class GroupProcessor(StatefulProcessor):
         )
         at = partitions[0] if partitions else -1
         moves = max(texts, key=len, default="" if before is None else before.moves)
-        clusters, context = self._known(max(sizes), at, moves)
+        clusters, context = self._metadata_and_moves(max(sizes), at, moves)
         stored = None if before is None else before.group
         found = update_group(name, stored, [batch], clusters, context)
         timer_ms = self._schedule(
@@ -502,13 +515,18 @@ class GroupProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: N803 - Spark's name
         expiredTimerInfo: Any,  # noqa: N803 - Spark's name
     ) -> Iterator[Row]:
-        """Drop the state of a group that was deleted long ago; yield its open rows as final."""
+        """Drop the state of a group that was deleted long ago; yield its open rows as final rows.
+
+        Open rows may still change with later records; final rows do not.
+        """
         del timerValues, expiredTimerInfo
         (name,) = key
         before = self._load()
         if before is None or before.timer_ms is None:
             return
-        clusters, context = self._known(before.metadata_bytes, before.log_partition, before.moves)
+        clusters, context = self._metadata_and_moves(
+            before.metadata_bytes, before.log_partition, before.moves
+        )
         self._state.clear()
         yield from _changes(name, close_group(name, before.group, clusters, context))
 
@@ -516,20 +534,23 @@ class GroupProcessor(StatefulProcessor):
         row = self._state.get()
         return None if row is None else _StoredState(*row)
 
-    def _known(self, size: int, partition: int, moves: str) -> tuple[ClusterHistory, LogContext]:
-        """Return the metadata and coordinator moves with which a group's micro-batch is processed.
+    def _metadata_and_moves(
+        self, size: int, partition: int, moves: str
+    ) -> tuple[ClusterHistory, LogContext]:
+        """Return the cluster metadata and coordinator moves to use for a group's micro-batch.
 
-        ``size`` is the number of bytes of ``cluster.jsonl`` that counts. ``moves`` is the result of
+        ``size`` is the number of bytes of ``cluster.jsonl`` to use. ``moves`` is the result of
         `moves_text` for the log partition.
         """
         context = LogContext(self._timeout_ms, moves_of(partition, moves))
         return _clusters_until(self._metadata, size), context
 
     def _schedule(self, before_ms: int | None, deleted_ms: int | None, now_ms: int) -> int | None:
-        """Set the timer that drops the state of a deleted group, or remove the timer.
+        """Set the timer that drops the state of a deleted group, or delete the timer if the group
+        exists.
 
-        The timer is removed if the group exists again (``deleted_ms`` is None). ``before_ms`` is
-        the present timer. Return the time at which the new one expires (ms); None without a timer.
+        Return the time at which the timer expires (ms), or None if there is none. ``before_ms`` is
+        the time of the timer so far, ``deleted_ms`` is None if the group exists.
         """
         if before_ms is not None and deleted_ms is None:
             self._handle.deleteTimer(before_ms)
@@ -582,7 +603,7 @@ def _clusters_until(path: str, size: int) -> ClusterHistory:
 
 @dataclass
 class _Publisher:
-    """Writer of each micro-batch: publishes its tables in the output folder, and reports it."""
+    """Publishes each micro-batch's tables in the output folder, and reports its progress."""
 
     folder: StreamFolder
     report: Callable[[BatchReport], None]
