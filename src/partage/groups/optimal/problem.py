@@ -119,7 +119,7 @@ class CanonicalProblem:
         subscriptions).
         """
         if self._is_by_name and len(self.problem.group.subscriptions) == 1:
-            return of_subscriptions(self.problem, _classes_of_one).of_members(self.subscription)
+            return of_subscriptions(self.problem, _classes_of_one).with_members(self.subscription)
         return find_classes(self.eligibility)
 
     @cached_property

@@ -274,7 +274,7 @@ class Tally:
         for place in np.flatnonzero(counted).tolist():
             key, value = place // width, place % width + TOMBSTONE
             known = None if value == TOMBSTONE else value
-            self.type(key, RECORD_TYPES[key], known, int(counted[place]))
+            self.count_type(key, RECORD_TYPES[key], known, int(counted[place]))
 
     def outcomes(self, outcome: NDArray[np.int8]) -> None:
         """Count offset commits by the outcome of their transactions, such as aborted."""

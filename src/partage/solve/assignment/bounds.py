@@ -41,9 +41,10 @@ _MOST_ROUNDS = 30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
-    """Proven lower bound of the largest relative load that any assignment must have.
+    """Proven lower bound of the largest relative load: no assignment can have a smaller one.
 
-    The relative load of a member is its load divided by its share.
+    The relative load of a member is its load divided by its share, the fraction of all load that it
+    should get.
 
     Attributes:
         value: the lower bound.
@@ -51,7 +52,7 @@ class Bound:
             of their subscribers), "heaviest" (one heavy item), "crowd" (one member gets at least
             ``most`` heavy items), "moves" (too few moves to lower the loads further) or "none".
         topics: bool[B], topic classes that the argument concerns.
-        most: for a crowd, the items that one member gets at least.
+        most: for a crowd, the number of items that one member gets at least.
     """
 
     value: float
@@ -64,7 +65,8 @@ class Bound:
 class WeightedProblem:
     """The problem of distributing weighted partitions among members in proportion to given shares.
 
-    An item is a partition, or a set of partitions that must have one owner.
+    An item is a partition, or a set of partitions that must have one owner. Topics with equal
+    subscribers, and members with equal subscriptions, form classes.
 
     Attributes:
         classes: classes of topics and members.
@@ -72,7 +74,7 @@ class WeightedProblem:
         speed: float64[M], the share of each member, relative to the others; zero for members that
             should get nothing.
         capacity: float64[M], in units of weight.
-        spilled: the most weight that members without share may get.
+        spilled: maximum weight that members without share may get.
     """
 
     classes: SubscriptionClasses
@@ -104,9 +106,9 @@ class WeightedProblem:
         return subscribe[self.classes.member]
 
     def subscribed(self, excluded: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which topic classes have a subscriber that is not excluded (bool[B]).
+        """Return which topic classes have a subscriber other than the excluded members (bool[B]).
 
-        ``excluded`` marks the excluded members.
+        ``excluded`` marks these members (bool[M]).
         """
         mine = self.classes.member[(self.classes.member >= 0) & ~excluded]
         there = np.zeros(len(self.classes.size), bool)
@@ -129,8 +131,8 @@ class WeightedProblem:
 def densest_topics(problem: WeightedProblem, share: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return the set of topics whose weight exceeds the shares of its subscribers by the most.
 
-    A minimum cut finds the set. Topics with equal subscribers form a class, and the result marks
-    classes (bool[B]).
+    Such a set proves a lower bound of the largest load. A minimum cut finds it. The result marks
+    classes of topics with equal subscribers (bool[B]).
 
     Args:
         problem: weights, shares and capacities by class.
@@ -158,34 +160,39 @@ def densest_topics(problem: WeightedProblem, share: NDArray[np.float64]) -> NDAr
 
 
 def largest_bound(problem: WeightedProblem) -> Bound:
-    """Return the best proven lower bound of the largest relative load of any assignment.
+    """Return the best lower bound that can be proven for the largest relative load of any
+    assignment.
 
-    The relative load of a member is its load divided by its share. Members without a share do not
-    count.
+    The relative load of a member is its load divided by its share. Members without a share are
+    ignored.
     """
     speed = problem.by_member_class(problem.speed)
     everything = np.ones(len(problem.classes.supply), bool)
-    best = _of_cut(problem, everything, speed)
+    best = _cut_bound(problem, everything, speed)
     if len(speed) > 1:
         cut = everything
         for _ in range(_MOST_ROUNDS):
             cut = densest_topics(problem, best.value * speed)
-            found = _of_cut(problem, cut, speed)
+            found = _cut_bound(problem, cut, speed)
             if not cut.any() or found.value <= best.value * (1 + 1e-12):
                 break
             best = found
-    others = [_heaviest(problem), _crowd(problem, everything), _crowd(problem, best.topics)]
+    others = [
+        _heaviest(problem),
+        _pigeonhole_bound(problem, everything),
+        _pigeonhole_bound(problem, best.topics),
+    ]
     return max([best, *others], key=lambda bound: bound.value)
 
 
-def _of_cut(
+def _cut_bound(
     problem: WeightedProblem, topics: NDArray[np.bool_], speed: NDArray[np.float64]
 ) -> Bound:
-    """Return the lower bound that a set of topics proves: its weight divided by the total share of
-    its subscribers.
+    """Return the lower bound that a set of topics proves: its weight divided by its subscribers'
+    shares.
 
     Only the subscribers may own these topics, so one of them has at least this load relative to its
-    share.
+    share. ``speed`` has the share of each member class.
     """
     able = float(speed[problem.subscribers(topics)].sum())
     weight = float(problem.supply()[topics].sum()) - problem.spilled
@@ -215,10 +222,11 @@ def _heaviest(problem: WeightedProblem) -> Bound:
     return Bound(float(alone[i]), "heaviest", topics) if alone[i] > 0 else nobody
 
 
-def _crowd(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bound:
-    """Return the lower bound that the pigeonhole principle proves for the heaviest partitions.
+def _pigeonhole_bound(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bound:
+    """Return the lower bound that the pigeonhole principle proves for the heaviest items of some
+    topics.
 
-    If there are more than k heavy partitions for each member, one member gets at least k + 1 of
+    If there are more than k such items for each eligible member, one member gets at least k + 1 of
     them.
     """
     members = problem.members(topics) & (problem.speed > 0)
@@ -248,11 +256,10 @@ def overload_bound(problem: WeightedProblem) -> Bound:
 def largest_bound_within_moves(
     weight: NDArray[np.float64], keeper: IntArray, speed: NDArray[np.float64], moves: int
 ) -> float:
-    """Return a lower bound of the largest relative load after at most ``moves`` partitions changed
-    owner.
+    """Return a lower bound of the largest relative load that at most ``moves`` moves can reach.
 
-    The relative load of a member is its load divided by its share. ``keeper`` is the only member
-    that may keep each partition.
+    A move is a partition that changes its owner. The relative load of a member is its load divided
+    by its share (``speed``). ``keeper`` is the only member that may keep each partition.
 
     The proof lists the load of every member after it gave away its r heaviest partitions, for each
     r. The moves can lower the ``moves`` largest entries of the list, but not the next one.
@@ -278,10 +285,11 @@ _SLOWEST, _MOST_SHARES = 16, 1 << 16
 
 
 def fractional_loads(problem: WeightedProblem) -> FloatArray | None:
-    """Return the most even load of each member if partitions could be divided (float64[M]).
+    """Return the most even loads of the members that would be possible if partitions could be
+    divided.
 
-    Load is measured relative to each member's share, and capacities do not count. The loads are
-    exact except for rounding. None if the computation would take too long.
+    The result is float64[M], or None if the computation would take too long. Loads are compared
+    relative to each member's share, and capacities are ignored. They are exact except for rounding.
     """
     supply = problem.supply()
     total = float(supply.sum())

@@ -70,14 +70,15 @@ def solve_exactly(
 
 @dataclass(slots=True, eq=False)
 class _Search:
-    """State of the branch-and-bound search.
+    """State of the branch-and-bound search for the best assignment of weighted items to members.
 
     Attributes:
         items, members: the problem.
-        most_moves: limit of moves.
+        most_moves: maximum number of moves.
         topic: the topic of each item; empty if topics do not matter.
         nodes: how many more partial assignments the search may visit.
-        ceiling: upper limits of the sorted relative loads, largest first; empty for no limit.
+        ceiling: upper limits of the sorted relative loads (load divided by share), largest first;
+            empty for no limit.
         best: score of the best plan so far; owner: the member of each item in that plan.
     """
 
@@ -178,11 +179,12 @@ class _Search:
         *,
         squares: int = 0,
     ) -> None:
-        """Search for better owners of the items from position ``at`` on, depth first.
+        """Search depth first for better owners of the items from position ``at`` on.
 
         The items before ``at`` in the search's order already have owners; an item is a partition,
-        or several that must have one owner. The best complete assignment is stored in ``owner``
-        and its score in ``best``.
+        or several that must have one owner. The best complete assignment is stored in ``owner`` and
+        its score in ``best``. ``cost``, ``moves``, ``misplaced`` and ``squares`` are the score of
+        the items with owners.
         """
         self.nodes -= 1
         if self.nodes <= 0 or moves > self.most_moves:

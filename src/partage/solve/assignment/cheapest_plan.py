@@ -47,16 +47,17 @@ __all__ = [
 class TransportProblem:
     """A transportation problem: partitions are shipped to members at a cost for each pair.
 
-    Partitions are grouped in classes, and members in groups with equal costs.
+    Partitions are grouped in classes, and members in groups with equal costs. A claim is the right
+    of a previous owner (claimant) to keep partitions.
 
     Attributes:
         supply: int64[C], partitions of each class.
         group: int64[M], group of each member, -1 for a member that may own nothing.
         groups: number of groups.
-        keep_class, keep_member, keep_most, keep_cost: int64[K], the claims: class, claimant (a
-            member that owned such partitions), the most partitions that it may keep, and the cost
-            of each. Claims on one class concern distinct partitions, unless ``keep_class`` is a
-            class of contested partitions, whose whole supply each claimant may keep.
+        keep_class, keep_member, keep_most, keep_cost: int64[K], the claims: class, claimant,
+            maximum number of partitions that it may keep, and the cost of each. Claims on one class
+            concern distinct partitions, unless ``keep_class`` is a class of contested partitions,
+            whose whole supply each claimant may keep.
         free_class, free_group, free_cost: int64[A], class, group and cost of a move.
         loads: int64[n], the loads that majorise the plan's; members beyond n count as zero.
     """
@@ -79,8 +80,8 @@ class CheapestPlan:
     """Cheapest assignment of partitions to members, with the dual prices that prove its optimality.
 
     Attributes:
-        kept: int64[K], how many partitions stay with each claimant. free: int64[A], how many move
-            along each arc from a class to a group of members.
+        kept: int64[K], how many partitions stay with each claimant (previous owner that may keep
+            them). free: int64[A], how many move along each arc from a class to a group of members.
         received: int64[M], how many of the partitions moved to its group each member gets.
         price: int64[M], the dual prices of members, which are the certificate: the cost of a plan
             plus its owners' prices is at least the sum over partitions of the least cost + price;
@@ -97,8 +98,8 @@ class CheapestPlan:
 def find_cheapest_plan(problem: TransportProblem) -> CheapestPlan:
     """Return the cheapest assignment whose loads are at least as even as ``problem.loads``.
 
-    The load of a member is its number of partitions. "At least as even" means that the given loads
-    majorise the sorted loads of the assignment.
+    The load of a member is its number of partitions. An assignment is at least as even if, for each
+    k, its k largest loads together are at most the k largest given loads (majorisation).
 
     Raises:
         ProblemTooLargeError: the network is too large, or searching it would take too long.
@@ -136,8 +137,8 @@ def find_cheapest_plan(problem: TransportProblem) -> CheapestPlan:
 class Layout:
     """Node numbers of the flow network that finds the cheapest assignment of partitions to members.
 
-    Interchangeable members share a node, called a unit. A member that may keep partitions is a unit
-    by itself; all other members of a group are one unit together.
+    Interchangeable members share a node, called a unit. A member that may keep partitions is a
+    separate unit; all other members of a group are one unit together.
 
     Attributes:
         unit: int64[M], unit of each member, -1 for a member that may own nothing.
@@ -165,7 +166,7 @@ class Layout:
 
     @property
     def drain(self) -> int:
-        """Number of the extra node through which `limited_moves` lowers the highest loads.
+        """Index of the extra node through which `limited_moves` lowers the highest loads.
 
         The node exists only in a network that was built with ``with_drain``.
         """
@@ -175,7 +176,7 @@ class Layout:
     def of(cls, problem: TransportProblem, steps: Steps | None = None) -> Layout:
         """Number the nodes of the flow network for a transportation problem.
 
-        ``steps``, if given, replace the problem's limits on sorted loads.
+        ``steps``, if given, replace the problem's upper limits on sorted loads (see `Steps`).
         """
         members = len(problem.group)
         claims = np.zeros(members, bool)
@@ -202,7 +203,7 @@ class Layout:
                    first_step + len(steps), arcs)  # fmt: skip
 
     def shared(self, received: IntArray) -> IntArray:
-        """Divide the partitions of each unit evenly among its members (int64[M]).
+        """Divide the partitions that each unit has received evenly among its members (int64[M]).
 
         A unit is a set of interchangeable members. If the partitions do not divide evenly, the
         unit's first members get one more.
@@ -222,11 +223,10 @@ def build_network(
 ) -> tuple[Network, dict[str, IntArray]]:
     """Build the flow network whose cheapest flow solves a transportation problem.
 
-    Return the network, and the indices of its arcs by type. The dual price of each class is its
-    least cost.
-
-    A step is a range of load levels that equally many members may reach (see `staircase`). With
-    ``with_drain`` the network has arcs without capacity from `Layout.drain` to every step.
+    Return the network, and the indices of its arcs by type. The initial dual price of each
+    partition class is the least cost of its arcs. A step is a range of load levels that equally
+    many members may reach (see `staircase`). With ``with_drain=True``, arcs of capacity 0 lead from
+    the extra node `Layout.drain` to every step.
     """
     steps, units = layout.steps, layout.first_unit + np.arange(len(layout.size))
     step_nodes = layout.first_step + np.arange(len(steps))

@@ -40,15 +40,15 @@ class BestLoads:
     "Most even" means least-majorised: the largest load is as small as possible, then the next.
 
     Attributes:
-        load: int64[M], partitions of each member. Only the sorted vector is unique: which of
-            several equivalent members has one more is arbitrary.
-        owner: int32[sum of partitions], a plan with these loads, topic after topic; -1 for
-            the partitions of topics without subscribers.
-        topic_level: int64[T], the certificate. For any k let A be the topics of a level
-            above k, and N(A) the members that may own some of them. In every valid plan
-            the sum of max(load - k, 0) is at least partitions(A) - k * size(N(A)), because
-            the partitions of A can only go to N(A). Here the two are equal for every k. The
-            least-majorised vector is the one that minimises all these sums.
+        load: int64[M], partitions of each member. Only the sorted vector is unique; an equivalent
+            member might have one more or less.
+        owner: int32[sum of partitions], a plan with these loads, topic after topic; -1 for the
+            partitions of topics without subscribers.
+        topic_level: int64[T], the certificate. For any k let A be the topics of a level above k,
+            and N(A) the members that may own some of them. In every valid plan the sum of max(load
+            - k, 0) is at least partitions(A) - k * size(N(A)), because the partitions of A can only
+            go to N(A). Here the two are equal for every k. The least-majorised vector is the one
+            that minimises all these sums.
     """
 
     load: IntArray
@@ -58,8 +58,7 @@ class BestLoads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Result:
-    """Most even loads found so far, by member class; the solver of each subproblem writes its own
-    part.
+    """Solution of the even-loads problem; the solver of each subproblem fills in its part.
 
     Attributes:
         total: int64[G], partitions of each member class.
@@ -74,11 +73,14 @@ class _Result:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Subproblem:
-    """Part of the even-loads problem: some topics and the members that are to own their partitions.
+    """Part of the even-loads problem: some topics, and the members that get their partitions.
 
-    Topics with equal subscribers, and members with equal subscriptions, form classes. Attributes
-    are indices of these classes in the whole problem, and of the pairs in which a member class
-    subscribes to a topic class (arcs).
+    Topics with equal subscribers, and members with equal subscriptions, form classes.
+
+    Attributes:
+        topics: indices of the topic classes in the whole problem.
+        members: indices of the member classes.
+        arcs: indices of the pairs in which a member class subscribes to a topic class.
     """
 
     topics: IntArray
@@ -108,7 +110,7 @@ def least_majorised(eligibility: Eligibility) -> BestLoads:
 
 
 def find_even_loads(classes: SubscriptionClasses) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the most even loads of members, by classes of members and topics.
+    """Return the most even loads of members, computed on classes of equal members and topics.
 
     The results are each member's load, the level of each topic (see `BestLoads`), and the
     partitions that go from each topic class to each member class.
@@ -161,7 +163,7 @@ def _solve_or_split(
     """
     supply, size = classes.supply[part.topics], classes.size[part.members]
     k = int(supply.sum() // size.sum())
-    network, to_sink = _network(classes, part, k, budget)
+    network, to_sink = _build_network(classes, part, k, budget)
     network.augment()
     if int(network.flow()[to_sink].sum()) < k * int(size.sum()):
         above, below = _split(classes, part, _nodes_without_room(network, len(supply)))
@@ -185,13 +187,13 @@ def _solve_or_split(
     return [_split(classes, part, stuck)[0]] if stuck.any() else []
 
 
-def _network(
+def _build_network(
     classes: SubscriptionClasses, part: _Subproblem, k: int, budget: Budget
 ) -> tuple[Network, IntArray]:
-    """Return a flow network in which each member has room for k partitions, and the arcs to its
-    sink.
+    """Build a flow network in which each member has room for k partitions.
 
-    Its nodes are a source, topics, members and a sink. A proportional first flow is already pushed.
+    Return it and the indices of the arcs into its sink. Its nodes are a source, topics, members and
+    a sink. A proportional first flow is already pushed.
     """
     topics, members, arcs = len(part.topics), len(part.members), len(part.arcs)
     topic_at = np.full(len(classes.supply), -1, np.int64)
@@ -227,10 +229,10 @@ def _network(
 
 
 def _nodes_without_room(network: Network, topics: int) -> NDArray[np.bool_]:
-    """Return which nodes of the flow network lack room (bool[nodes]).
+    """Return the topics with unassigned partitions, and all nodes that they can reach
+    (bool[nodes]).
 
-    These are the topics with unassigned partitions, and all nodes to which these topics could send
-    flow.
+    These nodes are the source side of a minimum cut: no more flow can leave them.
     """
     from_source = network.out[network.start[network.source] : network.start[network.source + 1]]
     unplaced = network.head[from_source[network.left[from_source] > 0]]
@@ -266,14 +268,14 @@ def _split(
 def assign_partitions(
     classes: SubscriptionClasses, share: IntArray, load: IntArray
 ) -> NDArray[np.int32]:
-    """Choose an owner for each partition so that every member gets its given number (int32[P]).
+    """Choose an owner for each partition so that every member gets ``load`` partitions (int32[P]).
 
-    Previous owners do not count. Partitions are sorted by topic, and those without subscribers get
+    Previous owners are ignored. Partitions are sorted by topic, and those without subscribers get
     -1.
 
     Args:
         classes: classes of topics and members.
-        share: int64[A], flow over each pair of classes.
+        share: int64[A], partitions that go from each topic class to each member class.
         load: int64[M], partitions of each member.
     """
     topic = np.repeat(classes.topic, classes.partitions)
@@ -289,7 +291,7 @@ def assign_members(
     pair_counts: IntArray,
     member_counts: IntArray,
 ) -> None:
-    """Choose a member for each partition without an owner, in the numbers that the flow prescribes.
+    """Choose a member for each partition without an owner, so that all get their given numbers.
 
     Args:
         owner: int64[P], the owner of each partition, -1 for none; filled in place.

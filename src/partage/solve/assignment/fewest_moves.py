@@ -58,7 +58,8 @@ class FewestMoves:
     """Assignment with the fewest moved partitions, and the proof that fewer are impossible.
 
     Attributes:
-        moves: owned partitions whose new owner is no claimant (a member that may keep it).
+        moves: number of owned partitions that do not stay with a claimant (a previous owner that
+            may keep them).
         owner: int32[P], the member of each partition, -1 where no member is eligible.
         price: int64[M], the certificate: a dual price of each member. A partition costs 0 with a
             member where it stays and 1 where it moves. The moves of a plan plus the prices of all
@@ -76,7 +77,8 @@ class FewestMoves:
 def fewest_moves(
     eligibility: Eligibility, ownership: Ownership, loads: NDArray[np.integer]
 ) -> FewestMoves:
-    """Return an assignment with the fewest moves among those at least as even as the given loads.
+    """Return the assignment with the fewest moves among all that are at least as even as given
+    loads.
 
     The load of a member is its number of partitions. "At least as even" means that ``loads``
     majorise the assignment's sorted loads.
@@ -87,8 +89,8 @@ def fewest_moves(
         loads: int[n], the given loads in any order; members beyond n count as loads of zero.
 
     Raises:
-        ProblemTooLargeError: the network has more than `LARGEST_NETWORK` arcs, or
-            searching it would take more than some seconds.
+        ProblemTooLargeError: the network has more than `LARGEST_NETWORK` arcs, or searching it
+            would take more than some seconds.
         InvalidProblemError: no assignment has such loads.
 
     >>> eligibility = Eligibility(np.array([3]), np.array([0, 1, 2]), np.array([0, 0]))
@@ -111,7 +113,7 @@ def fewest_moves(
             f"subscribers, {steps.reaching.size} different loads"
         )
     moves_network = build_network(classes, claims, steps)
-    _augment_at_least_cost(moves_network.network)
+    _augment_at_minimum_cost(moves_network.network)
     kept = PlanFlows(
         *(moves_network.flow(kind) for kind in ("claim", "contested", "free", "within"))
     )
@@ -122,9 +124,10 @@ def fewest_moves(
     )
 
 
-def _augment_at_least_cost(network: Network) -> None:
-    """Send all flow from source to sink at least cost (successive shortest paths, primal-dual
-    form).
+def _augment_at_minimum_cost(network: Network) -> None:
+    """Send all flow from source to sink at minimum cost.
+
+    The method is successive shortest paths in its primal-dual form.
     """
     from_source = network.out[network.start[network.source] : network.start[network.source + 1]]
     network.augment()
@@ -137,9 +140,13 @@ def _augment_at_least_cost(network: Network) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MovesNetwork:
-    """Flow network whose cheapest flow is an assignment with the fewest moves.
+    """Flow network whose minimum-cost flow is an assignment with the fewest moves.
 
-    It finds arcs by their type, for example "claim" (a partition stays) or "free" (it moves).
+    Attributes:
+        network: the network.
+        arcs: range of arc numbers for each type, such as "claim" (a partition stays) or "free" (it
+            moves).
+        member_nodes: range of the members' nodes.
     """
 
     network: Network
@@ -165,7 +172,7 @@ class MovesNetwork:
 def arcs_needed(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> int:
     """Estimate the number of arcs in the flow network for the fewest moves.
 
-    Callers use it to reject networks that are too large.
+    Callers use it to reject networks that are too large. ``steps`` are the limits on sorted loads.
     """
     climbing = len(classes.member) * (len(steps) + 1)
     claiming = len(claims.arc_topic) + len(claims.class_claimant)
@@ -204,10 +211,10 @@ def build_network(classes: SubscriptionClasses, claims: ClaimClasses, steps: Ste
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Nodes:
-    """Node numbers of the flow network, by what the nodes stand for.
+    """Node numbers of the flow network, by type of node.
 
-    The groups are numbered one after another: topic classes, contested classes, member classes and
-    so on.
+    The types are numbered one after another: topic classes, contested classes (partitions that
+    several previous owners may keep), member classes and so on.
     """
 
     topic: IntArray
@@ -264,11 +271,11 @@ def _arcs(
 def _push_kept(
     moves_network: MovesNetwork, claims: ClaimClasses, steps: Steps, everyone: IntArray
 ) -> None:
-    """Push a first flow: members keep the partitions that only they may keep, within the load
+    """Push a first flow: members keep the partitions that no other member may keep, within load
     limits.
 
-    This saves time: the search would find the same flow with one path for each such member and
-    class.
+    The search would find the same flow, but only with one path for each such member and class.
+    ``everyone`` has the indices of the members that may own partitions.
     """
     members = moves_network.member_nodes.stop - moves_network.member_nodes.start
     left = sum_by_position(claims.arc_member, claims.arc_supply, members)[everyone]
@@ -288,10 +295,11 @@ def _push_kept(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanFlows:
-    """Solution of the flow problem: how many partitions stay with each previous owner, and how many
+    """Solution of the flow problem: how many partitions stay with each previous owner, how many
     move.
 
-    `assign_owners` makes an assignment from it.
+    `assign_owners` makes an assignment from it. A claimant is a previous owner that may keep a
+    partition; a contested class has several.
 
     Attributes:
         claim: int64, for each class with one claimant, the partitions that stay with it.

@@ -40,13 +40,13 @@ _MOST_WORK = 30_000_000
 class LimitedLoads:
     """Most even loads that a limited number of moves can reach, and the proofs of their optimality.
 
-    The load of a member is its number of partitions. Sorted from the largest, the loads are
-    lexicographically least.
+    The load of a member is its number of partitions. The largest load is as small as possible, then
+    the second largest, and so on.
 
     Attributes:
         loads: int64[n], largest first.
-        proofs: for each level that ends above the next higher one, the level and the dual prices of
-            members (int64[M]).
+        proofs: pairs of a load level, at which the number of members that reach it cannot be
+            lowered further, and the dual prices of members (int64[M]).
     """
 
     loads: IntArray
@@ -85,7 +85,7 @@ def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoa
     network, arcs = build_network(problem, layout, with_drain=True)
     network.budget = Budget(_MOST_WORK)
     push_kept(problem, layout, network, arcs)
-    _fill(network, arcs["supply"])
+    _augment_at_minimum_cost(network, arcs["supply"])
     network.source = layout.drain
     spare = int(network.flow()[arcs["keep"]].sum()) - least_kept
     top_price = int(problem.supply.sum()) + 1
@@ -96,9 +96,11 @@ def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoa
     return LimitedLoads(loads.astype(np.int64), tuple(found.proofs))
 
 
-def _fill(network: Network, supply: IntArray) -> None:
-    """Send all flow from source to sink at least cost (successive shortest paths, primal-dual
-    form).
+def _augment_at_minimum_cost(network: Network, supply: IntArray) -> None:
+    """Send all flow from source to sink at minimum cost.
+
+    The method is successive shortest paths in its primal-dual form. ``supply`` has the indices of
+    the arcs that leave the source.
     """
     network.augment()
     while network.left[2 * supply].any():
@@ -108,8 +110,8 @@ def _fill(network: Network, supply: IntArray) -> None:
 
 
 def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int) -> int:
-    """Return the smallest possible largest load if at least ``least_kept`` partitions stay, by
-    bisection.
+    """Find by bisection the smallest possible maximum load if at least ``least_kept`` partitions
+    stay.
     """
     most = np.bincount(problem.keep_member, problem.keep_most, max(len(problem.group), 1))
     low, high = int(problem.loads.max(initial=0)), int(problem.supply.sum())
@@ -125,26 +127,27 @@ def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int
     return low
 
 
-def _most_kept(problem: TransportProblem, top: int, members: int) -> int:
-    """Return the most partitions that can stay if no member gets more than ``top``."""
+def _most_kept(problem: TransportProblem, max_load: int, members: int) -> int:
+    """Return how many partitions can stay at most if no member gets more than ``max_load``."""
     bounded = TransportProblem(
         problem.supply, problem.group, problem.groups, problem.keep_class, problem.keep_member,
         problem.keep_most, problem.keep_cost, problem.free_class, problem.free_group,
-        problem.free_cost, np.full(members, top),
+        problem.free_cost, np.full(members, max_load),
     )  # fmt: skip
     return int(find_cheapest_plan(bounded).kept.sum())
 
 
 @dataclass(slots=True, eq=False)
 class _LevelLowering:
-    """State of the algorithm that moves partitions from the most loaded members within a limit of
+    """State of the algorithm that takes partitions from the most loaded members, within limited
     moves.
 
     It lowers one load level after another, from the highest down. In the flow network each level
-    has an arc to the sink, whose flow is the number of members that reach the level.
+    has an arc to the sink, whose flow is the number of members with at least this load.
 
     Attributes:
-        network: with the cheapest flow; its source is the node from which steps are emptied.
+        network: the network with the cheapest flow; its source is `Layout.drain`, from which flow
+            is sent to lower levels.
         layout: the numbers of its nodes.
         step, drain: the arcs from the steps to the sink, and from the drain to the steps.
         spare: moves that are left.
@@ -184,16 +187,19 @@ class _LevelLowering:
                 self.network.left, self.network.price, self.spare = left, price, spare
                 size = len(block) // 2
 
-    def _members_reaching(self, at: int) -> int:
-        """Return how many members may reach the load level with index ``at`` in the staircase."""
-        arc = 2 * int(self.step[at])
+    def _members_reaching(self, index: int) -> int:
+        """Return how many members may reach a load level.
+
+        ``index`` is the level's position among the steps (ranges of load levels).
+        """
+        arc = 2 * int(self.step[index])
         return int(self.network.left[arc] + self.network.left[arc + 1])
 
     def _lower_block(self, block: IntArray, down_to: int) -> bool:
-        """Lower the flow through a block of load levels to ``down_to``.
+        """Lower the number of members that reach each of several load levels to ``down_to``.
 
-        Return True if all levels reached it. Otherwise a single level is as low as possible, and
-        the caller restores the network for several.
+        Return whether this succeeded for all levels. If it did not, a single level is as low as
+        possible; for several levels, the caller restores the network. ``block`` has the levels.
         """
         network, layout = self.network, self.layout
         step, drain = self.step[block], self.drain[block]
@@ -215,7 +221,7 @@ class _LevelLowering:
     def _push(self, drain: IntArray) -> None:
         """Send flow along shortest paths to lower load levels while moves are left.
 
-        Each unit takes a shortest path.
+        ``drain`` has the arcs from the drain to the levels that are lowered.
         """
         network, self._stuck = self.network, None
         while network.left[2 * drain].any():

@@ -34,11 +34,11 @@ __all__ = ["SearchResult", "fill", "improve_plan", "keep_claimed", "regain_claim
 
 
 def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
-    """Assign each item to the previous owner of most of its partitions, as the start of the search.
+    """Assign each item to a previous owner (of most of its partitions), as the initial assignment.
 
     An item is a partition, or several that must have one owner. Items without previous owner go to
-    the member that ``hints`` names. Members of weight 0 keep items that others may own only if the
-    limit of moves requires it.
+    the member that ``hints`` names. A member of weight 0 gives up items that others may own, unless
+    the limit of moves does not allow it.
     """
     items = plan.items
     found: dict[int, int] = {}
@@ -71,8 +71,8 @@ def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
 def fill(plan: WeightedPlan) -> None:
     """Assign every item without an owner, heaviest first, to the least loaded member.
 
-    This is the LPT rule (longest processing time first). An item is a partition, or several that
-    must have one owner.
+    An item is a partition, or several that must have one owner. This is the LPT rule (longest
+    processing time first).
     """
     items = plan.items
     waiting = np.flatnonzero(plan.owner < 0)
@@ -83,7 +83,7 @@ def fill(plan: WeightedPlan) -> None:
     members = np.flatnonzero(plan.open[kinds[0]])
     alike = len(kinds) == 1 and len(np.unique(plan.members.group[members])) == 1
     if alike and not np.isfinite(plan.members.capacity[members]).any():
-        _fill_alike(plan, waiting, members)
+        _fill_interchangeable(plan, waiting, members)
         return
     among = {k: np.flatnonzero(plan.open[k]) for k in kinds.tolist()}
     speed, capacity = plan.members.speed, plan.members.capacity
@@ -104,8 +104,8 @@ def fill(plan: WeightedPlan) -> None:
         plan.put(i, int(to[at[0]]))
 
 
-def _fill_alike(plan: WeightedPlan, items: IntArray, members: IntArray) -> None:
-    """Assign partitions to the least loaded of several members that differ only in their loads.
+def _fill_interchangeable(plan: WeightedPlan, items: IntArray, members: IntArray) -> None:
+    """Assign each item to the least loaded member, for members that differ only in their loads.
 
     A heap finds that member.
     """
@@ -121,11 +121,13 @@ def _fill_alike(plan: WeightedPlan, items: IntArray, members: IntArray) -> None:
 
 
 def shed_excess(plan: WeightedPlan, share: FloatArray) -> None:
-    """Take the heaviest partitions from each member above its fair share, as long as it does not
-    fall below it.
+    """Unassign the heaviest partitions of each member above its fair share.
+
+    No member falls below its fair share.
 
     Args:
-        plan: an assignment in which only the items that stay with their previous owner have one.
+        plan: an assignment in which partitions that stay with their previous owner are assigned,
+            and no others.
         share: float64[M], the load that each member would have if partitions could be divided.
     """
     weight, kind = plan.items.weight, plan.items.kind
@@ -209,8 +211,8 @@ def improve_plan(
     Args:
         items: the items.
         members: the members that receive them.
-        hints: the first owner of items that no member keeps, by item.
-        most_moves: limit of moves; raised to the fewest moves that any plan has.
+        hints: dict from item to the member that gets it first if no previous owner keeps it.
+        most_moves: maximum number of moves; raised if every plan has more moves.
         tolerance: by how much a step must lower a relative load.
         share: float64[M], loads of the best fractional plan; None if not known.
 
@@ -255,7 +257,7 @@ def _recount(plan: WeightedPlan) -> None:
 
 
 def descend(plan: WeightedPlan) -> bool:
-    """Improve the assignment by transfers and swaps of partitions until no single one helps.
+    """Improve the assignment by transfers and swaps of partitions until no transfer or swap helps.
 
     Return False if the limit of work ended the search earlier, else True.
     """

@@ -152,9 +152,9 @@ class Network:
         self.left[2 * arcs] += amount
 
     def reachable(self, nodes: IntArray) -> NDArray[np.bool_]:
-        """Return which nodes one more unit of flow could reach from the given nodes (bool[N]).
+        """Return which nodes can be reached from the given nodes with spare capacity (bool[N]).
 
-        Paths through the source or the sink do not count.
+        Paths through the source or the sink are ignored.
         """
         seen = np.zeros(self.nodes, bool)
         seen[[self.source, self.sink]] = True
@@ -168,7 +168,10 @@ class Network:
         return seen
 
     def augment(self) -> None:
-        """Send as much flow as possible along arcs with reduced cost zero (Dinic's algorithm)."""
+        """Send as much flow as possible from source to sink along arcs with reduced cost zero.
+
+        The algorithm is Dinic's.
+        """
         if self.cost.any() or self.price.any():
             free = (self.cost + self.price[self.head] - self.price[self.tail]) == 0
         else:
@@ -180,8 +183,8 @@ class Network:
             self._block(level, free)
 
     def raise_prices(self) -> bool:
-        """Raise each node's dual price by its distance to the sink, so that new shortest paths
-        open.
+        """Raise each node's dual price by its distance to the sink, so that shortest paths get cost
+        zero.
 
         No price rises by more than the source's distance.
 
@@ -210,7 +213,7 @@ class Network:
     def _levels(self, free: NDArray[np.bool_]) -> IntArray:
         """Return each node's distance to the sink, counted in arcs of reduced cost zero.
 
-        Nodes farther away than the source get -1.
+        ``free`` marks these arcs. Nodes farther away than the source get -1.
         """
         level = np.full(self.nodes, -1, np.int64)
         level[self.sink] = 0

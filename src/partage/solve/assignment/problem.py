@@ -30,10 +30,10 @@ class Eligibility:
 
     Attributes:
         partitions: int[T], number of partitions of each topic.
-        start: int[S + 1]; topic: int[n], the topics of each subscription, once each (compressed
-            rows, CSR).
-        subscription: int[M], the subscription of each member; each is used by some member. None if
-            each member has its own, in order.
+        start: int[S + 1]; topic: int[n], the distinct topics of each subscription (compressed rows,
+            CSR).
+        subscription: int[M], the subscription of each member; all subscriptions are used. None if
+            member i has subscription i.
 
     >>> two_topics = Eligibility(np.array([4, 2]), np.array([0, 1, 3]), np.array([0, 0, 1]))
     >>> two_topics.members
@@ -53,14 +53,15 @@ class Eligibility:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ownership:
-    """Previous owners of each partition: the members with which it may stay without a move.
+    """Previous owners of each partition; a partition that stays with one of them does not move.
 
     Attributes:
         topic_of: int[P], topic of each partition.
         owned: bool[P], whether a member owned it; assigning a partition without owner is no move.
         start: int[P + 1]; claimant: int[n], the claimants of each partition: members that may keep
-            it without a move (CSR). There are several where members' claims contradict each other.
-            An owned partition without claimants was owned by a member that has left.
+            it without a move (CSR). There are several if members contradict each other in what they
+            report as owned. An owned partition without claimants was owned by a member that has
+            left.
 
     >>> kept = Ownership(np.array([0]), np.array([True]), np.array([0, 1]), np.array([3]))
     >>> kept.claimant.tolist()
@@ -96,10 +97,11 @@ class SubscriptionClasses:
     arc_topic: IntArray
     arc_member: IntArray
 
-    def of_members(self, subscription: NDArray[np.integer]) -> SubscriptionClasses:
-        """Return a copy in which each member has its own entry, given each member's subscription.
+    def with_members(self, subscription: NDArray[np.integer]) -> SubscriptionClasses:
+        """Return a copy with one entry for each member, instead of one for each distinct
+        subscription.
 
-        The classes themselves have one entry for each distinct subscription.
+        ``subscription`` is the subscription of each member.
         """
         member = self.member[subscription]
         size = np.bincount(member[member >= 0], minlength=len(self.size)).astype(np.int64)
@@ -138,18 +140,18 @@ def find_classes(eligibility: Eligibility) -> SubscriptionClasses:
     )
     if eligibility.subscription is None:
         return classes
-    return classes.of_members(np.asarray(eligibility.subscription))
+    return classes.with_members(np.asarray(eligibility.subscription))
 
 
 def _equal_rows(
-    start: IntArray, column: IntArray, counts: NDArray[np.bool_]
+    start: IntArray, column: IntArray, is_relevant: NDArray[np.bool_]
 ) -> tuple[IntArray, list[IntArray]]:
-    """Group the rows of a compressed-row (CSR) array that hold the same set of columns.
+    """Group the rows of a compressed-row (CSR) array that have the same set of columns.
 
-    Return the class of each row (-1 for an empty one), and the columns of each class. Only columns
-    for which ``counts`` is true matter.
+    Return the class of each row (-1 for an empty one), and the columns of each class. Columns for
+    which ``is_relevant`` is false are ignored.
     """
-    kept = counts[column] if len(column) else np.zeros(0, bool)
+    kept = is_relevant[column] if len(column) else np.zeros(0, bool)
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))[kept]
     column = column[kept]
     order = np.lexsort((column, row))
@@ -171,18 +173,18 @@ def _equal_rows(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimClasses:
-    """Partitions grouped by topic class and by the members that may keep them (their claimants).
+    """Partitions grouped by topic class and by the previous owners that may keep them (claimants).
 
-    Claims of members that may no longer own the partition are left out.
+    Previous owners that may no longer own the partition are left out.
 
     Attributes:
         topic: int64[P], topic class of each partition, -1 if no member may own it.
         owned: bool[P], whether the partition had an owner and a member may own it now.
-        arc_topic, arc_member, arc_supply: int64[A], topic class, its only claimant, and
-            the number of partitions.
+        arc_topic, arc_member, arc_supply: int64[A], topic class, its only claimant, and the number
+            of partitions.
         arc_of: int64[P], position of a partition in these, -1 if it has none.
-        class_topic, class_supply: int64[C], partitions of one topic class with the same
-            claimants, two or more.
+        class_topic, class_supply: int64[C], partitions of one topic class with the same claimants,
+            two or more.
         class_start: int64[C + 1]; class_claimant: int64[n], those claimants (CSR).
         class_of: int64[P], position of a partition in these, -1 if it has none.
     """

@@ -26,12 +26,13 @@ __all__ = ["Steps", "fit_in_order"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """Upper limit on the sorted loads of members, in the form that a flow network needs.
+    """Upper limits on the sorted loads of members, as steps (ranges of load levels).
 
-    A step is a range of load levels that equally many members may reach.
+    For loads 3, 3 and 1, three members may reach level 1, and two members levels 2 and 3: these are
+    two steps.
 
     Attributes:
-        reaching: int64[S], how many members reach each step.
+        reaching: int64[S], how many members may reach each step.
         width: int64[S], how many load levels each step has.
 
     >>> steps = Steps.of(np.array([5, 2, 2, 0]))
@@ -44,10 +45,7 @@ class Steps:
 
     @classmethod
     def of(cls, loads: IntArray) -> Steps:
-        """Build the steps that limit sorted loads to the given loads.
-
-        The loads may be in any order.
-        """
+        """Build the steps that limit sorted loads to the given ones, which may be in any order."""
         values, counts = np.unique(loads[loads > 0], return_counts=True)
         reaching = np.cumsum(counts[::-1])[::-1].astype(np.int64)
         return cls(reaching, np.diff(np.concatenate([np.zeros(1, np.int64), values])))
@@ -56,10 +54,10 @@ class Steps:
         return len(self.width)
 
     def climb(self, load: IntArray) -> IntArray:
-        """Divide each load among the steps (ranges of load levels), lowest step first.
+        """Divide each load among the steps (ranges of load levels), lowest step first (int64[n,
+        S]).
 
-        The result is int64[n, S]. Units above a step's capacity are lost; earlier loads take
-        precedence.
+        A load that exceeds what its steps have left is cut. Earlier loads take precedence.
 
         >>> Steps.of(np.array([2, 1])).climb(np.array([2, 2])).tolist()
         [[1, 1], [1, 0]]
@@ -78,7 +76,7 @@ class Steps:
 def fit_in_order(position: IntArray, amount: IntArray, room: IntArray) -> IntArray:
     """Return the part of each amount that fits into the room at its position.
 
-    Amounts at the same position share its room; earlier amounts take precedence.
+    Amounts at the same position share its room, in their order.
 
     >>> fit_in_order(np.array([0, 1, 0]), np.array([2, 2, 2]), np.array([3, 1])).tolist()
     [2, 1, 1]
