@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from partage.errors import WireFormatError
 from partage.wire.errors import TruncatedError, UnsupportedVersionError
 from partage.wire.primitives import Reader, Writer
-from partage.wire.schema import UNKNOWN_TAGS, Field, Message, default_of
+from partage.wire.schema import UNKNOWN_TAGS, Field, Message, default_value
 
 __all__ = ["Codec", "codec_of", "decode", "encode", "join_path", "message_codec", "set_location"]
 
@@ -179,14 +179,14 @@ def _struct_codec(fields: tuple[Field, ...], layout: _Layout) -> Codec:
     codecs = [(f, _codec(f, layout)) for f in plain]
     read = _struct_reader([(f.name, codec.read) for f, codec in codecs])
     write = _struct_writer(
-        [(f.name, codec.write, default_of(f, version)) for f, codec in codecs],
+        [(f.name, codec.write, default_value(f, version)) for f, codec in codecs],
         _names_checker(fields, layout),
     )
     if not layout.flexible:
         return Codec(read, write)
     tagged = [f for f in present if version in f.tagged]
     known = {
-        f.tag: (f.name, _codec(f, layout, tagged=True), default_of(f, version))
+        f.tag: (f.name, _codec(f, layout, tagged=True), default_value(f, version))
         for f in tagged
         if f.tag is not None
     }
@@ -236,7 +236,7 @@ def _names_checker(
     """
     known = {f.name for f in fields} | {UNKNOWN_TAGS}
     absent = [
-        (f.name, default_of(f, layout.version))
+        (f.name, default_value(f, layout.version))
         for f in fields
         if layout.version not in f.versions and not f.ignorable
     ]
