@@ -223,7 +223,7 @@ class Run:
     @cached_property
     def streams_settings(self) -> TableView[StreamsSettingsResult]:
         """The recorded Kafka Streams applications under other settings, by group."""
-        return self._view("streams_settings", StreamsSettingsResult, ("group", "position"))
+        return self._read_view("streams_settings", StreamsSettingsResult, ("group", "position"))
 
     def group(self, name: str) -> GroupRun:
         """Return one group of the run by its name.
@@ -371,7 +371,7 @@ class GroupRun:
     def streams_settings(self) -> TableView[StreamsSettingsResult]:
         """The group under other settings, if it is a Kafka Streams application; else empty."""
         order = ("group", "position")
-        return self._run._view("streams_settings", StreamsSettingsResult, order, self.name)  # noqa: SLF001 - of its run
+        return self._run._read_view("streams_settings", StreamsSettingsResult, order, self.name)  # noqa: SLF001 - of its run
 
     def __repr__(self) -> str:
         from partage.report.messages import plural
