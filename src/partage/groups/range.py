@@ -238,7 +238,7 @@ def _first_with_room(quotas: _Quotas, waiting: dict[int, list[int]], racks: Iter
 class Range(PlainStrategy):
     """Kafka's range assignor: for each topic, members in order get consecutive partitions.
 
-    Guarantees, the first before the next:
+    Guarantees, in order of priority:
 
     1. per topic, loads differ by at most one; the first members get the larger ranges;
     2. topics with equally many partitions and the same subscribers are co-located: equal

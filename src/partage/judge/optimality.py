@@ -157,7 +157,7 @@ def _check_colocation(facts: Facts, owner: NDArray[np.int64], family: NDArray[np
     order = np.argsort(key, kind="stable")
     same = key[order][1:] == key[order][:-1]
     if (same & (owner[rows[order]][1:] != owner[rows[order]][:-1])).any():
-        raise CertificateError("what was to stay together is not")
+        raise CertificateError("partitions that must have one owner have several")
 
 
 def _verify_counts(
@@ -452,7 +452,7 @@ def proven_bound(
     """
     argument = certificate.details.get(f"{name} bound")
     if not isinstance(argument, tuple) or len(argument) != 3:
-        raise CertificateError(f"there is no argument for the bound of {name}")
+        raise CertificateError(f"the certificate proves no bound of {name}")
     kind, topics, most = argument
     numbers = np.asarray(topics, np.int64).reshape(-1)
     if ((numbers < 0) | (numbers >= len(facts.partitions))).any():

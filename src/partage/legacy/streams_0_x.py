@@ -22,7 +22,7 @@ _COST_ACTIVE, _COST_STATE, _COST_NEW = 0.1, 0.2, 0.5
 class Release0102:
     """Task assignor of Kafka Streams 0.10.2: each task goes to the client with the lowest cost.
 
-    Guarantees, the first before the next:
+    Guarantees, in order of priority:
 
     1. every task is active on exactly one client; every task gets its standbys, whether it
        has state or not, each on another client;

@@ -388,10 +388,10 @@ class FallbackPrior:
 class PublicSticky:
     """Sticky task assignor of Kafka Streams 4, which uses the public interface of KIP-924.
 
-    It differs from `LegacySticky` in three points: threads break no ties between equal loads,
-    only tasks with a changelog get standbys, and racks are optimised only if both costs are
-    configured (see `partage.streams.task_assignment_utils`). In 4.3.1 it is the only assignor on
-    this interface.
+    It differs from `LegacySticky` in three points: the number of threads does not break ties
+    between equal loads, only tasks with a changelog get standbys, and racks are optimised only if
+    both costs are configured (see `partage.streams.task_assignment_utils`). In 4.3.1 it is the only
+    assignor on this interface.
 
     Kafka visits the tasks that need standbys in the order of a hash set of objects without a
     hash code of their own, which differs from run to run. Here they have the hash of their task

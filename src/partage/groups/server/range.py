@@ -22,10 +22,10 @@ _MOST_RUNS = 50_000
 class ServerRange(PlainStrategy):
     """The group coordinator's range assignor (KIP-848): consecutive partitions of each topic.
 
-    Guarantees, the first before the next:
+    Guarantees, in order of priority:
 
-    1. per topic, loads differ by at most one; the first members get the larger ranges; 2. topics
-    with equally many partitions and the same subscribers are co-located.
+    1. per topic, loads differ by at most one; the first members get the larger ranges;
+    2. topics with equally many partitions and the same subscribers are co-located.
 
     Racks, previous targets and the join order have no effect; members are ordered as by the
     client's range (`partage.groups.layout.member_order`). A member's partitions come by

@@ -30,7 +30,7 @@ __all__ = ["ServerUniform", "assign_heterogeneous", "assign_homogeneous"]
 class ServerUniform(PlainStrategy):
     """The group coordinator's uniform assignor (KIP-848): even loads; previous partitions stay.
 
-    Guarantees where all members subscribe alike, the first before the next:
+    Guarantees where all members subscribe alike, in order of priority:
 
     1. loads differ by at most one;
     2. a member keeps its previous partitions, up to its quota; the larger quotas go first

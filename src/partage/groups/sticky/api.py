@@ -40,7 +40,7 @@ class Sticky(PlainStrategy):
     Members revoke all partitions during the rebalance. A claim is a partition that a member says it
     owned.
 
-    Guarantees, the first before the next:
+    Guarantees, in order of priority:
 
     1. loads differ by at most one; with unequal subscriptions, no member has a partition
        that a subscriber with at least two partitions fewer could take;

@@ -174,7 +174,8 @@ class ArrayBalancer:
     def _improve(self, slots: Int32Array) -> bool:
         """Repeat passes over the partitions until none moves; return whether any has moved.
 
-        If the run returns to an earlier state, Kafka's class would loop forever; this sets `loop`.
+        If an earlier state recurs, Kafka's class would loop forever. In this case, this stops and
+        sets `loop` to a description.
         """
         moved_at_all, repeated = False, RepeatedState()
         while self._pass_over(slots):
