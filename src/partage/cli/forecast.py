@@ -130,8 +130,9 @@ def forecast(
     if options.as_json:
         write_json([_document(one, rows, max_unread) for one, rows in found.items()])
     else:
+        is_assumed = cluster.bootstrap_server is not None and leave is None
         for one, rows in found.items():
-            _print(one, rows, max_unread)
+            _print(one, rows, max_unread, leave_is_assumed=is_assumed)
     if any(_exceeds(rows[0], max_unread) for rows in found.values()):
         raise typer.Exit(FAILED_CHECK)
 
@@ -177,7 +178,21 @@ def _document(
     }  # fmt: skip
 
 
-def _print(group: str, rows: tuple[RolloutForecast, ...], max_unread: float | None) -> None:
+def _print(
+    group: str,
+    rows: tuple[RolloutForecast, ...],
+    max_unread: float | None,
+    *,
+    leave_is_assumed: bool = False,
+) -> None:
+    """Print the forecasts of a group as a table, with the settings to change.
+
+    Args:
+        group: name of the group.
+        rows: the forecast for the present settings, then alternatives.
+        max_unread: largest accepted unread time; None without one.
+        leave_is_assumed: whether no record shows that members send LeaveGroup.
+    """
     from partage.forecasts.rolling import kubernetes_lines
 
     now = rows[0]
@@ -198,6 +213,7 @@ def _print(group: str, rows: tuple[RolloutForecast, ...], max_unread: float | No
             f"{restart.median:.1f} s ({restart.low:.1f} to {restart.high:.1f}, {source}); session "
             f"timeout {deployment.session_s:g} s; LeaveGroup at shutdown: "
             f"{'yes' if deployment.leaves and not deployment.policy.static else 'no'}"
+            f"{' (assumed; --no-leave for pods that are killed)' if leave_is_assumed else ''}"
         ),
         _table(rows),
     )
