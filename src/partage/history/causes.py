@@ -12,11 +12,13 @@ metadata, a follow-up of a cooperative rebalance (KIP-429), or a request by a cl
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from partage.history.clients import JAVA, identify_client
+from partage.history.clients import JAVA, LIBRDKAFKA, identify_client
 from partage.history.clusters import BrokerFaults, ClusterHistory, CoordinatorMove
+from partage.history.departures import DepartedMembers
 from partage.history.events import (
     INFERRED,
     RECORDED,
@@ -34,8 +36,6 @@ __all__ = [
     "SESSION_TIMEOUT_MS",
     "CauseFinder",
     "CauseState",
-    "DepartedMember",
-    "DepartedMembers",
     "cause_without_changes",
     "is_follow_up",
 ]
@@ -52,6 +52,8 @@ _LEAST_SILENCE_MS = 5_000
 _SYNC_DELAY_MS = 1_000
 #: Longest time after its last poll in which a client with background commits may commit.
 _LATE_COMMIT_MS = 500
+#: Heartbeats in a session timeout: clients send at least three.
+_HEARTBEATS = 4
 #: Commit intervals by which the poll timeout of a client with background commits may be late.
 _REPEATS = 2
 #: A dead broker is missed, and its partitions get a new leader, within this time
@@ -62,101 +64,6 @@ _LOST_AT_ONCE = 2
 #: Assumed probabilities of a label that is not proven; they are constants, not a calibration.
 _LIKELY, _SAME_NAME, _EVEN = 0.9, 0.7, 0.5
 _PRECEDENCE = {kind: i for i, kind in enumerate(CAUSE_KINDS)}
-
-
-# -- departed members, and which of them rejoin ----------------------------------------------------
-
-#: Departed members that are remembered: no group loses more within one session timeout.
-_MOST_REMEMBERED = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class DepartedMember:
-    """Member that left its group, remembered so that its rejoin can be recognised.
-
-    A rejoin soon after a departure is called a bounce: the client restarted or left only briefly.
-
-    Attributes:
-        time_ms: estimated time at which it stopped consuming.
-        until_ms: a rejoin up to this time is a bounce.
-        evicted: whether its session timeout expired; no rejoin is a bounce then.
-        lost: whether a broker failure caused the eviction.
-    """
-
-    member: str
-    instance: str | None
-    client_id: str
-    host: str
-    time_ms: int
-    until_ms: int
-    evicted: bool = False
-    lost: bool = False
-
-    def is_bounce(self, time_ms: int) -> bool:
-        """Return whether a rejoin at this time is a bounce: a rejoin within the session timeout."""
-        return not self.evicted and time_ms <= self.until_ms
-
-
-@dataclass(slots=True)
-class DepartedMembers:
-    """Recently departed members of a group, the newest last, used to recognise clients that rejoin.
-
-    A rejoining client may have a new member id. A joining member matches a departed one that has
-    its member id or its instance id; without an instance id, one that has its client id and host.
-    Among several matches, the rule takes
-
-    * the one that left first, among those whose session timeout has not expired: clients are
-      restarted in the order in which they were stopped;
-    * else the one that left last.
-
-    A rejoin is a **bounce** if the session timeout had not expired and the member had not been
-    evicted: with an instance id, its partitions would have waited for it. Any other rejoin is a
-    join.
-
-    >>> departed = DepartedMembers()
-    >>> for name, at in ("m", 1_000), ("n", 2_000), ("o", 90_000):
-    ...     left = MemberState(name, None, "app", "/h", 0, 6_000, None, (), -1, None, None)
-    ...     departed.add(left, at, 6_000)
-    >>> times = (5_000, 99_000, 99_000)
-    >>> [departed.match_rejoin("new", None, "app", "/h", at).member for at in times]
-    ['m', 'o', 'n']
-    """
-
-    members: list[DepartedMember] = field(default_factory=list)
-
-    def add(self, member: MemberState, time_ms: int, timeout_ms: int) -> None:
-        """Remember a departed member; a rejoin within ``timeout_ms`` counts as a bounce."""
-        identity = (member.id, member.instance, member.client_id, member.client_host)
-        self.members.append(DepartedMember(*identity, time_ms, time_ms + timeout_ms))
-        del self.members[:-_MOST_REMEMBERED]
-
-    def mark_evicted(self, member: str, *, lost: bool = False) -> None:
-        """Mark a departed member as evicted; with ``lost`` because of a broker failure."""
-        for i, departed in enumerate(self.members):
-            if departed.member == member:
-                self.members[i] = replace(departed, evicted=True, lost=lost)
-
-    def match_rejoin(
-        self, member: str, instance: str | None, client_id: str, host: str, time_ms: int
-    ) -> DepartedMember | None:
-        """Match a joining member to a departed one, remove that entry and return it.
-
-        A match has the same member id or instance id; without an instance id, the same client id
-        and host. Return None if no departed member matches.
-        """
-        match = None
-        for i, departed in enumerate(self.members):
-            same = (
-                departed.instance == instance
-                if instance is not None
-                else (departed.instance, departed.client_id, departed.host)
-                == (None, client_id, host)
-            )
-            if same or departed.member == member:
-                match = i
-                if time_ms <= departed.until_ms:
-                    break
-        return None if match is None else self.members.pop(match)
 
 
 # -- causes of rebalances ----------------------------------------------------------------------
@@ -172,11 +79,16 @@ class CauseState:
             for none.
         alive: dict from member id to the time (ms) of its newest acknowledged assignment, which it
             sends in a heartbeat.
+        active: dict from member id to the time of its newest commit that advanced an offset, else
+            of the first generation with it.
+        shared: client ids, with the host, that several members had at the same time.
     """
 
     departures: DepartedMembers = field(default_factory=DepartedMembers)
     topics_position: int = -1
     alive: dict[str, int] = field(default_factory=dict)
+    active: dict[str, int] = field(default_factory=dict)
+    shared: frozenset[tuple[str, str]] = frozenset()
 
 
 class CauseFinder:
@@ -228,6 +140,7 @@ class CauseFinder:
             )
             return (Cause("migration", RECORDED, time_ms=generation.timestamp_ms, detail=words),)
         topics = self._topic_changes(generation, before)
+        self._note_active(generation, before)
         if before is None:
             causes = [Cause("first", INFERRED, time_ms=generation.timestamp_ms)]
             causes += [replace(c, source=RECORDED) for c in generation.causes if c.kind == "join"]
@@ -242,6 +155,22 @@ class CauseFinder:
             # The coordinator replaces a static member without a rebalance (KIP-848).
             causes = [c for c in causes if c.kind != "bounce" or c.instance is None] or causes
         return tuple(sorted(causes, key=lambda c: _PRECEDENCE[c.kind]))
+
+    def _note_active(self, generation: Generation, before: Generation | None) -> None:
+        """Record when members last advanced an offset, and the client ids that they share."""
+        members = () if before is None else before.last.members
+        known = {m.id: self.state.active.get(m.id) for m in members}
+        for m in members:
+            times = [self._commits.advanced_ms(*pair) for pair in assigned_partitions(m)]
+            newest = max((t for t in times if t is not None), default=None)
+            if newest is not None and before is not None and newest >= before.timestamp_ms:
+                known[m.id] = newest
+        known |= {
+            m.id: known.get(m.id) or generation.timestamp_ms for m in generation.first.members
+        }
+        self.state.active = {name: at for name, at in known.items() if at is not None}
+        clients = Counter((m.client_id, m.client_host) for m in generation.first.members)
+        self.state.shared |= {client for client, count in clients.items() if count > 1}
 
     def _infer_causes(self, generation: Generation, before: Generation) -> Iterator[Cause]:
         """Infer the causes of a classic group's rebalance from the differences to the previous
@@ -367,13 +296,29 @@ class CauseFinder:
             kind, words = "broker", f"{words} since a broker failed or its coordinator moved"
         elif departed.evicted:
             words += ", evicted" if stop_is_known else " since its session timeout expired"
-        elif departed.is_bounce(time_ms) and departed.member != member.id:
+        elif (
+            departed.is_bounce(time_ms)
+            and departed.member != member.id
+            and self._is_likely_same(member, time_ms - departed.time_ms)
+        ):
             # Members of the consumer protocol choose their id: a restarted one has another.
             kind = "bounce"
             if member.instance is None:  # clients may share a client id and a host
                 was, rest = departed.member, (_SAME_NAME, "join")
                 return Cause(kind, INFERRED, member.id, None, time_ms, words, was, *rest)
         return Cause(kind, INFERRED, member.id, member.instance, time_ms, words, departed.member)
+
+    def _is_likely_same(self, member: MemberState, away_ms: int) -> bool:
+        """Return whether a member that joins is likely the one with its names that departed.
+
+        Where members share a client id and host, these do not identify a process. Then a restart is
+        likely only if it was quick: before two of three heartbeats are missed.
+        """
+        if member.instance is not None:
+            return True
+        if (member.client_id, member.client_host) not in self.state.shared:
+            return True
+        return 3 * away_ms <= 2 * self._session_timeout(member)
 
     def _explain_departure(
         self, member: MemberState, generation: Generation, recorded: Cause | None = None
@@ -395,8 +340,11 @@ class CauseFinder:
         timeout = self._shortest_session_timeout(member)
         alive = self._last_alive_ms(member, generation, recorded)
         seen = self._last_commit(member)
+        if recorded is not None and seen is not None and seen > at:
+            seen = self.state.active.get(member.id)  # the newest commit is one of a later owner
         began = at if recorded is not None else self._rebalance_start_ms(member, generation)
-        if self._exceeded_poll(member, generation, began, None if recorded is not None else alive):
+        joined = None if recorded is not None else alive
+        if seen is not None and self._exceeded_poll(member, generation, seen, began, joined):
             self.state.departures.mark_evicted(member.id)
             words = (
                 f"{member.client_id}: silent for longer than its max.poll.interval.ms "
@@ -430,7 +378,12 @@ class CauseFinder:
         return replace(cause, kind="expiry", source=INFERRED, detail=words)
 
     def _exceeded_poll(
-        self, member: MemberState, generation: Generation, began: int, joined_ms: int | None
+        self,
+        member: MemberState,
+        generation: Generation,
+        seen: int,
+        began: int,
+        joined_ms: int | None,
     ) -> bool:
         """Return whether a member left because it exceeded its ``max.poll.interval.ms``.
 
@@ -441,23 +394,41 @@ class CauseFinder:
         Args:
             member: the member.
             generation: the rebalance without it.
+            seen: time of its last commit (ms).
             began: when that rebalance began (ms).
             joined_ms: when it joined the generation before, which needs a call of ``poll``; None if
                 unknown.
         """
         timeout, poll = self._shortest_session_timeout(member), member.rebalance_timeout_ms
-        seen, usual = self._last_commit(member), self._longest_commit_interval(member)
-        if seen is None or poll <= timeout:
+        usual = self._longest_commit_interval(member)
+        if poll <= timeout:
             return False
         limit = poll + (timeout if member.instance is not None else 0)
-        if generation.protocol == "classic" and self._is_stalled(member, seen, usual, began):
+        is_classic = generation.protocol == "classic"
+        if is_classic and self._is_stalled(member, seen, usual, began):
             return True
-        if joined_ms is not None and generation.timestamp_ms - joined_ms < timeout:
-            return False
         # Commits before it joined are those of former owners of its partitions.
-        silence = began - max(seen, joined_ms if joined_ms is not None else seen)
+        last = max(seen, joined_ms if joined_ms is not None else seen)
+        library = identify_client(member).name
+        own = self.state.active.get(member.id)
+        if is_classic and library == LIBRDKAFKA and own is not None and member.instance is None:
+            last = own  # it rejoins without a call of poll if it gives up no partition
+        elif joined_ms is not None and generation.timestamp_ms - joined_ms < timeout:
+            return False
+        # The rebalance may have waited for it: then it left when the rebalance ended.
+        silence = (generation.timestamp_ms if is_classic else began) - last
+        heartbeat = timeout // _HEARTBEATS
+        from_expiry = silence - timeout - usual - heartbeat // 2
+        # Commits in the background follow the last poll by half an interval on average.
+        is_background = library == LIBRDKAFKA or not is_classic
+        from_poll = silence - limit + (usual // 2 if is_background else 0)
+        early = usual if is_background else heartbeat if member.instance is not None else 0
+        late = usual + _LATE_COMMIT_MS
+        if abs(from_poll) < from_expiry and -early - _LATE_COMMIT_MS <= from_poll <= late:
+            return True
+        silence = began - last
         longest = limit + timeout + max(member.rebalance_timeout_ms, 0) + _SILENT_INTERVALS * usual
-        if generation.protocol == "classic" and self._lost_all_members(generation):
+        if is_classic and self._lost_all_members(generation):
             longest = limit + 2 * usual
         return silence - timeout > usual and limit - _LATE_COMMIT_MS <= silence <= longest
 
@@ -474,7 +445,7 @@ class CauseFinder:
             usual: its usual commit interval (ms).
             began: when the rebalance without it began (ms).
         """
-        advanced, poll = self._last_advance(member), member.rebalance_timeout_ms
+        advanced, poll = self.state.active.get(member.id), member.rebalance_timeout_ms
         if advanced is None or member.instance is not None or identify_client(member).name == JAVA:
             return False
         earliest = poll - usual - _LATE_COMMIT_MS

@@ -67,7 +67,7 @@ class Cause:
         instance: that member's ``group.instance.id``.
         time_ms: time of the cause, None if unknown.
         detail: a short description.
-        was: former member id of a member that rejoined (`causes.DepartedMembers`); else None.
+        was: former member id of a member that rejoined (`departures.DepartedMembers`); else None.
         probability: probability of the kind; below 1 if the log also allows another one, `other`.
         other: the next probable kind; None if the log proves the kind.
 

@@ -23,9 +23,10 @@ from typing import Any
 import numpy as np
 
 from partage.errors import InvalidCaptureError
-from partage.history.causes import CauseState, DepartedMember, DepartedMembers
+from partage.history.causes import CauseState
 from partage.history.classic_groups import ClassicGroup, ClassicRecord
 from partage.history.consumer_groups import EpochGroupState
+from partage.history.departures import DepartedMember, DepartedMembers
 from partage.history.events import Cause, Generation, StreamsInput, TargetInput
 from partage.history.ownership import Interval
 from partage.history.pauses import PartitionCommits, Pause
@@ -41,8 +42,8 @@ from partage.history.unread import OpenStop, UnreadState
 
 __all__ = ["VERSION", "pack_state", "unpack_state"]
 
-#: Version 12: a subscription has the regular expression that the broker matches.
-VERSION = 12
+#: Version 13: causes remember when members last advanced an offset, and client ids that they share.
+VERSION = 13
 _MAGIC = b"PGH"
 #: Limit of the decompressed size; a group with 10,000 members and partitions needs a tenth.
 _LARGEST = 1 << 30

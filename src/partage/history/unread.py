@@ -114,6 +114,7 @@ class UnreadState:
         polls: dict from member id to its max.poll.interval.ms.
         clients: dict from member id to client id, host and instance id.
         java: members that are Java consumers.
+        is_classic: whether the newest rebalance is one of the classic protocol.
     """
 
     owner: dict[_Pair, str] = field(default_factory=dict)
@@ -133,6 +134,7 @@ class UnreadState:
     polls: dict[str, int] = field(default_factory=dict)
     clients: dict[str, _Client] = field(default_factory=dict)
     java: dict[str, None] = field(default_factory=dict)
+    is_classic: bool = True
 
 
 class UnreadTracker:
@@ -192,11 +194,12 @@ class UnreadTracker:
         first.
         """
         state, at = self.state, generation.timestamp_ms
-        self._stalled = frozenset(c.member for c in generation.causes if c.kind == "poll")
+        self._note_stalled(generation)
         if before is None:
             state.owner, state.reads, state.stopped = {}, {}, {}
         state.rewrites = generation.records
-        if generation.protocol == "classic":
+        state.is_classic = generation.protocol == "classic"
+        if state.is_classic:
             if generation.taken_over:
                 self._resume_migrated(generation)
             else:
@@ -229,11 +232,16 @@ class UnreadTracker:
                 if owner != member.id:
                     taken.setdefault(owner, []).append(pair)
             for owner, pairs in taken.items():
-                self._stop(pairs, self._absence(owner, pairs, at), at)
+                is_same = self.state.clients.get(owner) == _client(member)
+                self._stop(pairs, self._absence(owner, pairs, at, is_same=is_same), at)
                 self._assign(pairs, member.id, at, after_record(at))
             self.state.sessions[member.id] = member.session_timeout_ms
             self.state.subscribed[member.id] = subscribed_topics(member)
             self.state.static[member.id] = member.instance is not None
+            self.state.polls[member.id] = member.rebalance_timeout_ms
+            self.state.clients[member.id] = _client(member)
+            if identify_client(member).name == JAVA:
+                self.state.java[member.id] = None
 
     def _stop_classic(self, generation: Generation) -> None:
         """Mark the partitions that members of a classic group lost in a rebalance as not consumed.
@@ -284,12 +292,12 @@ class UnreadTracker:
             commits = [self._commits_of(*one).last_ms for one in departed.items()]
             newest = max((c for c in commits if c is not None), default=begun.earliest)
             begun = between(min(newest, begun.earliest), at)
-        instances = {m.instance for m in members} - {None}
+        instances, clients = {m.instance for m in members} - {None}, {_client(m) for m in members}
         for owner, pairs in departed.items():
             client = self.state.clients.get(owner)
             is_replaced = client is not None and client[2] in instances
             start = (
-                self._absence(owner, pairs, at)
+                self._absence(owner, pairs, at, is_same=client in clients)
                 if is_replaced
                 else self._departure(owner, pairs, begun)
             )
@@ -393,6 +401,32 @@ class UnreadTracker:
 
     # -- stops ---------------------------------------------------------------------------------
 
+    def _note_stalled(self, generation: Generation) -> None:
+        """Note which departed members exceeded their max.poll.interval.ms.
+
+        Such a member owns its partitions until it polls again. In the consumer protocol, its
+        heartbeats go on meanwhile: the coordinator assigns it partitions that it never reads, and
+        asks for partitions that it does not revoke.
+        """
+        state = self.state
+        self._stalled = frozenset(c.member for c in generation.causes if c.kind == "poll")
+        for pair, stop in state.stopped.items() if self._stalled else ():
+            if stop.member not in self._stalled:
+                continue
+            poll_ms = state.polls.get(stop.member, 0)
+            silent_ms = poll_ms + (
+                self._session_ms(stop.member) if state.static.get(stop.member) else 0
+            )
+            if stop.by_record:
+                commit = self._commits.last_ms(*pair)
+                delay_ms = -1 if commit is None else commit - stop.seen_ms
+                is_recent = generation.timestamp_ms - stop.seen_ms <= 2 * poll_ms
+                stop.stalled = is_recent and not 0 <= delay_ms <= _LONGEST_PROMPT_MS
+            elif generation.protocol == "consumer" and stop.read_ms > stop.seen_ms - silent_ms:
+                stop.start = between(stop.read_ms, stop.read_ms)
+            else:
+                stop.stalled = True
+
     def _stop(
         self, pairs: Iterable[_Pair], start: Instant, time_ms: int, *, by_record: bool = False
     ) -> None:
@@ -423,6 +457,8 @@ class UnreadTracker:
             state.reads.setdefault(member, {})[pair] = end.mean
             stop = state.stopped.pop(pair, None)
             if stop is not None and not self._is_recreated(pair[0], stop.read_ms, time_ms, known):
+                if stop.stalled:
+                    self._end_stall(stop, member, time_ms, end)
                 if stop.apart_from_ms is not None:
                     stop.apart_ms += max(0.0, time_ms - stop.apart_from_ms)
                 if stop.by_record:
@@ -434,6 +470,19 @@ class UnreadTracker:
                 source.add(stop.start, end, stop.apart_ms)
                 state.ended.append(_unread_interval(pair, member, stop, end))
                 state.no_consumer_ms += stop.apart_ms
+
+    def _end_stall(self, stop: OpenStop, member: str, time_ms: int, end: Instant) -> None:
+        """Set the stop of a member that no longer polled to the moment before the next owner reads.
+
+        If the next owner is the same client, it lost its partitions when it polled again, shortly
+        before it rejoined.
+        """
+        state = self.state
+        is_same = member == stop.member or state.clients.get(member) == stop.client
+        delay_ms = INITIAL_DELAY_MS if state.is_classic else _LONGEST_PROMPT_MS
+        resumed = between(time_ms - delay_ms, time_ms) if is_same else end
+        stop.start = resumed.limited(stop.read_ms, end.latest)
+        stop.apart_from_ms, stop.apart_ms = None, 0.0
 
     def _is_recreated(
         self, topic: str, before_ms: int, after_ms: int, known: dict[tuple[str, int], bool]
@@ -549,8 +598,13 @@ class UnreadTracker:
         sent = self.state.sessions.get(owner, -1)
         return float(sent if sent > 0 else self._timeout_ms or SESSION_TIMEOUT_MS)
 
-    def _absence(self, owner: str, pairs: list[_Pair], time_ms: int) -> Instant:
-        return absence_time(self._commits_of(owner, pairs), time_ms, self.state.polls.get(owner, 0))
+    def _absence(self, owner: str, pairs: list[_Pair], time_ms: int, *, is_same: bool) -> Instant:
+        """Estimate when a static member stopped that another one replaces.
+
+        ``is_same`` if both have one client id and host: it may be the same process.
+        """
+        poll_ms = self.state.polls.get(owner, 0) if is_same else 0
+        return absence_time(self._commits_of(owner, pairs), time_ms, poll_ms)
 
     def _departure(
         self, owner: str, pairs: list[_Pair], begun: Instant, *, classic: bool = True

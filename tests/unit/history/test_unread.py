@@ -121,15 +121,29 @@ def test_an_assignment_that_no_member_received_does_not_end_the_unread_time() ->
 
 
 def test_a_member_that_exceeded_its_poll_interval_was_alive() -> None:
-    """Its group has no member for 40 s, until the same client polls and joins again."""
-    for cause, unread in (("poll", 40.0), ("leave", 1.5)):
+    """It owns its partitions until it polls again; the time without a member counts for none."""
+    for cause, apart in (("poll", 0.0), ("leave", 39.0)):
         group = Group()
         group.generation(1_000, member("a", 0))
         group.commit(4_000, 0)
         group.commit(5_000, 0)
         group.generation(20_000, cause=cause)
         again = replace(member("a-2", 0), client_id="a")
-        assert group.generation(60_000, again).best == pytest.approx(unread, abs=2.5)
+        found = group.generation(60_000, again)
+        assert found.best == pytest.approx(1.5, abs=0.1)
+        assert found.no_consumer == pytest.approx(apart, abs=0.2)
+
+
+def test_a_member_that_stopped_polling_loses_no_time_to_another_owner() -> None:
+    """Another member is assigned the partition while its owner still counts as its reader."""
+    for cause, least, most in (("poll", 0.0, 0.1), ("expiry", 2.0, 16.0)):
+        group = Group()
+        group.generation(1_000, member("a", 0), member("b", 1))
+        for at in range(2_000, 20_000, 1_000):
+            group.commit(at, 1)
+            group.commit(at, *(0,) * (at <= 12_000))
+        found = group.generation(20_000, member("b", 0, 1, owned=(1,)), cause=cause)
+        assert least <= found.best <= most
 
 
 def test_time_without_a_subscriber_is_apart() -> None:
