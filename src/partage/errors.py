@@ -177,10 +177,9 @@ class InvalidKeysError(PartageError):
 
 
 class UnsupportedProblemError(PartageError):
-    """Raised if a strategy cannot handle a valid assignment problem.
+    """Raised if a strategy cannot handle an assignment problem that is valid in itself.
 
-    An example is a broadcast strategy with different subscriptions. The strategy's class in Kafka
-    throws an exception for such a problem, too.
+    The strategy's class in Kafka throws an exception for such a problem, too.
     """
 
 

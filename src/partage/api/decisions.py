@@ -98,7 +98,7 @@ class Decision(NamedTuple):
     """Result of `decide`: a strategy's plan, and warnings for the operator.
 
     Attributes:
-        plan: the plan; its ``warnings`` are the same as below.
+        plan: the assignment; it has the same ``warnings``.
         warnings: warnings about the group and the cluster, then those of the strategy.
     """
 

@@ -131,7 +131,7 @@ class _SolverProblem:
 
 
 class ProblemMeasurement:
-    """Measures several plans of one assignment problem; the optimum is computed only once.
+    """Measurement of several plans for one assignment problem, whose optimum is computed only once.
 
     Every value equals that of the function `measure`.
 
@@ -232,7 +232,8 @@ class _ProblemFacts:
 
 @dataclass(slots=True)
 class MeasurementCache:
-    """Measures many plans for a few assignment problems; each optimum is computed only once.
+    """Cache for the measurement of many plans for a few problems; each optimum is computed only
+    once.
 
     The best loads depend only on subscriptions and partitions, the fewest moves also on the
     previous owners. Strategies that are compared therefore share most optima. The order of plans

@@ -224,8 +224,7 @@ class ClusterConnection:
 
         Args:
             requests_by_broker: dict from broker id to the requests for partitions that it leads.
-                The
-                response may leave out the last ones.
+                The response may leave out the last ones.
             topic: name of the topic.
             wait_ms: how long a broker may wait for the first byte.
             partition_bytes: maximum bytes of a partition, unless its first batch is larger.

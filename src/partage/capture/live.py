@@ -35,10 +35,10 @@ _WORTH_KEEPING_SECONDS = 5.0
 
 @dataclass
 class ProblemReporter:
-    """Reports problems that last for some time, such as an unreachable broker, at most once a
-    minute.
+    """Reporter of problems that last for some time, such as an unreachable broker.
 
-    Messages with equal text before the first colon are about the same problem.
+    A problem is shown at most once a minute. Messages with equal text before the first colon are
+    about the same problem.
 
     Attributes:
         report: function that shows a message to the user.
@@ -110,8 +110,10 @@ class CaptureIntervals:
 
 
 class LiveCapture:
-    """Copies the group log (``__consumer_offsets``) and the metadata of a running cluster into a
-    capture.
+    """Reader that copies the group log (``__consumer_offsets``) and the metadata of a running
+    cluster.
+
+    The copy is written to a capture's folder.
 
     Args:
         connection: an open connection.

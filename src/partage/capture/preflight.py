@@ -437,8 +437,8 @@ def _time(batch: Batch) -> int | None:
 
 
 class _LogProbe:
-    """Reads small samples of ``__consumer_offsets`` to find permissions, and gaps left by
-    compaction.
+    """Reader of small samples of ``__consumer_offsets``, which show permissions and compaction
+    gaps.
 
     Attributes:
         described: whether the account may DESCRIBE the topic; None if unknown.

@@ -54,10 +54,10 @@ __all__ = ["UNKNOWN_EPOCH", "CaptureObserver", "CaptureWriter", "CleanedOffsets"
 
 @dataclass
 class _Loss:
-    """Lost records of one log partition since the last report: compaction removed them before the
-    capture.
+    """Range of lost records of a log partition: compaction removed them before the capture read
+    them.
 
-    ``offsets`` is their number; they lie between the offsets ``first`` and ``last``.
+    ``offsets`` is the number of records lost between the offsets ``first`` and ``last``.
     """
 
     first: int
@@ -72,8 +72,8 @@ class _Loss:
 
 @dataclass
 class CleanedOffsets:
-    """Counts, for each log partition, the offsets that compaction removed before the capture read
-    them.
+    """Counter of the offsets that compaction removed before the capture read them, by log
+    partition.
 
     A log partition that was not compacted has contiguous offsets, so an offset without a record was
     removed. Before the log's end at the first fetch this is normal, and only counted. Beyond it the
@@ -271,7 +271,7 @@ class CaptureObserver(Protocol):
 
 
 class CaptureWriter:
-    """Writes a capture (a recording of a cluster): creates its folder, or adds to an existing one.
+    """Writer of a capture (a recording of a cluster) into a new or an existing folder.
 
     Only one process may write into a folder at a time.
 

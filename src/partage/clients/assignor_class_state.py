@@ -89,9 +89,8 @@ class AssignorState:
         as before.
 
         Raises:
-            InvalidConfigError: the class serves another consumer, even a closed one. Its state must
-                not
-                be used by the next consumer.
+            InvalidConfigError: the class serves another consumer, even a closed one. The state of
+                one consumer must not be used by the next.
         """
         if self._owner is None:
             self._owner = weakref.ref(coordinator)

@@ -114,11 +114,9 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
     ) -> dict[str, Any]:
         """Compute the assignment of all workers of the Faust app, as the group leader.
 
-        If the strategy fails, the error is logged and Faust's own class decides. Faust calls this
-        in its sensors and tracer.
-
-        Faust waits for an assignment before it looks at errors, so a worker whose assignor raises
-        never continues.
+        If the strategy fails, the error is logged and Faust's own assignor is used: a worker whose
+        assignor raises an error would never continue. Faust calls this method inside its sensors
+        and tracer.
         """
         try:
             plan = self._plan(cluster, member_metadata)

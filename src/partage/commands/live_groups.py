@@ -326,12 +326,12 @@ def measure_group(
         _, before, _, before_s = _read_group(connection, group)
         time.sleep(seconds)
         found, ends, metadata, now_s = _read_group(connection, group)
-    from partage.forecasts.measured import measured_group
+    from partage.forecasts.measured import measurement_to_group
 
     elapsed_s = now_s - before_s
     topics = {topic for one in found.members for topic in one.topics}
     topics |= {topic for one in found.members for topic, _ in one.owned}
-    return measured_group(
+    return measurement_to_group(
         group, protocol=found.type, strategy=found.strategy,
         topics={t.name: len(t.partitions) for t in metadata.topics if t.name in topics},
         rates={

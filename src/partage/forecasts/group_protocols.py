@@ -33,10 +33,10 @@ __all__ = [
     "GroupSettings",
     "KnownAssignments",
     "RandomDraws",
+    "RebalanceCosts",
     "SimulatedClassicGroup",
     "SimulatedConsumerGroup",
     "SimulatedGroup",
-    "Unread",
 ]
 
 #: group.initial.rebalance.delay.ms: an empty classic group waits for more members.
@@ -81,16 +81,18 @@ class RandomDraws:
 
 @dataclass(frozen=True)
 class GroupSettings:
-    """Settings of a simulated group that decide what a member's restart costs.
+    """Settings of a simulated consumer group that affect the cost of a member's restart.
+
+    The cost is the time for which partitions have no reader, and records that are read twice.
 
     Attributes:
         cluster: the group's topics and partitions.
         policy: protocol, strategy and static membership.
         rates: records per second of each partition (tuple, by dense partition index).
         session_ms: session timeout.
-        leaves: whether a member that shuts down sends LeaveGroup, or as a static member of the
-            consumer protocol announces its absence. False: it is killed.
-        commit_ms: interval of its offset commits.
+        leaves: whether members shut down cleanly: they send LeaveGroup, or as static members of
+            the consumer protocol a heartbeat with epoch -2. False: they are killed.
+        commit_ms: interval of a member's offset commits.
         commits_on_stop: whether a member commits when it stops or revokes partitions.
     """
 
@@ -103,15 +105,14 @@ class GroupSettings:
     commits_on_stop: bool
 
 
-class Unread:
-    """Running totals of a simulated group's costs: time in which partitions are unread, and
-    rereads.
+class RebalanceCosts:
+    """Totals of a simulation: time in which partitions had no reader, and records read twice.
 
     Attributes:
-        unread_ms: partition-milliseconds in which no member read a partition.
-        resumed: how often a partition that had stopped was read again.
-        reread: records read twice.
-        last_ms: when a partition was last read again (ms).
+        unread_ms: time without a reader, summed over partitions (ms).
+        resumed: how often a partition got a reader again.
+        reread: number of records read twice.
+        last_ms: when a partition last got a reader again (ms).
     """
 
     def __init__(self, clock: Clock, settings: GroupSettings, draws: RandomDraws) -> None:
@@ -122,10 +123,11 @@ class Unread:
         self.resumed = 0
         self.last_ms = 0
 
-    def stop(self, partitions: Iterable[int], *, commits: bool) -> None:
-        """Record that no member reads these partitions from now on.
+    def stop_reading(self, partitions: Iterable[int], *, commits: bool) -> None:
+        """Record that these partitions have no reader from now on.
 
-        Unless the member ``commits`` its offsets first, the next reader reads some records twice.
+        ``commits`` is whether the reader commits its offsets first; otherwise the next reader reads
+        some records twice.
         """
         interval_s = self._draws.uniform(0, self._settings.commit_ms) / 1_000
         for p in partitions:
@@ -133,10 +135,10 @@ class Unread:
             if not commits:
                 self.reread += interval_s * self._settings.rates[p]
 
-    def resume(self, partitions: Iterable[int], latency_ms: float) -> None:
-        """Record that members read these partitions again, after a latency in milliseconds.
+    def resume_reading(self, partitions: Iterable[int], latency_ms: float) -> None:
+        """Record that these partitions have a reader again, ``latency_ms`` milliseconds from now.
 
-        The time in between counts as unread.
+        The time since `stop_reading` is added to the total.
         """
         for p in partitions:
             since = self._since.pop(p, None)
@@ -150,23 +152,28 @@ class SimulatedGroup(Protocol):
     """Interface of a simulated consumer group, whose members stop and start in simulated time.
 
     Attributes:
-        rebalances: rebalances so far.
-        unread: sums of unread time and of records read twice.
+        rebalances: number of rebalances so far.
+        unread: total time without a reader, and records read twice.
     """
 
     rebalances: int
-    unread: Unread
+    unread: RebalanceCosts
 
-    def fill(self, keys: Iterable[str]) -> None:
-        """Form the initial group from members with these keys; this costs no unread time."""
+    def create_members(self, keys: Iterable[str]) -> None:
+        """Create the group's initial members, without simulating their rebalance.
+
+        ``keys`` are instance ids or pod names.
+        """
 
     def start(self, key: str) -> None:
-        """Let the member with this key join: a new one, or a static member that was away."""
+        """Start the member with this key: a new one, or a static member that was shut down
+        before.
+        """
 
     def stop(self, key: str) -> None:
         """Shut down the member with this key.
 
-        It leaves the group at once, or is away until its session times out.
+        It leaves the group at once, or remains in it until its session times out.
         """
 
 
@@ -175,10 +182,10 @@ class _GroupState:
     """State of a simulated group that the classic and the consumer protocol share.
 
     Attributes:
-        known: assignments that were computed before, by generation and state of the members.
-        members: dict from key (instance id or pod) to member, in join order.
+        known: cache of computed assignments, by generation and state of the members.
+        members: dict from key (instance id or pod name) to member, in join order.
         consumed: dict from key to the partitions that the member reads.
-        away: dict from key of a member that stopped without LeaveGroup to the number of its stop.
+        away: stopped members that are still in the group: dict from key to the number of the stop.
         partitions_of_away: dict from the same keys to the partitions that the member read when it
             stopped.
         expires_ms: dict from the same keys to the time of the session timeout.
@@ -189,7 +196,7 @@ class _GroupState:
     clock: Clock
     draws: RandomDraws
     known: KnownAssignments
-    unread: Unread = field(init=False)
+    unread: RebalanceCosts = field(init=False)
     members: dict[str, SimulatedMember] = field(default_factory=dict)
     consumed: dict[str, set[int]] = field(default_factory=dict)
     away: dict[str, int] = field(default_factory=dict)
@@ -201,7 +208,7 @@ class _GroupState:
     _named: int = 0
 
     def __post_init__(self) -> None:
-        self.unread = Unread(self.clock, self.settings, self.draws)
+        self.unread = RebalanceCosts(self.clock, self.settings, self.draws)
         policy = self.settings.policy
         if policy.strategy is None:
             raise UnsupportedProblemError("the policy names no strategy")
@@ -218,10 +225,13 @@ class _GroupState:
         passed = (self.clock.now_ms - self.heartbeats_ms[key]) % self.heartbeat_ms
         return self.heartbeat_ms - passed
 
-    def fill(self, keys: Iterable[str]) -> None:
-        """Form the initial group from members with these keys; this costs no unread time."""
+    def create_members(self, keys: Iterable[str]) -> None:
+        """Create the group's initial members, without simulating their rebalance.
+
+        ``keys`` are instance ids or pod names.
+        """
         for key in keys:
-            self.members[key] = self._member(key)
+            self.members[key] = self._new_member(key)
             self.heartbeats_ms[key] = self.draws.uniform(0, self.heartbeat_ms)
         for _ in range(1 + MOST_FOLLOW_UPS):
             if not self._assign():
@@ -229,8 +239,11 @@ class _GroupState:
         self.consumed = {key: _owned(one) for key, one in self.members.items()}
         self.rebalances = 0
 
-    def _member(self, key: str) -> SimulatedMember:
-        """Create a member with a random id like Kafka's; the ids are the same in each run."""
+    def _new_member(self, key: str) -> SimulatedMember:
+        """Create a member with an id in Kafka's format.
+
+        The id is drawn from a seeded generator, so that it is the same in each simulation.
+        """
         self._named += 1
         number, _ = JavaRandom.from_seed(self._named).next_int()
         member_id = f"{number & 0xFFFFFFFF:08x}-{self._named}"
@@ -248,7 +261,7 @@ class _GroupState:
     def _assign(self) -> bool:
         """Compute the next assignment; return whether a second, cooperative rebalance must follow.
 
-        Equal rebalances of repeated simulations are computed once.
+        Assignments are cached, because repeated simulations have equal rebalances.
 
         Raises:
             UnsupportedProblemError: the strategy is not applicable.
@@ -281,7 +294,8 @@ class _GroupState:
     def stop(self, key: str) -> None:
         """Shut down the member with this key.
 
-        It leaves the group at once. A static or killed member is away until its session times out.
+        A dynamic member that shuts down cleanly leaves the group at once. A static or killed member
+        remains in it until its session times out.
         """
         is_static, leaves = self.settings.policy.static, self.settings.leaves
         stopped = self._halt(key, crashes=not leaves)
@@ -295,12 +309,13 @@ class _GroupState:
         raise NotImplementedError
 
     def _go_away(self, key: str, stopped: set[int], expire: Callable[[str], None]) -> None:
-        """Mark a member that stopped without LeaveGroup as away, and schedule its session timeout.
+        """Stop a member without removing it from the group, and schedule its session timeout.
 
         Args:
             key: the member's key.
             stopped: the partitions that it read.
-            expire: called with the key if it has not returned when its session times out.
+            expire: callback that gets the key at the session timeout, unless the member has
+                returned.
         """
         self._stops += 1
         self.away[key] = number = self._stops
@@ -316,13 +331,13 @@ class _GroupState:
         self.clock.schedule_at(self.expires_ms[key], due)
 
     def _halt(self, key: str, *, crashes: bool = False) -> set[int]:
-        """Let a member stop reading all of its partitions, and return them.
+        """Stop a member's reading of all its partitions, and return them.
 
         It commits its offsets first unless it crashes.
         """
         stopped = self.consumed.pop(key, set())
         commits = self.settings.commits_on_stop and not crashes
-        self.unread.stop(sorted(stopped), commits=commits)
+        self.unread.stop_reading(sorted(stopped), commits=commits)
         return stopped
 
 
@@ -331,11 +346,10 @@ def _owned(member: SimulatedMember) -> set[int]:
 
 
 class SimulatedClassicGroup(_GroupState):
-    """Simulated group of the classic rebalance protocol: members join, the leader assigns, all get
-    their partitions.
+    """Simulated group of the classic rebalance protocol (JoinGroup, SyncGroup).
 
-    A rebalance ends when all known members have rejoined. A member that stopped without LeaveGroup
-    delays it until its session times out.
+    A rebalance ends when all known members have rejoined; then each gets its partitions. A member
+    that stopped without LeaveGroup delays it until its session times out.
     """
 
     def __init__(
@@ -347,20 +361,21 @@ class SimulatedClassicGroup(_GroupState):
         self._not_before_ms = 0
 
     def start(self, key: str) -> None:
-        """Let the member with this key join: a new one, or a static member that was away.
+        """Start the member with this key: a new one, or a static member that was shut down before.
 
-        A static member that returns in time gets its old assignment without a rebalance (KIP-345).
+        A static member that returns before its session timeout gets its old assignment without a
+        rebalance (KIP-345).
         """
         if self.away.pop(key, None) is not None and self._joined is None:
             # KIP-345: the coordinator answers with the present assignment.
-            self._take(key, _owned(self.members[key]))
+            self._read_partitions(key, _owned(self.members[key]))
             return
         if key not in self.members:
             if not self.members:
                 self._not_before_ms = self.clock.now_ms + _INITIAL_DELAY_MS
-            self.members[key] = self._member(key)
+            self.members[key] = self._new_member(key)
         self.heartbeats_ms[key] = self.clock.now_ms
-        self._prepare()
+        self._begin_rebalance()
         self._rejoin(key, self._round)
 
     def _remove(self, key: str) -> None:
@@ -369,16 +384,15 @@ class SimulatedClassicGroup(_GroupState):
             self._joined = None
             self._round += 1
             return
-        self._prepare()
+        self._begin_rebalance()
         (self._joined or set()).discard(key)
         self._complete_if_all_joined()
 
-    def _prepare(self, revoked: Iterable[str] = ()) -> None:
-        """Begin a rebalance, unless one is in progress; members learn of it with their next
-        heartbeat.
+    def _begin_rebalance(self, revoked: Iterable[str] = ()) -> None:
+        """Begin a rebalance, unless one is in progress.
 
-        Members whose keys are in ``revoked`` rejoin at once, because they have just revoked
-        partitions.
+        Members learn of it with their next heartbeat. Those with keys in ``revoked`` rejoin at
+        once, because they have just revoked partitions.
         """
         if self._joined is not None:
             return
@@ -392,9 +406,7 @@ class SimulatedClassicGroup(_GroupState):
                 self.clock.after(int(wait), partial(self._rejoin, key, self._round))
 
     def _rejoin(self, key: str, number: int) -> None:
-        """Let a member rejoin in rebalance ``number``; an eager member revokes its partitions
-        first.
-        """
+        """Rejoin a member in rebalance ``number``; an eager member revokes its partitions first."""
         if number != self._round or self._joined is None or key not in self.members:
             return
         if key in self.away or key in self._joined:
@@ -416,28 +428,27 @@ class SimulatedClassicGroup(_GroupState):
         for key, member in self.members.items():
             target = _owned(member)
             if lost := self.consumed.get(key, set()) - target:
-                self.unread.stop(sorted(lost), commits=self.settings.commits_on_stop)
+                self.unread.stop_reading(sorted(lost), commits=self.settings.commits_on_stop)
                 revoked.append(key)
-            self._take(key, target)
+            self._read_partitions(key, target)
         if needs_follow_up:
-            self._prepare(revoked)
+            self._begin_rebalance(revoked)
 
-    def _take(self, key: str, target: set[int]) -> None:
-        """Let a member read the partitions in ``target``, which it has just been assigned.
+    def _read_partitions(self, key: str, target: set[int]) -> None:
+        """Start a member's reading of its newly assigned partitions ``target``.
 
-        Its heartbeat timer starts again.
+        The interval of its heartbeats begins again.
         """
         self.consumed[key] = target
         self.heartbeats_ms[key] = self.clock.now_ms
-        self.unread.resume(sorted(target), after_record(0.0).mean)
+        self.unread.resume_reading(sorted(target), after_record(0.0).mean)
 
 
 class SimulatedConsumerGroup(_GroupState):
-    """Simulated group of the consumer protocol (KIP-848): the coordinator assigns, members
-    reconcile one by one.
+    """Simulated group of the consumer protocol (KIP-848), whose members reconcile one by one.
 
-    A member learns of its target with its next heartbeat. It revokes first, and takes partitions
-    that no other member reads.
+    The coordinator computes target assignments. A member learns of its target with its next
+    heartbeat, revokes partitions first, and then reads those that no other member reads.
     """
 
     def __init__(
@@ -447,26 +458,26 @@ class SimulatedConsumerGroup(_GroupState):
         self._waiting: set[str] = set()
 
     def start(self, key: str) -> None:
-        """Let the member with this key join: a new one, or a static member that was away.
+        """Start the member with this key: a new one, or a static member that was shut down before.
 
-        A static member that was killed did not announce its absence. The coordinator rejects its
-        successor until the session timeout (UNRELEASED_INSTANCE_ID).
+        If a static member was killed, the coordinator rejects its replacement
+        (UNRELEASED_INSTANCE_ID) until the session times out.
         """
         if key in self.away and not self.settings.leaves:
             self.clock.schedule_at(self.expires_ms[key], partial(self.start, key), rank=1)
             return
         if self.away.pop(key, None) is None:
-            self.members[key] = self._member(key)
+            self.members[key] = self._new_member(key)
             self.heartbeats_ms[key] = self.clock.now_ms
-            self._change()
+            self._update_target()
         self._reconcile(key)
 
     def _remove(self, key: str) -> None:
         del self.members[key]
         if self.members:
-            self._change()
+            self._update_target()
 
-    def _change(self) -> None:
+    def _update_target(self) -> None:
         """Compute a new target assignment; each member learns of it with its next heartbeat."""
         self._assign()
         for key in self.members:
@@ -484,11 +495,10 @@ class SimulatedConsumerGroup(_GroupState):
             self._reconcile(key)
 
     def _reconcile(self, key: str) -> None:
-        """Let a member reconcile with its target assignment (KIP-848).
+        """Reconcile a member with its target assignment (KIP-848).
 
-        It first revokes partitions outside of the target. If there are none, it takes those
-        partitions of the target that no other member reads. It reads revoked partitions until the
-        callback of its next ``poll``, and acknowledges then.
+        If it reads partitions outside of the target, it revokes them in its next ``poll``.
+        Otherwise it starts to read those partitions of the target that no other member reads.
         """
         target, consumed = _owned(self.members[key]), self.consumed.get(key, set())
         if lost := consumed - target:
@@ -503,17 +513,19 @@ class SimulatedConsumerGroup(_GroupState):
             others |= self.partitions_of_away[other]
         taken = target - others
         self.consumed[key] = taken
-        self.unread.resume(sorted(taken - consumed), after_heartbeat(0.0).mean)
+        self.unread.resume_reading(sorted(taken - consumed), after_heartbeat(0.0).mean)
         if taken != consumed:  # it acknowledges a change at once, and its timer starts again
             self.heartbeats_ms[key] = self.clock.now_ms
         if taken != target:
             self._await_heartbeat(key)
 
     def _revoke(self, key: str, lost: set[int]) -> None:
-        """Let a member revoke the partitions ``lost``, and then reconcile with its target again."""
+        """Revoke the partitions ``lost`` of a member, and reconcile it with its target again."""
         if key not in self.consumed or key in self.away:
             return
-        self.unread.stop(sorted(lost & self.consumed[key]), commits=self.settings.commits_on_stop)
+        self.unread.stop_reading(
+            sorted(lost & self.consumed[key]), commits=self.settings.commits_on_stop
+        )
         self.consumed[key] -= lost
         self.heartbeats_ms[key] = self.clock.now_ms
         self._reconcile(key)

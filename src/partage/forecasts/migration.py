@@ -68,15 +68,18 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Simulated effect of a protocol migration on a group's recorded history.
+    """Simulated effect of a protocol migration: how it would have changed a group's recorded
+    history.
 
     Attributes:
-        policy: the simulated policy.
-        rebalances, rebalances_now: rebalances under it, and recorded ones.
-        saves: expected gain against the present settings in partition-seconds, as in the report;
-            None if unknown.
-        deployment, deployment_now: partition-seconds without a reader in one rolling deployment
-            under the policy, and now, as `partage forecast` simulates it; None if unknown.
+        policy: the simulated policy (protocol and strategy).
+        rebalances: number of simulated rebalances under the policy.
+        rebalances_now: number of recorded rebalances.
+        saves: expected reduction of the time without a reader, in partition-seconds; None if
+            unknown.
+        deployment: partition-seconds without a reader in one rolling deployment under the policy,
+            as `partage forecast` simulates it; None if unknown.
+        deployment_now: the same under the present settings.
     """
 
     policy: str
@@ -89,11 +92,11 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """Result of `plan_migration`: whether one group is ready for another rebalance protocol, and
-    the steps.
+    """Result of `plan_migration`: whether a group is ready for another rebalance protocol, and the
+    steps.
 
     Attributes:
-        group: the group.
+        group: name of the group.
         protocol: the new protocol, one of `PROTOCOLS`.
         status: `READY`, `CHANGES`, `BLOCKED` or `DONE`.
         clients: dict from client library to its number of members.
@@ -114,9 +117,10 @@ class Migration:
 
 
 def target_policy(protocol: str, strategy: str | None) -> str:
-    """Return the policy that a group runs after its migration to a protocol.
+    """Return the policy (protocol and strategy) that a group runs after its migration to a
+    protocol.
 
-    A group with range keeps it: its members may join topics by partition number.
+    A group that uses the range assignor keeps it, because its application may need co-partitioning.
 
     Args:
         protocol: one of `PROTOCOLS`.
@@ -140,13 +144,14 @@ def plan_migration(
     causes: Iterable[str] = (),
     effect: Effect | None = None,
 ) -> Migration:
-    """Check whether a group is ready for another rebalance protocol, and list the steps of the
-    migration.
+    """Check whether a group is ready to migrate to another rebalance protocol, and list the
+    steps.
 
     Args:
         group: name of the group.
         protocol: one of `PROTOCOLS`.
-        kind: the group's kind in table ``groups``.
+        kind: the group's recorded kind: "classic", "consumer", "streams", "share", or several in
+            order of time, such as "classic+consumer".
         strategy: the strategy that it chose last; None if unknown.
         members: the members of its newest generation, as rows of table ``members``.
         causes: kinds of causes of its rebalances.
@@ -160,21 +165,21 @@ def plan_migration(
     ('ready after changes', 'change')
     """
     clients = dict(Counter(str(row["client"]) for row in members))
-    done = _is_done(protocol, kind, strategy, members)
+    done = _reason_done(protocol, kind, strategy, members)
     if done is not None:
         findings = [Finding(NOTE, "migrated", done), *_patterns(members)]
         back = _consumer_back(strategy, members) if protocol == "consumer" else ()
         return Migration(group, protocol, DONE, clients, tuple(findings), None, (), back)
     if protocol == "consumer":
         findings = [
-            *_consumer_clients(members), *(_kind(kind) or _strategy(strategy)),
-            *_librdkafka_user_data(clients, strategy),
+            *_client_findings(members), *(_kind(kind) or _strategy(strategy)),
+            *_mixed_group_findings(clients, strategy),
             *_sessions(members), *_ignored(members), *_racks(members), *_statics(members),
-            *_consumer_code(set(causes), members), *_patterns(members),
+            *_code_findings(set(causes), members), *_patterns(members),
         ]  # fmt: skip
         policy = target_policy(protocol, strategy) if effect is None else effect.policy
         assignor = policy.partition("/")[2].partition("+")[0]
-        at_once = bool(_librdkafka_user_data(clients, strategy))
+        at_once = bool(_mixed_group_findings(clients, strategy))
         steps = _consumer_steps(members, assignor, at_once=at_once)
         back = _consumer_back(strategy, members)
     else:
@@ -189,9 +194,11 @@ def plan_migration(
     return Migration(group, protocol, status, clients, tuple(findings), effect, steps, back)
 
 
-def _is_done(protocol: str, kind: str, strategy: str | None, members: Sequence[_Row]) -> str | None:
-    """Return why nothing is left to do, such as that the group already uses the protocol; None
-    otherwise.
+def _reason_done(
+    protocol: str, kind: str, strategy: str | None, members: Sequence[_Row]
+) -> str | None:
+    """Return why the group needs no migration, such as that it already uses the protocol; else
+    None.
     """
     classic = sum(row["subscription_version"] is not None for row in members)
     if kind.rsplit("+", maxsplit=1)[-1] == "consumer":
@@ -218,10 +225,10 @@ def _kind(kind: str) -> list[Finding]:
 # -- to the consumer protocol ------------------------------------------------------------------
 
 
-def _consumer_clients(members: Sequence[_Row]) -> list[Finding]:
-    """Return findings about whether the members' client libraries support the consumer protocol.
+def _client_findings(members: Sequence[_Row]) -> list[Finding]:
+    """Return findings on whether the members' client libraries support the consumer protocol.
 
-    Libraries are recognised by the bytes that members sent.
+    Libraries are recognised by the contents of the members' subscriptions.
     """
     found = []
     if not members:
@@ -276,12 +283,11 @@ def _strategy(strategy: str | None) -> list[Finding]:
     return [Finding(NOTE, "assignor", text)]
 
 
-def _librdkafka_user_data(clients: Mapping[str, int], strategy: str | None) -> list[Finding]:
-    """Return a finding if the broker would refuse a group with members of both protocols.
+def _mixed_group_findings(clients: Mapping[str, int], strategy: str | None) -> list[Finding]:
+    """Return a finding if the broker would reject members of both protocols in one group.
 
-    librdkafka's leader copies the user data of cooperative-sticky from subscriptions into
-    assignments. Kafka 4.3.1 takes it for that of a custom assignor and answers the first member
-    of the consumer protocol with GROUP_ID_NOT_FOUND.
+    This happens if a librdkafka member leads a cooperative-sticky group: it writes user data into
+    assignments, which Kafka 4.3.1 takes for data of a custom assignor.
     """
     if strategy != "cooperative-sticky" or not clients.get("librdkafka"):
         return []
@@ -346,8 +352,11 @@ def _statics(members: Sequence[_Row]) -> list[Finding]:
     return [Finding(NOTE, "static members", text)]
 
 
-def _consumer_code(causes: set[str], members: Sequence[_Row]) -> list[Finding]:
-    """Return what to check in the application's code before it uses the consumer protocol."""
+def _code_findings(causes: set[str], members: Sequence[_Row]) -> list[Finding]:
+    """Return what to check in the application's code before it uses the consumer protocol.
+
+    ``causes`` are the recorded kinds of causes of the group's rebalances.
+    """
     found = [
         Finding(CHECK, "listeners", "rebalance listeners get added and revoked partitions only, "
                 "never the whole assignment, also where the strategy was eager"),

@@ -36,8 +36,8 @@ from partage.forecasts.rolling import (
     RolloutForecast,
     alternatives,
     forecast_rollout,
-    slowdown,
-    slowed,
+    recorded_slowdown,
+    scale_unread,
 )
 from partage.forecasts.sizing import Sizing, size_group
 from partage.groups import registry
@@ -192,7 +192,7 @@ class RecordedGroup:
 
     @cached_property
     def load(self) -> GroupLoad:
-        """The group's load in records per minute, from its offset commits.
+        """The group's load in records per second, minute by minute, from its offset commits.
 
         Raises:
             InvalidConfigError: the run has too few commits of the group.
@@ -322,7 +322,7 @@ def _learnt_capacity(tables: GroupInput) -> float:
         InvalidConfigError: the recording has no catch-up phase.
     """
     found = tables.capacity
-    if found is None or not found.is_known:
+    if found is None or not found.is_near_capacity:
         why = "no catch-up phase was recorded"
         if found is not None:
             why = f"the busiest consumer ({found.rate:.0f} records/s) has no catch-up phase"
@@ -396,7 +396,7 @@ def forecast(
     restart = None if evidence is None else evidence.restart
     if restart_time is not None:
         ends = restart_time if isinstance(restart_time, tuple) else (restart_time,)
-        restart = RestartTime.given(*ends)
+        restart = RestartTime.from_range(*ends)
     if restart is None:
         missing = "cannot be learnt: no restart was recorded" if tables else "is needed"
         raise InvalidConfigError("restart_time", missing, restart_time)
@@ -420,12 +420,12 @@ def forecast(
     found = forecast_rollout(now, seed=seed)
     factor = 1.0
     if evidence is not None and policy is None:  # the record is of the group's own policy
-        factor = slowdown(evidence.unread_s, evidence.rebalances, found)
+        factor = recorded_slowdown(evidence.unread_s, evidence.rebalances, found)
     server_s = tables.server_session_s if isinstance(tables, RecordedGroup) else DEFAULT_SESSION_S
     changed = alternatives(now, server_session_s=server_s) if compare else ()
     others = [forecast_rollout(one, seed=seed) for one in changed]
     others.sort(key=lambda one: one.unread.best)
-    return tuple(slowed(one, factor) for one in (found, *others))
+    return tuple(scale_unread(one, factor) for one in (found, *others))
 
 
 def _load(

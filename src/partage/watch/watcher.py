@@ -46,8 +46,7 @@ _TAIL = 1 << 20
 
 
 class EventSink:
-    """Writes rebalance events as JSON lines to a file, or to standard output if the target is
-    ``-``.
+    """Writer of rebalance events as JSON lines, to a file or to standard output (target ``-``).
 
     An incomplete last line, such as a killed process leaves, is removed when the file is opened
     again.
@@ -158,8 +157,7 @@ _Round = tuple[list[Mapping[str, Any]], list[LogBatch], int]
 
 
 class Watcher:
-    """Turns the records of a running `partage capture` into rebalance events, in a thread of its
-    own.
+    """Thread that turns the records of a running `partage capture` into rebalance events.
 
     The groups' histories are stored in the capture's folder every few minutes and at the end, so
     the next start only reads newer records.

@@ -135,7 +135,7 @@ def _newcomer(strategy: Strategy, one: JoinedMember) -> JoinedMember:
 class LeaderPlan:
     """The last assignment that this consumer computed as group leader.
 
-    It checks the partitions that members report as owned (claims) against this assignment.
+    The leader compares the partitions that members report as owned (claims) with it.
 
     Attributes:
         generation: the group's generation, -1 if unknown.
