@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import partage as pg
 from partage.cli.app import app
 from partage.commands import live_groups
-from partage.forecasts.measured import measured_group
+from partage.forecasts.measured import measurement_to_group
 from partage.forecasts.migration import Effect, Migration
 from partage.forecasts.pictures import migration_picture, rollout_picture
 from partage.tables.sums import Estimate
@@ -241,7 +241,7 @@ def test_wrong_usage_is_one_line(arguments: tuple[str, ...], code: int, message:
 
 def test_a_measurement_assumes_that_members_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster shows no LeaveGroup: the output says what is assumed, and --no-leave costs more."""
-    found = measured_group(
+    found = measurement_to_group(
         "billing", protocol="classic", strategy="range", topics={"orders": 12}, rates={},
         instances=(None, None, None), seconds=1.0, lag=0,
     )  # fmt: skip
