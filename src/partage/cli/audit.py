@@ -83,10 +83,10 @@ def audit(
 ) -> None:  # fmt: skip
     """Find the partitioner that wrote each topic, and check the joins between topics.
 
-    The keys and their partitions show the client that wrote a topic, and when a second client
-    started; keys with records in two partitions, which breaks their order; how records without
-    a key are spread; and topics whose join is broken by different partition counts,
-    partitioners or serializers, with example keys.
+    For each topic the audit prints the client libraries that may have written it, and when a second
+    one started; keys with records in two partitions, whose order is broken; and how records without
+    a key are spread. For each join that misses matches it prints the reason and example keys. The
+    reason is a different partition count, partitioner or serializer.
 
         partage audit capture/
 

@@ -206,8 +206,11 @@ class WatchOptions:
         trouble: Callable[[str], None],
         connect: Callable[[], ClusterConnection],
     ) -> Iterator[Watcher | None]:
-        """Yield the watcher that reports rebalances while `partage capture` runs; None if neither
-        events nor metrics are requested.
+        """Yield the watcher that reports rebalances during a capture; None if no report is
+        requested.
+
+        ``stop`` is set if the watcher fails, ``trouble`` shows a warning, and ``connect`` opens a
+        connection for the lag.
         """
         if self.events is None and self.metrics is None:
             yield None

@@ -58,8 +58,8 @@ def groups(
         partage groups -b broker:9092 --group billing --watch
 
     **lag**: records between the committed offset and the end of the partition, with the age of the
-    oldest and the time until they are consumed, at the rates between two looks. **load**: records
-    a second that arrive, measured between two looks. **optimum**: the most even plan
+    oldest record and the time until all are consumed at the measured rates. **load**: records that
+    arrive per second, measured between two reads of the offsets. **optimum**: the most even plan
     possible, and the fewest moves to it, proven. The plans of other strategies are shown below a
     group that could be more even, and with `--compare` or `-s`; `*` marks the best figure of a
     column.

@@ -66,8 +66,9 @@ def migrate(
 
         partage migrate run --protocol cooperative --json
 
-    Clients are identified by the bytes that they sent. The gain is the expected one of the report,
-    from the run's simulation. With --group, all findings and steps are printed.
+    Client libraries are identified by the subscriptions that they sent. The gain is the time
+    without a reader that the migration saves according to the run's simulation. With --group, all
+    findings and steps are printed.
     """
     from partage.commands.runs import matching_names
     from partage.results import migrate as plan_migrations

@@ -52,7 +52,7 @@ def owner(
 
         partage owner demo-out --at 1795208850000 --topic orders --json
 
-    At the exact time of a rebalance, the new owner counts. Times are those of the log's records:
+    At the exact time of a rebalance, the new owner is shown. Times are those of the log's records:
     a member may have stopped a little earlier, and its successor started a little later.
     """
     from partage.commands.runs import owner as owners_of

@@ -143,7 +143,7 @@ class PinnedLimitOptions(LimitOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ResultOptions(OptionGroup):
-    """Command-line options for a plan's output: batch size, folder, page and format."""
+    """Command-line options for a plan's output: batch size, folder, HTML page and format."""
 
     to: Annotated[
         Path | None,

@@ -56,7 +56,7 @@ def watch(
 
     Spark Structured Streaming reads a capture that `partage capture --follow` writes, or the
     cluster itself. After each micro-batch the tables have the same rows as a replay of the records
-    so far, and each generation that opened is printed.
+    so far, and a line is printed for each new generation of a group.
 
         partage watch capture/ --out run
 

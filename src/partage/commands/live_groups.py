@@ -252,9 +252,10 @@ def live_groups(
     every: float = 2.0,
     properties: Mapping[str, str] | None = None,
 ) -> list[GroupMeasurement]:
-    """Measure consumer groups of a running cluster: owners, lag, load, and other strategies.
+    """Measure consumer groups of a running cluster: owners, lag and load, and plans of other
+    strategies.
 
-    Nothing is changed, and no group is joined. The offsets are read twice, for rates.
+    Nothing is changed, and no group is joined. The offsets are read twice, to compute rates.
 
     Args:
         bootstrap: brokers of the cluster, ``host:port,...``.

@@ -172,7 +172,7 @@ def plan_migration(
         return Migration(group, protocol, DONE, clients, tuple(findings), None, (), back)
     if protocol == "consumer":
         findings = [
-            *_client_findings(members), *(_kind(kind) or _strategy(strategy)),
+            *_client_findings(members), *(_kind_findings(kind) or _strategy_findings(strategy)),
             *_mixed_group_findings(clients, strategy),
             *_sessions(members), *_ignored(members), *_racks(members), *_statics(members),
             *_code_findings(set(causes), members), *_patterns(members),
@@ -183,7 +183,11 @@ def plan_migration(
         steps = _consumer_steps(members, assignor, at_once=at_once)
         back = _consumer_back(strategy, members)
     else:
-        findings = [*_kind(kind), *_cooperative_clients(members), *_cooperative_code(strategy)]
+        findings = [
+            *_kind_findings(kind),
+            *_cooperative_clients(members),
+            *_cooperative_code(strategy),
+        ]
         steps, back = _cooperative_steps(clients, strategy), _cooperative_back(clients, strategy)
     order = (BLOCKER, CHANGE, CHECK, NOTE)
     findings.sort(key=lambda one: order.index(one.kind))
@@ -210,7 +214,7 @@ def _reason_done(
     return None
 
 
-def _kind(kind: str) -> list[Finding]:
+def _kind_findings(kind: str) -> list[Finding]:
     last = kind.rsplit("+", maxsplit=1)[-1]
     if last in ("classic", "consumer"):
         return []
@@ -261,8 +265,8 @@ def _client_findings(members: Sequence[_Row]) -> list[Finding]:
     return found
 
 
-def _strategy(strategy: str | None) -> list[Finding]:
-    """Return findings about the group's assignor, which the broker's assignor would replace."""
+def _strategy_findings(strategy: str | None) -> list[Finding]:
+    """Return findings on the group's assignor, which the broker's assignor would replace."""
     if strategy is None or (
         strategy.removeprefix("server:") in ("uniform", "range") and strategy != "range"
     ):

@@ -57,9 +57,9 @@ def hold(
 
 
 def known(loads: Mapping[Partition, float]) -> dict[Partition, float]:
-    """Return only the valid partition loads, sorted by topic and partition.
+    """Return those of the given partition loads that are valid, sorted by topic and partition.
 
-    A valid load is a finite number from 0 to `LARGEST_LOAD`.
+    A valid (known) load is a finite number from 0 to `LARGEST_LOAD`.
 
     >>> known({("t", 0): 2.0, ("t", 1): float("nan"), ("t", 2): -1.0})
     {('t', 0): 2.0}
