@@ -59,6 +59,8 @@ INITIAL_DELAY_MS = 3_000
 _PROMPT, _PROMPT_BY_CHANCE = 0.4, 0.08
 #: Odds that a Java consumer does not commit when it revokes partitions: enable.auto.commit is off.
 _JAVA_COMMITS = 0.2
+#: Share of eager rebalances that take longer than a heartbeat, though no member is dead.
+_SLOW = 0.1
 #: auto.commit.interval.ms of a consumer.
 DEFAULT_COMMIT_MS = 5_000
 #: Share of members whose partitions are idle, so that they commit nothing, and the length of such
@@ -276,14 +278,19 @@ def revocation_time(
         members: number of members that rejoined.
     """
     first, last = end_ms - heartbeat_ms, commits.last_ms
-    if last is not None and last + 1.5 * commits.interval_ms < first:
+    if last is None:
+        return mixture(1 / max(1, members), before_record(end_ms), between(first, end_ms))
+    if last + 1.5 * commits.interval_ms < first:
         # The phase was longer than a heartbeat: it waited for a slow or dead member.
         return commits.at_stop(between(last, last + commits.interval_ms))
-    if last is not None:
-        first = min(max(first, last), end_ms)
-    return commits.at_stop(
-        mixture(1 / max(1, members), before_record(end_ms), between(first, end_ms))
-    )
+    # Bayes' rule: a commit at revocation falls within the last heartbeat, any other one anywhere
+    # within the member's commit interval.
+    at_stop = commits.share / max(1.0, heartbeat_ms)
+    if last < first - _LONGEST_LATENCY_MS:
+        at_stop = _SLOW * commits.share / commits.interval_ms
+    share = at_stop / (at_stop + (1 - commits.share) / commits.interval_ms)
+    start = between(min(max(first, last), end_ms), end_ms)
+    return commits.at_stop(mixture(1 / max(1, members), before_record(end_ms), start), share)
 
 
 def absence_time(commits: MemberCommits, latest_ms: float, poll_ms: float = 0.0) -> Instant:

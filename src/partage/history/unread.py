@@ -115,6 +115,8 @@ class UnreadState:
         clients: dict from member id to client id, host and instance id.
         java: members that are Java consumers.
         is_classic: whether the newest rebalance is one of the classic protocol.
+        stalled: dict from the client of a member that exceeded its max.poll.interval.ms to the
+            time of its departure (ms).
     """
 
     owner: dict[_Pair, str] = field(default_factory=dict)
@@ -135,6 +137,7 @@ class UnreadState:
     clients: dict[str, _Client] = field(default_factory=dict)
     java: dict[str, None] = field(default_factory=dict)
     is_classic: bool = True
+    stalled: dict[_Client, int] = field(default_factory=dict)
 
 
 class UnreadTracker:
@@ -410,6 +413,10 @@ class UnreadTracker:
         """
         state = self.state
         self._stalled = frozenset(c.member for c in generation.causes if c.kind == "poll")
+        for member in self._stalled:
+            client = state.clients.get(member or "")
+            if client is not None:
+                state.stalled[client] = generation.timestamp_ms
         for pair, stop in state.stopped.items() if self._stalled else ():
             if stop.member not in self._stalled:
                 continue
@@ -536,6 +543,9 @@ class UnreadTracker:
             )
             for stop in state.stopped.values()
         )
+        # A client that stalled is alive, too, if others took over its partitions meanwhile.
+        since = [state.stalled.pop(client, None) for client in clients]
+        is_alive |= any(at is not None and time_ms - at <= _REJOIN_MS for at in since)
         for stop in state.stopped.values() if is_alive else ():
             if stop.apart_from_ms is not None and time_ms - stop.seen_ms <= _REJOIN_MS:
                 stop.apart_from_ms = None

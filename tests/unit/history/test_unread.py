@@ -253,3 +253,22 @@ def test_each_partition_has_an_interval() -> None:
     assert (found.unread_ms, found.no_consumer_ms) == (round(1_000 * estimate.best), 0)
     assert found.unread_p10_ms <= found.unread_ms <= found.unread_p90_ms
     assert group.tracker.take_intervals() == ()
+
+
+def test_a_commit_long_before_a_short_rebalance_does_not_mark_the_revocation() -> None:
+    """A member without another one to wait for revokes just before the record."""
+    long_ago, at_once = (MemberCommits(last, 5_000, 0.5) for last in (7_000, 9_990))
+    for commits in (long_ago, at_once):
+        assert 10_000 - revocation_time(commits, 10_000, 1_500, 1).mean < 500
+
+
+def test_a_stalled_client_that_rejoins_was_running() -> None:
+    """Its partitions were taken over by a member that left; nobody read them until it rejoined."""
+    group = Group()
+    group.generation(1_000, member("a", 0), member("b", 1))
+    group.generation(16_000, member("b", 0, 1), cause="poll")
+    group.commit(20_000, 0, 1)
+    group.generation(20_010)
+    found = group.generation(26_000, replace(member("a-2", 0, 1), client_id="a"))
+    assert found.no_consumer == 0
+    assert found.best == pytest.approx(2 * 6.0, abs=1.5)
