@@ -271,6 +271,8 @@ def _advise_against_roundrobin(group: GroupFigures) -> Advice | None:
 def _advise_session_timeout(group: GroupFigures) -> Advice | None:
     """Recommend a longer session timeout if evicted members soon rejoined (they had only paused).
 
+    The partitions of a member that pauses stay unread with any timeout. The gain is the rebalance
+    in which it rejoins.
     Poll timeouts do not count, because heartbeats continue meanwhile (KIP-62).
     """
     expired = _count_caused(group, "expiry")
@@ -290,7 +292,8 @@ def _advise_session_timeout(group: GroupFigures) -> Advice | None:
         f"{plural(returned, 'evicted member')} rejoined, after up to "
         f"{duration(silence)} without heartbeat. "
         "The log does not record whether they had paused or were restarted. A longer timeout keeps "
-        "members that pause; it also delays the detection of dead members."
+        "members that pause: their partitions stay unread meanwhile, but no other member stops "
+        "when they rejoin. It also delays the detection of dead members."
     )
     best = best_policy(group)
     moves = best is not None and _rule_of(group, best.policy) == "consumer-protocol"
@@ -299,7 +302,7 @@ def _advise_session_timeout(group: GroupFigures) -> Advice | None:
         classic = spell(both, _client_family(group))
         return Advice(
             "session-timeout", "Make session timeouts longer than pauses", why, classic,
-            affects="expiry", avoids=min(returned, expired),
+            affects="join", avoids=min(returned, expired),
         )  # fmt: skip
     # Members of the consumer protocol have no session.timeout.ms: the client rejects it.
     if group.traits.protocol == "classic":
@@ -307,7 +310,7 @@ def _advise_session_timeout(group: GroupFigures) -> Advice | None:
     lines = (f"consumer.session.timeout.ms={longer}",)
     return Advice(
         "session-timeout", "Make session timeouts longer than pauses", why, lines, "group",
-        affects="expiry", avoids=min(returned, expired),
+        affects="join", avoids=min(returned, expired),
     )  # fmt: skip
 
 

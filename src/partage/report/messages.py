@@ -357,7 +357,7 @@ def trust(run: RunFigures) -> str:
     if run.unread is not None:
         parts.append(
             f"Ranges aim at 80{_HARD}% of cases; in recordings with known downtime, "
-            f"57 to 88{_HARD}% of the true values were inside."
+            f"57 to 89{_HARD}% of the true values were inside."
         )
     if run.back_tests:
         agreed = sum(one.agrees for one in run.back_tests)

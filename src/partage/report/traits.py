@@ -34,7 +34,8 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
     """Return the number of rebalances and the downtime of each group by cause.
 
     The cause with the largest downtime comes first. The downtime of a follow-up rebalance counts
-    for the cause of the rebalance that it completes.
+    for the cause of the rebalance that it completes. That of the first rebalance after a group lost
+    its last member counts for the cause of that loss, unless the member left by itself.
     """
     from pyarrow import compute as pc
 
@@ -43,7 +44,7 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
     source = count_flags(pc.equal(rebalances["cause_source"], "recorded"))
     table = rebalances.select(_REBALANCE).append_column("kind", kind)
     table = table.append_column("recorded", source)
-    table = table.append_column("origin", _origin_causes(rebalances["group"], kind))
+    table = table.append_column("origin", _origin_causes(rebalances, kind))
     table = table.join(_recorded_downtime(replays), _REBALANCE, join_type="left outer")
     # A migration keeps the number of the previous rebalance, so the join finds that one's downtime.
     migrated = pc.equal(table["kind"], "migration")
@@ -71,22 +72,32 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
     }
 
 
-def _origin_causes(groups: pa.ChunkedArray, kinds: pa.ChunkedArray) -> pa.Array:
-    """Return the kind of cause of each rebalance; follow-ups get that of the rebalance they
-    complete.
+#: Causes of which a group without members has not recovered before the next rebalance.
+_LOSSES = frozenset({"expiry", "poll", "broker", "departure"})
 
-    ``groups`` and ``kinds`` have one element per rebalance, in log order.
+
+def _origin_causes(rebalances: pa.Table, kinds: pa.ChunkedArray) -> pa.Array:
+    """Return the kind of cause for which the downtime of each rebalance counts.
+
+    Follow-ups have that of the rebalance they complete. The first rebalance after a group lost its
+    last member has the cause of that loss.
+
+    Args:
+        rebalances: table ``rebalances`` in log order, with columns ``group`` and ``members``.
+        kinds: kind of cause of each rebalance.
     """
     import pyarrow as pa
 
     out: list[str] = []
-    before, origin = None, "follow-up"
-    for group, kind in zip(groups.to_pylist(), kinds.to_pylist(), strict=True):
-        if kind != "follow-up":
+    before, origin, members = None, "follow-up", None
+    groups, counts = (rebalances[name].to_pylist() for name in ("group", "members"))
+    for group, kind, count in zip(groups, kinds.to_pylist(), counts, strict=True):
+        is_loss_over = group == before and members == 0 and origin in _LOSSES
+        if kind == "follow-up":
+            origin = origin if group == before else "follow-up"
+        elif not is_loss_over or not count:
             origin = kind
-        elif group != before:
-            origin = "follow-up"
-        before = group
+        before, members = group, count
         out.append(origin)
     return pa.array(out, pa.string())
 

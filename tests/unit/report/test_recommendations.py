@@ -121,7 +121,7 @@ def test_the_first_recommendation_has_the_largest_simulated_gain() -> None:
     assert (first.advice.rule, first.confidence) == ("cooperative", "medium")
     assert first.gain == "80\xa0p·s (32–120)"
     assert second.advice.rule == "session-timeout"
-    assert second.gain == "about 15\xa0p·s: 1 of 4 session timeout rebalances"
+    assert second.gain == "about 6.7\xa0p·s: 1 of 6 join rebalances"
     assert second.confidence == "low"
 
 
@@ -130,6 +130,7 @@ def test_unsimulated_changes_stand_in_the_order_of_their_gains() -> None:
     causes = (
         CauseShare("expiry", 4, timed=4, high=300.0, best=20.0),
         CauseShare("poll", 4, timed=4, high=700.0, best=80.0),
+        CauseShare("join", 4, timed=4, high=100.0, best=8.0),
     )
     traits = Traits(session_ms=6_000, returned=1, longest_silence_ms=9_000, poll_ms=15_000,
                     newest_members=3, late_polls=2)  # fmt: skip
