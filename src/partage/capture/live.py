@@ -24,7 +24,7 @@ from partage.errors import (
     NotAuthorizedError,
     WireFormatError,
 )
-from partage.wire.batches import batches_of, end_of_batch
+from partage.wire.batches import batches_of, offset_after_batch
 
 __all__ = ["OFFSETS_TOPIC", "CaptureIntervals", "LiveCapture", "ProblemReporter"]
 
@@ -364,7 +364,7 @@ class LiveCapture:
         if (partition, at) not in self._damaged_at:
             self._damaged_at.add((partition, at))
             return
-        next_offset = end_of_batch(data, at)
+        next_offset = offset_after_batch(data, at)
         if next_offset is None:
             raise InvalidCaptureError(
                 f"partition {partition} of {OFFSETS_TOPIC} at offset {at}: {error}; its length "

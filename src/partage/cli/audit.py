@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from partage.jobs.audit.audit import Audit, BrokenJoin, TopicAudit
-    from partage.keys.audit import Broken
+    from partage.keys.audit import JoinProblem
 
 __all__ = [
     "audit",
@@ -278,9 +278,9 @@ def writer_label(topic: TopicAudit) -> str:
 
 
 def _client(w: dict[str, Any], keyless: str = "") -> str:
-    from partage.keys.audit.client_names import called, narrowed
+    from partage.keys.audit.client_names import label_clients, select_by_null_keys
 
-    return called(narrowed(w["clients"], keyless), w["hash"], w["hashes"])
+    return label_clients(select_by_null_keys(w["clients"], keyless), w["hash"], w["hashes"])
 
 
 def chance_text(topic: TopicAudit) -> str:
@@ -347,9 +347,9 @@ def _what_to_do(t: TopicAudit) -> str:
     if t.topic.endswith((_CHANGELOG, _REPARTITION)):
         return ("Kafka Streams writes this topic itself, each task its own partition: it follows "
                 "from the topics that the task reads; mend those")  # fmt: skip
-    from partage.keys.audit.client_names import remedy
+    from partage.keys.audit.client_names import advise_settings
 
-    return remedy([w["partitioners"] for w in t.writers])
+    return advise_settings([w["partitioners"] for w in t.writers])
 
 
 def _examples(t: TopicAudit, reason: str, count: int) -> str:
@@ -359,13 +359,13 @@ def _examples(t: TopicAudit, reason: str, count: int) -> str:
     return "; ".join(first_lines(text, total=count))
 
 
-def broken_join_messages(broken: Broken, groups: Sequence[str]) -> list[str]:
+def broken_join_messages(broken: JoinProblem, groups: Sequence[str]) -> list[str]:
     """Return messages about a join of two topics that does not find all matching keys.
 
     They have the reason, example keys, and what to do. ``groups`` are the consumer groups that read
     both topics.
     """
-    from partage.keys.audit.client_names import remedy
+    from partage.keys.audit.client_names import advise_settings
 
     one, other = broken.topics
     read = f" (read together by {', '.join(first_lines(groups))})" if groups else ""
@@ -374,7 +374,7 @@ def broken_join_messages(broken: Broken, groups: Sequence[str]) -> list[str]:
         again = "" if theirs_key == key else f"{format_key(theirs_key)} "
         lines.append(f"    {format_key(key)} in partition {_numbers(mine)} of {one}, {again}in "
                      f"{_numbers(theirs)} of {other}")  # fmt: skip
-    text = _JOIN_REMEDIES.get(broken.kind) or remedy(broken.partitioners)
+    text = _JOIN_REMEDIES.get(broken.kind) or advise_settings(broken.partitioners)
     return [*lines, f"    what to do: {text}"]
 
 

@@ -231,12 +231,12 @@ def _client_lines(recommended: Deployment, present: Deployment) -> tuple[str, ..
     """Return the client settings to change for the recommended deployment, as ``name=value``
     lines.
     """
-    from partage.report.client_settings import lines_of
+    from partage.report.client_settings import settings_lines
 
     if recommended.policy == present.policy and recommended.session_s == present.session_s:
         return ()
     strategy = present.policy.short
-    lines = list(lines_of(recommended.policy.name, strategy) or ())
+    lines = list(settings_lines(recommended.policy.name, strategy) or ())
     is_server = recommended.policy.protocol == "consumer"
     if recommended.session_s > present.session_s and not is_server:
         lines.append(f"session.timeout.ms={int(1_000 * recommended.session_s)}")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from partage.commands.runs import OwnersAt
-    from partage.report.owners import Missing, Owner
+    from partage.report.owners import HistoryGap, Owner
 
 __all__ = ["owner"]
 
@@ -86,7 +86,7 @@ def _warn_of_uncertainty(owners: OwnersAt) -> None:
         tell(f"warning: the record ends at {_utc(last)}; these are the last known owners", "yellow")
 
 
-def _gaps(gaps: Sequence[Missing]) -> None:
+def _gaps(gaps: Sequence[HistoryGap]) -> None:
     for one in gaps[:_MOST_GAPS]:
         many = f"{one.generations} generation{'' if one.generations == 1 else 's'}"
         if one.from_ms is None:

@@ -138,11 +138,11 @@ def streams(
     from partage.cli.problems import read_problem
     from partage.cli.progress import show_progress
     from partage.commands.applications import simulate_streams
-    from partage.simulation.streams import cells, read_application
+    from partage.simulation.streams import read_application, sweep_cells
 
     names = assignor or ["streams:high-availability"]
     sweeps = _sweeps(sweep or ())
-    combinations = cells(names, sweeps)
+    combinations = sweep_cells(names, sweeps)
     if decide:
         if to is not None or master is not None:
             what = "it prints one rebalance; --out and --master are for a simulation over time"

@@ -207,13 +207,13 @@ def decide_streams(
         UnknownStrategyError: no assignor has this name.
     """
     from partage.simulation.streams import GivenClientStates, decide, read_client_states
-    from partage.simulation.streams.sweep import prepared
+    from partage.simulation.streams.sweep import apply_cell
     from partage.streams.kip1071_sticky import ServerSticky
 
     given = read_client_states(_description(state))
     found: list[DecidedCell] = []
     for cell in _cells(assignors, sweeps):
-        application, assignor = prepared(given.application, cell)
+        application, assignor = apply_cell(given.application, cell)
         if isinstance(assignor, ServerSticky):
             what = "assigns without lags (KIP-1071): there is no decision from lags"
             raise InvalidConfigError("assignors", what, assignor.name)
@@ -232,14 +232,14 @@ def _description(given: object) -> object:
 def _cells(
     assignors: Sequence[str] | str, sweeps: Mapping[str, Sequence[object]] | None
 ) -> list[SweepCell]:
-    from partage.simulation.streams import cells
+    from partage.simulation.streams import sweep_cells
 
     names = [assignors] if isinstance(assignors, str) else list(assignors)
     for key, values in (sweeps or {}).items():
         if isinstance(values, str) or not values:
             raise InvalidConfigError("sweeps", f"must have a list of values for {key}", values)
     listed = {key: [_text(one) for one in values] for key, values in (sweeps or {}).items()}
-    return cells(names, listed)
+    return sweep_cells(names, listed)
 
 
 def _text(value: object) -> str:

@@ -17,7 +17,7 @@ from partage.errors import InvalidCaptureError, InvalidConfigError, InvalidProbl
 from partage.model import ReplicaCluster
 from partage.model.arguments import checked
 from partage.model.validation import expect_local, reject_text
-from partage.tables.escaping import document_text
+from partage.tables.escaping import escape_document_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -273,7 +273,7 @@ def split_plan(
     A batch copies at most ``most`` replicas. ``command`` is the subcommand's name for the summary.
     """
     from partage.replicas.batches import batches
-    from partage.replicas.kafka_json import led_by_others
+    from partage.replicas.kafka_json import partitions_to_elect
     from partage.replicas.moves import directories
     from partage.replicas.tables import batch_rows
 
@@ -282,7 +282,7 @@ def split_plan(
     rows = batch_rows(moves, split, throttle)
     directory = directories(moves)
     every = sorted({p for batch in split for p in batch})
-    elected = sorted({*every, *led_by_others(task, planned.plan.replica)})
+    elected = sorted({*every, *partitions_to_elect(task, planned.plan.replica)})
     sized = task.cluster.size is not None
     summary = {
         "command": command,
@@ -372,7 +372,9 @@ def _missing_brokers(planned: Reassignment, partitions: list[int]) -> list[int]:
 def _write_json(path: Path, what: dict[str, Any]) -> None:
     # Kafka's tool reads a line or many; a temporary name, so that a file that is there is whole.
     draft = path.with_suffix(".part")
-    draft.write_text(document_text(json.dumps(what, ensure_ascii=False), in_json=True), "utf-8")
+    draft.write_text(
+        escape_document_text(json.dumps(what, ensure_ascii=False), in_json=True), "utf-8"
+    )
     os.replace(draft, path)  # noqa: PTH105 - Path.replace is the same and returns a path
 
 

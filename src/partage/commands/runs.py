@@ -20,7 +20,7 @@ from partage.runs.published_run import PublishedRun
 
 if TYPE_CHECKING:
     from partage.report.checks import RunCheck
-    from partage.report.owners import Missing, Owner
+    from partage.report.owners import HistoryGap, Owner
     from partage.report.rates import Recording
     from partage.report.run_diff import RunDiff
 
@@ -115,7 +115,7 @@ class OwnersAt:
 
     at_ms: int
     owners: tuple[Owner, ...]
-    unknown: tuple[Missing, ...]
+    unknown: tuple[HistoryGap, ...]
     first_ms: int | None
     last_ms: int | None
 
@@ -151,7 +151,7 @@ def owner(
             owned a partition of the topic.
     """
     from partage.jobs.replay.selection import parse_time
-    from partage.report.owners import missing_at, owners_at
+    from partage.report.owners import gaps_at, owners_at
 
     at_ms = parse_time(str(at), "at")
     folder, known_id = _folder_and_id(run, "run")
@@ -165,7 +165,7 @@ def owner(
         if topic not in known:
             raise InvalidConfigError("topic", unknown_name_message("topic", topic, known), topic)
     cover = published.summary.get("coverage", {})
-    gaps = missing_at(published, at_ms, groups=names)
+    gaps = gaps_at(published, at_ms, groups=names)
     bounds = cover.get("first_ms"), cover.get("last_ms")
     return OwnersAt(at_ms, tuple(found), tuple(gaps), *bounds)
 

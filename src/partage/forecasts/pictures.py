@@ -13,7 +13,7 @@ from partage.forecasts.migration import DONE, READY, Migration
 from partage.forecasts.rolling import RolloutForecast
 from partage.forecasts.sizing import SizeRow, Sizing
 from partage.simulation.streams import StandbyGain
-from partage.tables.escaping import document_text
+from partage.tables.escaping import escape_document_text
 
 __all__ = [
     "drift_picture", "growth_picture", "migration_picture", "rollout_picture", "sizing_picture",
@@ -255,4 +255,4 @@ def _picture(title: str, height: int, parts: Sequence[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    return escape(document_text(text))
+    return escape(escape_document_text(text))

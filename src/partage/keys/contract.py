@@ -29,7 +29,7 @@ from partage.keys.clients import (
 )
 from partage.keys.clients.java import StickyCache, invalid_record_partition, next_cached
 from partage.keys.columns import KeyColumn
-from partage.keys.partitioner import Partitioner, State, started
+from partage.keys.partitioner import Partitioner, State, initial_state
 from partage.keys.record_placement import place_keys, with_leaders
 from partage.model import Cluster
 
@@ -41,7 +41,7 @@ __all__ = [
     "CustomPartitioner",
     "CustomRule",
     "RecordPartitioner",
-    "chosen",
+    "create_partitioner",
     "custom_partitioner",
     "custom_rule",
     "led_partitions",
@@ -85,17 +85,17 @@ class CustomPartitioner(Protocol):
         ...
 
 
-def chosen(configs: Mapping[str, object]) -> CustomPartitioner:
+def create_partitioner(configs: Mapping[str, object]) -> CustomPartitioner:
     """Create and configure the custom partitioner that the setting ``partitioner.class`` names.
 
     Raises:
         InvalidConfigError: the setting is missing, the class cannot be loaded, or a method is
             missing.
 
-    >>> type(chosen({"partitioner.class": "java:0.9"})).__module__
+    >>> type(create_partitioner({"partitioner.class": "java:0.9"})).__module__
     'partage.keys.default_09'
     >>> name = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
-    >>> chosen({"partitioner.class": name}).partitioner.name
+    >>> create_partitioner({"partitioner.class": name}).partitioner.name
     'java:3.9'
     """
     named = configs.get(CLASS_SETTING)
@@ -239,7 +239,7 @@ class NamedPartitioner:
     def _state(self, topic: str, led: tuple[int, ...] | None) -> State:
         known = self._states.get(self._shared(topic))
         if known is None:
-            known = started(self.partitioner, self._seed, **self._settings)
+            known = initial_state(self.partitioner, self._seed, **self._settings)
         return with_leaders(known, led)
 
 
@@ -263,7 +263,7 @@ class RecordPartitioner:
     """
 
     def __init__(self, configs: Mapping[str, object], *, asks_again: bool = False) -> None:
-        self.partitioner = chosen(configs)
+        self.partitioner = create_partitioner(configs)
         self._asks_again = asks_again
 
     def partition(

@@ -11,7 +11,7 @@ from partage.keys.clients import (
     load_plug_in,
     plugged_in,
 )
-from partage.keys.contract import CLASS_SETTING, chosen, custom_partitioner, custom_rule
+from partage.keys.contract import CLASS_SETTING, create_partitioner, custom_partitioner, custom_rule
 from partage.keys.partitioner import Partitioner
 
 __all__ = ["PartitionerRow", "by_key", "describe", "find", "partitioners"]
@@ -116,7 +116,7 @@ def describe(extra: str | None = None) -> tuple[PartitionerRow, ...]:
             said = f"cannot be used: {e}"
         rows.append(PartitionerRow(name, said, None, by_key=True, stateful=False))
     if extra is not None and custom_rule(find(extra)) is not None and extra not in plugged_in():
-        made = chosen({CLASS_SETTING: extra})
+        made = create_partitioner({CLASS_SETTING: extra})
         rows.append(PartitionerRow(extra, _summary(type(made)), None, by_key=True, stateful=False))
     return tuple(rows)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from partage.kernels import kernel
 
-__all__ = ["TALLIED", "Load", "Moves", "load_of", "moves_of", "tallied"]
+__all__ = ["TALLIED", "Load", "Moves", "compare_counts", "load_of", "moves_of"]
 
 _Longs = NDArray[np.int64]
 
@@ -144,7 +144,7 @@ def _tallied(
 TALLIED = _tallied
 
 
-def tallied(
+def compare_counts(
     partition: NDArray[np.uint32],
     records: _Longs,
     sizes: _Longs,
@@ -169,7 +169,7 @@ def tallied(
             of keys, and of their records, whose partition differs between two of the counts.
 
     >>> whole, records = np.array([0, 1, 2, 3], np.uint32), np.arange(4)
-    >>> loads, moved = tallied(whole, records, np.ones(4, np.int64), [2, 4], work=4)
+    >>> loads, moved = compare_counts(whole, records, np.ones(4, np.int64), [2, 4], work=4)
     >>> loads[0].tolist(), moved[:, 0, 1].tolist()
     ([[2, 4], [2, 2]], [2, 5])
     """

@@ -12,7 +12,7 @@ from partage.errors import InvalidConfigError
 from partage.model import ReplicaCluster, even_shares
 from partage.model.replicas import KINDS, Disks
 
-__all__ = ["TOLERANCE", "Bands", "PlanLimits", "disks_of"]
+__all__ = ["TOLERANCE", "Bands", "PlanLimits", "balanced_disks"]
 
 _UNBOUNDED = np.iinfo(np.int64).max // 2
 #: Tolerances by kind. A rack's sum varies less than what one broker holds. Exact numbers of
@@ -153,7 +153,9 @@ class Bands:
         return np.concatenate([each[0], sums[0]]), np.concatenate([each[1], sums[1]])
 
 
-def disks_of(cluster: ReplicaCluster, limits: PlanLimits, free: NDArray[np.bool_]) -> Disks | None:
+def balanced_disks(
+    cluster: ReplicaCluster, limits: PlanLimits, free: NDArray[np.bool_]
+) -> Disks | None:
     """Return the disks (log directories) that a reassignment plan may balance; None if there are
     none.
 

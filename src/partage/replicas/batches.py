@@ -11,10 +11,10 @@ from partage.errors import InvalidConfigError, NoFeasiblePlanError
 from partage.model import ReplicaTask
 from partage.replicas.moves import ReplicaMoves
 
-__all__ = ["batches", "changed"]
+__all__ = ["batches", "changed_partitions"]
 
 
-def changed(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int64]:
+def changed_partitions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int64]:
     """Return the partitions whose replica list a plan changes, even if it only reorders replicas.
 
     ``replica`` is the plan: the broker position of each new replica. The result is int64[n].
@@ -51,7 +51,7 @@ def batches(moves: ReplicaMoves, *, most: int | None = None) -> list[list[int]]:
     if most is not None and most < 1:
         raise InvalidConfigError("max-moves", "must be at least 1", most)
     task, cluster = moves.task, moves.task.cluster
-    to_do = np.union1d(changed(task, moves.replica), moves.within.partition).tolist()
+    to_do = np.union1d(changed_partitions(task, moves.replica), moves.within.partition).tolist()
     copied = np.concatenate([moves.partition, moves.within.partition])
     count = np.bincount(copied, minlength=cluster.partitions)
     if most is not None and to_do and int(count[to_do].max()) > most:

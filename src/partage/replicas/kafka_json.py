@@ -9,7 +9,7 @@ import numpy as np
 
 from partage.model import ReplicaCluster, ReplicaTask
 
-__all__ = ["election", "led_by_others", "reassignment", "rollback", "topic_assignment"]
+__all__ = ["election", "partitions_to_elect", "reassignment", "rollback", "topic_assignment"]
 
 ANY = "any"
 
@@ -58,7 +58,9 @@ def rollback(
     return {"version": 1, "partitions": rows}
 
 
-def led_by_others(task: ReplicaTask, replica: np.ndarray[Any, np.dtype[np.int32]]) -> list[int]:
+def partitions_to_elect(
+    task: ReplicaTask, replica: np.ndarray[Any, np.dtype[np.int32]]
+) -> list[int]:
     """Return the partitions that need a preferred leader election after a plan is executed.
 
     Their current leader is not the plan's preferred leader. Partitions without a leader and

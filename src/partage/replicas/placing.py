@@ -24,7 +24,7 @@ from partage.replicas.striped import place_in_stripes
 __all__ = [
     "Strategy",
     "StripedPlacer",
-    "alternating",
+    "alternate_racks",
     "default_directory",
     "extend",
     "place",
@@ -115,7 +115,7 @@ def _place_as_admin_utils(
     # ``aware``: whether to use the brokers' racks.
     racks = len({b.rack for b in brokers})
     if aware and racks > 1:
-        all_have_racks(brokers)
+        expect_racks(brokers)
     _expect_no_overflow(len(brokers), partitions, start, (shift, racks), first)
     if aware and any(b.rack is not None for b in brokers):
         return place_over_racks(brokers, start, shift, first, partitions, factor)
@@ -329,7 +329,7 @@ def _expect_no_overflow(
         raise InvalidConfigError("start_index", what, start)
 
 
-def alternating(brokers: Sequence[Broker]) -> list[int]:
+def alternate_racks(brokers: Sequence[Broker]) -> list[int]:
     """Return the positions of the brokers in rack-alternating order: one broker of each rack in
     turn.
 
@@ -337,7 +337,7 @@ def alternating(brokers: Sequence[Broker]) -> list[int]:
     ``AdminUtils.getRackAlternatedBrokerList``.
 
     >>> racks = ["rack1", "rack3", "rack3", "rack2", "rack2", "rack1"]
-    >>> alternating([Broker(i, rack) for i, rack in enumerate(racks)])
+    >>> alternate_racks([Broker(i, rack) for i, rack in enumerate(racks)])
     [0, 3, 1, 5, 4, 2]
     """
     by_rack: dict[str, list[int]] = {}
@@ -427,7 +427,7 @@ def _place_followers(
     return ids[at]
 
 
-def all_have_racks(brokers: Sequence[Broker]) -> None:
+def expect_racks(brokers: Sequence[Broker]) -> None:
     """Raise an error if a broker has no rack.
 
     Raises:
@@ -451,7 +451,7 @@ def place_over_racks(
     Return broker ids, the preferred leader first (int32[partitions, factor]). All brokers must have
     racks. The arguments are those of `place_along`, with positions in rack-alternating order.
     """
-    line = alternating(brokers)
+    line = alternate_racks(brokers)
     number: dict[str | None, int] = {}
     rack = np.array([number.setdefault(brokers[i].rack, len(number)) for i in line], np.int64)
     ids = np.array([brokers[i].id for i in line], np.int32)

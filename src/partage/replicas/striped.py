@@ -100,7 +100,7 @@ class _Rings:
         while True:
             raw = draws.ahead(wanted)
             # Nearly always all partitions at once; step by step where rings run dry.
-            found = stripes(
+            found = place_at_once(
                 self.start, self.broker, self.names, self.offset, self.rack_offset,
                 raw, (partitions, factor),
             )  # fmt: skip
@@ -110,7 +110,7 @@ class _Rings:
             out = np.empty((partitions, factor), np.int32)
             state = np.zeros((3, len(self.offset)), np.int64)  # epoch, index, offset
             state[2] = self.offset
-            used = steps(
+            used = place_one_by_one(
                 self.start, self.broker.copy(), self.names.copy(), state, self.rack_offset,
                 self.unfenced, raw, out, work=2 * partitions * factor + wanted,
             )  # fmt: skip
@@ -133,7 +133,7 @@ def _rack_key(rack: str | None) -> tuple[bool, bytes]:
 Ints = NDArray[np.int64]
 
 
-def stripes(
+def place_at_once(
     start: Ints,
     broker: NDArray[np.int32],
     names: Ints,
@@ -158,9 +158,9 @@ def stripes(
         shape: number of partitions, and replicas of each.
 
     Returns:
-        int32[shape]; None in rare cases, for which `steps` must be used: an unfenced ring can run
-            dry in a row, a ring may stay unused until its epoch number recurs, or Java rejects a
-            draw.
+        int32[shape]; None in rare cases, for which `place_one_by_one` must be used: an unfenced
+            ring can run dry in a row, a ring may stay unused until its epoch number recurs, or Java
+            rejects a draw.
     """
     rows, factor = shape
     racks, sizes = len(names), np.diff(start)
@@ -369,7 +369,7 @@ def _next(ring: int, epoch: int, start: Any, state: Any) -> int:
     "int64(int64[::1], int32[::1], int64[::1], int64[:, ::1], int64, int64, int64[::1],"
     " int32[:, ::1])"
 )
-def steps(
+def place_one_by_one(
     start: Any, broker: Any, names: Any, state: Any, offset: int, unfenced: int, raw: Any, out: Any
 ) -> int:
     """Place the replicas of one partition after another into ``out``, exactly as KRaft's placer
@@ -378,7 +378,7 @@ def steps(
     Return the number of random draws used, -1 if there are too few.
 
     Args:
-        start: first index of each ring in ``broker``, as in `stripes`.
+        start: first index of each ring in ``broker``, as in `place_at_once`.
         broker: ids of all brokers, ring by ring; shuffled in place.
         names: racks in order of their names; shuffled in place.
         state: epoch, index and offset of each ring.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from partage.errors import InvalidConfigError, InvalidProblemError, NoFeasiblePlanError
 from partage.model import ReplicaCluster, ReplicaTask, rack_limits
 from partage.model.replicas import FREE, LEAVE, STAY
-from partage.replicas.bands import Bands, PlanLimits, disks_of
+from partage.replicas.bands import Bands, PlanLimits, balanced_disks
 
 __all__ = [
     "PlanLimits", "add_brokers", "change_factor", "drain_brokers", "elect_leaders", "fix_racks",
@@ -243,7 +243,7 @@ class _TaskBuilder:
             lead_low=lead_low, lead_high=lead_high, lead_free=self.lead_free,
             counted=self.counted, rack_low=np.array([one[0] for one in limits]),
             rack_high=np.array([one[1] for one in limits]), alive=self.alive,
-            disks=disks_of(cluster, self.limits, free & (self.fate != LEAVE)),
+            disks=balanced_disks(cluster, self.limits, free & (self.fate != LEAVE)),
         )  # fmt: skip
 
     def _expect_sizes(self) -> None:

@@ -19,19 +19,19 @@ from functools import partial
 from partage.report.client_settings import (
     STATIC_LINE,
     base_policy,
-    family_of,
-    lines_of,
+    client_family,
     parse_policy,
-    spell,
+    settings_lines,
+    translate_lines,
 )
-from partage.report.gains import error_of, gain_of, own_figures, sum_gains
+from partage.report.gains import gain_of, own_figures, simulation_error, sum_gains
 from partage.report.messages import cause_clause, count, duration, format_range, percent, plural
 from partage.report.run import Estimate, FigureRange, GroupFigures, RunFigures
 from partage.tables.metrics import OWN
 
 __all__ = [
-    "RULES", "Advice", "Merged", "Settings", "advice_for", "best_policy", "coverage_advice",
-    "error_of", "merged", "savable",
+    "RULES", "Advice", "MergedAdvice", "Settings", "advice_for", "best_policy", "coverage_advice",
+    "merge_advice", "simulation_error", "total_savings",
 ]  # fmt: skip
 
 #: Default of session.timeout.ms since Kafka 3.0 (KIP-735), also for groups of KIP-848; in ms.
@@ -80,7 +80,7 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedAdvice:
     """One recommended change with all groups to which it is recommended, and their total saving.
 
     Attributes:
@@ -167,7 +167,7 @@ def _error_sentence(group: GroupFigures) -> str:
 
     recorded downtime.
     """
-    error = error_of(group) or 0.0
+    error = simulation_error(group) or 0.0
     if error < _SMALLEST_ERROR:
         return "The simulation of the present settings equals the record."
     return (
@@ -201,7 +201,7 @@ def _advise_static_members(group: GroupFigures) -> Advice | None:
         "simulated."
     )
     own = "# a different name for each member, the same after a restart"
-    lines = spell((own, STATIC_LINE), _client_family(group))
+    lines = translate_lines((own, STATIC_LINE), _client_family(group))
     title = _SETTINGS["static-members"][0]
     return Advice("static-members", title, why, lines, affects="bounce", avoids=bounces)
 
@@ -299,7 +299,7 @@ def _advise_session_timeout(group: GroupFigures) -> Advice | None:
     moves = best is not None and _rule_of(group, best.policy) == "consumer-protocol"
     if group.traits.protocol == "classic" and not moves:
         both = (f"session.timeout.ms={longer}", f"heartbeat.interval.ms={min(longer // 3, 3_000)}")
-        classic = spell(both, _client_family(group))
+        classic = translate_lines(both, _client_family(group))
         return Advice(
             "session-timeout", "Make session timeouts longer than pauses", why, classic,
             affects="join", avoids=min(returned, expired),
@@ -373,7 +373,7 @@ def _advise_to_keep_strategy(group: GroupFigures) -> Advice | None:
     lost, tried = group.lost, [f for f in group.figures.values() if f.saved is not None]
     if lost is None or lost.high <= 0 or not group.covered or len(tried) < _ENOUGH_TRIED:
         return None
-    if group.traits.protocol not in {"classic", "consumer"} or error_of(group) is None:
+    if group.traits.protocol not in {"classic", "consumer"} or simulation_error(group) is None:
         return None
     others = (_advise_static_members, _advise_against_range, _advise_against_roundrobin)
     if best_policy(group) or any(advise(group) for advise in others):
@@ -417,7 +417,7 @@ def advice_for(group: GroupFigures) -> tuple[Advice, ...]:
     return tuple(a for rule in RULES.values() if (a := rule(group)) is not None)
 
 
-def merged(groups: Iterable[GroupFigures]) -> tuple[Merged, ...]:
+def merge_advice(groups: Iterable[GroupFigures]) -> tuple[MergedAdvice, ...]:
     """Combine the recommendations of all groups by rule; sort the rules by total saving, largest
     first.
 
@@ -434,7 +434,7 @@ def merged(groups: Iterable[GroupFigures]) -> tuple[Merged, ...]:
             continue
         pairs.sort(key=lambda pair: -_best_estimate(pair[1].saves))
         known = [a.saves for _, a in pairs if a.saves is not None]
-        out.append(Merged(pairs[0][1], tuple(pairs), sum_gains(known)))
+        out.append(MergedAdvice(pairs[0][1], tuple(pairs), sum_gains(known)))
     return tuple(sorted(out, key=lambda m: -_best_estimate(m.saves)))
 
 
@@ -460,7 +460,7 @@ def coverage_advice(run: RunFigures) -> Advice | None:
     return Advice("record", "Record more of the history from now on", why, lines, "command")
 
 
-def savable(run: RunFigures) -> tuple[Estimate | None, int]:
+def total_savings(run: RunFigures) -> tuple[Estimate | None, int]:
     """Return the total downtime that other settings would save, and the number of groups they help.
 
     Downtime is the time in which partitions have no consumer. Each group counts with its best
@@ -483,7 +483,7 @@ def _client_family(group: GroupFigures) -> str:
     classic = group.traits.protocol == "classic"
     if classic and group.clients and set(group.clients) == {"unknown"}:
         return ""
-    return family_of(group.clients)
+    return client_family(group.clients)
 
 
 def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
@@ -501,7 +501,7 @@ def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
         return ()
     if group.traits.protocol == "consumer" and protocol != "consumer":
         return ()
-    return lines_of(policy, group.strategy, family=_client_family(group)) or ()
+    return settings_lines(policy, group.strategy, family=_client_family(group)) or ()
 
 
 def best_policy(group: GroupFigures) -> Settings | None:
@@ -512,7 +512,7 @@ def best_policy(group: GroupFigures) -> Settings | None:
     simulation of the present settings. The interval of their gain must exclude zero. Of about
     equally good settings, those with the smallest change are returned.
     """
-    error, own, lost = error_of(group), own_figures(group), group.lost
+    error, own, lost = simulation_error(group), own_figures(group), group.lost
     if error is None or own is None or lost is None:
         return None
     whole = group.unread.best if group.unread else lost.high

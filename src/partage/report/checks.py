@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 from partage.errors import InvalidConfigError
 from partage.report.messages import digits, plural, share_text
 from partage.report.rates import REBALANCES, UNREAD, GroupRates, Recording
-from partage.tables.escaping import document_line, document_text
+from partage.tables.escaping import escape_document_line, escape_document_text
 
 __all__ = [
     "FORMAT",
@@ -245,7 +245,7 @@ class RunCheck:
         found = ", ".join(f"{counts[one]} {one}" for one in (PASSED, VIOLATED, UNKNOWN))
         open_results = [one for one in self.results if one.status != PASSED]
         lines = [
-            f"{one.status}  {document_line(one.group)}  {one.limit}: {one.text}"
+            f"{one.status}  {escape_document_line(one.group)}  {one.limit}: {one.text}"
             for one in open_results[:MOST_SHOWN]
         ]
         if len(open_results) > MOST_SHOWN:
@@ -298,13 +298,16 @@ class RunCheck:
             "skipped": unknown if self.unknown_passes else "0",
         }
         root = ET.Element("testsuites", {"name": "partage check", **counted})
-        folder = document_text(str(self.recording.folder))
+        folder = escape_document_text(str(self.recording.folder))
         suite = ET.SubElement(root, "testsuite", {"name": folder, **counted})
         for one in self.results:
             case = ET.SubElement(
-                suite, "testcase", classname=one.limit, name=document_text(one.group) or "run"
+                suite,
+                "testcase",
+                classname=one.limit,
+                name=escape_document_text(one.group) or "run",
             )
-            text = document_text(one.text)
+            text = escape_document_text(one.text)
             if one.status == VIOLATED:
                 ET.SubElement(case, "failure", type=one.limit, message=text).text = text
             elif one.status == UNKNOWN:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["STATIC_LINE", "base_policy", "family_of", "lines_of", "parse_policy", "spell"]
+__all__ = [
+    "STATIC_LINE",
+    "base_policy",
+    "client_family",
+    "parse_policy",
+    "settings_lines",
+    "translate_lines",
+]
 
 _PACKAGE = "org.apache.kafka.clients.consumer."
 _CLASSES = {
@@ -23,13 +30,13 @@ _FAMILIES = {
 }  # fmt: skip
 
 
-def family_of(clients: Iterable[str]) -> str:
+def client_family(clients: Iterable[str]) -> str:
     """Return the client library family of a group: java, librdkafka or python; "" if mixed.
 
     Clients without known settings are ignored beside others; alone, they count as Java clients.
 
-    >>> family_of(["java", "unknown"]), family_of(["java", "librdkafka"]), family_of(["aiokafka"])
-    ('java', '', 'python')
+    >>> [client_family(one) for one in (["java", "unknown"], ["java", "librdkafka"], ["aiokafka"])]
+    ['java', '', 'python']
     """
     found = {_FAMILIES[one] for one in clients if one in _FAMILIES}
     return "java" if not found else found.pop() if len(found) == 1 else ""
@@ -61,7 +68,9 @@ def base_policy(strategy: str) -> str:
     return f"{protocol}/{name}"
 
 
-def lines_of(policy: str, current: str = "", *, family: str = "java") -> tuple[str, ...] | None:
+def settings_lines(
+    policy: str, current: str = "", *, family: str = "java"
+) -> tuple[str, ...] | None:
     """Return the consumer properties that make clients use the settings of a policy.
 
     The result is None if no properties do.
@@ -69,11 +78,11 @@ def lines_of(policy: str, current: str = "", *, family: str = "java") -> tuple[s
     Args:
         policy: name of the policy, such as ``consumer/uniform+static``.
         current: the strategy that the group has now.
-        family: client library family from `family_of`; "" has no common properties.
+        family: client library family from `client_family`; "" has no common properties.
 
-    >>> lines_of("consumer/uniform")[:2]
+    >>> settings_lines("consumer/uniform")[:2]
     ('group.protocol=consumer', 'group.remote.assignor=uniform')
-    >>> lines_of("eager/optimal") is None
+    >>> settings_lines("eager/optimal") is None
     True
     """
     protocol, strategy, options = parse_policy(policy)
@@ -126,12 +135,12 @@ def _java_lines(strategy: str, current: str) -> list[str]:
     ]
 
 
-def spell(lines: Iterable[str], family: str) -> tuple[str, ...]:
+def translate_lines(lines: Iterable[str], family: str) -> tuple[str, ...]:
     """Translate Java consumer properties to the syntax of another client library.
 
     Python clients get keyword arguments, the family ``librdkafka`` the same properties.
 
-    >>> spell(["session.timeout.ms=9000", "# restart"], "python")
+    >>> translate_lines(["session.timeout.ms=9000", "# restart"], "python")
     ('session_timeout_ms=9000', '# restart')
     """
     if family != "python":

@@ -38,7 +38,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "MAX_BAD", "assigned_time", "back_tests", "load_table", "read_run", "run_of",
+    "MAX_BAD",
+    "assigned_time",
+    "back_tests",
+    "load_run",
+    "load_table",
+    "read_run",
     "streams_outcomes",
 ]  # fmt: skip
 
@@ -133,10 +138,10 @@ def read_run(out: str | Path, run: str | None = None) -> RunFigures:
         InvalidCaptureError: the folder has no such run, or a file of it cannot be read.
         MissingExtraError: pyarrow is not installed.
     """
-    return run_of(PublishedRun(out, run))
+    return load_run(PublishedRun(out, run))
 
 
-def run_of(folder: PublishedRun) -> RunFigures:
+def load_run(folder: PublishedRun) -> RunFigures:
     """Load the report's data of a published run from its folder.
 
     Raises:

@@ -20,14 +20,21 @@ from partage.tables.metrics import OWN
 from partage.tables.statuses import RECORDED
 from partage.tables.sums import Estimate, FigureRange
 
-__all__ = ["error_of", "gain_of", "gains_by_policy", "own_figures", "relative_lengths", "sum_gains"]
+__all__ = [
+    "gain_of",
+    "gains_by_policy",
+    "own_figures",
+    "relative_downtime",
+    "simulation_error",
+    "sum_gains",
+]
 
 
 #: The stops that a policy avoids may be shorter or longer than the group's average by this factor.
 _FACTOR = 2.0
 
 
-class Lengths(NamedTuple):
+class RelativeDowntime(NamedTuple):
     """Relative position of a group's estimated downtime between its lower (0) and upper bound (1).
 
     Downtime is the time in which partitions have no consumer.
@@ -41,25 +48,25 @@ class Lengths(NamedTuple):
     high: float
 
 
-def relative_lengths(bounds: FigureRange | None, estimate: Estimate | None) -> Lengths:
+def relative_downtime(bounds: FigureRange | None, estimate: Estimate | None) -> RelativeDowntime:
     """Return where a group's estimated downtime lies between its lower (0) and its upper bound (1).
 
     ``bounds`` and ``estimate`` are the group's downtime. Without an estimate, the result is the
     middle (0.5) with an interval from 0 to 1.
 
-    >>> relative_lengths(FigureRange(10, 110), Estimate(30, 20, 50))
+    >>> relative_downtime(FigureRange(10, 110), Estimate(30, 20, 50))
     Lengths(low=0.05, best=0.2, high=0.8)
     """
     if estimate is None or bounds is None:
-        return Lengths(0.0, 0.5, 1.0)
+        return RelativeDowntime(0.0, 0.5, 1.0)
     width = bounds.high - bounds.low
     if width <= 0:
-        return Lengths(0.0, 0.0, 0.0)
+        return RelativeDowntime(0.0, 0.0, 0.0)
     low, best, high = (
         (one - bounds.low) / width for one in (estimate.low, estimate.best, estimate.high)
     )
     ends = (low / _FACTOR, best, high * _FACTOR)
-    return Lengths(*(min(max(one, 0.0), 1.0) for one in ends))
+    return RelativeDowntime(*(min(max(one, 0.0), 1.0) for one in ends))
 
 
 def own_figures(
@@ -77,7 +84,9 @@ def own_figures(
     return own if own is not None and own.comparable and own.saved is not None else None
 
 
-def error_of(group: GroupFigures, figures: Mapping[str, Figures] | None = None) -> float | None:
+def simulation_error(
+    group: GroupFigures, figures: Mapping[str, Figures] | None = None
+) -> float | None:
     """Return the simulation's error for a group, in partition-seconds; None if unknown.
 
     It is the difference between the recorded downtime and the one simulated with the present
@@ -93,7 +102,7 @@ def error_of(group: GroupFigures, figures: Mapping[str, Figures] | None = None) 
     bounds, recorded = own.stopped, group.recorded.stopped
     if group.unread is None or bounds is None or recorded is None:
         return float(largest)
-    length = relative_lengths(group.lost, group.unread).best
+    length = relative_downtime(group.lost, group.unread).best
     shortest = abs(bounds.low - recorded.low)
     return float(shortest + length * (largest - shortest))
 
@@ -108,13 +117,13 @@ def gain_of(
     simulation.
     """
     known = group.figures if figures is None else figures
-    found, error = known.get(policy), error_of(group, figures)
+    found, error = known.get(policy), simulation_error(group, figures)
     if found is None or not found.comparable or error is None:
         return None
     saved: FigureRange | None = found.saved_against_own
     if saved is None:
         return None
-    lengths = relative_lengths(group.lost, group.unread)
+    lengths = relative_downtime(group.lost, group.unread)
     low, best, high = (saved.low + one * (saved.high - saved.low) for one in lengths)
     estimated = _estimated_gain(group, known[OWN], found)
     if estimated is not None:  # both methods have to agree

@@ -17,7 +17,7 @@ from partage.report.data import load_table
 from partage.report.gains import sum_gains
 from partage.report.messages import downtime_text, format_estimate
 from partage.report.run import Estimate, FigureRange, GroupFigures, RunFigures
-from partage.report.timeline import Owned, UnreadTimes, columns_of, draw_timeline
+from partage.report.timeline import OwnedIntervals, UnreadTimes, columns_of, draw_timeline
 from partage.tables.statuses import DONE, PER_REBALANCE, RECORDED
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ def _history_span(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, 
     return first, max(last, first + 1)
 
 
-def _ownership(table: pa.Table, last: int) -> Owned:
+def _ownership(table: pa.Table, last: int) -> OwnedIntervals:
     """Convert rows of table ``ownership`` to one group's ownership intervals as arrays.
 
     An owner is a member or, if it is static, its instance id, which survives restarts. ``last`` is
@@ -308,7 +308,7 @@ def _ownership(table: pa.Table, last: int) -> Owned:
     known: dict[str, int] = {}
     for i in np.argsort(start, kind="stable").tolist():
         known.setdefault(names[i], len(known))
-    return Owned(
+    return OwnedIntervals(
         np.array([place[p] for p in pairs], np.int64),
         np.array([known[n] for n in names], np.int64),
         start,
@@ -318,7 +318,7 @@ def _ownership(table: pa.Table, last: int) -> Owned:
     )
 
 
-def _unread(table: pa.Table, owned: Owned) -> UnreadTimes:
+def _unread(table: pa.Table, owned: OwnedIntervals) -> UnreadTimes:
     """Return the times in which a group's partitions had no consumer, as arrays.
 
     ``table`` has the group's unread times, ``owned`` its ownership intervals. Partitions that never
@@ -362,7 +362,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _changes(
-    rows: Sequence[Mapping[str, Any]], times: Sequence[int], owned: Owned, last_ms: int
+    rows: Sequence[Mapping[str, Any]], times: Sequence[int], owned: OwnedIntervals, last_ms: int
 ) -> Iterator[dict[str, int]]:
     """Yield how many partitions each member had before and after each listed rebalance.
 
@@ -398,7 +398,7 @@ def _changes(
                        "lost": lost, "gained": gained}  # fmt: skip
 
 
-def _intervals_by_owner(owned: Owned, last_ms: int) -> Iterator[tuple[_Ints, _Ints]]:
+def _intervals_by_owner(owned: OwnedIntervals, last_ms: int) -> Iterator[tuple[_Ints, _Ints]]:
     """Yield, for each owner, the sorted starts and the sorted ends of its ownership intervals (ms).
 
     Successive intervals with the same owner and partition are merged. An interval that has not

@@ -18,16 +18,16 @@ from uuid import uuid4
 
 from partage.errors import MissingExtraError
 from partage.report import messages, view_model
-from partage.report.advice import coverage_advice, savable
-from partage.report.data import run_of
+from partage.report.advice import coverage_advice, total_savings
+from partage.report.data import load_run
 from partage.report.gains import gains_by_policy
 from partage.report.group_details import details
 from partage.report.json_document import json_document
 from partage.report.recommendations import recommendations_for
 from partage.report.run import GroupFigures, RunFigures
 from partage.runs.published_run import PublishedRun
-from partage.tables.escaping import document_text
-from partage.tables.metrics import SHOWN, Shown
+from partage.tables.escaping import escape_document_text
+from partage.tables.metrics import SHOWN, OutputLevel
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -65,7 +65,7 @@ def publish_page(out: str | Path, page: Path, run: str | None = None) -> RunFigu
         OSError: the page cannot be written.
     """
     folder = PublishedRun(out, run)
-    found = run_of(folder)
+    found = load_run(folder)
     write_page(found, page, details(folder, found))
     return found
 
@@ -98,12 +98,14 @@ def render(run: RunFigures, details: Details = ()) -> str:
     Raises:
         MissingExtraError: jinja2 is not installed.
     """
-    saved, helped = savable(run)
+    saved, helped = total_savings(run)
     rebalancing = run.rebalancing
     rows = [view_model.group_row(g) for g in rebalancing[: view_model.MAX_LISTED]]
     causes = view_model.cause_list(run.causes)
     policies = list(
-        view_model.policy_rows(run.policies, run.figures, Shown.PAGE, gains_by_policy(run.groups))
+        view_model.policy_rows(
+            run.policies, run.figures, OutputLevel.PAGE, gains_by_policy(run.groups)
+        )
     )
     return environment().get_template("page.html.j2").render(
         run=run,
@@ -124,11 +126,11 @@ def render(run: RunFigures, details: Details = ()) -> str:
         not_comparable=any(not row.comparable for row in policies),
         per_rebalance=list(
             view_model.policy_rows(
-                run.policies, run.per_rebalance, Shown.PAGE,
+                run.policies, run.per_rebalance, OutputLevel.PAGE,
                 gains_by_policy(run.groups, per_rebalance=True),
             )
         ),
-        metrics=SHOWN[Shown.PAGE],
+        metrics=SHOWN[OutputLevel.PAGE],
         headings=view_model.metric_headings(),
         applications=[
             view_model.streams_card(group) for group in run.applications[: view_model.MAX_LISTED]
@@ -232,7 +234,7 @@ def environment() -> Environment:
 
 def _finalized(value: Any) -> Any:
     # Names may have control characters, and bidirectional ones that reorder the text behind them.
-    return document_text(value) if type(value) is str else value
+    return escape_document_text(value) if type(value) is str else value
 
 
 def _json(value: Any) -> Markup:
@@ -242,7 +244,7 @@ def _json(value: Any) -> Markup:
     are escaped, so the parsed value stays the same.
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    text = document_text(text, in_json=True)
+    text = escape_document_text(text, in_json=True)
     for one in "<>&\u2028\u2029":
         text = text.replace(one, f"\\u{ord(one):04x}")
     return _as_markup(text)

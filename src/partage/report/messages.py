@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 from typing import NamedTuple
 
 from partage.report.run import Estimate, FigureRange, Figures, RunFigures
-from partage.tables.metrics import SHOWN, Shown
+from partage.tables.metrics import SHOWN, OutputLevel
 
 __all__ = [
     "CAUSES", "GLOSSARY", "RECORD_MORE", "CauseText", "Term", "cause_clause", "cause_label",
@@ -57,7 +57,7 @@ class Term(NamedTuple):
 
 #: Identifier on the page -> entry; metrics that tables show come first.
 GLOSSARY: dict[str, Term] = {
-    **{metric.name: Term(metric.title, metric.help) for metric in SHOWN[Shown.GROUP]},
+    **{metric.name: Term(metric.title, metric.help) for metric in SHOWN[OutputLevel.GROUP]},
     "unread_share": Term(
         "Unread",
         "Estimated downtime as a share of the group's partition-time: the time in which its "

@@ -9,7 +9,7 @@ from typing import Any
 from partage.errors import InvalidCaptureError
 from partage.runs.published_run import PublishedRun
 
-__all__ = ["Holding", "Missing", "Owner", "holdings", "missing_at", "owners_at", "ranges"]
+__all__ = ["HistoryGap", "Holding", "Owner", "gaps_at", "holdings", "owners_at", "ranges"]
 
 _COLUMNS = [
     "group", "topic", "partition", "member", "instance", "role", "from_ms", "to_ms",
@@ -72,7 +72,7 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class HistoryGap:
     """A gap in a group's recorded history, during which the owners of partitions are unknown.
 
     The log does not have the generations of this time. ``from_ms`` and ``from_generation`` are None
@@ -87,9 +87,9 @@ class Missing:
     to_generation: int
 
 
-def missing_at(
+def gaps_at(
     run: PublishedRun, time_ms: int, *, groups: Collection[str] | None = None
-) -> list[Missing]:
+) -> list[HistoryGap]:
     """Return the gaps in groups' recorded histories that contain a time (ms since 1970).
 
     The owners of a group's partitions are unknown during such a gap.
@@ -102,7 +102,7 @@ def missing_at(
                "log_offset"]  # fmt: skip
     rows = _read_rows(run, "rebalances", columns)
     rows.sort(key=lambda r: (r["group"], r["log_partition"], r["log_offset"]))
-    found: list[Missing] = []
+    found: list[HistoryGap] = []
     before: dict[str, Any] | None = None
     for row in rows:
         if before is not None and before["group"] != row["group"]:
@@ -112,7 +112,7 @@ def missing_at(
         if within and row["gap_before"] and (groups is None or row["group"] in groups):
             known = None if before is None else before["generation"]
             ends = row["time_ms"], row["generation"]
-            found.append(Missing(row["group"], row["gap_before"], begins, known, *ends))
+            found.append(HistoryGap(row["group"], row["gap_before"], begins, known, *ends))
         before = row
     return found
 

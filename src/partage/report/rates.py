@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partage.report.data import load_table, run_of
+from partage.report.data import load_run, load_table
 from partage.report.run import MIN_COVERAGE, GroupFigures, RunFigures
 from partage.runs.published_run import PublishedRun
 from partage.tables.statuses import FAILED, OFFSETS_ONLY, RECORDED
@@ -162,7 +162,7 @@ def read_recording(folder: str | Path, run: str | None = None) -> Recording:
         published = PublishedRun(whole.parent.parent, whole.name)
     else:
         published = PublishedRun(path, run)
-    figures = run_of(published)
+    figures = load_run(published)
     rebalances = _with_episodes(_rebalances(published))
     sums = _sums_by_group(rebalances, _recorded_costs(published))
     within, known = _count_generations(rebalances)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from partage.report.advice import Advice, advice_for
-from partage.report.client_settings import family_of, parse_policy, spell
+from partage.report.client_settings import client_family, parse_policy, translate_lines
 from partage.report.messages import cause_label, count, format_estimate, percent, plural
 from partage.report.run import GroupFigures
 
@@ -171,12 +171,14 @@ def present_settings(group: GroupFigures) -> tuple[Setting, ...]:
     traits = group.traits
     if traits.protocol not in {"classic", "consumer"} or not group.strategy:
         return ()
-    family = family_of(group.clients)
+    family = client_family(group.clients)
     _, strategy, _ = parse_policy(group.strategy)
     python = family == "python"
 
     def one(name: str, now: str, default: str) -> Setting:
-        return Setting(spell((f"{name}=",), family)[0][:-1], now, "" if python else default)
+        return Setting(
+            translate_lines((f"{name}=",), family)[0][:-1], now, "" if python else default
+        )
 
     def ms(value: int | None) -> str:
         return str(value) if value else NOT_IN_LOG
@@ -210,7 +212,7 @@ _ROLLING = "One rolling restart."
 
 def _deployment(group: GroupFigures, advice: Advice) -> tuple[frozenset[str], str, str]:
     """Return the settings that a recommended change affects, the risk, and the rollout steps."""
-    family = family_of(group.clients)
+    family = client_family(group.clients)
     names, risk, rollout = _DEPLOYMENTS.get(advice.rule, ((), "", ""))
     if advice.rule in _STRATEGIES and group.traits.protocol == "classic":
         names, risk, rollout = _strategy_deployment(family, cooperative=_is_cooperative(advice))
@@ -218,7 +220,11 @@ def _deployment(group: GroupFigures, advice: Advice) -> tuple[frozenset[str], st
         names = (*names, "group.instance.id")
     if advice.rule == "session-timeout" and advice.where == "group":
         rollout = "No restart: the configuration belongs to the group, on the brokers."
-    return frozenset(spell((f"{name}=",), family)[0][:-1] for name in names), risk, rollout
+    return (
+        frozenset(translate_lines((f"{name}=",), family)[0][:-1] for name in names),
+        risk,
+        rollout,
+    )
 
 
 def _is_cooperative(advice: Advice) -> bool:

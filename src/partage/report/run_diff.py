@@ -26,7 +26,7 @@ from partage.report.rates import (
 )
 from partage.report.recommendations import NOT_IN_LOG, present_settings
 from partage.report.run import GroupFigures, total
-from partage.tables.escaping import document_line
+from partage.tables.escaping import escape_document_line
 from partage.tables.metrics import BY_NAME
 from partage.tables.sums import Estimate, FigureRange
 
@@ -115,7 +115,7 @@ class GroupDiff:
 
     def __repr__(self) -> str:
         """Return the change of unread time with its verdict."""
-        name = document_line(self.name) or "all groups"
+        name = escape_document_line(self.name) or "all groups"
         relative = self.changes[UNREAD].relative
         change = "" if relative is None else f"{relative:+.0%} unread time, "
         return f"{name}: {change}{self.verdict}"

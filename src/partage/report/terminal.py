@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from partage.report import messages
-from partage.report.advice import coverage_advice, savable
+from partage.report.advice import coverage_advice, total_savings
 from partage.report.gains import gains_by_policy
 from partage.report.messages import count, plural
 from partage.report.run import RunFigures
@@ -18,7 +18,7 @@ from partage.report.view_model import (
     policy_rows,
     streams_card,
 )
-from partage.tables.metrics import SHOWN, Shown
+from partage.tables.metrics import SHOWN, OutputLevel
 from partage.tables.statuses import FAILED
 
 if TYPE_CHECKING:
@@ -54,12 +54,12 @@ def summary(run: RunFigures) -> Iterator[RenderableType]:
     from rich.text import Text
 
     gains = gains_by_policy(run.groups)
-    policies = list(policy_rows(run.policies, run.figures, Shown.TERMINAL, gains))
+    policies = list(policy_rows(run.policies, run.figures, OutputLevel.TERMINAL, gains))
     yield Text("")
     yield _facts(run)
     yield Text("")
     yield Text(clean(messages.headline(run)), "bold" if run.covered else "bold yellow")
-    yield Text(clean(messages.lead(run, *savable(run))))
+    yield Text(clean(messages.lead(run, *total_savings(run))))
     yield Text(clean(messages.trust(run)), "dim")
     rows = [group_row(group) for group in run.rebalancing[:MAX_GROUPS]]
     if rows:
@@ -281,7 +281,7 @@ def _policies(rows: Sequence[PolicyRow]) -> Table:
     from rich.text import Text
 
     # A column breaks where its label has a soft hyphen or a blank.
-    labels = [m.label.replace("\N{SOFT HYPHEN}", "-\n") for m in SHOWN[Shown.TERMINAL]]
+    labels = [m.label.replace("\N{SOFT HYPHEN}", "-\n") for m in SHOWN[OutputLevel.TERMINAL]]
     table = _table("policy", [label.replace(" ", "\n").lower() for label in labels])
     for row in rows:
         name = _WrappingName(row.label, "bold" if row.is_recorded else "")

@@ -20,7 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MAX_BINNED_ROWS", "MAX_ROWS", "Owned", "UnreadTimes", "columns_of", "draw_timeline"]
+__all__ = [
+    "MAX_BINNED_ROWS",
+    "MAX_ROWS",
+    "OwnedIntervals",
+    "UnreadTimes",
+    "columns_of",
+    "draw_timeline",
+]
 
 #: Partitions that have a row each.
 MAX_ROWS = 500
@@ -52,7 +59,7 @@ def columns_of(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
+class OwnedIntervals:
     """Ownership intervals of one group's partitions, as arrays with one element per interval.
 
     Attributes:
@@ -121,7 +128,11 @@ class _Bins(NamedTuple):
 
 
 def draw_timeline(
-    owned: Owned, first_ms: int, last_ms: int, budget: int, unread: UnreadTimes | None = None
+    owned: OwnedIntervals,
+    first_ms: int,
+    last_ms: int,
+    budget: int,
+    unread: UnreadTimes | None = None,
 ) -> dict[str, Any]:
     """Compute the drawing data of a group's ownership timeline, as named columns of numbers.
 

@@ -37,7 +37,7 @@ from partage.report.run import (
     StreamsOutcome,
 )
 from partage.report.timeline import columns_of
-from partage.tables.metrics import OWN, SHOWN, Aggregation, Metric, Shown
+from partage.tables.metrics import OWN, SHOWN, Aggregation, Metric, OutputLevel
 from partage.tables.statuses import FAILED, NOT_YET, RECORDED, REFUSED
 
 __all__ = [
@@ -97,7 +97,7 @@ class PolicyRow:
 def policy_rows(
     names: Iterable[str],
     figures: Mapping[str, Figures],
-    output: Shown,
+    output: OutputLevel,
     gains: Mapping[str, Estimate],
 ) -> Iterator[PolicyRow]:
     """Yield the rows of the report's table of policies; the recorded assignments come first.
@@ -461,7 +461,7 @@ def metric_headings() -> list[dict[str, str]]:
     """Return name, label and help text of each metric in a group's policy table, for the page."""
     return [
         {"name": metric.name, "label": metric.label, "help": metric.help}
-        for metric in SHOWN[Shown.GROUP]
+        for metric in SHOWN[OutputLevel.GROUP]
     ]
 
 
@@ -519,12 +519,12 @@ def _policy_columns(
     A column has texts; column ``NAME_sort`` has the values by which column ``NAME`` is sorted.
     """
     records = []
-    for row in policy_rows(run.policies, figures, Shown.GROUP, gains):
+    for row in policy_rows(run.policies, figures, OutputLevel.GROUP, gains):
         record: dict[str, Any] = {
             "label": row.label, "recorded": row.is_recorded, "comparable": row.comparable,
             "note": f"{row.note} in {plural(row.affected, 'rebalance')}" if row.note else "",
         }  # fmt: skip
-        for metric, cell in zip(SHOWN[Shown.GROUP], row.cells, strict=True):
+        for metric, cell in zip(SHOWN[OutputLevel.GROUP], row.cells, strict=True):
             record[metric.name] = cell.text
             sort = cell.sort
             record[f"{metric.name}_sort"] = round(sort, 2) if isinstance(sort, float) else sort

@@ -177,9 +177,9 @@ class Run:
 
     @cached_property
     def _figures(self) -> RunFigures:
-        from partage.report.data import run_of
+        from partage.report.data import load_run
 
-        return run_of(self._published)
+        return load_run(self._published)
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ __all__ = [
     "FloatArray",
     "Rates",
     "Weights",
+    "rates_array",
     "values_by_partition",
-    "weights_of",
 ]
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -128,13 +128,13 @@ class CommitRate:
         return self.records * 1_000 / (self.last_ms - self.first_ms)
 
 
-def weights_of(rates: Rates, index: Index) -> Weights:
+def rates_array(rates: Rates, index: Index) -> Weights:
     """Convert consumption rates to an array by partition index, in records per second (float64[P]).
 
     ``rates`` is a dict by (topic, partition), ``index`` numbers the partitions. A partition without
     commits has 0.
 
-    >>> weights_of({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
+    >>> rates_array({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
     [0.0, 2.5]
     """
     return np.nan_to_num(values_by_partition(rates, index)) if rates else None

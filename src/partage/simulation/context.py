@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from partage.history.clusters import ClusterHistory
-from partage.simulation.commit_statistics import CommitStatistics, FloatArray, Weights, weights_of
-from partage.simulation.costs import RebalanceCosts, costs_of, most_reread, usual_length
+from partage.simulation.commit_statistics import CommitStatistics, FloatArray, Weights, rates_array
+from partage.simulation.costs import RebalanceCosts, costs_of, most_reread, usual_duration
 from partage.simulation.metrics import Bounds, CachedJudge
 from partage.simulation.recorded_rebalances import RecordedRebalance
 from partage.simulation.rounds import SharedProblems
@@ -62,8 +62,8 @@ class SimulationContext:
         bare = cls(clusters, CachedJudge(), commits)
         known = [one for one in rebalances if one.replayable] if commits.pauses else []
         lengths = [bare.costs(one).length_ms for one in known]
-        weights = weights_of(commits.rates, clusters.index)
-        return cls(clusters, bare.measure, commits, usual_length(lengths), weights)
+        weights = rates_array(commits.rates, clusters.index)
+        return cls(clusters, bare.measure, commits, usual_duration(lengths), weights)
 
     @cached_property
     def most(self) -> FloatArray:

@@ -36,12 +36,12 @@ __all__ = [
     "detection_delay",
     "most_reread",
     "pause_bounds",
+    "rebalance_duration",
     "recorded_stops",
-    "reread",
-    "stop_length",
+    "reread_bounds",
     "stopped_partitions",
     "stopped_seconds",
-    "usual_length",
+    "usual_duration",
 ]
 
 #: Heartbeats in a session timeout: Kafka's documentation asks for at least three.
@@ -76,13 +76,13 @@ def pause_bounds(pause: Pause, undetected: Bounds) -> Bounds | None:
     return Bounds(max(0, proven - undetected.high), max(0, pause.pause_ms - undetected.low))
 
 
-def stop_length(bounds: Sequence[Bounds]) -> Bounds | None:
+def rebalance_duration(bounds: Sequence[Bounds]) -> Bounds | None:
     """Combine bounds from single partitions into bounds on a recorded rebalance's duration (ms).
 
     The lower bound is the smallest lower bound of a partition, the upper bound the median of their
     upper bounds. The result is None without partitions.
 
-    >>> stop_length([Bounds(3_000, 5_000), Bounds(2_000, 9_000), Bounds(2_500, 7_000)])
+    >>> rebalance_duration([Bounds(3_000, 5_000), Bounds(2_000, 9_000), Bounds(2_500, 7_000)])
     Bounds(low=2000, high=7000)
     """
     if not bounds:
@@ -91,12 +91,12 @@ def stop_length(bounds: Sequence[Bounds]) -> Bounds | None:
     return Bounds(min(*(one.low for one in bounds), high), high)
 
 
-def usual_length(lengths: Iterable[Bounds | None]) -> Bounds | None:
+def usual_duration(lengths: Iterable[Bounds | None]) -> Bounds | None:
     """Return the usual rebalance duration (ms): medians of the lower and of the upper bounds.
 
     ``lengths`` are bounds on the durations of rebalances, None if unknown.
 
-    >>> usual_length([Bounds(1, 2), None, Bounds(3, 8), Bounds(2, 9)])
+    >>> usual_duration([Bounds(1, 2), None, Bounds(3, 8), Bounds(2, 9)])
     Bounds(low=2, high=8)
     """
     known = [length for length in lengths if length is not None]
@@ -183,7 +183,9 @@ def most_reread(commits: CommitStatistics, index: Index) -> FloatArray:
     return most
 
 
-def reread(stops: Int32Array, recorded_reread: FloatArray, most: FloatArray) -> Bounds | None:
+def reread_bounds(
+    stops: Int32Array, recorded_reread: FloatArray, most: FloatArray
+) -> Bounds | None:
     """Return bounds on how many records are read twice in a simulated rebalance.
 
     A new owner begins at the last committed offset, so it rereads later records of the old owner.
@@ -200,7 +202,7 @@ def reread(stops: Int32Array, recorded_reread: FloatArray, most: FloatArray) -> 
         None if all partitions are unknown; otherwise unknown ones count as 0.
 
     >>> known, most = np.array([7, np.nan]), np.array([99.0, 10.0])
-    >>> reread(np.array([0, 1], np.int32), known, most)
+    >>> reread_bounds(np.array([0, 1], np.int32), known, most)
     Bounds(low=7, high=17.0)
     """
     if not len(stops):
@@ -285,7 +287,7 @@ class RebalanceCosts:
 
         ``stops`` are the indices of the partitions that stop under the policy.
         """
-        return reread(stops, self.recorded_reread, self.most)
+        return reread_bounds(stops, self.recorded_reread, self.most)
 
     def reread_as_recorded(self) -> Bounds | None:
         """Return how many records were read twice in the recorded rebalance; None if no commits
@@ -317,7 +319,7 @@ def costs_of(
     stops = RecordedStops.of(rebalance, stopped)
     located = list(_add_partition_indices(pauses, clusters, cluster))
     rewinds = {p: pause.rewind for p, pause in located if pause.rewind is not None}
-    length_ms = stop_length(stops.bounds_of(located))
+    length_ms = rebalance_duration(stops.bounds_of(located))
     return RebalanceCosts(cluster, given, stopped, length_ms, rewinds, most)
 
 

@@ -29,7 +29,7 @@ from partage.wire.streams.subscription_info import LATEST_OFFSET, LATEST_VERSION
 from partage.wire.streams.versions import (
     EARLIEST_PROBEABLE_VERSION,
     SHUTDOWN_REQUESTED,
-    versions_of,
+    group_versions_from_tuples,
 )
 
 __all__ = [
@@ -246,7 +246,9 @@ def rebalance(
     """
     clients = group_by_client(members)
     every = [member for one in clients for member in one.members]
-    versions = versions_of((one.version, one.latest_version, one.shutdown) for one in every)
+    versions = group_versions_from_tuples(
+        (one.version, one.latest_version, one.shutdown) for one in every
+    )
     if versions.error_code == SHUTDOWN_REQUESTED:
         return _error(clients, SHUTDOWN_REQUESTED, "a member asked for shutdown")
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-__all__ = ["document_line", "document_text"]
+__all__ = ["escape_document_line", "escape_document_text"]
 
 #: Control characters except tab and line ends, and bidirectional ones. XML 1.0 has no C0 controls
 #: and no half surrogate pairs, not even escaped.
@@ -15,14 +15,14 @@ _UNSAFE = re.compile(
 )
 
 
-def document_text(text: str, *, in_json: bool = False) -> str:
+def escape_document_text(text: str, *, in_json: bool = False) -> str:
     r"""Escape control and bidirectional characters, which HTML, SVG and XML documents must not
     contain.
 
     Other characters stay, also non-breaking spaces. Set ``in_json`` for JSON text: it gets JSON's
     own escapes, so that parsed values stay the same.
 
-    >>> document_text("a\u202e<b>\x1b[2J")
+    >>> escape_document_text("a\u202e<b>\x1b[2J")
     'a\\u202e<b>\\x1b[2J'
     """
     if in_json:
@@ -30,11 +30,11 @@ def document_text(text: str, *, in_json: bool = False) -> str:
     return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-def document_line(text: str) -> str:
-    r"""Escape a text as `document_text` does, and replace line breaks and repeated spaces by one
-    space.
+def escape_document_line(text: str) -> str:
+    r"""Escape a text as `escape_document_text` does, and replace line breaks and repeated spaces
+    by one space.
 
-    >>> document_line("a\nb\x1b")
+    >>> escape_document_line("a\nb\x1b")
     'a b\\x1b'
     """
-    return " ".join(document_text(text).split())
+    return " ".join(escape_document_text(text).split())

@@ -17,7 +17,7 @@ from partage.tables.statuses import DONE, FAILED, NOT_YET, RECORDED, REFUSED
 
 __all__ = [
     "BY_NAME", "METRICS", "OWN", "REPLAY_COLUMNS", "SHOWN", "Aggregation", "Column", "Condition",
-    "Metric", "Shown",
+    "Metric", "OutputLevel",
 ]  # fmt: skip
 
 #: Policy that simulates a group with the settings that it ran with.
@@ -65,7 +65,7 @@ class Condition(NamedTuple):
     operand: str | int | bool | None = None
 
 
-class Shown(IntEnum):
+class OutputLevel(IntEnum):
     """Outputs of the report, in order of rising prominence: JSON, group page, overview page,
     terminal.
 
@@ -113,7 +113,7 @@ class Metric:
     better: Literal["lower", "higher", ""] = ""
     label: str = ""
     help: str = ""
-    shown: Shown = Shown.DATA
+    shown: OutputLevel = OutputLevel.DATA
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -173,7 +173,7 @@ METRICS: tuple[Metric, ...] = (
         "log has no record of when a member stops reading; the estimate uses the times of group "
         "records and of commits at revocation. Without an estimate, the bounds by commits are "
         "shown (lower–upper).",
-        shown=Shown.TERMINAL,
+        shown=OutputLevel.TERMINAL,
     ),
     Metric(
         "no_consumer", _SUM,
@@ -190,7 +190,7 @@ METRICS: tuple[Metric, ...] = (
         "error, which is the difference between own and the record; where it contains zero, the "
         "table says that the difference is within the error. A negative value is additional "
         "downtime.",
-        shown=Shown.TERMINAL,
+        shown=OutputLevel.TERMINAL,
     ),
     Metric(
         "saved_against_own", _DIFFERENCE, source=(OWN,), unit="partition-seconds", better="higher",
@@ -207,7 +207,7 @@ METRICS: tuple[Metric, ...] = (
         help="A rebalance assigns the partitions of a group to its members anew: a generation of a "
         "classic group, an epoch of a consumer, share or streams group. Follow-up rebalances of "
         "the policy count.",
-        shown=Shown.TERMINAL,
+        shown=OutputLevel.TERMINAL,
     ),
     Metric("rebalances", _COUNT, where=(Condition("step", "is", 0),),
            help="Recorded rebalances that are simulated."),
@@ -230,7 +230,7 @@ METRICS: tuple[Metric, ...] = (
         unit="partitions", better="lower", label="Moved",
         help="Partitions reassigned from one live member to another. First assignments and "
         "partitions of departed members do not count.",
-        shown=Shown.TERMINAL,
+        shown=OutputLevel.TERMINAL,
     ),
     Metric(
         "avoidable", _SUM,
@@ -238,7 +238,7 @@ METRICS: tuple[Metric, ...] = (
         unit="partitions", better="lower", label="Avoid\N{SOFT HYPHEN}able",
         help="Moves beyond the minimum that a plan of at least the same balance needs. The minimum "
         "is found by minimum-cost flow and verified by an independent check.",
-        shown=Shown.TERMINAL,
+        shown=OutputLevel.TERMINAL,
     ),
     Metric("proven", _COUNT, where=(Condition("avoidable", "is known"),),
            help="Rows for which the number of avoidable moves is known."),
@@ -247,7 +247,7 @@ METRICS: tuple[Metric, ...] = (
         label="Bal\N{SOFT HYPHEN}anced",
         help="Share of rebalances with the smallest possible spread (partitions of the fullest "
         "member minus those of the emptiest), verified by maximum flow.",
-        shown=Shown.TERMINAL,
+        shown=OutputLevel.TERMINAL,
     ),
     Metric(
         "largest_spread", _MAXIMUM,
@@ -267,7 +267,7 @@ METRICS: tuple[Metric, ...] = (
         "idle", _SUM, (("idle", "int32?", "members without partitions that could own some"),),
         unit="members", better="lower", label="Idle",
         help="Members without partitions that could own some, added up over rebalances.",
-        shown=Shown.TERMINAL,
+        shown=OutputLevel.TERMINAL,
     ),
     Metric(
         "reread", _INTERVAL,
@@ -276,7 +276,7 @@ METRICS: tuple[Metric, ...] = (
         unit="records", better="lower", label="Re\N{SOFT HYPHEN}processed",
         help="Records consumed again after a rebalance, because the new owner started at the last "
         "committed offset.",
-        shown=Shown.PAGE,
+        shown=OutputLevel.PAGE,
     ),
     Metric(
         "unread_at_once", _MAXIMUM,
@@ -285,7 +285,7 @@ METRICS: tuple[Metric, ...] = (
         help="Partitions unread at the worst moment: the largest number of partitions that no "
         "member consumed at the same time in one rebalance. In consumer groups it is an upper "
         "bound, since members release and take partitions one after the other.",
-        shown=Shown.PAGE,
+        shown=OutputLevel.PAGE,
     ),
     Metric(
         "rack_mismatches", _SUM,
@@ -293,7 +293,7 @@ METRICS: tuple[Metric, ...] = (
         unit="partitions", better="lower", label="Cross-rack",
         help="Partitions whose owner is in a rack without a replica, so that each fetch crosses "
         "racks; added up over rebalances. Members without a rack do not count.",
-        shown=Shown.PAGE,
+        shown=OutputLevel.PAGE,
     ),
     Metric(
         "load_spread", _MEAN,
@@ -301,7 +301,7 @@ METRICS: tuple[Metric, ...] = (
         unit="records/s", better="lower", label="Load spread, records/s",
         help="Load of the most loaded member minus that of the least loaded one, in committed "
         "records per second; mean over rebalances.",
-        shown=Shown.GROUP,
+        shown=OutputLevel.GROUP,
     ),
     Metric(
         "colocation", _MEAN,
@@ -332,6 +332,6 @@ REPLAY_COLUMNS: tuple[Column, ...] = tuple(
 )
 
 #: Metrics that tables of policies have as columns, by output.
-SHOWN: dict[Shown, tuple[Metric, ...]] = {
-    output: tuple(m for m in METRICS if m.shown >= output) for output in Shown
+SHOWN: dict[OutputLevel, tuple[Metric, ...]] = {
+    output: tuple(m for m in METRICS if m.shown >= output) for output in OutputLevel
 }

@@ -27,8 +27,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "Estimate", "FigureRange", "Sums", "add_sums", "count_flags", "document", "empty_sums",
-    "metric_value", "sum_differences", "sum_rows",
+    "Estimate",
+    "FigureRange",
+    "Sums",
+    "add_sums",
+    "count_flags",
+    "empty_sums",
+    "json_metrics",
+    "metric_value",
+    "sum_differences",
+    "sum_rows",
 ]  # fmt: skip
 
 #: Entries of the metrics; a maximum is None where no row has a value.
@@ -323,13 +331,13 @@ def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
     return sums[name]
 
 
-def document(sums: Mapping[str, Any]) -> dict[str, Any]:
+def json_metrics(sums: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of all metrics as fields of a JSON object.
 
     A range is ``{"low": ..., "high": ...}``. An estimate is a range with a field ``best``.
     Differences between policies are left out if they have not been summed.
 
-    >>> found = document(empty_sums() | {"moved": 2})
+    >>> found = json_metrics(empty_sums() | {"moved": 2})
     >>> found["moved"], found["stopped_partition_seconds"]
     (2, None)
     """

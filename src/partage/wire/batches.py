@@ -38,8 +38,8 @@ __all__ = [
     "OldMagicError",
     "batch_at",
     "batches_of",
-    "end_of_batch",
     "marker_of",
+    "offset_after_batch",
     "records_of",
 ]
 
@@ -206,13 +206,13 @@ def batches_of(
         position += batch.size
 
 
-def end_of_batch(data: bytes | memoryview, offset: int) -> int | None:
+def offset_after_batch(data: bytes | memoryview, offset: int) -> int | None:
     """Return the offset from which a reader can continue after a damaged record batch.
 
     It is the offset after the first batch that ends at ``offset`` or later. Only headers are read.
     The result is None if the header is damaged too.
 
-    >>> end_of_batch(b"", 0) is None
+    >>> offset_after_batch(b"", 0) is None
     True
     """
     position = 0

@@ -21,7 +21,15 @@ from partage.wire.errors import TruncatedError, UnsupportedVersionError
 from partage.wire.primitives import Reader, Writer
 from partage.wire.schema import UNKNOWN_TAGS, Field, Message, default_value
 
-__all__ = ["Codec", "codec_of", "decode", "encode", "join_path", "message_codec", "set_location"]
+__all__ = [
+    "Codec",
+    "codec_with_replacements",
+    "decode",
+    "encode",
+    "join_path",
+    "message_codec",
+    "set_location",
+]
 
 Read = Callable[[Reader], Any]
 Write = Callable[[Writer, Any], None]
@@ -121,10 +129,10 @@ def message_codec(message: Message, version: int) -> Codec:
     if version not in message.versions:
         what = f"{message.name} has versions {message.versions}"
         raise UnsupportedVersionError(what, offset=0, field="version", version=version)
-    return codec_of(message, version, {})
+    return codec_with_replacements(message, version, {})
 
 
-def codec_of(message: Message, version: int, replaced: Mapping[str, Codec]) -> Codec:
+def codec_with_replacements(message: Message, version: int, replaced: Mapping[str, Codec]) -> Codec:
     """Return a codec of a Kafka message that uses given codecs for some types.
 
     ``replaced`` maps a type, such as ``[]TaskId``, to its codec. Large arrays of structs are

@@ -24,7 +24,7 @@ from partage.wire.codec import decode, encode
 from partage.wire.messages import load_message
 from partage.wire.primitives import Reader
 
-__all__ = ["EXTRAS", "Extras", "split", "trailer_body", "with_extras"]
+__all__ = ["EXTRAS", "Extras", "split", "trailer_start", "with_extras"]
 
 EXTRAS = load_message("PartageExtras")
 
@@ -92,7 +92,7 @@ def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
     >>> split(b"no trailer"), split(b"PTG1"), split(None)
     ((b'no trailer', None), (b'PTG1', None), (None, None))
     """
-    start = trailer_body(data)
+    start = trailer_start(data)
     if data is None or start < 0:
         return data, None
     reader = Reader(data[start:-_TAIL_BYTES])
@@ -105,13 +105,13 @@ def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
     return data[:start] or None, _extras(values)
 
 
-def trailer_body(data: bytes | None) -> int:
+def trailer_start(data: bytes | None) -> int:
     """Return the position in user data at which the content of Partage's trailer begins.
 
     The last 8 bytes are no content: they are the trailer's size and a marker. The result is -1 if
     there is no trailer.
 
-    >>> trailer_body(with_extras(b"own", Extras())), trailer_body(b"own")
+    >>> trailer_start(with_extras(b"own", Extras())), trailer_start(b"own")
     (3, -1)
     """
     if data is None or len(data) < _TAIL_BYTES or data[-4:] != _MARKER:

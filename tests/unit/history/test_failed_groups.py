@@ -28,7 +28,7 @@ from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.simulations import work_units
 from partage.jobs.replay.spill_files import RebalanceCollector, SpilledHistory
 from partage.jobs.replay.streams_settings import StreamsFacts
-from partage.report.data import run_of
+from partage.report.data import load_run
 from partage.report.messages import notes
 from partage.runs.published_run import PublishedRun
 from partage.simulation.policies import Policy
@@ -150,7 +150,7 @@ def test_the_report_leaves_a_failed_group_out_and_says_so(tmp_path) -> None:
     rows = made_tables()
     name = rows["groups"][0]["group"]
     rows["groups"][0] |= {"status": "failed", "why": "KeyError: 'spoilt'", "traceback": "..."}
-    run = run_of(PublishedRun(published(tmp_path, rows)))
+    run = load_run(PublishedRun(published(tmp_path, rows)))
     (group,) = run.failed
     assert (group.name, group.replayed) == (name, False)
     assert any(name in note and "KeyError" in note for note in notes(run))
@@ -160,7 +160,7 @@ def test_the_command_ends_with_4(tmp_path, capsys) -> None:
     """The group and the reason are on stderr."""
     rows = made_tables()
     rows["groups"][0] |= {"status": "failed", "why": "KeyError: 'spoilt'", "traceback": "..."}
-    run = run_of(PublishedRun(published(tmp_path, rows)))
+    run = load_run(PublishedRun(published(tmp_path, rows)))
     with pytest.raises(typer.Exit) as ended:
         _judged(run)
     assert ended.value.exit_code == 4

@@ -17,7 +17,7 @@ from partage.model import NO_GENERATION, Claims, Member
 from partage.wire.columns.partition_lists import PartitionList
 from partage.wire.columns.subscriptions import decode_subscriptions, split_user_data
 from partage.wire.consumer_protocol import ConsumerSubscription, decode_subscription
-from partage.wire.member_extras import Extras, split, trailer_body
+from partage.wire.member_extras import Extras, split, trailer_start
 
 __all__ = ["NO_CLAIMS", "Joined", "JoinedMember", "decode_members"]
 
@@ -136,7 +136,7 @@ def _subscriptions(joined: Sequence[Joined]) -> list[_Subscription]:
 
 def _trailers(user_data: Sequence[bytes | None]) -> list[_SplitUserData]:
     out = list(map(_SplitUserData, user_data))
-    ends = [i for i, data in enumerate(user_data) if trailer_body(data) >= 0]
+    ends = [i for i, data in enumerate(user_data) if trailer_start(data) >= 0]
     payloads = [user_data[i] or b"" for i in ends]
     for i, data, found in zip(ends, payloads, split_user_data(payloads), strict=True):
         if found is not None:

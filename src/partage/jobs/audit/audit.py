@@ -26,7 +26,7 @@ from partage.jobs.audit.topics import (
     PAIRS_DDL,
     PairCounter,
     TopicSource,
-    at_level,
+    filter_by_level,
     judge_topics,
     key_pairs,
     known_families,
@@ -39,7 +39,7 @@ from partage.jobs.replay.records import count_tasks, read_slice
 from partage.jobs.spark.failures import jvm_errors, worker_errors
 from partage.jobs.spark.progress import Progress, Stages
 from partage.jobs.spark.tables import topic_records
-from partage.keys.audit import Broken, Side, TopicVerdict, broken_joins, who_wrote
+from partage.keys.audit import JoinProblem, JoinSide, TopicVerdict, broken_joins, who_wrote
 from partage.model.validation import reject_text
 from partage.wire.group_log import decode_record
 
@@ -247,7 +247,7 @@ class BrokenJoin:
             has it, or the topics share keys and have equal partition counts.
     """
 
-    broken: Broken
+    broken: JoinProblem
     groups: tuple[str, ...]
     meant: bool
 
@@ -454,7 +454,7 @@ def _find_broken_joins(
     return out, len(pairs)
 
 
-def _likely_joined(one: Side, other: Side) -> bool:
+def _likely_joined(one: JoinSide, other: JoinSide) -> bool:
     """Return whether two topics are probably joined by an application.
 
     They are if their partition counts are equal and they have enough keys in common.
@@ -490,7 +490,7 @@ def _sides(
     tables: dict[str, pa.Table],
     audits: dict[str, TopicAudit],
     verdicts: dict[str, TopicVerdict],
-) -> tuple[Side, Side]:
+) -> tuple[JoinSide, JoinSide]:
     """Return the two topics of a join, with samples of their keys that can be compared.
 
     Both samples are reduced to the lower sampling rate. So a key that both topics have is in both
@@ -504,7 +504,7 @@ def _sides(
     """
     level = max(max([*tables[t]["level"].to_pylist()[:1], 0]) for t in pair)
     one, other = (
-        Side(t, audits[t].counts[-1], key_pairs(at_level(tables[t], level)), verdicts[t],
+        JoinSide(t, audits[t].counts[-1], key_pairs(filter_by_level(tables[t], level)), verdicts[t],
              _is_partition_count_certain(audits[t], verdicts[t]))
         for t in pair
     )  # fmt: skip

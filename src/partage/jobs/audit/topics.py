@@ -33,7 +33,7 @@ from partage.keys.audit import (
     split_keys,
     who_wrote,
 )
-from partage.keys.audit.client_names import clients_of, hash_of
+from partage.keys.audit.client_names import clients_of, hash_name
 from partage.keys.placing import MOST_PARTITIONS
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ __all__ = [
     "PAIRS_DDL",
     "PairCounter",
     "TopicSource",
-    "at_level",
+    "filter_by_level",
     "in_sample",
     "judge_topics",
     "key_pairs",
@@ -531,7 +531,7 @@ def _possible_counts(
     some = pairs
     while len(some) > _TRIED_KEYS:
         level += 1
-        some = at_level(pairs, level)
+        some = filter_by_level(pairs, level)
     verdict = _try_counts(key_pairs(some), seen, more)
     # Counts with a common divisor put many a key into the same partition: beyond what was seen
     # there is one at most, and nearly all must be explained.
@@ -570,7 +570,7 @@ def _merge_workers(keyed: pa.Table) -> tuple[pa.Table, int]:
 
     level = int(compute.max(keyed["level"]).as_py() or 0)
     if len(keyed):
-        keyed = at_level(keyed, level)
+        keyed = filter_by_level(keyed, level)
     sums = [("records", "sum"), ("first_ms", "min"), ("last_ms", "max")]
     merged = keyed.group_by(["key", "partition"], use_threads=False).aggregate(sums)
     merged = merged.rename_columns(["key", "partition", "records", "first_ms", "last_ms"])
@@ -589,12 +589,12 @@ def _thin_out(pairs: pa.Table, limit: int) -> pa.Table:
     level = max([0, *pairs["level"].to_pylist()[:1]])
     while len(pairs) > limit:
         level += 1
-        pairs = at_level(pairs, level)
+        pairs = filter_by_level(pairs, level)
     levels = pa.array(np.full(len(pairs), level, np.int32))
     return pairs.set_column(pairs.schema.get_field_index("level"), "level", levels)
 
 
-def at_level(pairs: pa.Table, level: int) -> pa.Table:
+def filter_by_level(pairs: pa.Table, level: int) -> pa.Table:
     """Return the (key, partition) rows whose keys are in the sample of a given level.
 
     The sample of level n has one key in 2**n. A hash of the key decides, so the samples of any two
@@ -626,7 +626,7 @@ def _pack(pairs: pa.Table) -> bytes:
 
 def _writer(writer: WriterFamily) -> dict[str, Any]:
     return {
-        "name": writer.family.name, "hash": hash_of(writer.family.partitioners),
+        "name": writer.family.name, "hash": hash_name(writer.family.partitioners),
         "clients": clients_of(writer.family.partitioners),
         "partitioners": list(writer.family.partitioners),
         "hashes": writer.family.part.words, "partitions": writer.partitions,

@@ -22,12 +22,12 @@ __all__ = [
     "NO_TIME",
     "SERIALIZERS",
     "InputColumns",
-    "as_hashed",
     "column_type",
+    "convert_times",
     "expect_columns",
+    "normalize_empty_keys",
     "select_columns",
     "serialize",
-    "times_of",
     "value_sizes",
 ]
 
@@ -264,7 +264,7 @@ def _serialize_numbers(keys: pa.Array, dtype: str, serializer: str, name: str) -
     )  # fmt: skip
 
 
-def as_hashed(keys: pa.Array, partitioner: str) -> pa.Array:
+def normalize_empty_keys(keys: pa.Array, partitioner: str) -> pa.Array:
     """Convert empty keys to null, or null keys to empty, as a partitioner treats them.
 
     In the result, null means that the key is not hashed. librdkafka's default partitioner picks a
@@ -273,9 +273,9 @@ def as_hashed(keys: pa.Array, partitioner: str) -> pa.Array:
     empty.
 
     >>> import pyarrow as pa
-    >>> as_hashed(pa.array([b"", None]), "librdkafka:consistent").to_pylist()
+    >>> normalize_empty_keys(pa.array([b"", None]), "librdkafka:consistent").to_pylist()
     [b'', b'']
-    >>> as_hashed(pa.array([b"", None]), "librdkafka:consistent_random").to_pylist()
+    >>> normalize_empty_keys(pa.array([b"", None]), "librdkafka:consistent_random").to_pylist()
     [None, None]
     """
     import pyarrow as pa
@@ -314,7 +314,7 @@ def value_sizes(values: pa.Array) -> _Longs:
     return np.asarray(lengths.to_numpy(zero_copy_only=False), np.int64)
 
 
-def times_of(column: pa.Array, name: str) -> _Longs:
+def convert_times(column: pa.Array, name: str) -> _Longs:
     """Convert a column of times to milliseconds since 1970 (int64[n]); a null becomes `NO_TIME`.
 
     Numbers are milliseconds. Text is ISO 8601 (UTC where it has no zone) or a whole number.
@@ -323,7 +323,8 @@ def times_of(column: pa.Array, name: str) -> _Longs:
         InvalidConfigError: the column's type or one of its values is not a time.
 
     >>> import pyarrow as pa
-    >>> times_of(pa.array(["1970-01-01 00:00:01", None, "1970-01-01T01:00:00+01:00"]), "").tolist()
+    >>> texts = ["1970-01-01 00:00:01", None, "1970-01-01T01:00:00+01:00"]
+    >>> convert_times(pa.array(texts), "").tolist()
     [1000, -1, 0]
     """
     import pyarrow as pa

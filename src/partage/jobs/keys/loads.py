@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from partage.jobs.keys.blocks import RowKind, key_array, pack_keys, row_batch, unpack_keys
 from partage.kernels import form
 from partage.keys.distinct import Distinct
-from partage.keys.skew import TALLIED, Moves, moves_of, tallied
+from partage.keys.skew import TALLIED, Moves, compare_counts, moves_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -152,7 +152,7 @@ class PartitionLoads:
         The result equals that of the NumPy code in `add`.
         """
         hashed = _place(keys, self._common, self._partitioner)
-        loads, moved = tallied(hashed, records, size, self._counts, work=self._keys)
+        loads, moved = compare_counts(hashed, records, size, self._counts, work=self._keys)
         for n, load in zip(self._counts, loads, strict=True):
             self._dense[n] = self._dense[n] + load if n in self._dense else load
         number = {n: i for i, n in enumerate(self._counts)}

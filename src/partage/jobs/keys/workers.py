@@ -30,10 +30,10 @@ from partage.errors import InvalidConfigError, InvalidKeysError
 from partage.jobs.keys.blocks import ROWS_DDL, RowKind, is_block, key_array, pack_keys, row_batch
 from partage.jobs.keys.columns import (
     NO_TIME,
-    as_hashed,
+    convert_times,
     expect_columns,
+    normalize_empty_keys,
     serialize,
-    times_of,
     value_sizes,
 )
 from partage.jobs.keys.loads import (
@@ -457,7 +457,7 @@ class KeyCounter:
         keys = _serialize_key_column(
             batch.column(batch.schema.get_field_index(columns.key)), self.job
         )
-        keys = as_hashed(keys, self.job.partitioner)
+        keys = normalize_empty_keys(keys, self.job.partitioner)
         value = None
         if columns.value is not None:
             value = value_sizes(batch.column(batch.schema.get_field_index(columns.value)))
@@ -529,7 +529,7 @@ class KeyCounter:
         """
         import pyarrow as pa
 
-        times = times_of(batch.column(batch.schema.get_field_index(name)), name)
+        times = convert_times(batch.column(batch.schema.get_field_index(name)), name)
         if self.job.hour is not None:
             inside = (times >= self.job.hour) & (times < self.job.hour + HOUR_MS)
             batch, times = batch.filter(pa.array(inside)), times[inside]
@@ -548,7 +548,7 @@ class KeyCounter:
         import pyarrow as pa
 
         name = str(self.job.columns.time)
-        hours = times_of(batch.column(batch.schema.get_field_index(name)), name) // HOUR_MS
+        hours = convert_times(batch.column(batch.schema.get_field_index(name)), name) // HOUR_MS
         inside = (hours >= 0) & keys.is_valid().to_numpy(zero_copy_only=False)
         known, hour = np.unique(hours[inside], return_inverse=True)
         for n, numbers in partitions_at(keys, self.job.counts, self.job.partitioner).items():

@@ -31,7 +31,7 @@ from partage.history.clusters import ClusterHistory
 from partage.jobs.replay.decode import CommitsTable, retry_open_commits
 from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.histories import RECEIPT_DDL, receipts_batch
-from partage.jobs.replay.input_digests import Digests, InputDigests, add_digests, by_number
+from partage.jobs.replay.input_digests import Digests, InputDigests, add_digests, convert_keys
 from partage.jobs.replay.output import Receipt, TableWriters, task_name
 from partage.jobs.replay.records import current_path
 from partage.jobs.replay.spill_files import SpilledHistory
@@ -40,8 +40,8 @@ from partage.jobs.replay.state_files import (
     StaleStateError,
     group_rows_of,
     newest_state,
-    open_commits,
     read_decoded,
+    read_open_commits,
     write_decoded,
     write_open_commits,
 )
@@ -170,7 +170,7 @@ class Appender:
         """
         if self.past is None or self.past.open_commits is None:
             return decoded
-        commits = open_commits(self._run.out, self.past.open_commits)
+        commits = read_open_commits(self._run.out, self.past.open_commits)
         retried = retry_open_commits(engine, self._whole, commits, self._run.selection, raw=raw)
         return decoded.union(retried)
 
@@ -188,7 +188,7 @@ class Appender:
         gone = [name for name in self.past.files if name not in self._files]
         for name, file in self.past.files.items():
             if name in gone or not self._is_unchanged(name):
-                expected = add_digests(expected, by_number(file["digests"]))
+                expected = add_digests(expected, convert_keys(file["digests"]))
         found: Digests = {}
         for kinds in self._read.files.values():
             found = add_digests(found, kinds["known"])
@@ -375,7 +375,7 @@ class Appender:
                 digests = add_digests(read[name]["known"], read[name]["new"])
             else:
                 before = None if self.past is None else self.past.files.get(name)
-                digests = {} if before is None else by_number(before["digests"])
+                digests = {} if before is None else convert_keys(before["digests"])
             found[name] = {**file, "digests": digests}
         return found
 

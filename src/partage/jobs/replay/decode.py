@@ -41,7 +41,7 @@ from partage.jobs.replay.records import (
     RepeatedPlaces,
     Slice,
     count_tasks,
-    in_order,
+    is_sorted,
     log_columns,
     read_slice,
     record_rows,
@@ -52,7 +52,7 @@ from partage.jobs.replay.selection import EVERYTHING, Selection
 from partage.jobs.replay.tally import MOST_PARTITIONS, Tally, find_strands
 from partage.jobs.spark.shipping import load_kernels
 from partage.tables.schemas import schema
-from partage.wire.columns.classic_groups import ClassicColumns, classic_columns, pays
+from partage.wire.columns.classic_groups import ClassicColumns, are_kernels_faster, classic_columns
 from partage.wire.columns.commits import TOMBSTONE, OffsetCommits, decode_offset_commits
 from partage.wire.group_log import RECORD_TYPES, DecodedRecord, decode_key, decode_record
 
@@ -401,7 +401,7 @@ def _effective_commits(
     kept = _as_slice(number, len(found))
     row = at if isinstance(kept, slice) else found.row[kept]
     log_partition, log_offset = log_columns.partition[row], effects.offset[row]
-    if not in_order(log_partition, log_offset):
+    if not is_sorted(log_partition, log_offset):
         order = np.lexsort((log_offset, log_partition))
         kept = number = number[order]
         row = found.row[kept]
@@ -613,7 +613,7 @@ class _GroupRecordDecoder:
             else:
                 by_group.setdefault(named[1], []).append(row)
                 classic += named[0] == _CLASSIC
-        self._by_column = classic > 0 and pays(rows=classic)
+        self._by_column = classic > 0 and are_kernels_faster(rows=classic)
         first, end = self._columns.value.bounds(np.arange(len(self._columns.value)))
         for group, some in by_group.items():
             chosen = np.array(some, np.int64)

@@ -47,7 +47,7 @@ from partage.jobs.replay.decoded_rows import BlockReader, DecodedKind, unpack_ru
 from partage.jobs.replay.summary import GroupTotals
 from partage.jobs.replay.tally import Clocks
 from partage.simulation.commit_statistics import CommitRate
-from partage.simulation.costs import RecordedStops, recorded_stops, stop_length
+from partage.simulation.costs import RecordedStops, rebalance_duration, recorded_stops
 from partage.simulation.metrics import Bounds
 from partage.simulation.recorded_rebalances import OwnershipTracker, departed_members
 
@@ -405,7 +405,7 @@ class RebalanceRows:
         if key != self._written:
             self._pauses.pop(self._written, None)
             self._written = key
-        length_ms = stop_length(pending.duration_bounds(self._clusters))
+        length_ms = rebalance_duration(pending.duration_bounds(self._clusters))
         return pending.row | {
             "storm": storm,
             "stopped_low_ms": None if length_ms is None else int(length_ms.low),

@@ -22,7 +22,7 @@ from partage.wire.columns import BinaryColumn, CodedColumn
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Digests", "InputDigests", "add_digests", "by_number", "digests_of"]
+__all__ = ["Digests", "InputDigests", "add_digests", "convert_keys", "digests_of"]
 
 #: Log partition -> [number of records, sum of their hashes]. Partition -1 has the records
 #: without a partition number.
@@ -112,7 +112,7 @@ def add_digests(one: Digests, other: Mapping[int, Iterable[int]]) -> Digests:
     return found
 
 
-def by_number(digests: Mapping[str, Iterable[int]]) -> Digests:
+def convert_keys(digests: Mapping[str, Iterable[int]]) -> Digests:
     """Convert the keys of digests that were read from JSON to ints (log partitions)."""
     return {int(partition): list(digest) for partition, digest in digests.items()}
 
@@ -169,4 +169,4 @@ class InputDigests:
         for path, kinds in found["files"].items():
             of_file = self.files.setdefault(path, {"known": {}, "new": {}})
             for kind, digests in kinds.items():
-                of_file[kind] = add_digests(of_file[kind], by_number(digests))
+                of_file[kind] = add_digests(of_file[kind], convert_keys(digests))

@@ -33,7 +33,7 @@ from uuid import uuid4
 
 from partage.jobs.spark.shipping import current_task
 from partage.runs.published_run import FORMAT, MANIFEST, SUMMARY
-from partage.tables.escaping import document_text
+from partage.tables.escaping import escape_document_text
 from partage.tables.schemas import TABLES, schema
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ def publish(
 
 
 def _write_atomically(path: Path, value: Mapping[str, Any]) -> None:
-    text = document_text(json.dumps(value, ensure_ascii=False, indent=1), in_json=True)
+    text = escape_document_text(json.dumps(value, ensure_ascii=False, indent=1), in_json=True)
     temporary = path.with_name(f".{path.name}.{uuid4().hex[:8]}")
     with temporary.open("w", encoding="utf-8") as file:
         file.write(text + "\n")

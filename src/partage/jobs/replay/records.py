@@ -34,9 +34,9 @@ __all__ = [
     "current_path",
     "cut_slices",
     "expect_no_duplicates",
-    "in_order",
     "is_known",
     "is_of_type",
+    "is_sorted",
     "key_column",
     "log_columns",
     "open_parquet",
@@ -498,7 +498,7 @@ def log_columns(table: pa.Table) -> tuple[LogColumns, list[tuple[RawRecord, str]
     good, untimely = _split_by_time(good)
     lost += untimely
     partition, offset, timestamp_ms = (good[name].to_numpy() for name in names)
-    if not in_order(partition, offset):
+    if not is_sorted(partition, offset):
         order = np.lexsort((offset, partition))
         partition, offset, timestamp_ms = partition[order], offset[order], timestamp_ms[order]
         good = good.take(order)
@@ -531,7 +531,7 @@ def _raw(row: dict[str, Any]) -> RawRecord:
     return RawRecord(**{name: row[name] for name in RawRecord._fields})
 
 
-def in_order(first: NDArray[Any], second: NDArray[Any]) -> bool:
+def is_sorted(first: NDArray[Any], second: NDArray[Any]) -> bool:
     """Return whether rows are sorted by column ``first`` and then by column ``second``.
 
     The rows of a log usually are, and need not be sorted then.

@@ -59,7 +59,7 @@ from partage.jobs.replay.state_files import (
     state_folder,
 )
 from partage.jobs.replay.streams_settings import read_streams_facts
-from partage.jobs.replay.summary import SimulationTotals, Summary, summarised
+from partage.jobs.replay.summary import SimulationTotals, Summary, summarise
 from partage.jobs.replay.tally import Tally
 from partage.jobs.spark.failures import job_errors, jvm_errors, write_errors
 from partage.jobs.spark.progress import Progress, Stages
@@ -219,7 +219,7 @@ def _publish(
 
     ``done`` has the results of the run's jobs, ``head`` the first fields of the summary.
     """
-    found, state = summarised(done), None
+    found, state = summarise(done), None
     if appender is not None:
         state = appender.state(done)
         notes = [*head.get("notes", ()), appender.note(done)]

@@ -29,9 +29,9 @@ from partage.history.events import Generation
 from partage.history.pauses import Pause
 from partage.history.state_store import pack_state, unpack_state
 from partage.jobs.replay.stored_results import StoredBlock, StoredSimulation
-from partage.simulation.commit_statistics import CommitStatistics, Rates, weights_of
+from partage.simulation.commit_statistics import CommitStatistics, Rates, rates_array
 from partage.simulation.context import SimulationContext
-from partage.simulation.costs import usual_length
+from partage.simulation.costs import usual_duration
 from partage.simulation.metrics import Bounds, CachedJudge
 from partage.simulation.recorded_rebalances import (
     Absence,
@@ -114,7 +114,7 @@ class SpilledHistory:
         ``clusters`` is the cluster metadata over time.
         """
         commits, usual_ms = _read(self.path, *self.shared)
-        weights = weights_of(commits.rates, clusters.index)
+        weights = rates_array(commits.rates, clusters.index)
         return SimulationContext(clusters, CachedJudge(), commits, usual_ms, weights)
 
 
@@ -245,7 +245,7 @@ class RebalanceCollector:
         self._spill_complete()
         lengths = (Bounds(*one) for one in zip(self._low, self._high, strict=True))
         return self._writer.finish_group(
-            group, CommitStatistics({}, rates, self._intervals), usual_length(lengths)
+            group, CommitStatistics({}, rates, self._intervals), usual_duration(lengths)
         )
 
     def _spill_complete(self) -> None:

@@ -45,8 +45,8 @@ __all__ = [
     "discard_state",
     "group_rows_of",
     "newest_state",
-    "open_commits",
     "read_decoded",
+    "read_open_commits",
     "remove_stale_state",
     "state_folder",
     "write_decoded",
@@ -320,7 +320,7 @@ def write_open_commits(rows: Rows, out: Path, run_id: str) -> str | None:
     return path.as_posix()
 
 
-def open_commits(out: Path, path: str) -> pa.Table:
+def read_open_commits(out: Path, path: str) -> pa.Table:
     """Read the stored offset commits of transactions that were open at the end of an earlier run.
 
     The columns are those of a capture's records.

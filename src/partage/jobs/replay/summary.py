@@ -1,6 +1,6 @@
 """Totals of a replay: workers count by group and policy, the driver writes ``summary.json``.
 
-`GroupTotals` and `SimulationTotals` are made in the tasks and merged in the driver. `summarised`
+`GroupTotals` and `SimulationTotals` are made in the tasks and merged in the driver. `summarise`
 makes the summary of them: coverage, record counts, agreement, policies, groups.
 """
 
@@ -29,7 +29,7 @@ from partage.tables.statuses import (
     RECORDED,
     REPLAYED,
 )
-from partage.tables.sums import Sums, add_sums, document, sum_rows
+from partage.tables.sums import Sums, add_sums, json_metrics, sum_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +44,7 @@ __all__ = [
     "SimulationTotals",
     "Summary",
     "account",
-    "summarised",
+    "summarise",
 ]
 
 # -- totals of groups and simulations --------------------------------------------------------------
@@ -518,7 +518,7 @@ def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
         policy, _, reading = key.rpartition("|")
         names = sorted(totals.strategies[key])
         row = {"policy": policy, "reading": reading, "strategies": names}
-        rows.append({**row, "groups": of_key["groups"], **document(of_key)})
+        rows.append({**row, "groups": of_key["groups"], **json_metrics(of_key)})
     return sorted(rows, key=lambda r: (READINGS.index(r["reading"]), r["policy"]))
 
 
@@ -545,7 +545,7 @@ def causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
     return dict(sorted(totals.items(), key=lambda kv: (-sum(kv[1].values()), kv[0])))
 
 
-def summarised(done: JobResults) -> Summary:
+def summarise(done: JobResults) -> Summary:
     """Return the content of ``summary.json``, without run times and software versions.
 
     ``done`` has the results of the run's jobs.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-__all__ = ["called", "clients_of", "hash_of", "narrowed", "remedy"]
+__all__ = ["advise_settings", "clients_of", "hash_name", "label_clients", "select_by_null_keys"]
 
 #: Clients in a short name.
 _NAMED = 2
@@ -52,13 +52,13 @@ _TO_MURMUR2 = (
 )  # fmt: skip
 
 
-def hash_of(partitioners: Collection[str]) -> str:
+def hash_name(partitioners: Collection[str]) -> str:
     """Return the name of the hash function, such as CRC32, that equivalent partitioners use.
 
     Partitioners are equivalent if they place every key in the same partition. The result is the
     first partitioner's name if the hash function has no known name.
 
-    >>> hash_of(["librdkafka:consistent", "sarama:crc32"])
+    >>> hash_name(["librdkafka:consistent", "sarama:crc32"])
     'CRC32'
     """
     known = (hash_name for name, hash_name in _HASHES.items() if name in partitioners)
@@ -77,20 +77,20 @@ def clients_of(partitioners: Collection[str]) -> list[str]:
     return known or list(partitioners)[:1]
 
 
-def narrowed(clients: Sequence[str], keyless: str) -> list[str]:
+def select_by_null_keys(clients: Sequence[str], keyless: str) -> list[str]:
     """Select the client libraries that spread records without a key in the observed way.
 
     ``keyless`` is the observed way, such as "sticky" (`NullKeys.behaviour`). If it matches none of
     the libraries, return all.
 
-    >>> narrowed(["Java", "kafka-python", "aiokafka"], "drawn for each record")
+    >>> select_by_null_keys(["Java", "kafka-python", "aiokafka"], "drawn for each record")
     ['kafka-python', 'aiokafka']
     """
     may = _KEYLESS.get(keyless)
     return [c for c in clients if may is None or c in may] or list(clients)
 
 
-def called(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> str:
+def label_clients(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> str:
     """Return a label for the client libraries that may have written a topic.
 
     An example is "Java, kafka-python (murmur2)". The label has the first names of ``clients``, the
@@ -98,7 +98,7 @@ def called(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> str:
     key. Clients that use this hash only with a certain setting are named only if there are no
     others.
 
-    >>> called(["Java", "kafka-python", "aiokafka"], "murmur2")
+    >>> label_clients(["Java", "kafka-python", "aiokafka"], "murmur2")
     'Java, kafka-python, ... (murmur2)'
     """
     unset = [client for client in clients if _SET not in client] or list(clients)
@@ -108,13 +108,13 @@ def called(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> str:
     return named if named == hashed and not of else f"{named} ({hashed}{of})"
 
 
-def remedy(families: Iterable[Collection[str]]) -> str:
+def advise_settings(families: Iterable[Collection[str]]) -> str:
     """Return advice: producer settings with which all clients place equal keys in equal partitions.
 
     ``families`` has, for each client that wrote to the topics, the equivalent partitioners that it
     may have used.
 
-    >>> advice = remedy([["murmur2"], ["librdkafka:consistent_random", "sarama:crc32"]])
+    >>> advice = advise_settings([["murmur2"], ["librdkafka:consistent_random", "sarama:crc32"]])
     >>> advice.split(" (")[0]
     'set partitioner=murmur2_random in librdkafka'
     """

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from partage.keys.audit.client_names import called, clients_of, hash_of
+from partage.keys.audit.client_names import clients_of, hash_name, label_clients
 from partage.keys.audit.evidence import KeyPairs
 from partage.keys.audit.writers import TopicVerdict
 
-__all__ = ["FRAMED", "HEADER", "READINGS", "Broken", "Side", "broken_joins", "canonical"]
+__all__ = ["FRAMED", "HEADER", "READINGS", "JoinProblem", "JoinSide", "broken_joins", "decode_keys"]
 
 #: The reading of keys behind a registry's header, and the bytes of that: magic byte, schema id.
 FRAMED, HEADER = "Avro with registry header", 5
@@ -100,13 +100,13 @@ READINGS: dict[str, Callable[[bytes], _Meaning]] = {
 }
 
 
-def canonical(keys: Sequence[bytes], serializer: str) -> dict[str, bytes]:
+def decode_keys(keys: Sequence[bytes], serializer: str) -> dict[str, bytes]:
     r"""Decode keys with one serializer, such as "int (4 bytes)", to compare the keys of two topics.
 
     Return a dict from the decoded value (as text) to the first key with that value. Keys that the
     serializer cannot have written are left out.
 
-    >>> canonical([b"7", b"\x00\x00\x00\x07"], "int (4 bytes)")
+    >>> decode_keys([b"7", b"\x00\x00\x00\x07"], "int (4 bytes)")
     {'7': b'\x00\x00\x00\x07'}
     """
     read = READINGS[serializer]
@@ -134,7 +134,7 @@ _MORE_THAN_CHANCE = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Side:
+class JoinSide:
     """One of the two topics of a join: its partition count, its keys, and the partitioners it had.
 
     Attributes:
@@ -151,7 +151,7 @@ class Side:
     verdict: TopicVerdict
     counted: bool = True
 
-    def surely_differs(self, other: Side) -> bool:
+    def surely_differs(self, other: JoinSide) -> bool:
         """Return whether two topics have different partition counts for certain.
 
         A count that is only a lower bound proves a difference if it exceeds the other topic's
@@ -166,7 +166,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class JoinProblem:
     """Reason why a join of two topics misses matches: equal keys are in different partitions.
 
     Attributes:
@@ -185,7 +185,7 @@ class Broken:
     partitioners: tuple[tuple[str, ...], ...] = ()
 
 
-def broken_joins(sides: Sequence[Side]) -> list[Broken]:
+def broken_joins(sides: Sequence[JoinSide]) -> list[JoinProblem]:
     """Return the reasons why pairs of topics are not co-partitioned (equal keys in equal
     partitions).
 
@@ -195,16 +195,16 @@ def broken_joins(sides: Sequence[Side]) -> list[Broken]:
     >>> seen = KeyPairs.of([(b"k", 0)])
     >>> import numpy as np
     >>> few = TopicVerdict("too few keys", (), 0.0, 1, np.zeros((0, 1), np.bool_))
-    >>> [b.words for b in broken_joins([Side("a", 3, seen, few), Side("b", 4, seen, few)])]
+    >>> [b.words for b in broken_joins([JoinSide("a", 3, seen, few), JoinSide("b", 4, seen, few)])]
     ['a has 3 partitions, b has 4']
     """
-    out: list[Broken] = []
+    out: list[JoinProblem] = []
     for first, second in combinations(sides, 2):
         out += _compare(first, second)
     return out
 
 
-def _compare(first: Side, second: Side) -> Iterator[Broken]:
+def _compare(first: JoinSide, second: JoinSide) -> Iterator[JoinProblem]:
     topics = (first.topic, second.topic)
     counts_differ = first.surely_differs(second)
     if counts_differ:
@@ -212,7 +212,7 @@ def _compare(first: Side, second: Side) -> Iterator[Broken]:
             f"{side.topic} has {'' if side.counted else 'at least '}{side.partitions}"
             for side in (first, second)
         ]
-        yield Broken("partition counts", topics, f"{counts[0]} partitions, {counts[1]}")
+        yield JoinProblem("partition counts", topics, f"{counts[0]} partitions, {counts[1]}")
     placed, placed_2 = _partitions_by_key(first.seen), _partitions_by_key(second.seen)
     common = [key for key in placed if key in placed_2]
     apart = [key for key in common if placed[key] != placed_2[key]]
@@ -221,10 +221,10 @@ def _compare(first: Side, second: Side) -> Iterator[Broken]:
     if writers is not None:
         families = (*first.verdict.families, *second.verdict.families)
         names = tuple(dict.fromkeys(family.partitioners for family in families))
-        yield Broken("partitioners", topics, writers, examples, names)
+        yield JoinProblem("partitioners", topics, writers, examples, names)
     elif apart and not counts_differ:
         words = f"{len(apart):,} of {len(common):,} common keys lie in other partitions"
-        yield Broken("keys apart", topics, words, examples)
+        yield JoinProblem("keys apart", topics, words, examples)
     yield from _compare_serializers(topics, placed, placed_2, len(common))
 
 
@@ -235,7 +235,7 @@ def _partitions_by_key(pairs: KeyPairs) -> dict[bytes, tuple[int, ...]]:
     return out
 
 
-def _describe_different_writers(first: Side, second: Side) -> str | None:
+def _describe_different_writers(first: JoinSide, second: JoinSide) -> str | None:
     """Describe how the writers of two topics differ, if one topic has a writer that the other
     lacks.
 
@@ -255,9 +255,9 @@ def _describe_different_writers(first: Side, second: Side) -> str | None:
     )
 
 
-def _writer_labels(side: Side) -> list[str]:
+def _writer_labels(side: JoinSide) -> list[str]:
     return [
-        called(clients_of(f.partitioners), hash_of(f.partitioners), f.part.words)
+        label_clients(clients_of(f.partitioners), hash_name(f.partitioners), f.part.words)
         for f in side.verdict.families
     ]
 
@@ -267,7 +267,7 @@ def _compare_serializers(
     placed: dict[bytes, tuple[int, ...]],
     placed_2: dict[bytes, tuple[int, ...]],
     common: int,
-) -> Iterator[Broken]:
+) -> Iterator[JoinProblem]:
     """Yield a broken join if the producers of two topics serialize many equal keys differently.
 
     All keys are decoded with each known serializer. At most one reason is yielded, for the two
@@ -280,8 +280,8 @@ def _compare_serializers(
         common: number of keys with equal bytes in both topics.
     """
     best: tuple[int, str, str, list[tuple[bytes, bytes]]] | None = None
-    decoded = {reading: canonical(list(placed), reading) for reading in READINGS}
-    decoded_2 = {reading: canonical(list(placed_2), reading) for reading in READINGS}
+    decoded = {reading: decode_keys(list(placed), reading) for reading in READINGS}
+    decoded_2 = {reading: decode_keys(list(placed_2), reading) for reading in READINGS}
     for a, keys in decoded.items():
         for b, keys_2 in decoded_2.items():
             same = [(keys[m], keys_2[m]) for m in keys if m in keys_2 and keys[m] != keys_2[m]]
@@ -296,7 +296,7 @@ def _compare_serializers(
     how = f"{topics[0]} writes {a}, {topics[1]} writes {b}" if a != b else f"both write {a}"
     words = f"{count:,} keys are the same and written otherwise: {how}"
     examples = tuple((k, placed[k], q, placed_2[q]) for k, q in same[:_EXAMPLES])
-    yield Broken("serializers", topics, words, examples)
+    yield JoinProblem("serializers", topics, words, examples)
 
 
 def _expected_by_chance(

@@ -23,12 +23,19 @@ from partage.keys.partitioner import (
     Partitioner,
     State,
     StateMachine,
-    below,
     check_batch_size,
+    draw_below,
     fraction,
 )
 
-__all__ = ["FRANZ_GO", "SARAMA", "StickyTopicPartitioner", "UniformBytes", "Walk", "repinned"]
+__all__ = [
+    "FRANZ_GO",
+    "SARAMA",
+    "RoundRobinPosition",
+    "StickyTopicPartitioner",
+    "UniformBytes",
+    "draw_next_partition",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +91,13 @@ def _choose_random(state: State, sizes: Int64Array, partitions: int) -> tuple[In
     pool, draws = state.pool(partitions), state.draws
     out = np.empty(len(sizes), np.int32)
     for i in range(len(out)):
-        place, draws = below(draws, len(pool))
+        place, draws = draw_below(draws, len(pool))
         out[i] = pool[place]
     return out, replace(state, draws=draws)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Walk(State):
+class RoundRobinPosition(State):
     """State of Sarama's round-robin partitioner: the partition for the next record.
 
     Attributes:
@@ -100,7 +107,9 @@ class Walk(State):
     on: int = 0
 
 
-def _choose_in_turn(state: Walk, sizes: Int64Array, partitions: int) -> tuple[Int32Array, Walk]:
+def _choose_in_turn(
+    state: RoundRobinPosition, sizes: Int64Array, partitions: int
+) -> tuple[Int32Array, RoundRobinPosition]:
     # The turn restarts at the first partition after the last one, or if fewer partitions have a
     # leader.
     pool = np.array(state.pool(partitions), np.int32)
@@ -118,7 +127,7 @@ def _sarama_refusal(partition: int, partitions: int) -> str:
     return "kafka: partitioner returned an invalid partition index"
 
 
-_ROUND_ROBIN = StateMachine(Walk, _choose_in_turn, "by turns")
+_ROUND_ROBIN = StateMachine(RoundRobinPosition, _choose_in_turn, "by turns")
 _RANDOM = StateMachine(State, _choose_random, "by chance")
 _SARAMA = _ClientDefaults("sarama", "sarama.{} v1.61.1", _RANDOM, _sarama_refusal)
 
@@ -208,7 +217,7 @@ def _choose_sticky(
         if state.filled and state.filled + size > state.batch_size:
             state = replace(state, last=state.on, on=-1, filled=0)
         if state.on == -1 or state.on >= len(pool):
-            on, draws = below(state.draws, len(pool))
+            on, draws = draw_below(state.draws, len(pool))
             on = (on + 1) % len(pool) if on == state.last else on
             state = replace(state, on=on, draws=draws)
         state = replace(state, filled=state.filled + size)
@@ -237,14 +246,14 @@ class UniformBytes(State):
     buffered: tuple[int, ...] = ()
 
 
-def repinned(state: UniformBytes, count: int) -> UniformBytes:
+def draw_next_partition(state: UniformBytes, count: int) -> UniformBytes:
     """Draw the next partition of franz-go's ``uniformBytesTopicPartitioner``; return the new state.
 
     ``count`` is the number of partitions with a leader. If the state is adaptive, partitions with
     longer queues are less likely. Otherwise all are equally likely (``Intn``).
     """
     if not state.adaptive:
-        on, draws = below(state.draws, count)
+        on, draws = draw_below(state.draws, count)
         return replace(state, on=on, draws=draws)
     buffered = state.buffered or (0,) * count
     if len(buffered) != count:
@@ -275,7 +284,7 @@ def _choose_uniform_bytes(
         else:
             state = replace(state, produced=produced)
         if not 0 <= state.on < len(pool):
-            state = repinned(state, len(pool))
+            state = draw_next_partition(state, len(pool))
         out[i] = pool[state.on]
     return out, state
 

@@ -20,7 +20,7 @@ from partage.keys.partitioner import (
     State,
     StateMachine,
     check_batch_size,
-    drawn_from,
+    draw_from,
     positive,
 )
 
@@ -181,13 +181,13 @@ def next_cached(state: StickyCache, partitions: int, previous: int) -> tuple[int
     draws = state.draws
     pool = state.pool(partitions)
     if state.available == ():
-        new, draws = drawn_from(pool, draws)
+        new, draws = draw_from(pool, draws)
     elif len(set(pool)) == 1:
         new = pool[0]
     else:
-        new, draws = drawn_from(pool, draws)
+        new, draws = draw_from(pool, draws)
         while new == old:
-            new, draws = drawn_from(pool, draws)
+            new, draws = draw_from(pool, draws)
     return new, replace(state, partition=new, draws=draws, filled=0)
 
 
@@ -282,7 +282,7 @@ def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
     the state has no queue lengths, all available partitions are equally likely.
     """
     if not state.table:
-        chosen, draws = drawn_from(state.pool(partitions), state.draws)
+        chosen, draws = draw_from(state.pool(partitions), state.draws)
         return chosen, replace(state, draws=draws)
     number, draws = state.draws.next_int()
     weighted = positive(number) % state.table[-1]

@@ -22,30 +22,30 @@ from partage.streams import AssignmentConfigs, ProcessId, Subtopology, Topology
 __all__ = [
     "DAY",
     "OF_ONE_REBALANCE",
-    "configured",
-    "millis",
+    "check_fields",
+    "check_int",
+    "check_number",
+    "check_object",
     "names",
-    "number",
-    "only",
     "read_application",
     "read_events",
-    "record",
+    "seconds_to_ms",
     "switch",
     "text",
-    "whole",
+    "with_settings",
 ]
 
 _LONGEST_NAME = 200
 
 
-def record(value: object, path: str) -> Mapping[str, Any]:
+def check_object(value: object, path: str) -> Mapping[str, Any]:
     """Check that a JSON value is an object, and return it; ``path`` names the value in errors."""
     if not isinstance(value, Mapping) or not all(isinstance(one, str) for one in value):
         raise InvalidProblemError("must be an object", path=path, value=value)
     return value
 
 
-def only(value: Mapping[str, Any], path: str, known: Collection[str]) -> None:
+def check_fields(value: Mapping[str, Any], path: str, known: Collection[str]) -> None:
     """Check that a JSON object has only known fields.
 
     Otherwise a misspelt field would silently keep its default.
@@ -56,7 +56,7 @@ def only(value: Mapping[str, Any], path: str, known: Collection[str]) -> None:
             raise InvalidProblemError(what, path=f"{path}.{name}", value=value[name])
 
 
-def whole(value: object, path: str, minimum: int, maximum: int) -> int:
+def check_int(value: object, path: str, minimum: int, maximum: int) -> int:
     """Check that a value is an int from ``minimum`` to ``maximum``, and return it."""
     if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
         what = f"must be a whole number from {minimum} to {maximum}"
@@ -64,7 +64,7 @@ def whole(value: object, path: str, minimum: int, maximum: int) -> int:
     return value
 
 
-def number(value: object, path: str, minimum: float, maximum: float) -> float:
+def check_number(value: object, path: str, minimum: float, maximum: float) -> float:
     """Check that a value is a number from ``minimum`` to ``maximum``, and return it as a float."""
     real = isinstance(value, int | float) and not isinstance(value, bool)
     # Compared as it is: an int of hundreds of digits is no float, and a NaN is within no bounds.
@@ -74,9 +74,9 @@ def number(value: object, path: str, minimum: float, maximum: float) -> float:
     return float(value)  # type: ignore[arg-type]  # real says so
 
 
-def millis(value: object, path: str, minimum: float, maximum: float) -> int:
+def seconds_to_ms(value: object, path: str, minimum: float, maximum: float) -> int:
     """Check a number of seconds against a minimum and a maximum, and return it in milliseconds."""
-    return round(number(value, path, minimum, maximum) * 1000)
+    return round(check_number(value, path, minimum, maximum) * 1000)
 
 
 def text(value: object, path: str) -> str:
@@ -133,7 +133,7 @@ def read_events(
     made = []
     for place, one in enumerate(value):
         where = f"events.{place}"
-        made.append(_parse_event(record(one, where), where, every, length_ms))
+        made.append(_parse_event(check_object(one, where), where, every, length_ms))
     made.sort(key=lambda one: one.at_ms)
     first: dict[str, TraceEvent] = {}
     for event in made:
@@ -161,31 +161,33 @@ def _parse_event(
     if kind not in EVENTS:
         what = f"must be one of {', '.join(EVENTS)}"
         raise InvalidProblemError(what, path=f"{path}.do", value=kind)
-    only(value, path, ("at", "do", *_EVENT_FIELDS[kind]))
+    check_fields(value, path, ("at", "do", *_EVENT_FIELDS[kind]))
     if "at" not in value:
         raise InvalidProblemError("is missing", path=f"{path}.at")
-    at = millis(value["at"], f"{path}.at", 0, length_ms / 1000)
+    at = seconds_to_ms(value["at"], f"{path}.at", 0, length_ms / 1000)
     back = value.get("backSeconds")
     event = TraceEvent(
         at,
         kind,
         disk=switch(value.get("disk", True), f"{path}.disk"),
-        back_ms=None if back is None else millis(back, f"{path}.backSeconds", 0.001, 366 * DAY),
+        back_ms=None
+        if back is None
+        else seconds_to_ms(back, f"{path}.backSeconds", 0.001, 366 * DAY),
         leaves=switch(value.get("leaves", False), f"{path}.leaves"),
     )
     if kind == "brokerLag":
         return replace(
             event,
-            for_ms=millis(value.get("seconds", 60), f"{path}.seconds", 0.001, 366 * DAY),
-            factor=number(value.get("factor", 0), f"{path}.factor", 0, 1),
+            for_ms=seconds_to_ms(value.get("seconds", 60), f"{path}.seconds", 0.001, 366 * DAY),
+            factor=check_number(value.get("factor", 0), f"{path}.factor", 0, 1),
         )
     if kind == "scaleOut":
         return replace(event, clients=_add_scale_out_clients(value, path, clients))
     if kind == "rollingRestart":
         return replace(
             event,
-            back_ms=millis(value.get("downSeconds", 30), f"{path}.downSeconds", 0.001, DAY),
-            every_ms=millis(value.get("everySeconds", 300), f"{path}.everySeconds", 0, DAY),
+            back_ms=seconds_to_ms(value.get("downSeconds", 30), f"{path}.downSeconds", 0.001, DAY),
+            every_ms=seconds_to_ms(value.get("everySeconds", 300), f"{path}.everySeconds", 0, DAY),
         )
     return replace(event, clients=(_known(value, "client", path, clients),))
 
@@ -211,7 +213,7 @@ def _add_scale_out_clients(
     They are copies of an existing client, with new names and process ids.
     """
     like = clients[_known(event, "like", path, clients)]
-    count = whole(event.get("count", 1), f"{path}.count", 1, _MOST_NEW)
+    count = check_int(event.get("count", 1), f"{path}.count", 1, _MOST_NEW)
     made: list[str] = []
     number_of = 1
     taken = {its.process for its in clients.values()}
@@ -268,9 +270,9 @@ def read_application(problem: object) -> SimulatedApplication:
     (4, 3600000)
     """
     given = parse_problem(problem)
-    only(given, "problem", _FIELDS)
+    check_fields(given, "problem", _FIELDS)
     name = text(given.get("name", "application"), "name")
-    length = millis(given.get("seconds", 3600), "seconds", 1, _LONGEST)
+    length = seconds_to_ms(given.get("seconds", 3600), "seconds", 1, _LONGEST)
     found = _parse_subtopologies(given, name)
     clients = _clients(given)
     events, clients = read_events(given.get("events", []), clients, length)
@@ -292,10 +294,10 @@ def read_application(problem: object) -> SimulatedApplication:
         raise InvalidProblemError("must make at least one task", path="subtopologies")
     _check_racks(made)
     _check_task_records(made)
-    return configured(made, record(given.get("settings", {}), "settings"))
+    return with_settings(made, check_object(given.get("settings", {}), "settings"))
 
 
-def configured(
+def with_settings(
     application: SimulatedApplication, config: Mapping[str, Any]
 ) -> SimulatedApplication:
     """Return a copy of a simulated application in which the given settings are replaced.
@@ -309,10 +311,10 @@ def configured(
         InvalidConfigError: as in `partage.streams.AssignmentConfigs`.
 
     >>> app = read_application({"subtopologies": [{"sources": {"in": 1}}], "clients": {"a": {}}})
-    >>> configured(app, {"num.standby.replicas": "1"}).settings.num_standby_replicas
+    >>> with_settings(app, {"num.standby.replicas": "1"}).settings.num_standby_replicas
     1
     """
-    only(config, "settings", (*_OF_ASSIGNORS, *_OF_TIME, _GUARANTEE))
+    check_fields(config, "settings", (*_OF_ASSIGNORS, *_OF_TIME, _GUARANTEE))
     merged = {**application.config, **config}
     guarantee = merged.get(_GUARANTEE, _GUARANTEES[0])
     if guarantee not in _GUARANTEES:
@@ -324,7 +326,7 @@ def configured(
             if isinstance(value, str) and value.isascii() and value.isdigit():
                 value = int(value[:20])
             least = 0 if name in _MAY_BE_NONE else 1
-            times[its.name] = whole(value, f"settings.{name}", least, _LONGEST * 1000)
+            times[its.name] = check_int(value, f"settings.{name}", least, _LONGEST * 1000)
     return replace(
         application,
         settings=AssignmentConfigs.from_config(merged),
@@ -359,7 +361,7 @@ def _parse_subtopologies(given: Mapping[str, Any], name: str) -> _ParsedSubtopol
         raise InvalidProblemError("must be a list, not empty", path="subtopologies", value=listed)
     found = _ParsedSubtopologies()
     for place, one in enumerate(listed):
-        _subtopology(record(one, f"subtopologies.{place}"), place, name, found)
+        _subtopology(check_object(one, f"subtopologies.{place}"), place, name, found)
     tasks = sum(found.counts.values())
     if tasks > _MOST_TASKS:
         what = f"must have at most {_MOST_TASKS} source partitions"
@@ -371,15 +373,15 @@ def _subtopology(
     one: Mapping[str, Any], place: int, name: str, found: _ParsedSubtopologies
 ) -> None:
     where = f"subtopologies.{place}"
-    only(one, where, ("sources", "sinks", "stores", "recordBytes", "readBytesPerSecond"))
-    sources = record(one.get("sources", {}), f"{where}.sources")
+    check_fields(one, where, ("sources", "sinks", "stores", "recordBytes", "readBytesPerSecond"))
+    sources = check_object(one.get("sources", {}), f"{where}.sources")
     if not sources:
         raise InvalidProblemError("must name a topic", path=f"{where}.sources", value=sources)
     for topic, count in sources.items():
         if count is not None:
-            found.counts[topic] = whole(count, f"{where}.sources.{topic}", 1, _MOST_TASKS)
-    stores = record(one.get("stores", {}), f"{where}.stores")
-    record_bytes = whole(one.get("recordBytes", 100), f"{where}.recordBytes", 1, 10**9)
+            found.counts[topic] = check_int(count, f"{where}.sources.{topic}", 1, _MOST_TASKS)
+    stores = check_object(one.get("stores", {}), f"{where}.stores")
+    record_bytes = check_int(one.get("recordBytes", 100), f"{where}.recordBytes", 1, 10**9)
     records, writes = 0, 0.0
     listed: list[tuple[int, ...]] = []
     for store, description in stores.items():
@@ -387,8 +389,8 @@ def _subtopology(
         if store in found.stores:
             raise InvalidProblemError("is a store already", path=at, value=store)
         found.stores.add(store)
-        its = record(description, at)
-        only(its, at, ("records", "bytes", "writesPerSecond"))
+        its = check_object(description, at)
+        check_fields(its, at, ("records", "bytes", "writesPerSecond"))
         if "bytes" in its and "records" in its:
             raise InvalidProblemError("give bytes or records, not both", path=at, value=store)
         in_bytes = "bytes" in its
@@ -398,8 +400,8 @@ def _subtopology(
         if isinstance(size, list):
             listed.append(_records_by_task(size, f"{at}.records", listed))
         else:
-            records += whole(size, f"{at}.records", 0, _MOST_RECORDS)
-        writes += number(its.get("writesPerSecond", 0), f"{at}.writesPerSecond", 0, 1e12)
+            records += check_int(size, f"{at}.records", 0, _MOST_RECORDS)
+        writes += check_number(its.get("writesPerSecond", 0), f"{at}.writesPerSecond", 0, 1e12)
     found.made.append(
         Subtopology(
             place,
@@ -413,7 +415,7 @@ def _subtopology(
         records,
         writes,
         record_bytes,
-        number(one.get("readBytesPerSecond", 0), f"{where}.readBytesPerSecond", 0, 1e15),
+        check_number(one.get("readBytesPerSecond", 0), f"{where}.readBytesPerSecond", 0, 1e15),
         tuple(records + sum(of_task) for of_task in zip(*listed, strict=True)),
     )
 
@@ -422,9 +424,9 @@ def _records_of_bytes(value: object, record_bytes: int, path: str) -> int | list
     """Convert a store's size in bytes, or a list of sizes, to numbers of records, rounded up."""
     most = _MOST_RECORDS * record_bytes
     if isinstance(value, list):
-        return [-(-whole(one, f"{path}.{i}", 0, most) // record_bytes)
+        return [-(-check_int(one, f"{path}.{i}", 0, most) // record_bytes)
                 for i, one in enumerate(value)]  # fmt: skip
-    return -(-whole(value, path, 0, most) // record_bytes)
+    return -(-check_int(value, path, 0, most) // record_bytes)
 
 
 def _records_by_task(
@@ -434,7 +436,7 @@ def _records_by_task(
 
     The lists of all stores of a sub-topology (``other_stores``) must have the same length.
     """
-    found = tuple(whole(one, f"{path}.{i}", 0, _MOST_RECORDS) for i, one in enumerate(value))
+    found = tuple(check_int(one, f"{path}.{i}", 0, _MOST_RECORDS) for i, one in enumerate(value))
     if not found or (other_stores and len(other_stores[0]) != len(found)):
         what = "must have a number for each task"
         raise InvalidProblemError(what, path=path, value=len(found))
@@ -447,12 +449,12 @@ def _records_by_task(
 def _clients(given: Mapping[str, Any]) -> dict[str, SimulatedClient]:
     if "clients" not in given:
         raise InvalidProblemError("is missing", path="clients")
-    named = record(given["clients"], "clients")
+    named = check_object(given["clients"], "clients")
     if not 0 < len(named) <= _MOST_CLIENTS:
         what = f"must be 1 to {_MOST_CLIENTS} clients"
         raise InvalidProblemError(what, path="clients", value=len(named))
     made = {
-        text(name, "clients"): _parse_client(name, place, record(one, f"clients.{name}"))
+        text(name, "clients"): _parse_client(name, place, check_object(one, f"clients.{name}"))
         for place, (name, one) in enumerate(named.items(), 1)
     }
     processes = [one.process for one in made.values()]
@@ -469,8 +471,8 @@ def _parse_client(name: str, place: int, fields: Mapping[str, Any]) -> Simulated
     given.
     """
     where = f"clients.{name}"
-    only(fields, where, (*_CLIENT_FIELDS, *OF_ONE_REBALANCE))
-    tags = record(fields.get("tags", {}), f"{where}.tags")
+    check_fields(fields, where, (*_CLIENT_FIELDS, *OF_ONE_REBALANCE))
+    tags = check_object(fields.get("tags", {}), f"{where}.tags")
     rack = fields.get("rack")
     process = ProcessId(0, place)
     if "process" in fields:
@@ -484,10 +486,10 @@ def _parse_client(name: str, place: int, fields: Mapping[str, Any]) -> Simulated
     return SimulatedClient(
         name,
         process,
-        whole(fields.get("threads", 1), f"{where}.threads", 1, _MOST_THREADS),
+        check_int(fields.get("threads", 1), f"{where}.threads", 1, _MOST_THREADS),
         None if rack is None else text(rack, f"{where}.rack"),
         {key: text(fields, f"{where}.tags.{key}") for key, fields in tags.items()},
-        number(
+        check_number(
             fields.get("restoreBytesPerSecond", 50_000_000),
             f"{where}.restoreBytesPerSecond",
             1,
@@ -502,7 +504,7 @@ def _parse_racks(given: Mapping[str, Any]) -> dict[str, tuple[frozenset[str], ..
     Return a dict from topic to a tuple with a set of racks for each partition.
     """
     made = {}
-    for topic, rows in record(given.get("racks", {}), "racks").items():
+    for topic, rows in check_object(given.get("racks", {}), "racks").items():
         if not isinstance(rows, list):
             what = "must be a list with the racks of each partition"
             raise InvalidProblemError(what, path=f"racks.{topic}", value=rows)

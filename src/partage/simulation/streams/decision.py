@@ -15,10 +15,10 @@ from partage.model.validation import parse_problem
 from partage.simulation.streams.application import SimulatedApplication
 from partage.simulation.streams.application_parser import (
     OF_ONE_REBALANCE,
+    check_int,
+    check_object,
     names,
     read_application,
-    record,
-    whole,
 )
 from partage.streams import (
     LATEST_OFFSET,
@@ -126,8 +126,8 @@ def read_client_states(problem: object) -> GivenClientStates:
     for field in _OVER_TIME:
         given.pop(field, None)
     described = {
-        name: record(one, f"clients.{name}")
-        for name, one in record(given.get("clients", {}), "clients").items()
+        name: check_object(one, f"clients.{name}")
+        for name, one in check_object(given.get("clients", {}), "clients").items()
     }
     given["clients"] = {
         name: {key: value for key, value in one.items() if key not in OF_ONE_REBALANCE}
@@ -230,7 +230,7 @@ def _parse_lags(
     where = f"clients.{client}.lags"
     given = {
         _task(application, text, where): _lag(fields, f"{where}.{text}")
-        for text, fields in record(fields.get("lags", {}), where).items()
+        for text, fields in check_object(fields.get("lags", {}), where).items()
     }
     stateful = application.layout.changelogs_of
     for task in given:
@@ -257,7 +257,7 @@ def _lag(value: object, where: str) -> int:
             what = "must be a number of offsets, running or unknown"
             raise InvalidProblemError(what, path=where, value=value)
         return _LAG_WORDS[value]
-    return whole(value, where, 0, LONG_MAX)
+    return check_int(value, where, 0, LONG_MAX)
 
 
 def _problem(state: GivenClientStates) -> TaskProblem:

@@ -18,7 +18,7 @@ from statistics import mean
 
 from partage.errors import InvalidConfigError, UnknownStrategyError
 from partage.simulation.streams.application import SimulatedApplication
-from partage.simulation.streams.application_parser import configured
+from partage.simulation.streams.application_parser import with_settings
 from partage.simulation.streams.classic_group import ClassicGroupSimulation
 from partage.simulation.streams.client_state import ObservedState
 from partage.simulation.streams.result import (
@@ -36,13 +36,13 @@ __all__ = [
     "SettingsOutcome",
     "StandbyGain",
     "SweepCell",
-    "cells",
-    "prepared",
+    "apply_cell",
     "settings_outcome",
     "settings_to_compare",
     "simulate",
     "simulate_cell",
     "standby_gain",
+    "sweep_cells",
 ]
 
 _MOST_CELLS = 10_000
@@ -97,7 +97,7 @@ class SweepCell:
     config: tuple[tuple[str, str], ...] = ()
 
 
-def cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -> list[SweepCell]:
+def sweep_cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -> list[SweepCell]:
     """Return all combinations of task assignors and settings; the last setting varies fastest.
 
     ``sweeps`` is a dict from Kafka's name of a setting to its values.
@@ -106,7 +106,8 @@ def cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -> list
         InvalidConfigError: there are more than 10,000 combinations.
         UnknownStrategyError: no assignor has this name.
 
-    >>> [one.config for one in cells(["high-availability"], {"max.warmup.replicas": ["1", "2"]})]
+    >>> values = {"max.warmup.replicas": ["1", "2"]}
+    >>> [one.config for one in sweep_cells(["high-availability"], values)]
     [(('max.warmup.replicas', '1'),), (('max.warmup.replicas', '2'),)]
     """
     names = list(dict.fromkeys(_find_assignor(one).name for one in assignors))
@@ -126,14 +127,14 @@ def simulate_cell(
     """Simulate one combination of a parameter sweep; return the result and its metrics.
 
     Raises:
-        PartageError: as in `configured` and `simulate`.
+        PartageError: as in `with_settings` and `simulate`.
     """
-    settings, assignor = prepared(application, cell)
+    settings, assignor = apply_cell(application, cell)
     result = simulate(settings, assignor)
     return result, measure(result)
 
 
-def prepared(
+def apply_cell(
     application: SimulatedApplication, cell: SweepCell
 ) -> tuple[SimulatedApplication, TaskAssignor | ServerSticky]:
     """Apply the settings of one combination of a sweep; return the changed application and the
@@ -154,7 +155,7 @@ def prepared(
         if not (factor.isascii() and factor.isdigit()):
             raise InvalidConfigError(_BALANCE_FACTOR, "must be a whole number >= 1", factor)
         assignor = assignor.with_balance_factor(int(factor[:9]))
-    return configured(application, config), assignor
+    return with_settings(application, config), assignor
 
 
 def _find_assignor(name: str) -> TaskAssignor | ServerSticky:
@@ -231,7 +232,7 @@ def standby_gain(application: SimulatedApplication, assignor: str) -> StandbyGai
     standbys = max(1, now)
     runtime = application.runtime
     interval_ms, handover_ms = runtime.heartbeat_interval_ms, 0
-    found = prepared(application, SweepCell(assignor))[1]
+    found = apply_cell(application, SweepCell(assignor))[1]
     if isinstance(found, ServerSticky):
         interval_ms = runtime.streams_heartbeat_interval_ms
         handover_ms = interval_ms if found.is_4_3 else 0
@@ -326,7 +327,7 @@ def settings_outcome(
         PartageError: as in `simulate_cell`.
     """
     runtime = application.runtime
-    is_server = isinstance(prepared(application, cell)[1], ServerSticky)
+    is_server = isinstance(apply_cell(application, cell)[1], ServerSticky)
     interval_ms = (
         runtime.streams_heartbeat_interval_ms if is_server else runtime.heartbeat_interval_ms
     )

@@ -7,9 +7,9 @@ loads; rack cost; moves. Each step lowers the loads sorted from the largest, so 
 ends. A limit of counted work ends it earlier (`WeightedPlan.work`).
 
 `keep_claimed` leaves items with their claimants (members that owned partitions of the item).
-`shed_excess` removes items from members above their fractional share. `fill` assigns items without
-owner, heaviest first, to the least loaded member. `regain_claims` swaps items of a fresh plan back
-to their claimants.
+`shed_excess` removes items from members above their fractional share. `assign_unowned` assigns
+items without owner, heaviest first, to the least loaded member. `regain_claims` swaps items of a
+fresh plan back to their claimants.
 """
 
 from __future__ import annotations
@@ -30,7 +30,14 @@ from partage.solve.assignment.weighted_plan import (
     WeightedPlan,
 )
 
-__all__ = ["SearchResult", "fill", "improve_plan", "keep_claimed", "regain_claims", "shed_excess"]
+__all__ = [
+    "SearchResult",
+    "assign_unowned",
+    "improve_plan",
+    "keep_claimed",
+    "regain_claims",
+    "shed_excess",
+]
 
 
 def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
@@ -68,7 +75,7 @@ def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
         plan.put(i, found[i])
 
 
-def fill(plan: WeightedPlan) -> None:
+def assign_unowned(plan: WeightedPlan) -> None:
     """Assign every item without an owner, heaviest first, to the least loaded member.
 
     An item is a partition, or several that must have one owner. This is the LPT rule (longest
@@ -227,14 +234,14 @@ def improve_plan(
     if np.isinf(most_moves) and share is not None:
         # Shed items are moves, and are counted when they have an owner again.
         shed_excess(plan, share)
-    fill(plan)
+    assign_unowned(plan)
     _recount(plan)
     complete = descend(plan)
     if not np.isinf(most_moves) or not items.homes or (complete and _near(plan, share)):
         return SearchResult(plan, complete)
     # The search began at the claims. A fresh plan that regains claims may end lower.
     other = WeightedPlan(items, members, most_moves, tolerance, work=MOST_WORK // 2)
-    fill(other)
+    assign_unowned(other)
     _recount(other)
     regain_claims(other)
     done = descend(other)

@@ -30,7 +30,7 @@ from partage.wire.columns.classic_kernels import (
 )
 from partage.wire.columns.distinct import NameTable, read_only
 
-__all__ = ["ClassicColumns", "Payloads", "Texts", "classic_columns", "pays"]
+__all__ = ["ClassicColumns", "Payloads", "Texts", "are_kernels_faster", "classic_columns"]
 
 #: Bytes of values in one batch, unless one record has more: its arrays then fit into the
 #: processor's cache.
@@ -42,7 +42,7 @@ _BYTES_A_TEXT = 40
 _STEPS_SAVED_A_RECORD = 200
 
 
-def pays(*, rows: int) -> bool:
+def are_kernels_faster(*, rows: int) -> bool:
     """Return whether compiled kernels decode ``rows`` group records faster than the generic
     decoder.
 

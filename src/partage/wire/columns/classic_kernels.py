@@ -28,13 +28,13 @@ from partage.kernels import (
 )
 from partage.wire.columns.distinct import (
     Names,
-    code_like,
-    code_of,
+    find_or_add,
+    find_or_add_likely,
     int16_at,
     int32_at,
     int64_at,
-    is_code_of,
     is_half_full,
+    is_string,
 )
 
 __all__ = [
@@ -196,7 +196,7 @@ def _code(data, at, stop, width, compact, names, like):
     size = _size(data, at, stop, width, compact)
     if size < 8:
         return -1
-    return code_like(data, at + (size & 7), stop, names, like)
+    return find_or_add_likely(data, at + (size & 7), stop, names, like)
 
 
 @piece
@@ -315,11 +315,11 @@ def _read_members(data, at, end, version, count, likely, tables):
             return -1
         like = listed[likely + i] if likely + i < begin else -1
         code = like
-        if not is_code_of(data, at, stop, tables.whole, like):
+        if not is_string(data, at, stop, tables.whole, like):
             if _is_full(tables):
                 return -2
             known = tables.whole.used[0]
-            code = code_of(data, at, stop, tables.whole)
+            code = find_or_add(data, at, stop, tables.whole)
             if code == known:
                 _read_member(data, at, end, layout, code, like, tables)
         if tables.members[code, _LAYOUT] != layout:
@@ -417,7 +417,7 @@ def _read_topics(data, at, end, tables):
             return -1
         if is_half_full(tables.names, 1):
             return -2
-        tables.topics[tables.counts[0]] = code_of(data, at + 2, stop, tables.names)
+        tables.topics[tables.counts[0]] = find_or_add(data, at + 2, stop, tables.names)
         tables.counts[0] += 1
         at = stop
     return at
@@ -441,7 +441,7 @@ def _read_pairs(data, at, end, tables):
         if is_half_full(tables.names, 1):
             return -2
         pair = counts[1]
-        pairs[pair, 0] = code_of(data, at + 2, stop, tables.names)
+        pairs[pair, 0] = find_or_add(data, at + 2, stop, tables.names)
         pairs[pair, 1] = counts[2]
         pairs[pair, 2] = partitions
         counts[1] += 1

@@ -25,7 +25,7 @@ from partage.kernels import (
 )
 from partage.wire.columns.distinct import (
     Names,
-    code_of,
+    find_or_add,
     int16_at,
     int32_at,
     int64_at,
@@ -114,7 +114,7 @@ def _read_key(data, at, end, code, keys, pairs):
         keys[_KEY_VERSION, code] = -2
         return
     keys[_KEY_VERSION, code] = data[at + 1]
-    keys[_PAIR, code] = code_of(data, at + 2, stop, pairs)
+    keys[_PAIR, code] = find_or_add(data, at + 2, stop, pairs)
     keys[_PARTITION, code] = int32_at(data, stop)
 
 
@@ -180,7 +180,7 @@ def _key_code(source, row, keys):
         return source.code[row]
     if len(source.key_valid) > 0 and source.key_valid[row] == 0:
         return -1
-    return code_of(source.key_data, source.key_start[row], source.key_start[row + 1], keys)
+    return find_or_add(source.key_data, source.key_start[row], source.key_start[row + 1], keys)
 
 
 @piece
@@ -235,7 +235,9 @@ def read_commits(source, row, keys, key_columns, pairs, ids, table):
         table.middle[_KEY, commits] = key
         table.middle[_TOPIC_ID, commits] = -1
         if id_at > 0:
-            table.middle[_TOPIC_ID, commits] = code_of(source.value_data, id_at, id_at + 16, ids)
+            table.middle[_TOPIC_ID, commits] = find_or_add(
+                source.value_data, id_at, id_at + 16, ids
+            )
         table.long[_ROW, commits] = row
         commits += 1
         row += 1

@@ -26,8 +26,20 @@ from partage.kernels import Int32s, Int64Rows, Int64s, inline_piece, kernel, pie
 from partage.wire.columns import Bytes
 
 __all__ = [
-    "FIRST_NAMES", "NameTable", "Names", "code_like", "code_of", "fill_slots", "hash_of",
-    "int16_at", "int32_at", "int64_at", "is_code_of", "is_half_full", "read_only", "same_bytes",
+    "FIRST_NAMES",
+    "NameTable",
+    "Names",
+    "fill_slots",
+    "find_or_add",
+    "find_or_add_likely",
+    "hash_of",
+    "int16_at",
+    "int32_at",
+    "int64_at",
+    "is_half_full",
+    "is_string",
+    "read_only",
+    "same_bytes",
 ]  # fmt: skip
 
 #: The initial number of names that a table has room for, unless more are expected.
@@ -152,7 +164,7 @@ def same_bytes(data, at, other, size):
 
 
 @inline_piece
-def code_of(data, at, stop, names):
+def find_or_add(data, at, stop, names):
     """Return the code (number) of a byte string in a hash table; insert the string if it is new.
 
     The string is the bytes of ``data`` from ``at`` to ``stop``.
@@ -176,7 +188,7 @@ def code_of(data, at, stop, names):
 
 
 @inline_piece
-def is_code_of(data, at, stop, names, code):
+def is_string(data, at, stop, names, code):
     """Return whether the bytes from ``at`` to ``stop`` are the hash table's string number ``code``.
 
     The result is False for code -1 (no string).
@@ -188,12 +200,12 @@ def is_code_of(data, at, stop, names, code):
 
 
 @inline_piece
-def code_like(data, at, stop, names, like):
-    """Return a byte string's code like `code_of`, but first compare it with string ``like``.
+def find_or_add_likely(data, at, stop, names, like):
+    """Return a byte string's code like `find_or_add`, but first compare it with string ``like``.
 
     ``like`` is the code of a likely string, -1 for none. A comparison takes less time than a hash.
     """
-    return like if is_code_of(data, at, stop, names, like) else code_of(data, at, stop, names)
+    return like if is_string(data, at, stop, names, like) else find_or_add(data, at, stop, names)
 
 
 @inline_piece

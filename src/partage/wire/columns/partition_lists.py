@@ -24,7 +24,7 @@ from partage.wire.columns import Bytes, Ints
 from partage.wire.columns.distinct import (
     Names,
     NameTable,
-    code_like,
+    find_or_add_likely,
     int16_at,
     int32_at,
 )
@@ -168,7 +168,7 @@ def read_pairs(  # noqa: PLR0917 - kernels take arrays by position
                 break
             # Members list topics in the same order, so the next name is mostly the next code.
             like = code + 1 if code + 1 < names.used[0] else -1
-            code = code_like(data, at + 2, stop, names, like)
+            code = find_or_add_likely(data, at + 2, stop, names, like)
             at = stop + 4
             for _ in range(amount):
                 topic[total] = code

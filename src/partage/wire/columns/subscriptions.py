@@ -14,7 +14,7 @@ from typing import NamedTuple
 from partage.errors import WireFormatError
 from partage.wire.columns.partition_lists import PartitionList, read_partition_lists
 from partage.wire.consumer_protocol import HIGHEST_VERSION
-from partage.wire.member_extras import trailer_body
+from partage.wire.member_extras import trailer_start
 from partage.wire.primitives import Reader
 
 __all__ = [
@@ -171,7 +171,7 @@ def split_user_data(user_data: Sequence[bytes]) -> list[TrailerColumns | None]:
     >>> split_user_data([with_extras(b"own", Extras((("t", 7),), 4))] * 6)[5].claims.number.tolist()
     [7]
     """
-    starts = [trailer_body(one) for one in user_data]
+    starts = [trailer_start(one) for one in user_data]
     lists = read_partition_lists(
         [one[a:-8] if a >= 0 else b"" for one, a in zip(user_data, starts, strict=True)]
     )

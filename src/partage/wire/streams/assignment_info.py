@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from partage.errors import WireFormatError
 from partage.java.hash_order import hash_set_order, topic_partition_hash
 from partage.java.strings import string_hash
-from partage.wire.codec import Codec, codec_of, set_location
+from partage.wire.codec import Codec, codec_with_replacements, set_location
 from partage.wire.errors import LengthError, UnsupportedVersionError
 from partage.wire.messages import load_message
 from partage.wire.primitives import Reader, Writer
@@ -233,7 +233,7 @@ def _codec(version: int) -> Codec:
         "[]DictionaryEntry": Codec(_read_dictionary, _write_dictionary),
         "[]HostPartitions": Codec(partial(_read_hosts, indexed=version >= 5), _write_hosts),
     }
-    return codec_of(ASSIGNMENT_INFO, version, columns)
+    return codec_with_replacements(ASSIGNMENT_INFO, version, columns)
 
 
 def decode_assignment_info(data: bytes, *, latest: int = LATEST_VERSION) -> AssignmentInfo:

@@ -21,7 +21,7 @@ from partage.errors import WireFormatError
 from partage.java.hash_order import hash_order
 from partage.java.strings import decode_utf8, encode_utf8
 from partage.java.uuids import uuid_bytes, uuid_text
-from partage.wire.codec import Codec, codec_of, join_path
+from partage.wire.codec import Codec, codec_with_replacements, join_path
 from partage.wire.errors import EncodingError, UnsupportedVersionError
 from partage.wire.messages import load_message
 from partage.wire.primitives import Reader, Writer
@@ -500,7 +500,7 @@ _ATTRIBUTES = {
 @lru_cache(maxsize=LATEST_VERSION)
 def _codec(version: int) -> Codec:
     columns = {"[]TaskId": tasks_codec(version), "[]TaskOffsetSum": offset_sums_codec(version)}
-    return codec_of(SUBSCRIPTION_INFO_DATA, version, columns)
+    return codec_with_replacements(SUBSCRIPTION_INFO_DATA, version, columns)
 
 
 def decode_subscription_info(data: bytes, *, latest: int = LATEST_VERSION) -> SubscriptionInfo:

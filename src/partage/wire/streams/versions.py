@@ -36,8 +36,8 @@ __all__ = [
     "GroupVersions",
     "NextVersion",
     "group_versions",
+    "group_versions_from_tuples",
     "next_version",
-    "versions_of",
 ]
 
 EARLIEST_PROBEABLE_VERSION = 3
@@ -90,13 +90,13 @@ def group_versions(
     >>> group_versions([old, new], latest=9)
     GroupVersions(used=9, common=9, future=(1,), error_code=0)
     """
-    return versions_of(
+    return group_versions_from_tuples(
         ((i.version, i.latest_version, i.error_code == SHUTDOWN_REQUESTED) for i in members),
         latest=latest,
     )
 
 
-def versions_of(
+def group_versions_from_tuples(
     members: Iterable[tuple[int, int, bool]], *, latest: int = LATEST_VERSION
 ) -> GroupVersions:
     """Derive the user data versions of a Streams group from its members' versions.
@@ -104,7 +104,7 @@ def versions_of(
     It is `group_versions` for members given as tuples (version, latest version, whether the member
     asks for shutdown).
 
-    >>> versions_of([(9, 9, False), (12, 12, True)])
+    >>> group_versions_from_tuples([(9, 9, False), (12, 12, True)])
     GroupVersions(used=9, common=9, future=(1,), error_code=0)
     """
     used = common = latest
