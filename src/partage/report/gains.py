@@ -55,7 +55,7 @@ def relative_downtime(bounds: FigureRange | None, estimate: Estimate | None) -> 
     middle (0.5) with an interval from 0 to 1.
 
     >>> relative_downtime(FigureRange(10, 110), Estimate(30, 20, 50))
-    Lengths(low=0.05, best=0.2, high=0.8)
+    RelativeDowntime(low=0.05, best=0.2, high=0.8)
     """
     if estimate is None or bounds is None:
         return RelativeDowntime(0.0, 0.5, 1.0)

@@ -170,8 +170,8 @@ def next_cached(state: StickyCache, partitions: int, previous: int) -> tuple[int
     have a leader, the cache draws until the partition changes. Without any leader it draws once
     from all partitions, and may get the same one.
 
-    >>> from partage.keys.partitioner import Numbers
-    >>> state = StickyCache(partition=1, draws=Numbers((4, 5)))
+    >>> from partage.keys.partitioner import GivenDraws
+    >>> state = StickyCache(partition=1, draws=GivenDraws((4, 5)))
     >>> next_cached(state, 3, previous=1)[0]
     2
     """
