@@ -159,7 +159,8 @@ def read_streams_application(source: str | Path, application_id: str) -> Recorde
 def application_of(
     application_id: str, state: StreamsState, logs: TopicSizes, source_lag: int | None = None
 ) -> RecordedApplication:
-    """Combine a recorded state with the sizes of its changelogs to a described application.
+    """Build a description of an application from its recorded state and the sizes of its
+    changelogs.
 
     Args:
         application_id: its ``application.id``.
@@ -449,7 +450,9 @@ def classic_state(
 
 
 def _generations(records: Iterable[_Record]) -> Iterator[ClassicGeneration]:
-    """Yield the generations of a classic Streams group whose user data can be decoded."""
+    """Yield the generations of a classic Streams group, without those whose user data is
+    damaged.
+    """
     for _, time_ms, one in records:
         if one.type != "GROUP_METADATA" or one.value is None:
             continue

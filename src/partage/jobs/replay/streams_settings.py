@@ -87,7 +87,7 @@ _ASSIGNORS = (
 
 @dataclass(frozen=True)
 class StreamsFacts:
-    """Facts about Streams applications that are beside the records of their groups.
+    """Inputs of Streams simulations that are not in the groups' records, such as changelog sizes.
 
     Attributes:
         groups: names of the groups that are Streams applications.
@@ -101,7 +101,7 @@ class StreamsFacts:
 
 
 def read_streams_facts(folder: str | Path, totals: Iterable[str]) -> StreamsFacts:
-    """Read the facts about the Streams applications of a run from the files beside its records.
+    """Read the changelog sizes and broker settings of a run's Streams applications from a capture.
 
     Args:
         folder: the folder of the capture, or a file in it.
@@ -120,12 +120,15 @@ def read_streams_facts(folder: str | Path, totals: Iterable[str]) -> StreamsFact
 
 
 def has_streams(totals: Mapping[str, Any]) -> bool:
-    """Return whether a group was a Streams application, by its totals (`GroupTotals.summary`)."""
+    """Return whether a group was a Kafka Streams application.
+
+    ``totals`` is the JSON text of its totals (`GroupTotals.summary`).
+    """
     return "streams" in totals["kind"].split("+") or STREAMS_PROTOCOL in totals["claimed"]
 
 
 def streams_facts_digest(folder: str | Path) -> str:
-    """Return a digest of the files from which `read_streams_facts` reads."""
+    """Return a digest of the files that `read_streams_facts` reads, to detect changes."""
     at = Path(folder)
     inside = at if at.is_dir() else at.parent
     parts: list[object] = [sorted(broker_settings(inside).items())]
@@ -138,7 +141,7 @@ def streams_facts_digest(folder: str | Path) -> str:
 
 
 def is_streams(generation: Generation) -> bool:
-    """Return whether a recorded rebalance is one of a Kafka Streams application."""
+    """Return whether a recorded rebalance belongs to a Kafka Streams application."""
     if generation.protocol == "streams":
         return True
     return generation.protocol == "classic" and generation.first.strategy == STREAMS_PROTOCOL
@@ -151,14 +154,14 @@ def streams_settings_rows(
     facts: StreamsFacts,
     from_ms: int | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a Streams group: as recorded, then each combination of settings.
+    """Yield the rows of a Streams group: as recorded, then one for each combination of settings.
 
     Args:
         group: name of the group.
         rebalances: its recorded rebalances in order.
         clusters: the cluster metadata over time.
         facts: sizes of changelogs, and the broker's settings.
-        from_ms: time of the first rebalance that counts; None takes all.
+        from_ms: time of the first rebalance to use; None for all.
     """
     mine = _newest_application(rebalances, from_ms)
     if not mine:
@@ -186,11 +189,11 @@ def streams_settings_rows(
 
 
 class _Described(NamedTuple):
-    """A recorded application, ready to be simulated.
+    """A recorded Streams application with its trace of events, ready to be simulated.
 
     Attributes:
         described: the application as the log shows it.
-        application: the same with its trace of events.
+        application: the same application with its trace of events.
         trace: the trace.
         assignor: name of its task assignor.
     """
@@ -207,7 +210,7 @@ def _described(
     clusters: ClusterHistory,
     facts: StreamsFacts,
 ) -> _Described | None:
-    """Return the application that some rebalances of one protocol show; None if they show none.
+    """Derive a Streams application from recorded rebalances of one protocol; None if impossible.
 
     Raises:
         PartageError: it cannot be described.
@@ -228,9 +231,10 @@ def _described(
 def _newest_application(
     rebalances: Iterable[RecordedRebalance], from_ms: int | None
 ) -> list[RecordedRebalance]:
-    """Return the newest rebalances of one incarnation and protocol that are of an application.
+    """Return the newest rebalances that belong to one incarnation and protocol of an application.
 
-    Rebalances without members are included, because all clients may stop for a while.
+    An incarnation is one lifetime of a group id. Rebalances without members are included, because
+    all clients may stop for a while.
     """
     found: list[RecordedRebalance] = []
     for one in rebalances:
@@ -256,7 +260,9 @@ def _trace(
     *,
     is_server: bool,
 ) -> RecordedTrace:
-    """Return the application's trace, as long as its simulation stays affordable."""
+    """Return the trace of an application's starts and stops, cut to a length that is fast to
+    simulate.
+    """
     runtime = application.runtime
     session_ms = runtime.streams_session_timeout_ms if is_server else runtime.session_timeout_ms
     threads = max(sum(map(len, one.clients.values())) for one in changes)
@@ -271,10 +277,11 @@ def _trace(
 def _stops(
     rebalance: RecordedRebalance, session_ms: int | None = None
 ) -> dict[str, tuple[int, bool]]:
-    """Return when each member stopped that the rebalance lacks, and whether its session timed out.
+    """Return, for each member that left before a rebalance, when it stopped and whether it timed
+    out.
 
-    Kafka Streams sends no LeaveGroup by default. So a departure that the log does not explain
-    counts as a session timeout.
+    Kafka Streams sends no LeaveGroup by default. So a departure without another explanation in the
+    log counts as a session timeout.
 
     Args:
         rebalance: the rebalance.
@@ -310,8 +317,8 @@ def _classic_group(
 ) -> _Found | None:
     """Return an application of the classic protocol, its clients over time, and its assignor.
 
-    Return None if no generation has members. Its state and its settings are those of the capture's
-    description (`partage streams --from-capture`).
+    Return None if no generation has members. State and settings are the same as those of `partage
+    streams --from-capture`.
 
     Raises:
         PartageError: the user data of a member cannot be decoded, or the application cannot be
@@ -349,9 +356,9 @@ def _classic_group(
 def observed_settings(
     generations: Sequence[ClassicGeneration], settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return settings of the assignor that recorded assignments show, by Kafka's names.
+    """Infer settings of the task assignor from recorded assignments, by Kafka's names.
 
-    * A leader sends the time of the next probing rebalance: the interval follows.
+    * A leader sends the time of the next probing rebalance, which gives the interval.
     * A task with more copies than standbys has warm-ups. Their clients lagged by more than
       ``acceptable.recovery.lag``, and there were no more than ``max.warmup.replicas``.
 
@@ -399,7 +406,7 @@ def _streams_group(
 ) -> _Found | None:
     """Return an application of the streams protocol, its clients over time, and its assignor.
 
-    Return None if the log lacks its topology, or the processes of all of its members.
+    Return None if the log has no topology of it, or no process ids of its members.
 
     Raises:
         PartageError: the process id of a member is malformed.
@@ -444,7 +451,9 @@ def _streams_group(
 
 
 def _unit(application: RecordedApplication) -> str | None:
-    """Return the unit of state sizes: bytes, records, or None if they are unknown."""
+    """Return the unit of an application's state sizes: bytes, records, or None if sizes are
+    unknown.
+    """
     if not any(one.changelogs for one in application.subtopologies):
         return "bytes"  # an application without state
     if not application.sizes:
@@ -459,7 +468,7 @@ def _has_racks(application: RecordedApplication) -> bool:
 
 
 def _no_figures(why: str) -> dict[str, Any]:
-    """Return the columns of a group that cannot be simulated, with the reason."""
+    """Return the columns of a group that cannot be simulated: the reason, and no results."""
     return {"position": 0, "simulated": False, "protocol": "", "assignor": RECORDED,
             "settings": "", "detail": why}  # fmt: skip
 
@@ -467,7 +476,10 @@ def _no_figures(why: str) -> dict[str, Any]:
 def _simulated_row(
     application: SimulatedApplication, cell: SweepCell, unit: str | None
 ) -> dict[str, Any]:
-    """Return the columns of one combination of settings; only a reason if it is not applicable."""
+    """Return the columns of one simulated combination of settings (``cell``).
+
+    They have only a reason if the settings are not applicable.
+    """
     row: dict[str, Any] = {
         "simulated": True, "assignor": cell.assignor,
         "protocol": "streams" if "server-sticky" in cell.assignor else "classic",
@@ -495,10 +507,10 @@ def _recorded_row(
     trace: RecordedTrace,
     protocol: str,
 ) -> dict[str, Any]:
-    """Return the log's own figures of the simulated time: rebalances, and outages of tasks.
+    """Return the recorded results for the simulated time: rebalances, and outages of tasks.
 
     An outage ends with the assignment of the next owner. Records do not show how long that owner
-    restored state, and neither restored data nor disk.
+    restored state, how much it restored, or the used disk space.
     """
     inside = [one.generation for one in rebalances if one.generation.timestamp_ms > trace.from_ms]
     task_of = {
@@ -520,7 +532,10 @@ def _recorded_row(
 def _outages(
     intervals: Iterable[UnreadInterval], task_of: Mapping[tuple[str, int], tuple[int, int]]
 ) -> list[float]:
-    """Return how long each task was without an owner (ms): as long as its partitions at most."""
+    """Return how long each task had no owner (ms), from the unread intervals of its partitions.
+
+    A task is without an owner at most as long as its partitions are.
+    """
     longest: dict[tuple[int, int], float] = {}
     for one in intervals:
         task = task_of.get((one.topic, one.partition))

@@ -236,7 +236,9 @@ def _partitions_by_key(pairs: KeyPairs) -> dict[bytes, tuple[int, ...]]:
 
 
 def _describe_different_writers(first: JoinSide, second: JoinSide) -> str | None:
-    """Describe how the writers of two topics differ, if one topic has a writer that the other
+    """Describe how the partitioners of two topics differ, if only one of the topics has one of
+    them.
+
     lacks.
 
     Return None if the writers agree or are unknown.

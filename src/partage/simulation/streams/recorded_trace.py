@@ -37,7 +37,7 @@ _THREAD_NUMBER = re.compile(r"-StreamThread-(\d+)")
 
 @dataclass(frozen=True)
 class ClientThread:
-    """A stream thread as a recorded rebalance shows it: one member of the group.
+    """A stream thread of a recorded application: one member of the group.
 
     Attributes:
         member: member id.
@@ -60,13 +60,13 @@ class ClientThread:
 
 @dataclass(frozen=True)
 class RecordedChange:
-    """The clients of a recorded rebalance, and when the members that it lacks had stopped.
+    """The clients of a recorded rebalance, and when members of the previous rebalance stopped.
 
     Attributes:
         at_ms: time of its record.
         clients: dict from process id to threads.
         stopped: dict from member id to (time of the stop, whether its session timed out) for
-            members of the rebalance before.
+            members of the previous rebalance that are missing.
     """
 
     at_ms: int
@@ -93,7 +93,7 @@ class RecordedTrace:
 
 @dataclass
 class _Run:
-    """One run of a client, from its start to its stop; times in ms of the log."""
+    """The time in which a client ran without interruption, from its start to its stop (ms)."""
 
     start_ms: int
     threads: tuple[ClientThread, ...]
@@ -165,7 +165,7 @@ def _first_change(changes: Sequence[RecordedChange], lead_ms: float, most_events
 
 
 def _runs(changes: Sequence[RecordedChange], lead_ms: float) -> dict[ProcessId, list[_Run]]:
-    """Return the runs of each client, from its recorded rebalances."""
+    """Return the times in which each client ran, derived from its recorded rebalances."""
     runs: dict[ProcessId, list[_Run]] = {}
     before: Mapping[ProcessId, tuple[ClientThread, ...]] = {}
     for number, now in enumerate(changes):
@@ -205,7 +205,7 @@ def _ids(threads: Iterable[ClientThread]) -> set[str]:
 def _stop(now: RecordedChange, members: Iterable[str]) -> tuple[int, bool]:
     """Return when a client stopped, and whether its session timed out.
 
-    It left if no record says otherwise.
+    Unless the rebalance says otherwise, the client left with a LeaveGroup.
     """
     known = [now.stopped[one] for one in members if one in now.stopped]
     if not known:
@@ -216,7 +216,9 @@ def _stop(now: RecordedChange, members: Iterable[str]) -> tuple[int, bool]:
 def _events(
     runs: Mapping[ProcessId, Sequence[_Run]], from_ms: int
 ) -> list[tuple[ProcessId, TraceEvent]]:
-    """Return the starts and stops of all clients after the beginning, in order of time."""
+    """Return the starts and stops of all clients after the beginning of the trace, in order of
+    time.
+    """
     found = []
     for process, of_client in runs.items():
         for run in of_client:
@@ -241,8 +243,8 @@ def _clients(
 ) -> dict[str, SimulatedClient]:
     """Return the simulated clients, with the recorded member ids of each start.
 
-    From a start with fewer threads on, or with a member that was evicted and rejoined with its old
-    id, the ids are numbered: a longer session timeout would have both members in the group.
+    If a client restarts with fewer threads, or a member was evicted and rejoined with its old id,
+    further ids are numbered: under a longer session timeout the group would have both members.
     """
     found = {}
     for process, of_client in runs.items():
@@ -263,7 +265,7 @@ def _clients(
 
 
 def with_trace(application: SimulatedApplication, trace: RecordedTrace) -> SimulatedApplication:
-    """Return a described application with the clients and events of its recorded trace."""
+    """Return a copy of an application with the clients and events of its recorded trace."""
     return replace(
         application,
         clients=trace.clients,

@@ -285,7 +285,7 @@ _HIGH_AVAILABILITY = "streams:high-availability"
 
 @dataclass(frozen=True, slots=True)
 class SettingsOutcome:
-    """Simulated figures of an application under one combination of assignor and settings.
+    """Simulated results of an application under one combination of assignor and settings.
 
     All figures are means over the simulated times of the trace, so counts may be fractions.
 
@@ -316,12 +316,15 @@ class SettingsOutcome:
 def settings_outcome(
     application: SimulatedApplication, cell: SweepCell, *, phases: int = _PHASES
 ) -> SettingsOutcome:
-    """Simulate an application's trace at several times within a heartbeat interval.
+    """Simulate an application's trace several times, with its events shifted within a heartbeat
+    interval.
+
+    Return mean results, since outages depend on when an event occurs between two heartbeats.
 
     Args:
         application: the application with its trace of events.
         cell: the assignor and the settings that are changed.
-        phases: number of simulated times.
+        phases: number of simulations.
 
     Raises:
         PartageError: as in `simulate_cell`.
@@ -346,7 +349,7 @@ def settings_outcome(
 def settings_to_compare(
     application: SimulatedApplication, assignor: str, *, has_racks: bool
 ) -> Iterator[SweepCell]:
-    """Yield the present settings of a recorded application, then others that may suit it better.
+    """Yield the settings of a recorded application, then other settings that may suit it better.
 
     Args:
         application: the application with its present settings.
