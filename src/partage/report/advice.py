@@ -26,7 +26,7 @@ from partage.report.client_settings import (
 )
 from partage.report.gains import gain_of, own_figures, simulation_error, sum_gains
 from partage.report.messages import cause_clause, count, duration, format_range, percent, plural
-from partage.report.run import Estimate, FigureRange, GroupFigures, RunFigures
+from partage.report.run import Estimate, FigureRange, GroupFigures, RunFigures, once_per_group
 from partage.tables.metrics import OWN
 
 __all__ = [
@@ -412,6 +412,7 @@ RULES: dict[str, Rule] = {
 }
 
 
+@once_per_group
 def advice_for(group: GroupFigures) -> tuple[Advice, ...]:
     """Return all recommendations for a group, in the order of the rules."""
     return tuple(a for rule in RULES.values() if (a := rule(group)) is not None)
@@ -504,6 +505,7 @@ def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
     return settings_lines(policy, group.strategy, family=_client_family(group)) or ()
 
 
+@once_per_group
 def best_policy(group: GroupFigures) -> Settings | None:
     """Return the settings with which a group would save most downtime, or None if none surely
     helps.

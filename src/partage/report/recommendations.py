@@ -14,7 +14,7 @@ from typing import NamedTuple
 from partage.report.advice import Advice, advice_for
 from partage.report.client_settings import client_family, parse_policy, translate_lines
 from partage.report.messages import cause_label, count, format_estimate, percent, plural
-from partage.report.run import GroupFigures
+from partage.report.run import GroupFigures, once_per_group
 
 __all__ = [
     "NOT_IN_LOG", "Recommendation", "Setting", "combined_gain", "present_settings",
@@ -81,6 +81,7 @@ class Recommendation:
     verify: str
 
 
+@once_per_group
 def recommendations_for(group: GroupFigures) -> tuple[Recommendation, ...]:
     """Return the recommended changes for a group, the best first.
 

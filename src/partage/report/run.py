@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any
+from functools import cached_property, reduce, wraps
+from typing import Any, TypeVar
 
 from partage.tables.metrics import BY_NAME
 from partage.tables.statuses import FAILED, RECORDED
@@ -13,20 +13,22 @@ from partage.tables.sums import Estimate, FigureRange, add_sums, empty_sums, met
 
 __all__ = [
     "MIN_COVERAGE", "BackTest", "BadRecord", "CauseShare", "Estimate", "FigureRange", "Figures",
-    "GroupFigures", "RunFigures", "StreamsOutcome", "Traits", "total",
+    "GroupFigures", "RunFigures", "StreamsOutcome", "Traits", "once_per_group", "total",
 ]  # fmt: skip
 
+T = TypeVar("T")
 
 #: Share of the known rebalances that the log needs for a statement about their total cost.
 MIN_COVERAGE = 0.9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Figures:
     """Metrics of one simulated policy or of the recorded assignments, summed over rebalances.
 
     Each metric of `partage.tables.metrics.METRICS` is an attribute (``moved``, ``stopped``). The
-    sums from which metrics are computed are attributes too (``stopped_low``, ``stopped_known``).
+    sums from which metrics are computed are attributes too (``stopped_low``, ``stopped_known``). A
+    metric is computed at its first use, because a report reads each of them dozens of times.
 
     Attributes:
         policy: name of the policy, or `RECORDED`.
@@ -52,7 +54,8 @@ class Figures:
 
     def __getattr__(self, name: str) -> Any:
         if name in BY_NAME:
-            return metric_value(BY_NAME[name], self.sums)
+            found = self.__dict__[name] = metric_value(BY_NAME[name], self.sums)
+            return found
         if name == "sums" or name not in self.sums:
             raise AttributeError(name)
         return self.sums[name]
@@ -218,9 +221,11 @@ class StreamsOutcome:
     unit: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GroupFigures:
     """One consumer group of a run, with its properties and its metrics over all rebalances.
+
+    Derived values are computed once (`once_per_group`), because many rules and tables need them.
 
     Attributes:
         anchor: fragment identifier of its details on the page.
@@ -272,7 +277,7 @@ class GroupFigures:
         """Return whether the group is a Streams application, simulated under other settings."""
         return any(one.simulated for one in self.streams)
 
-    @property
+    @cached_property
     def recorded(self) -> Figures:
         """Metrics of the group's recorded assignments."""
         return self.figures.get(RECORDED, Figures.of(RECORDED))
@@ -282,7 +287,7 @@ class GroupFigures:
         """Return whether the log has enough of the group's rebalances for a reliable downtime."""
         return self.coverage is None or self.coverage >= MIN_COVERAGE
 
-    @property
+    @cached_property
     def lost(self) -> FigureRange | None:
         """Lower and upper bound of the recorded downtime in partition-seconds; None if unknown.
 
@@ -290,7 +295,7 @@ class GroupFigures:
         """
         return _known_downtime(self.recorded, covered=self.covered)
 
-    @property
+    @cached_property
     def unread(self) -> Estimate | None:
         """Best estimate of the recorded unread time (downtime) in partition-seconds; None if
         unknown.
@@ -326,6 +331,24 @@ class GroupFigures:
     def strategy(self) -> str:
         """The assignment strategy that the group chose last; "" if none is known."""
         return self.claimed[-1] if self.claimed else ""
+
+
+def once_per_group(function: Callable[[GroupFigures], T]) -> Callable[[GroupFigures], T]:
+    """Decorate a function of a group so that it runs once; the group stores its result.
+
+    Figures of a group do not change, and so the result does not either.
+    """
+    name = f"{function.__module__}.{function.__qualname__}"
+
+    @wraps(function)
+    def stored(group: GroupFigures) -> T:
+        known = group.__dict__
+        if name not in known:
+            known[name] = function(group)
+        found: T = known[name]
+        return found
+
+    return stored
 
 
 @dataclass(frozen=True, slots=True)
