@@ -92,8 +92,8 @@ def replay(
         conf: more settings of Spark, which then replays. ``kafka://`` needs Spark's Kafka connector
             (``spark.jars.packages``).
         kafka: properties of the client for ``kafka://``, by Kafka's names.
-        progress: whether to show progress on a line of stderr (in a notebook: of the cell's
-            output), or a function that is called with (stage, done, total). None shows it in a
+        progress: whether to show progress on a line of stderr (in a notebook: in an output of the
+            cell), or a function that is called with (stage, done, total). None shows it in a
             notebook or at a Python prompt.
 
     Raises:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import fields
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -208,8 +210,8 @@ def test_notebooks_show_tables_with_pictures(run: pg.Run) -> None:
 
 
 def test_progress_is_shown_if_wanted_and_in_a_session(tmp_path, capsys, monkeypatch) -> None:
-    """One line on stderr with progress=True, nothing in a script; a notebook shows it on stdout,
-    and an error ends the line with its stage.
+    """One line on stderr with progress=True or at a prompt, nothing in a script; an error ends the
+    line with its stage.
     """
     folder = capture(tmp_path / "c", records().slice(0, 1_000))
     arguments = {"policies": "range", "engine": "local"}
@@ -226,13 +228,36 @@ def test_progress_is_shown_if_wanted_and_in_a_session(tmp_path, capsys, monkeypa
     assert re.fullmatch(
         r"replayed 1,000 records, \d+ rebalances in \d+ s *\n", shown.err.split("\r")[-1]
     )
-    monkeypatch.setattr("sys.ps1", "In : ", raising=False)  # as IPython does
+    monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
     pg.replay(folder, **arguments)
-    shown = capsys.readouterr()
-    assert shown.out.startswith("\rchecking the capture")
-    assert shown.err == ""
+    assert capsys.readouterr().err.startswith("\rchecking the capture")
     pg.replay(folder, progress=False, **arguments)
     assert capsys.readouterr() == ("", "")
     with pytest.raises(pg.InvalidConfigError, match="setting groups"):
         pg.replay(folder, groups="none", **arguments)
-    assert "stopped while rebuilding histories after" in capsys.readouterr().out
+    assert "stopped while rebuilding histories after" in capsys.readouterr().err
+
+
+def test_a_notebook_has_one_output_for_progress(tmp_path, capsys, monkeypatch) -> None:
+    """Each update replaces the output; the last one has the counts and the time."""
+    shown: list[str] = []
+
+    class Output:
+        def update(self, data: dict[str, str], *, raw: bool) -> None:
+            assert raw
+            shown.append(data["text/plain"])
+
+    def display(data: dict[str, str], *, raw: bool, display_id: bool) -> Output:
+        assert not shown
+        assert display_id
+        Output().update(data, raw=raw)
+        return Output()
+
+    monkeypatch.setattr("sys.ps1", "In : ", raising=False)  # as IPython does
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    folder = capture(tmp_path / "c", records().slice(0, 1_000))
+    pg.replay(folder, policies="range", engine="local")
+    assert capsys.readouterr() == ("", "")
+    assert shown[0].startswith("checking the capture")
+    assert shown[-1].startswith("replayed 1,000 records")

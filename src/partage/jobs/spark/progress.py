@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from threading import Event, Thread
 from time import monotonic
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -169,11 +170,30 @@ class ProgressLine:
         self._width = len(text)
 
 
+class _NotebookLine(ProgressLine):
+    """Progress of a replay in one output of a notebook's cell, which each update replaces.
+
+    A line that is written over itself would be stored once for each update.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(sys.stdout)
+        self._output: Any = None
+
+    def _write(self, text: str) -> None:
+        data = {"text/plain": text.rstrip("\n")}
+        if self._output is None:
+            display = import_module("IPython.display").display
+            self._output = display(data, raw=True, display_id=True)
+        else:
+            self._output.update(data, raw=True)
+
+
 @contextmanager
 def shown_progress(wanted: Progress | bool | None) -> Iterator[Progress | None]:  # noqa: FBT001 - a setting of three kinds
     """Yield a job's progress function, which may show a line of text during the ``with`` block.
 
-    The line is on stderr; in a notebook it is on stdout, because notebooks show stderr as errors.
+    The line is on stderr; in a notebook it is an output of the cell.
 
     Args:
         wanted: the function itself, whether to show a line, or None: only in an interactive session
@@ -183,8 +203,8 @@ def shown_progress(wanted: Progress | bool | None) -> Iterator[Progress | None]:
     if callable(wanted) or not (is_interactive if wanted is None else wanted):
         yield wanted if callable(wanted) else None
         return
-    is_notebook = is_interactive and not sys.stderr.isatty()
-    line = ProgressLine(sys.stdout if is_notebook else sys.stderr)
+    is_notebook = is_interactive and "IPython" in sys.modules and not sys.stderr.isatty()
+    line = _NotebookLine() if is_notebook else ProgressLine(sys.stderr)
     try:
         yield line
     except BaseException as e:
