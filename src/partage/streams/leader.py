@@ -46,10 +46,12 @@ def end_offset_sums(
     end_offsets: Mapping[TopicPartition, int] | None,
     committed: Mapping[TopicPartition, int | None] | None = None,
 ) -> dict[TaskId, int]:
-    """Return a dict from each stateful task to the sum of the end offsets of its changelog
+    """Return, for each stateful Kafka Streams task, the sum of the end offsets of its changelog
     partitions.
 
-    All sums are -3 (unknown) if ``end_offsets`` is None. A changelog that must be created counts 0.
+    The sum says how much state there is to restore. It is -3 (unknown) for all tasks if
+    ``end_offsets`` is None. A changelog that does not exist yet counts 0.
+
     A changelog that is also a source topic ends at the group's committed offset, or at 0 if nothing
     is committed. Sums are at most the largest int64.
 
@@ -107,8 +109,10 @@ def task_lags(
     ends: Mapping[TaskId, int],
     offset_sums: Iterable[Mapping[TaskId, int]],
 ) -> NDArray[np.int64]:
-    """Return each client's lag for each task: how many changelog offsets its copy of the state is
-    behind (int64[clients, tasks]).
+    """Return how many changelog offsets each Kafka Streams client's copy of a task's state is
+    behind.
+
+    The result is int64[clients, tasks].
 
     The lag is the task's end offset sum minus the client's offset sum. The sentinels -2 (fully
     restored active task) and -3 (unknown) stay. The lag is the whole end offset sum if the client
@@ -160,8 +164,8 @@ _IGNORE_LAGS = (LegacySticky, PublicSticky)
 
 @dataclass(frozen=True)
 class StreamsApplication:
-    """Topology, settings and topics of a Kafka Streams application, from which the group leader
-    computes an assignment.
+    """Kafka Streams application as its group leader sees it: topology, settings, topics and
+    offsets.
 
     Attributes:
         topology: topology of the application.
@@ -182,7 +186,7 @@ class StreamsApplication:
 
 @dataclass(frozen=True)
 class StreamsGroupAssignment:
-    """Result of `rebalance`: the assignment of every member of a Streams group.
+    """Result of a rebalance of a Kafka Streams application: the assignment of every member.
 
     Attributes:
         consumers: assignment of each member, by member id.
@@ -211,7 +215,7 @@ def rebalance(
     now_ms: int,
     assignor: TaskAssignor | None = None,
 ) -> StreamsGroupAssignment:
-    """Compute the assignment of every member of a Streams application, as the group leader does.
+    """Compute the tasks of every member of a Kafka Streams application, as its group leader does.
 
     A missing source topic, or a repartition topic whose partition count cannot be derived,
     gives every member an error code.
@@ -290,8 +294,9 @@ def _assign_clients(
     versions: tuple[int, int],
     probing_versions: bool,
 ) -> StreamsGroupAssignment:
-    """Run the task assignor on a Streams application, and divide each client's tasks among its
-    stream threads.
+    """Assign the tasks of a Kafka Streams application to clients and then to their stream threads.
+
+    A client is an application instance with one or more stream threads.
 
     Args:
         application: topology, settings and state of the cluster, see `rebalance`.

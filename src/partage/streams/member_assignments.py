@@ -44,8 +44,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ThreadTasks:
-    """Tasks assigned to one stream thread (consumer), as task numbers in the order in which Kafka
-    sends them.
+    """Active and standby tasks of one stream thread (consumer) of a Kafka Streams application.
+
+    Tasks are numbers, in the order in which Kafka sends them.
     """
 
     stateful: list[int]
@@ -54,20 +55,17 @@ class ThreadTasks:
 
     @property
     def active(self) -> list[int]:
-        """Active tasks of the stream thread, stateful ones first."""
+        """Active Kafka Streams tasks of the stream thread, those with state first."""
         return self.stateful + self.stateless
 
 
 def assign_to_threads(
     plan: TaskPlan, client: int, reported: Mapping[str, Collection[int]]
 ) -> dict[str, ThreadTasks]:
-    """Divide the tasks of a client (application instance) among its stream threads (consumers), as
-    Kafka's leader does.
+    """Divide the tasks of one Kafka Streams application instance (client) among its stream threads.
 
-    There are three passes: stateful active tasks, standbys, stateless active tasks. In the first
-    two, a consumer first gets tasks that it reported, those with the least lag first. The others
-    are assigned round-robin. Tasks beyond the equal share are assigned in the array order of a
-    binary heap, which differs for actives (filled from a hash set) and standbys (filled in order).
+    A thread first gets tasks whose state it reported to have, as in Kafka's leader. The other tasks
+    are assigned round-robin.
 
     Args:
         plan: plan of all clients.
@@ -101,6 +99,10 @@ def assign_to_threads(
             load[name] += len(own)
         return assigned
 
+    # Three passes, as in Kafka: stateful active tasks, standbys, stateless active tasks. In the
+    # first two, a thread first gets tasks that it reported, those with the least lag first. Tasks
+    # beyond the equal share follow the array order of a binary heap, which differs for actives
+    # (filled from a hash set) and standbys (filled in order).
     actives = plan.active[client]
     first = assign([t for t in actives if t in stateful], sticky=True, hashed=True)
     second = assign(plan.standby[client], sticky=True, hashed=False)
@@ -114,8 +116,9 @@ def _assign_pass(
     reported: Mapping[str, Sequence[int]],
     load: Mapping[str, int],
 ) -> dict[str, list[int]]:
-    """Assign active (or standby) tasks of a client to its consumers: first up to an equal share,
-    then the rest.
+    """Divide tasks evenly among the stream threads (consumers) of a Kafka Streams instance.
+
+    Each consumer first gets tasks that it reported, up to an equal share. The rest follows.
 
     Args:
         tasks: numbers of the tasks, in the order in which Kafka inserts them into its heap.
@@ -159,8 +162,9 @@ def _assign_rest(
     too_many: Mapping[int, str],
     assigned: dict[str, list[int]],
 ) -> None:
-    """Assign the tasks beyond the equal share, first to consumers that reported them, then
-    round-robin.
+    """Assign the Kafka Streams tasks that remain after every stream thread has an equal share.
+
+    A consumer (stream thread) that reported a task gets it first; the others follow round-robin.
 
     Args:
         extra: tasks beyond the equal share.
@@ -183,11 +187,9 @@ def _assign_rest(
 
 
 def assign_in_turn(plan: TaskPlan, client: int, consumers: Sequence[str]) -> dict[str, ThreadTasks]:
-    """Divide the tasks of a client (application instance) among its consumers round-robin, as Kafka
-    Streams did before 2.4.
+    """Divide the tasks of a Kafka Streams instance among its consumers round-robin, as before 2.4.
 
-    Active tasks come first. Consumers and tasks are visited in the order of Java's hash sets. The
-    threads' previous tasks are ignored.
+    Active tasks come first. The threads' previous tasks are ignored.
 
     Args:
         plan: plan of the assignor of Kafka Streams 0.10.2 or 0.11.
@@ -197,6 +199,7 @@ def assign_in_turn(plan: TaskPlan, client: int, consumers: Sequence[str]) -> dic
     Source: ``StreamPartitionAssignor.assign`` 0.10.2.1 and 0.11.0.3.
     """
     order = hash_set_order(consumers, string_hash)
+    # Consumers and tasks are visited in the order of Java's hash sets.
     active = set(plan.active[client])
     assigned = {}
     for place, name in enumerate(order):
@@ -214,8 +217,7 @@ Hosts = dict[tuple[str, int], tuple[TopicPartition, ...]]
 
 @dataclass(frozen=True)
 class StreamsMemberAssignment:
-    """Assignment that one consumer of a Streams group receives: partitions, tasks, and the time of
-    its next rebalance.
+    """Assignment of one Kafka Streams consumer: partitions, tasks, and the time to rebalance again.
 
     Kafka's classes are ``Assignment`` and ``AssignmentInfo``.
 
@@ -243,7 +245,10 @@ class StreamsMemberAssignment:
 def error_assignments(
     clients: Iterable[ClientGroup], code: int
 ) -> dict[str, StreamsMemberAssignment]:
-    """Return an error assignment for each member, as a dict by member id.
+    """Return an assignment without tasks, with an error code, for each member of a Streams group.
+
+    The result is a dict by member id. Codes are those of Kafka, for example 1: a source topic is
+    missing.
 
     It has no tasks; ``code`` tells the consumer the reason.
     """
@@ -255,17 +260,18 @@ def error_assignments(
 def hosts(
     plan: TaskPlan, clients: Sequence[ClientGroup], layout: TopologyLayout
 ) -> tuple[Hosts, Hosts]:
-    """Return the source partitions of the tasks at each client's endpoint, with which interactive
-    queries find the host of a key.
+    """Return the source partitions that each Kafka Streams instance serves, by its host and port.
 
-    An endpoint is the host and port of a client. The result is two dicts from endpoint to source
-    partitions: one of active tasks, one of standby tasks. A task that its previous client has not
-    revoked yet is listed at its new client. If two clients have the same endpoint, the later one in
-    the leader's map counts.
+    Interactive queries use them to find the instance that has a key.
+
+    Returns:
+        Two dicts from (host, port) to source partitions: of active tasks and of standby tasks.
     """
     actives: Hosts = {}
     standbys: Hosts = {}
     problem = plan.problem
+    # A task that its previous client has not revoked yet is listed at its new client. If two
+    # clients have the same endpoint, the later one in the leader's map counts.
     by_process = {one.process: one for one in clients}
     for client in problem.client_map_order:
         endpoint = by_process[problem.clients[client].process].endpoint
@@ -289,13 +295,10 @@ def member_assignments(
     deadline_ms: int | None,
     versions: tuple[int, int] = (LATEST_VERSION, LATEST_VERSION),
 ) -> dict[str, StreamsMemberAssignment]:
-    """Return the assignment that each consumer (stream thread) of one client receives, by member
-    id.
+    """Return the assignment of each stream thread (consumer) of one Kafka Streams instance.
 
-    A task is withheld while another consumer owns one of its partitions; its new consumer then
-    rebalances at once. Meanwhile a client that had a standby of the stateful task keeps the
-    standby. The time of the client's next rebalance is sent to its first consumer by id, unless
-    that consumer rebalances at once anyway.
+    The result is a dict by member id. A task whose partition another consumer still owns is held
+    back until that consumer revokes it.
 
     Args:
         plan: plan of all clients.
@@ -314,6 +317,8 @@ def member_assignments(
         tasks_of, owned, deadline_ms = assign_in_turn(plan, client, consumers), (), None
     else:
         tasks_of = assign_to_threads(plan, client, _reported(plan, group))
+    # While a stateful task is withheld, a client that had its standby keeps the standby. The time
+    # of the client's next rebalance goes to its first consumer by id, unless it rebalances at once.
     previous_standby = set(group.previous_tasks(layout)[1])
     assignments = {}
     for name in group.consumers:
@@ -396,8 +401,7 @@ def member_of(
     owned: Iterable[TopicPartition] = (),
     rack: str | None = None,
 ) -> StreamsMember:
-    """Build a `StreamsMember` from the subscription that a Streams consumer sends in its JoinGroup
-    request.
+    """Build a Kafka Streams member from the subscription in its JoinGroup request.
 
     Args:
         name: member id of the consumer.
@@ -448,7 +452,7 @@ def assignment_info(
     hosts: Hosts | None = None,
     standby_hosts: Hosts | None = None,
 ) -> AssignmentInfo:
-    """Build the user data (``AssignmentInfo``) that the leader of a Streams group sends to one
+    """Build the user data (Kafka's ``AssignmentInfo``) that the leader sends to one Streams
     consumer.
 
     Args:
@@ -489,7 +493,7 @@ def _endpoint(name: str, text: str | None) -> tuple[str, int] | None:
 
 @dataclass(frozen=True)
 class NextRebalance:
-    """When a Streams member rejoins after an assignment, and with which subscription version.
+    """Time and subscription version with which a Kafka Streams member joins its group again.
 
     Attributes:
         version: version of its next subscription.
@@ -508,8 +512,7 @@ def on_assignment(
     endpoint: tuple[str, int] | None = None,
     hosts: Collection[tuple[str, int]] = (),
 ) -> NextRebalance:
-    """Return when a Streams member rejoins after it received an assignment, and with which
-    subscription version.
+    """Return when a Kafka Streams member requests the next rebalance after it got an assignment.
 
     The member rebalances at once if the version has changed, or if its own endpoint is missing
     among the hosts (a static member with an old assignment). Otherwise the assignment says when.

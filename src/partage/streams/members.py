@@ -22,7 +22,7 @@ FUTURE_PROCESS = ProcessId(-1, -1)
 
 @dataclass(frozen=True)
 class StreamsMember:
-    """Consumer (stream thread) of a Streams group, with the contents of its subscription.
+    """Stream thread (consumer) that joins a Kafka Streams group, with the data that it sends.
 
     Attributes:
         id: member id of the consumer.
@@ -59,8 +59,9 @@ class StreamsMember:
 
 @dataclass
 class ClientGroup:
-    """Consumers of one application instance of a Streams group, which Kafka calls a client
-    (``ClientMetadata``).
+    """Application instance of Kafka Streams with its stream threads (consumers).
+
+    Kafka calls it a client (``ClientMetadata``).
 
     Attributes:
         process: process id of the client.
@@ -78,7 +79,8 @@ class ClientGroup:
     offset_sums: dict[TaskId, int] = field(default_factory=dict)
 
     def add(self, member: StreamsMember) -> None:
-        """Add a consumer, with its owned partitions and offset sums, to this application instance.
+        """Add a stream thread (consumer), with its partitions and offsets, to this application
+        instance.
 
         Raises:
             InvalidProblemError: the client has tasks with and without a topology's name. Kafka
@@ -97,41 +99,44 @@ class ClientGroup:
 
     @property
     def consumers(self) -> list[str]:
-        """Member ids of the application instance's consumers, in Java's string order."""
+        """Member ids of the Kafka Streams instance's consumers, sorted as Java sorts strings."""
         return sorted((member.id for member in self.members), key=string_order_key)
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """Client tags of the application instance (KIP-708), taken from its first consumer."""
+        """Client tags of the Kafka Streams instance, such as ``{"zone": "a"}`` (KIP-708).
+
+        They are taken from its first consumer.
+        """
         return self.members[0].tags if self.readable else {}
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
-        """Host and port of the application instance for interactive queries, taken from its first
+        """Host and port of the Kafka Streams instance for interactive queries, from its first
         consumer.
         """
         return self.members[0].endpoint if self.readable else None
 
     def rack(self, *, of_first: bool) -> str | None:
-        """Return the rack that all consumers of the application instance share; None if they differ
-        or have none.
+        """Return the rack that all consumers of the Kafka Streams instance share, or None.
 
-        With ``of_first``, return the rack of the first consumer instead (KIP-924).
+        Args:
+            of_first: return the rack of the first consumer instead, as KIP-924 does.
         """
         racks = {member.rack for member in self.members}
         return self.members[0].rack if of_first or len(racks) == 1 else None
 
     def previous_tasks(self, layout: TopologyLayout) -> tuple[list[TaskId], list[TaskId]]:
-        """Return the application instance's previous active tasks and its previous standby tasks.
-
-        Previous active tasks are the tasks of owned partitions, and those that a consumer reports
-        as fully restored and active (offset sum -2). If topologies are named, owned partitions of
-        unknown topologies are ignored.
+        """Return the active and the standby tasks that the Kafka Streams instance had before the
+        rebalance.
 
         Raises:
             InvalidTopologyError: the client owns partitions, but no task reads any of them.
         """
         task_of = layout.task_of
+        # Active tasks are those of owned partitions, and those that a consumer reports with offset
+        # sum -2 (fully restored and active). With named topologies, partitions of unknown ones are
+        # ignored.
         owned = list(self.owner)
         if layout.named:
             owned = [partition for partition in owned if partition in task_of]
@@ -156,11 +161,10 @@ class ClientGroup:
 
 
 def group_by_client(members: Iterable[StreamsMember]) -> list[ClientGroup]:
-    """Group the members of a Streams group by application instance, in the order in which Kafka's
-    leader reads them.
+    """Group the members of a Kafka Streams group by application instance.
 
-    This is the iteration order of a hash map by member id. Members with a version above 11 form one
-    instance, of which only owned partitions and racks are known.
+    The instances are in the order in which Kafka's leader reads them: a hash map by member id.
+    Members with a version above 11 form one instance, of which only partitions and racks are known.
 
     Raises:
         InvalidProblemError: there are no members, an id occurs twice, or a client has tasks with

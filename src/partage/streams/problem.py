@@ -27,8 +27,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ClientState:
-    """Application instance (Kafka's ``ClientState``) before a rebalance: its threads, previous
-    tasks and lags.
+    """Kafka Streams application instance before a rebalance: its threads, previous tasks and lags.
+
+    Kafka's class is ``ClientState``.
 
     Attributes:
         process: process id.
@@ -84,7 +85,7 @@ def _is_int(value: object) -> bool:
 
 @dataclass(frozen=True)
 class PartitionRacks:
-    """Racks of the replicas of each partition that a task reads (KIP-925).
+    """Racks of the replicas of each partition that a Kafka Streams task reads (KIP-925).
 
     Attributes:
         source: for each source partition the racks of all its replicas; an empty set or None if a
@@ -132,7 +133,7 @@ class TaskProblem:
         with_stores: Iterable[TaskId] | None = None,
         lags: NDArray[np.int64] | None = None,
     ) -> None:
-        """Build the input of a task assignor: number the clients and tasks, and validate them.
+        """Build the input of a Kafka Streams task assignor, and validate it.
 
         Args:
             clients: clients in the order in which Kafka's leader reads them.
@@ -224,10 +225,10 @@ class TaskProblem:
 
     @cached_property
     def lags(self) -> NDArray[np.int64]:
-        """Lag of each client for each task: how many offsets its local state is behind the
-        changelog (int64[clients, tasks]).
+        """Number of changelog offsets that each client is behind for each Kafka Streams task
+        (int64[clients, tasks]).
 
-        The columns of stateless tasks have no meaning.
+        Only the columns of stateful tasks have a meaning.
 
         Raises:
             InvalidProblemError: the lag of a stateful task is missing for a client, or a lag is
@@ -254,21 +255,18 @@ class TaskProblem:
 
     @cached_property
     def capacity(self) -> list[int]:
-        """Number of stream threads of each client (application instance)."""
+        """Number of stream threads of each client (Kafka Streams application instance)."""
         return [client.capacity for client in self.clients]
 
     # -- iteration orders of Kafka's hash collections -------------------------------------------
 
     @cached_property
     def client_map_order(self) -> list[int]:
-        """Client numbers in the order in which a Java ``HashMap`` keyed by process id iterates over
-        them.
-        """
+        """Client numbers in the iteration order of a Java ``HashMap`` keyed by process id."""
         return self.client_hash_order(self.client_arrival)
 
     def client_hash_order(self, clients: Sequence[int], *, copied: bool = False) -> list[int]:
-        """Return client numbers in the iteration order of a Java ``HashSet`` of the clients'
-        process ids.
+        """Sort client numbers as a Java ``HashSet`` of the clients' process ids iterates over them.
 
         Args:
             clients: client numbers in the order of insertion.
@@ -281,7 +279,7 @@ class TaskProblem:
         return [clients[place] for place in places]
 
     def task_hash_order(self, tasks: Sequence[int], *, copied: bool = False) -> list[int]:
-        """Return task numbers in the iteration order of a Java ``HashSet`` of the task ids.
+        """Sort task numbers as a Java ``HashSet`` of the Kafka Streams task ids iterates over them.
 
         Args:
             tasks: task numbers in the order of insertion.
@@ -306,7 +304,7 @@ class TaskProblem:
 
 
 class DraftAssignment:
-    """Task assignment under construction: the active and standby tasks of each client, and its
+    """Unfinished assignment of Kafka Streams tasks to clients (application instances), with their
     load.
 
     Attributes:
@@ -326,28 +324,32 @@ class DraftAssignment:
         self.load = [0.0] * clients
 
     def holds(self, client: int, task: int) -> bool:
-        """Return whether a client has a task in the draft assignment, active or standby."""
+        """Return whether a Kafka Streams client already has a copy of a task, active or standby."""
         return task in self.active[client] or task in self.standby[client]
 
     def assign_active(self, client: int, task: int) -> None:
-        """Assign an active task to a client that has no copy of the task."""
+        """Assign an active Kafka Streams task to a client that has no copy of it."""
         self.active[client].add(task)
         self._add_to_count(client, 1)
 
     def assign_standby(self, client: int, task: int) -> None:
-        """Assign a standby task to a client that has no copy of the task."""
+        """Assign a standby copy of a Kafka Streams task to a client that has no copy of it."""
         self.standby[client].add(task)
         self._add_to_count(client, 1)
 
     def unassign_standby(self, client: int, task: int) -> None:
-        """Remove a standby task from the client that has it."""
+        """Take a standby copy of a Kafka Streams task from the client that has it."""
         self.standby[client].remove(task)
         self._add_to_count(client, -1)
 
     def move(self, tasks: list[set[int]], task: int, source: int, destination: int) -> None:
-        """Move a task from one client to another that has no copy of it.
+        """Move a Kafka Streams task from one client to another that has no copy of it.
 
-        ``tasks`` is the attribute ``active`` or ``standby``.
+        Args:
+            tasks: the attribute ``active`` or ``standby`` of this object: which copy moves.
+            task: number of the task.
+            source: client that has the task.
+            destination: client that gets the task.
         """
         tasks[source].remove(task)
         tasks[destination].add(task)
@@ -355,10 +357,12 @@ class DraftAssignment:
         self._add_to_count(destination, 1)
 
     def swap_roles(self, standby_at: int, active_at: int, task: int) -> None:
-        """Swap the roles of two copies of a task, one active and one standby.
+        """Make a standby copy of a Kafka Streams task the active one, and the active one a standby.
 
-        The standby on client ``standby_at`` becomes active, and the active copy on client
-        ``active_at`` becomes a standby.
+        Args:
+            standby_at: client with the standby copy, which becomes active.
+            active_at: client with the active copy, which becomes a standby.
+            task: number of the task.
         """
         self.standby[standby_at].remove(task)
         self.active[standby_at].add(task)
@@ -408,7 +412,7 @@ class TaskPlan:
         in_turn: Iterable[tuple[int, ...]] = (),
         warnings: Iterable[str] = (),
     ) -> TaskPlan:
-        """Build a task plan from a finished assignment under construction (``draft``)."""
+        """Build the result of a Kafka Streams task assignor from a finished draft assignment."""
         return cls(
             problem,
             tuple(tuple(sorted(tasks)) for tasks in draft.active),
@@ -421,11 +425,13 @@ class TaskPlan:
         )
 
     def active_of(self, process: ProcessId) -> list[TaskId]:
-        """Return the active tasks of one client by its process id, ascending."""
+        """Return the active Kafka Streams tasks of the client with the given process id, sorted."""
         return self._named(self.active, process)
 
     def standby_of(self, process: ProcessId) -> list[TaskId]:
-        """Return the standby tasks of one client by its process id, ascending."""
+        """Return the standby Kafka Streams tasks of the client with the given process id,
+        sorted.
+        """
         return self._named(self.standby, process)
 
     def _named(self, rows: tuple[tuple[int, ...], ...], process: ProcessId) -> list[TaskId]:
@@ -435,10 +441,9 @@ class TaskPlan:
         return []
 
     def to_dict(self) -> dict[str, dict[str, list[str]]]:
-        """Return the task plan for JSON: a dict from process id to ``{"active": [...], "standby":
-        [...]}``.
+        """Return the task assignment as a dict that can be written as JSON.
 
-        Tasks are ids as text, such as "0_3".
+        It maps a client's process id to ``{"active": ["0_3", ...], "standby": [...]}``.
         """
         tasks = self.problem.tasks
         return {

@@ -29,10 +29,10 @@ Int64Array = NDArray[np.int64]
 
 
 def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
-    """Exchange tasks between clients so that their total cost is minimal, by minimum-cost flow.
+    """Exchange Kafka Streams tasks between clients so that the total cost is minimal.
 
-    Every client keeps its number of tasks. The search starts from the current assignment. Kafka's
-    name of this strategy is ``min_traffic``.
+    Each client keeps its number of tasks. The method is minimum-cost flow; Kafka's name of this
+    strategy is ``min_traffic``.
 
     Args:
         held: bool[tasks, clients], the current assignment; each task is on one client.
@@ -44,6 +44,7 @@ def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
     Raises:
         UnsupportedProblemError: a task is on no client or on several; Kafka's class throws too.
     """
+    # The search starts from the current assignment.
     tasks, clients = held.shape
     _check_held_once(held)
     task = np.arange(1, tasks + 1)
@@ -66,12 +67,10 @@ def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
 def balance_subtopology(
     held: NDArray[np.bool_], cost: Int64Array, groups: Sequence[Sequence[int]]
 ) -> list[int]:
-    """Distribute the tasks of each sub-topology over the clients with minimal total cost, by
-    minimum-cost flow.
+    """Spread the Kafka Streams tasks of each sub-topology evenly over clients, at minimal total
+    cost.
 
-    A client gets at most ceil(f * n) of a sub-topology's n tasks, where f is the fraction of all
-    tasks that it has now. This limit is computed in IEEE doubles in Kafka's order of operations.
-    The search starts from a maximum flow. Kafka's name of this strategy is ``balance_subtopology``.
+    The method is minimum-cost flow; Kafka's name of this strategy is ``balance_subtopology``.
 
     Args:
         held: bool[tasks, clients], the current assignment; each task is on one client.
@@ -82,6 +81,9 @@ def balance_subtopology(
         UnsupportedProblemError: a task is on no client or on several.
     """
     tasks, clients = held.shape
+    # A client gets at most ceil(f * n) of a sub-topology's n tasks, where f is the fraction of all
+    # tasks that it has now. This limit is computed in IEEE doubles in Kafka's order of operations.
+    # The search starts from a maximum flow.
     _check_held_once(held)
     number = held.sum(axis=0).tolist()
     rows = [row for group in groups for row in group]
@@ -139,8 +141,9 @@ _MOST_STANDBY_ROUNDS = 4
 
 
 class RackOptimizer:
-    """Rack-aware optimizer (Kafka's ``RackAwareTaskAssignor``): exchanges tasks between clients so
-    that fewer partitions are read across racks.
+    """Exchange of Kafka Streams tasks between clients to read fewer partitions across racks.
+
+    Kafka's class is ``RackAwareTaskAssignor`` (KIP-925).
 
     A partition is read across racks if it has no replica in the client's rack. Each such partition
     of a task costs the traffic cost (source partitions for actives, changelogs for standbys). A
@@ -172,8 +175,10 @@ class RackOptimizer:
 
     @classmethod
     def for_legacy(cls, problem: TaskProblem) -> RackOptimizer | None:
-        """Create the rack-aware optimizer for Kafka's internal task assignors; None if they would
-        not optimise this problem.
+        """Create the rack optimizer that Kafka Streams' internal task assignors use.
+
+        Returns:
+            The optimizer, or None if Kafka would not consider racks for this problem.
         """
         if not legacy_racks_are_known(problem):
             return None
@@ -188,8 +193,10 @@ class RackOptimizer:
 
     @classmethod
     def for_public(cls, problem: TaskProblem, *, standbys: bool) -> RackOptimizer | None:
-        """Create the rack-aware optimizer for Kafka's public ``TaskAssignmentUtils`` (KIP-924);
-        None if they would not optimise this problem.
+        """Create the rack optimizer that Kafka Streams' ``TaskAssignmentUtils`` (KIP-924) use.
+
+        Returns:
+            The optimizer, or None if Kafka would not consider racks for this problem.
         """
         if not public_racks_are_known(problem, standbys=standbys):
             return None
@@ -206,8 +213,14 @@ class RackOptimizer:
     def optimize_active(
         self, draft: DraftAssignment, tasks: Sequence[int], traffic: int, non_overlap: int
     ) -> None:
-        """Exchange active tasks between clients so that the cost of reading across racks and of
-        moving is least.
+        """Exchange active Kafka Streams tasks between clients to minimise reads across racks and
+        moves.
+
+        Args:
+            draft: assignment, which is changed.
+            tasks: numbers of the tasks that may move.
+            traffic: cost of a partition that is read across racks.
+            non_overlap: cost of a task that moves to another client.
         """
         if not tasks:
             return
@@ -226,9 +239,8 @@ class RackOptimizer:
     def optimize_standby(
         self, draft: DraftAssignment, traffic: int, non_overlap: int, may_swap: MaySwap
     ) -> None:
-        """Exchange standbys between clients in different racks as long as that lowers the cost.
-
-        It makes at most 4 rounds over all pairs of clients.
+        """Exchange standby tasks between Kafka Streams clients in different racks while that lowers
+        cost.
 
         Args:
             draft: assignment, which is changed.
@@ -301,7 +313,9 @@ def _movable(draft: DraftAssignment, source: int, destination: int, may_swap: Ma
 
 
 def group_by_subtopology(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """Group tasks by sub-topology, sorted by its number, then by the topology's name.
+    """Group task numbers by sub-topology of the Kafka Streams application.
+
+    Groups are sorted by the number of the sub-topology, then by the name of the topology.
 
     A sub-topology without any of the tasks has an empty group.
     """
@@ -317,8 +331,10 @@ def group_by_subtopology(problem: TaskProblem, tasks: Sequence[int]) -> list[lis
 
 
 def group_by_subtopology_number(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """Group tasks by the number of their sub-topology; topologies with different names share
-    numbers.
+    """Group task numbers by the number of their Kafka Streams sub-topology, such as 0 for task
+    "0_3".
+
+    Named topologies share these numbers, and therefore groups.
     """
     found: dict[int, list[int]] = {}
     for number in tasks:
@@ -330,8 +346,7 @@ def rack_misses(
     problem: TaskProblem,
     partitions: Callable[[PartitionRacks], Sequence[frozenset[str] | None]],
 ) -> NDArray[np.int64]:
-    """Count, for each task and client, the task's partitions that have no replica in the client's
-    rack.
+    """Count the partitions of each Kafka Streams task that have no replica in a client's rack.
 
     Args:
         problem: input of the assignor.
@@ -356,12 +371,12 @@ def rack_misses(
 
 
 def legacy_racks_are_known(problem: TaskProblem) -> bool:
-    """Return whether Kafka's internal assignors optimise the tasks of this problem across racks.
+    """Return whether Kafka Streams' internal task assignors would consider racks for this problem.
 
-    They do so if a strategy is set, each client has one rack, and the racks of all source
-    partitions are known; with standbys also those of all changelog partitions. Otherwise Kafka
-    skips the optimisation without an error.
+    They do so if a rack-aware strategy is set, and the racks of clients and partitions are known.
     """
+    # Racks of changelog partitions are needed only with standbys. Kafka skips the optimisation
+    # without an error.
     settings = problem.settings
     if settings.rack_aware_assignment_strategy == "none" or problem.racks is None:
         return False
@@ -377,12 +392,13 @@ def legacy_racks_are_known(problem: TaskProblem) -> bool:
 
 
 def public_racks_are_known(problem: TaskProblem, *, standbys: bool) -> bool:
-    """Return whether KIP-924's ``TaskAssignmentUtils`` optimise the tasks of this problem across
-    racks.
+    """Return whether Kafka Streams' ``TaskAssignmentUtils`` (KIP-924) would consider racks here.
 
-    They do so if a strategy and both costs are set, each client has a rack, and the racks of all
-    changelog partitions are known; for active tasks also those of all source partitions.
-    ``standbys`` says whether standbys are optimised, and not active tasks.
+    They do so if a rack-aware strategy and both costs are set, and all racks are known.
+
+    Args:
+        problem: input of the assignor.
+        standbys: whether standby tasks are optimised, which read changelog partitions only.
     """
     settings = problem.settings
     if (

@@ -129,7 +129,7 @@ class RecordedApplication:
 
     @property
     def assignor(self) -> str:
-        """Name of the default task assignor for the application's rebalance protocol.
+        """Name of the task assignor that a recorded Kafka Streams application uses by default.
 
         The records do not show the broker's release, so streams groups get the assignor of Kafka
         4.3.
@@ -138,9 +138,10 @@ class RecordedApplication:
 
 
 def longest_lasting(states: Iterable[tuple[int, int, int, _T]]) -> _T:
-    """Return the newest of an application's recorded states with the usual number of instances.
+    """Return a typical state of a Kafka Streams application from the history of its states.
 
-    The usual number is the one that lasted longest in total.
+    It is the newest state with the number of instances that the application had for the longest
+    time.
 
     Args:
         states: first and last time, number of clients, and the state, in order of time.
@@ -160,7 +161,7 @@ def longest_lasting(states: Iterable[tuple[int, int, int, _T]]) -> _T:
 
 
 def client_name(application: str, client_id: str, taken: Iterable[str]) -> str:
-    """Return a short, unique name for a Streams client, from the client id of one of its threads.
+    """Return a short, unique name for a Kafka Streams instance, from a stream thread's client id.
 
     >>> client_name("shop", "shop-host7-StreamThread-1-consumer", ["host7"])
     'host7-2'
@@ -175,7 +176,7 @@ def client_name(application: str, client_id: str, taken: Iterable[str]) -> str:
 
 
 def store_name(application: str, changelog: str) -> str:
-    """Return the state store's name from the name of its changelog topic.
+    """Return the name of a Kafka Streams state store, given the name of its changelog topic.
 
     A topic name that does not have Kafka's form ``<application>-<store>-changelog`` is returned
     unchanged.
@@ -190,8 +191,7 @@ def store_name(application: str, changelog: str) -> str:
 
 
 def describe(application: RecordedApplication) -> dict[str, Any]:
-    """Describe a recorded Kafka Streams application as the JSON object that `partage streams`
-    reads.
+    """Describe a recorded Kafka Streams application as input of `partage streams` (a JSON object).
 
     The object contains an example to simulate: the client with the most state crashes, loses its
     disk, and returns after two minutes.
@@ -286,8 +286,9 @@ def _client(client: RecordedClient) -> dict[str, Any]:
 
 
 def _bytes_by_task(application: RecordedApplication) -> dict[str, int]:
-    """Return a dict from task id to the size of its changelogs in bytes; a record of unknown size
-    counts 100 bytes.
+    """Return the size of each Kafka Streams task's changelogs in bytes, as a dict by task id.
+
+    A record of unknown size counts 100 bytes.
     """
     return {
         f"{one.number}_{p}": sum(
@@ -301,7 +302,9 @@ def _bytes_by_task(application: RecordedApplication) -> dict[str, int]:
 
 
 def _client_with_most_state(application: RecordedApplication) -> str:
-    """Return the name of the client whose active tasks have the most state in bytes."""
+    """Return the name of the Kafka Streams instance whose active tasks have the most state in
+    bytes.
+    """
     sizes = _bytes_by_task(application)
     return max(
         application.clients,
@@ -310,7 +313,7 @@ def _client_with_most_state(application: RecordedApplication) -> str:
 
 
 def _seconds(application: RecordedApplication) -> int:
-    """Return the length of the simulation of a recorded application, in seconds.
+    """Return for how many seconds `partage streams` should simulate a recorded application.
 
     It is at least an hour, and enough to restore all tasks twice.
     """

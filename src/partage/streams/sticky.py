@@ -32,7 +32,10 @@ _HASH_BITS = 0xFFFFFFFF
 
 
 class TaskPairs:
-    """Record of which pairs of tasks have been on one client together, for the sticky assignors.
+    """Pairs of Kafka Streams tasks that have been on one client together.
+
+    Sticky task assignors prefer new pairs, so that a failed client's tasks spread over several
+    others.
 
     The assignors prefer clients with which a task makes new pairs. This spreads the tasks of a
     failed client over several others.
@@ -54,15 +57,16 @@ class TaskPairs:
         self._pairs: set[int] = set()
 
     def add(self, task: int, others: Iterable[int]) -> None:
-        """Record the pairs that a task forms with each task in ``others``, which are on the same
-        client.
-        """
+        """Record that a Kafka Streams task is on the same client as each task in ``others``."""
         self._pairs.update(self._pair(task, other) for other in others)
 
     def has_new(self, task: int, *others: Iterable[int]) -> bool:
-        """Return whether a task would form a new pair with any of a client's tasks.
+        """Return whether a Kafka Streams task would be with any of a client's tasks for the first
+        time.
 
-        ``others`` are these tasks, as one or several collections.
+        Args:
+            task: number of the task.
+            others: the client's tasks, as one or several collections.
         """
         if self.full:
             return False
@@ -70,7 +74,7 @@ class TaskPairs:
 
     @property
     def full(self) -> bool:
-        """Return whether all pairs of tasks have been recorded, so that no new pair is possible."""
+        """Return whether every two Kafka Streams tasks have already been on one client together."""
         return len(self._pairs) == self._most
 
     def _pair(self, task: int, other: int) -> int:
@@ -78,7 +82,7 @@ class TaskPairs:
 
 
 class StickyCore:
-    """Base class with the common steps of the sticky task assignors of Kafka Streams 0.11 to 4.3.
+    """Common steps of the sticky task assignors of Kafka Streams 0.11 to 4.3 (base class).
 
     The assignors differ in the order in which they visit tasks, and in how they compare equal
     loads.
@@ -119,10 +123,8 @@ class StickyCore:
         in_order: Callable[[Iterable[TaskId]], list[TaskId]],
         hash_of: Callable[[TaskId], int],
     ) -> None:
-        """Find, for each task, the client that ran it before and the clients that had a standby of
-        it.
-
-        If several clients ran a task, the last one in the order of Kafka's map counts.
+        """Find the clients that had the active copy and the standbys of each Kafka Streams task
+        before.
 
         Args:
             in_order: function that sorts a client's previous active tasks as Kafka visits them.
@@ -131,6 +133,7 @@ class StickyCore:
         number_of = self.problem.number_of
         ran: dict[TaskId, int] = {}
         had: dict[TaskId, list[int]] = {}
+        # If several clients ran a task, the last one in the order of Kafka's map counts.
         for client in self.map_order:
             its = self.problem.clients[client]
             for task in in_order(its.previous_active):
@@ -151,13 +154,17 @@ class StickyCore:
     # -- assigning -------------------------------------------------------------------------------
 
     def assign_active(self, task: int, client: int) -> None:
-        """Assign an active task to a client, and record its pairs with the client's tasks."""
+        """Assign an active Kafka Streams task to a client, and record its pairs with the client's
+        tasks.
+        """
         self._add_pairs(task, client)
         self.draft.assign_active(client, task)
         self.given[client][0].append(task)
 
     def assign_standby(self, task: int, client: int) -> None:
-        """Assign a standby task to a client, and record its pairs with the client's tasks."""
+        """Assign a standby Kafka Streams task to a client, and record its pairs with the client's
+        tasks.
+        """
         self._add_pairs(task, client)
         self.draft.assign_standby(client, task)
         self.given[client][1].append(task)
@@ -167,14 +174,16 @@ class StickyCore:
         self._pairs.add(task, self.draft.standby[client])
 
     def has_room(self, client: int) -> bool:
-        """Return whether a client has fewer active tasks than its quota, which grows with its
-        threads.
+        """Return whether a Kafka Streams client may keep another active task (its quota is not
+        reached).
+
+        The quota grows with the client's number of threads.
         """
         return len(self.draft.active[client]) < self.draft.capacity[client] * self.quota
 
     def assign_previous(self, tasks: Iterable[int], *, ignore_quota: bool = False) -> list[int]:
-        """Assign active tasks to the clients that ran them; the others to clients that had a
-        standby of them.
+        """Assign Kafka Streams tasks to the clients that ran them, or else to clients with a
+        standby.
 
         Args:
             tasks: all tasks, in the order in which previous standbys are promoted.
@@ -201,8 +210,10 @@ class StickyCore:
         return remaining
 
     def assign_standbys(self, tasks: Iterable[int]) -> None:
-        """Assign the configured standbys of each task to clients without a copy, as long as there
-        are such clients.
+        """Assign the configured number of standbys of each Kafka Streams task to clients without a
+        copy.
+
+        A task gets fewer if there are too few clients.
         """
         for task in tasks:
             for _ in range(self.problem.settings.num_standby_replicas):
@@ -214,10 +225,9 @@ class StickyCore:
     # -- choosing --------------------------------------------------------------------------------
 
     def best(self, task: int, among: Sequence[int]) -> int:
-        """Return the preferred client for a task among the given ones: the client that ran it, else
-        one that had a standby of it, else the least loaded one.
+        """Return the best of several clients for a Kafka Streams task.
 
-        A client with a task for each thread is not preferred while another client is less loaded.
+        It is the client that ran the task, else one with its standby, else the least loaded client.
         """
         if len(among) == 1:
             return among[0]
@@ -226,6 +236,8 @@ class StickyCore:
         if before is None or before not in within:
             before = self._best_standby(task, within)
         if before is not None:
+            # A client with a task for each thread is not preferred while another client is less
+            # loaded.
             if not self._should_balance(before):
                 return before
             standby = self._best_standby(task, within)
@@ -244,8 +256,9 @@ class StickyCore:
         return self._least_loaded(task, [client for client in copied if client in within])
 
     def _should_balance(self, client: int) -> bool:
-        """Return whether a client has at least one task per thread while another client is less
-        loaded.
+        """Return whether a Kafka Streams client is full: another client is less loaded.
+
+        A client with fewer tasks than threads is never full.
         """
         draft = self.draft
         if draft.count[client] < draft.capacity[client]:
@@ -319,7 +332,7 @@ class LegacySticky:
     )
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign all tasks of a Streams application to its clients.
+        """Assign all tasks of a Kafka Streams application to its clients (application instances).
 
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
@@ -330,8 +343,10 @@ class LegacySticky:
 def _run_legacy_sticky(
     problem: TaskProblem, racks: RackOptimizer | None, *, preserve: bool = False
 ) -> DraftAssignment:
-    """Run the sticky assignor of Kafka Streams before 2.6, and return the assignment under
-    construction.
+    """Run the sticky task assignor of Kafka Streams before 2.6 (``StickyTaskAssignor``).
+
+    Returns:
+        The assignment of active and standby tasks to clients.
 
     Args:
         problem: input of the assignor.
@@ -354,7 +369,7 @@ def _run_legacy_sticky(
 
 
 class FallbackPrior:
-    """Task assignor of Kafka Streams that keeps every active task on its client, at any load.
+    """Kafka Streams task assignor that leaves every active task on its client, whatever the load.
 
     A probing rebalance follows. Kafka's leader uses this assignor if it cannot read the end offsets
     of changelogs. It is `LegacySticky` without a limit of kept tasks and without racks.
@@ -376,8 +391,9 @@ class FallbackPrior:
     )
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign all tasks of a Streams application to its clients. In the plan, ``probing`` is
-        always true.
+        """Assign all tasks of a Kafka Streams application to its clients (application instances).
+
+        The result always asks for a probing rebalance (``probing`` is true).
 
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
@@ -416,7 +432,7 @@ class PublicSticky:
     preserve = False
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign all tasks of a Streams application to its clients.
+        """Assign all tasks of a Kafka Streams application to its clients (application instances).
 
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
