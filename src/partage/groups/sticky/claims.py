@@ -46,18 +46,18 @@ _NONE = np.zeros(0, np.int32)
 
 @dataclass(frozen=True, eq=False)
 class ClaimedSlots:
-    """Partitions that members report as owned (claims), as pairs of member and slot.
+    """Partitions that the members of a consumer group report as owned, and the generation of each
+    report.
 
-    A slot is the index of a partition in the problem. Claims of topics that do not exist or have no
-    subscribers are left out. Members are in the order of the leader's map; each member's claims are
-    in the order sent.
+    One entry is one reported partition of one member. A "slot" is a partition's index in the
+    problem. Topics that do not exist or have no subscribers are left out.
 
     Attributes:
-        member: int32[n], the member of each claim.
-        slot: int32[n], the slot of each claim.
-        slots: all slots, including claimed partitions that do not exist.
-        generation: int64[M], generation of each member's claims, -1 for none.
-        dated: bool[M], whether a member's claims have a generation.
+        member: int32[n], the member of each entry. Members are in the order of the leader's map.
+        slot: int32[n], the partition of each entry; those of a member are in the order sent.
+        slots: the numbering of partitions, which includes reported ones that do not exist.
+        generation: int64[M], generation that each of the M members reports, -1 for none.
+        dated: bool[M], whether a member reports a generation.
     """
 
     member: Int32Array
@@ -68,9 +68,7 @@ class ClaimedSlots:
 
 
 def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
-    """Return the partitions that members report as owned in their user data, as ``StickyAssignor``
-    reads them.
-    """
+    """Decode the owned partitions that ``StickyAssignor`` members report in their user data."""
     group = sticky.problem.group
     sent: Sequence[tuple[Claims, int | None]] | None = sticky.problem.sent_claims
     if sent is None:
@@ -89,7 +87,7 @@ def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
 
 
 def decode_user_data(user_data: Sequence[bytes | None]) -> list[tuple[Claims, int | None]]:
-    """Decode the claimed partitions and the generation from each member's user data.
+    """Decode the owned partitions and the generation from the user data of each sticky member.
 
     The generation is None if the data has none. The values equal those of
     `partage.wire.consumer_protocol.decode_sticky_user_data`.
@@ -109,19 +107,20 @@ def decode_user_data(user_data: Sequence[bytes | None]) -> list[tuple[Claims, in
 
 
 def claims_of_owned(sticky: StickyProblem) -> ClaimedSlots:
-    """Return the partitions that members list as owned in their subscriptions, as
-    ``CooperativeStickyAssignor`` reads them.
+    """Return the owned partitions that ``CooperativeStickyAssignor`` members list in their
+    subscriptions.
     """
     generation = [_cooperative_generation(member) for member in sticky.problem.group]
     return _to_slots(sticky, _owned(sticky), _as_arrays(generation))
 
 
 def owned_slots(sticky: StickyProblem, slots: Slots) -> tuple[Int32Array, Int32Array]:
-    """Return the partitions that members list as owned in their subscriptions, as two arrays:
-    members and slots.
+    """Return the partitions that members list as owned in their subscriptions, with their owners.
 
-    A slot is the index of a partition in the numbering ``slots``. Partitions that it does not have
-    are left out.
+    Partitions that the numbering ``slots`` does not contain are left out.
+
+    Returns:
+        The owners and the indices of the partitions, as two parallel arrays (int32[n]).
     """
     member, topic, number = _owned(sticky)
     if slots.regular and sticky.counted:
@@ -136,9 +135,10 @@ def owned_slots(sticky: StickyProblem, slots: Slots) -> tuple[Int32Array, Int32A
 
 
 def _cooperative_generation(member: Member) -> int | None:
-    """Return the generation of a member's owned partitions: the field in its subscription, else the
-    first 4 bytes of its user data.
+    """Return the generation that a cooperative-sticky member reports for its owned partitions, or
+    None.
     """
+    # The subscription's field counts (KIP-792), else the first 4 bytes of the user data.
     if member.generation >= 0:
         return member.generation
     if member.user_data is None:
@@ -209,10 +209,18 @@ NO_OWNER = -1
 
 @dataclass(frozen=True, eq=False)
 class ResolvedClaims:
-    """Owner of each partition after conflicting claims of members are resolved.
+    """Owner of each partition, after conflicting reports of the members of a consumer group are
+    resolved.
 
-    A claim is a partition that a member reports as owned. S is the number of slots (existing
-    partitions and claimed ones that do not exist), n the number of claims.
+    A claim is a partition that a member reports as owned. There are n claims and S partitions; the
+    latter include claimed partitions that do not exist.
+
+    Attributes:
+        owner: int32[S], owner of each partition, -1 for none.
+        held: bool[n], whether each claim is still valid; None if all are.
+        disputed: bool[S], whether two members of one generation claim the partition, even if a
+            newer generation then takes it; None if no partition is disputed.
+        any_claim: whether any member claims a partition.
 
     Attributes:
         owner: int32[S], owner of each slot, -1 for none.
@@ -229,11 +237,12 @@ class ResolvedClaims:
 
 
 def has_equal_subscriptions(sticky: StickyProblem) -> bool:
-    """Return whether Kafka's sticky assignor considers all subscriptions equal, and so uses its
-    constrained algorithm.
+    """Return whether all members of the consumer group subscribe to the same topics, as Kafka
+    decides it.
 
-    A subscription with a repeated name is never considered equal. Members without topics are
-    ignored before the first member with topics (Q1 in docs/quirks.md).
+    If so, Kafka's sticky assignors use their faster constrained algorithm. A subscription that
+    repeats a name is never considered equal. Members without topics are ignored before the first
+    member with topics (Q1 in docs/quirks.md).
     """
     group = sticky.problem.group
     if len(group.subscriptions) == 1 and len(group) > 1:
@@ -252,12 +261,13 @@ def has_equal_subscriptions(sticky: StickyProblem) -> bool:
 
 
 def resolve_claims(sticky: StickyProblem, claimed: ClaimedSlots) -> ResolvedClaims:
-    """Resolve conflicting claims: the member with the newest generation owns the partition; with
-    equal generations, none does.
+    """Choose one owner for each partition that several members of a consumer group report as owned.
 
-    A claim is a partition that a member reports as owned; ``claimed`` has them in map order. Of two
-    members, Kafka compares the subscription's generation field of the first with the generation of
-    the second one's claim. In ``StickyAssignor`` these may differ (Q5 in docs/quirks.md).
+    The member with the newest generation owns the partition; with equal generations, none does.
+
+    Args:
+        sticky: members, topics and partitions of the rebalance.
+        claimed: the partitions that members report as owned.
     """
     owner = np.full(claimed.slots.count, NO_OWNER, np.int32)
     if not len(claimed.slot):
@@ -270,6 +280,9 @@ def resolve_claims(sticky: StickyProblem, claimed: ClaimedSlots) -> ResolvedClai
     held = np.zeros(len(claimed.slot), bool)
     entry = np.full(len(owner), -1, np.int64)
     sent = np.array([m.generation for m in sticky.problem.group], np.int64)
+    # Of two members, Kafka compares the subscription's generation field of the first with the
+    # generation of the second one's claim. In StickyAssignor these may differ (Q5 in
+    # docs/quirks.md).
     resolve_disputes(
         claimed.member, claimed.slot, claimed.generation, sent, owner, entry, held, disputed,
         work=len(held),
@@ -289,17 +302,17 @@ def read_group_user_data(
     tuple[tuple[Int32Array, Int32Array, Int32Array], tuple[NDArray[np.int64], NDArray[np.bool_]]]
     | None
 ):
-    """Decode the claims in all members' user data at once with a compiled kernel; None if the
-    Python decoder must be used instead.
+    """Decode the owned partitions from the user data of all sticky members with one compiled
+    kernel.
 
-    A claim is a partition that a member reports as owned. The first result is the member, topic and
-    partition number of each claim, in the order of the leader's map. The second result is the
-    generation of each member, and whether its data has one. The kernel cannot be used if a topic's
-    name contains Java's replacement character, because malformed bytes could decode to that name.
+    Returns:
+        The member, topic and partition number of each owned partition; and each member's
+            generation, and whether it reports one. None if the slower Python decoder must be used.
     """
     group = sticky.problem.group
     names = of_subscriptions(sticky.problem, _encoded_names)
     if names is None:
+        # A name contains Java's replacement character: malformed bytes could decode to it.
         return None
     sent = [group[m].user_data or b"" for m in sticky.visit]
     data = np.frombuffer(bytearray().join(sent), np.uint8)

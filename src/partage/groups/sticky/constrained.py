@@ -38,11 +38,12 @@ _NO_TRANSFERS = Transfers(np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 @dataclass(slots=True)
 class Quota:
-    """Quotas of Kafka's sticky assignor for equal subscriptions, and the members that have not
-    reached them.
+    """Numbers of partitions that each member may keep if all members have equal subscriptions.
+
+    For 8 partitions and 3 members, two members get 3 partitions and one gets 2.
 
     Attributes:
-        low: partitions // members, which each member gets at least.
+        low: partitions // members, which each member gets at least (2 in the example).
         high: the number of partitions that some members get: low + 1, or low without remainder.
         extra: number of members that may have ``high`` partitions (0 if low = high).
         over: number of members that have ``high`` partitions so far.
@@ -61,7 +62,9 @@ class Quota:
 def assign_constrained(
     sticky: StickyProblem, owned: ResolvedClaims, slots: Slots, racks: Racks
 ) -> Decision:
-    """Assign all partitions as Kafka's ``ConstrainedAssignmentBuilder`` does (equal subscriptions).
+    """Assign all partitions by Kafka's sticky algorithm for groups with equal subscriptions.
+
+    It is Kafka's ``ConstrainedAssignmentBuilder``.
 
     Args:
         sticky: the problem.
@@ -104,10 +107,12 @@ def assign_constrained(
 
 
 def _drop_invalid_owners(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, Int32Array]:
-    """Remove the owner of each partition that is disputed or has no replica on the owner's rack.
+    """Remove the owner of each partition that two members report or that is on another rack
+    (KIP-881).
 
-    Return the owner of each partition (-1 for none), and the previous owner of partitions that were
-    removed because of racks; both are int32[S].
+    Returns:
+        The owner of each partition (-1 for none); and the former owner of each partition that was
+            removed because of racks (-1 for others). Both are int32[S] for S partitions.
     """
     owner = owned.owner
     if not owned.any_claim:
@@ -126,9 +131,16 @@ def _drop_invalid_owners(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Arra
 def _keep_claims(
     sticky: StickyProblem, owner: Int32Array, quota: Quota, *, any_claim: bool
 ) -> Int32Array:
-    """Return how many of its owned partitions each member keeps (step 1 of Kafka's algorithm).
+    """Return the number of owned partitions that each member of the consumer group may keep
+    (int32[M]).
 
-    Members below their quota are added to the queues of ``quota``.
+    This is step 1 of Kafka's algorithm for equal subscriptions.
+
+    Args:
+        sticky: the rebalance with its M members.
+        owner: int32[S], current owner of each partition, -1 for none.
+        quota: the allowed numbers of partitions. Members below their quota are added to its lists.
+        any_claim: whether any partition has an owner.
     """
     sizes = [0] * sticky.members
     if any_claim:
@@ -155,12 +167,9 @@ def _slots_to_keep(member: int, size: int, quota: Quota) -> int:
 
 
 def unassigned_slots(slots: Slots, owner: Int32Array, *, keeps_any: bool) -> Int32Array:
-    """Return the partitions without an owner, by topic and partition number (step 2 of Kafka's
-    algorithm).
+    """Return the partitions without an owner, ordered by topic and partition number.
 
-    Kafka compares the sorted kept partitions with all partitions. A kept partition that does not
-    exist stops the comparison: all later partitions are then treated as unassigned (Q26 in
-    docs/quirks.md).
+    This is step 2 of Kafka's algorithm for equal subscriptions.
 
     Args:
         slots: the numbering of partitions.
@@ -174,6 +183,9 @@ def unassigned_slots(slots: Slots, owner: Int32Array, *, keeps_any: bool) -> Int
     is_kept = owner >= 0
     owner_order = np.zeros(slots.count, bool)
     owner_order[slots.walk] = True
+    # Kafka compares the sorted kept partitions with all partitions. A kept partition that does not
+    # exist stops the comparison: all later partitions are then treated as unassigned (Q26 in
+    # docs/quirks.md).
     outside = np.flatnonzero(is_kept & ~owner_order)
     if len(outside):
         is_kept &= slots.keys < slots.keys[outside].min()
@@ -182,15 +194,20 @@ def unassigned_slots(slots: Slots, owner: Int32Array, *, keeps_any: bool) -> Int
 
 
 def _assign_rest(count: int, quota: Quota, size: NDArray[np.int64]) -> Int32Array:
-    """Return the member for each of the ``count`` partitions that are left after the assignment by
-    rack (step 6 of Kafka's algorithm).
+    """Return the member that gets each of ``count`` remaining partitions, in round-robin order.
 
-    Members below the low quota take turns until each has reached it. Then members that may have one
-    more partition get it, in the order in which they reached the low quota. ``size`` is each
-    member's number of partitions (int64[M]).
+    This is step 6 of Kafka's algorithm for equal subscriptions; steps before it assign partitions
+    by rack.
+
+    Args:
+        count: number of remaining partitions.
+        quota: the number of partitions that members may have.
+        size: int64[M], number of partitions of each member so far.
     """
     under = np.array(quota.under, np.int32)
     rounds, by_lack = _rounds(under, quota.low - size[under])
+    # Members below the low quota take turns until each has reached it. Then members that may have
+    # one more partition get it, in the order in which they reached the low quota.
     order = np.concatenate([rounds, np.array(quota.exact, np.int32), by_lack])
     # Kept slots never exceed the partitions, so members below the low quota always reach it.
     if count > len(order):
@@ -222,8 +239,8 @@ def _rounds(members: Int32Array, lack: NDArray[np.int64]) -> tuple[Int32Array, I
 def _find_transfers(
     assigned: Transfers, previous_owner: Int32Array, disputed: NDArray[np.bool_] | None
 ) -> Transfers:
-    """Return the newly assigned partitions that another member owned before or that were disputed,
-    with their new owners.
+    """Return the newly assigned partitions that another member must revoke first, with their new
+    owners.
 
     Args:
         assigned: the newly assigned partitions and their owners.
@@ -243,10 +260,10 @@ def _find_transfers(
 def assign_by_rack(
     free: Int32Array, racks: Racks, quota: Quota, size: NDArray[np.int64], sticky: StickyProblem
 ) -> tuple[Int32Array, Int32Array, Int32Array]:
-    """Assign unassigned partitions to members on the rack of a replica, as far as quotas allow
+    """Assign partitions to consumers on the rack of one of their replicas, as far as quotas allow
     (KIP-881).
 
-    This is step 5 of Kafka's algorithm.
+    This is step 5 of Kafka's sticky algorithm for equal subscriptions.
 
     Args:
         free: int32[n], the unassigned partitions.
@@ -309,8 +326,9 @@ def assign_by_rack(
 def _group_by_rack(rack: Int32Array, width: int) -> tuple[Int32Array, Int32Array]:
     """Return the members on each rack, as offsets and members in compressed rows (CSR).
 
-    ``rack`` is each member's rack, -1 for none; ``width`` is the number of racks. Members without a
-    rack are left out.
+    Args:
+        rack: int32[M], rack of each member; members with -1 have no rack and are left out.
+        width: number of racks.
     """
     order = np.argsort(rack, kind="stable")
     start = np.searchsorted(rack[order], np.arange(width + 1)).astype(np.int32)
@@ -318,13 +336,12 @@ def _group_by_rack(rack: Int32Array, width: int) -> tuple[Int32Array, Int32Array
 
 
 class MemberLists:
-    """Builder of each member's list of partitions, for groups with equal subscriptions.
+    """Builder of each consumer's list of partitions in the sticky assignor for equal subscriptions.
 
-    Partitions are slots (indices in this problem). It uses compiled kernels if they are loaded,
-    which are twice as fast as NumPy's sorts.
+    `keep` adds the partitions that stay with their owner, `finish` adds the new ones.
 
     Args:
-        members: number of lists.
+        members: number of consumers.
     """
 
     def __init__(self, members: int) -> None:
@@ -334,7 +351,14 @@ class MemberLists:
     def keep(
         self, slots: Slots, owner: Int32Array, keep: Int32Array, previous_owner: Int32Array
     ) -> None:
-        """Keep the first ``keep[m]`` partitions of each owner m, and revoke its other partitions.
+        """Let each member keep a given number of its owned partitions, and revoke its others.
+
+        Args:
+            slots: the numbering of partitions; members keep those with the lowest partition numbers
+                first.
+            owner: int32[S], owner of each partition; set to -1 where revoked.
+            keep: int32[M], number of partitions that each member keeps.
+            previous_owner: int32[S], set to the old owner where revoked.
 
         Args:
             slots: the numbering of partitions; owners keep them by partition number, then topic.
@@ -364,10 +388,16 @@ class MemberLists:
         owner[revoked] = NO_OWNER
 
     def finish(self, keep: Int32Array, new_partitions: Transfers) -> tuple[Int32Array, Int32Array]:
-        """Return each member's list: its kept partitions, then its new ones in the given order.
+        """Return each member's final list of partitions: the kept ones, then the newly assigned
+        ones.
 
-        The result is in compressed rows (CSR): offsets by member, and partitions as indices in this
-        problem.
+        Args:
+            keep: int32[M], number of partitions that each member keeps.
+            new_partitions: the newly assigned partitions and their owners.
+
+        Returns:
+            The offset of each member's first partition (int32[M + 1]), and the partitions of all
+                members (int32[n]).
         """
         slot, member = new_partitions.slot, new_partitions.member
         sizes = keep + np.bincount(member, minlength=self._members).astype(np.int32)

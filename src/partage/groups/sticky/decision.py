@@ -29,10 +29,11 @@ Made = TypeVar("Made", bound=Assignment)
 
 @dataclass(frozen=True, eq=False)
 class Transfers:
-    """Partitions that get a new owner, and these owners, as two parallel arrays.
+    """Partitions that get a new owner in a rebalance, and these owners, as two parallel arrays.
 
-    Kafka keeps those that move between members in ``partitionsTransferringOwnership``. Partitions
-    are slots: indices of the problem's partitions.
+    Attributes:
+        slot: int32[n], the partitions, as indices in the problem.
+        member: int32[n], the new owner of each partition.
     """
 
     slot: Int32Array
@@ -41,10 +42,10 @@ class Transfers:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Result of a sticky assignor: each member's list of partitions, in the order of Kafka's class.
+    """Assignment that a sticky algorithm computes: each member's list of partitions, as arrays.
 
-    Partitions are slots: indices of the problem's partitions, which may include claimed partitions
-    that do not exist. `to_plan` converts the result to a plan of existing partitions.
+    The partitions may include reported ones that do not exist. `to_plan` converts the result to a
+    plan of existing partitions.
 
     Attributes:
         start: int32[M + 1], where each member's list begins, in join order (compressed rows, CSR).
@@ -64,12 +65,13 @@ class Decision:
 
     @property
     def member(self) -> Int32Array:
-        """Member that gets each partition of ``slot`` (int32[n])."""
+        """Member that gets each assigned partition, parallel to the array ``slot`` (int32[n])."""
         return np.repeat(np.arange(len(self.start) - 1, dtype=np.int32), np.diff(self.start))
 
     def without(self, removed: NDArray[np.bool_]) -> Decision:
-        """Return a copy without the (member, partition) entries for which ``removed`` (bool[n]) is
-        true.
+        """Return a copy of the assignment without the partitions that a mask marks.
+
+        ``removed`` (bool[n]) has one value for each assigned partition.
         """
         start = np.zeros(len(self.start), np.int32)
         sizes = np.bincount(self.member[~removed], minlength=len(start) - 1)
@@ -77,10 +79,10 @@ class Decision:
         return replace(self, start=start, slot=self.slot[~removed])
 
     def to_pairs(self, sticky: StickyProblem) -> dict[str, list[tuple[str, int]]]:
-        """Return a dict from member id to the member's (topic, partition number) pairs, in list
-        order.
+        """Return each member's assigned partitions as a dict, e.g. {"c1": [("orders", 0),
+        ("orders", 3)]}.
 
-        Reported partitions that do not exist are included. ``sticky`` is the problem.
+        Keys are member ids. Partitions that members report but that do not exist are included.
         """
         names = [sticky.problem.index.topics[t] for t in sticky.topics.tolist()]
         topic, number = self.slots.topic.tolist(), self.slots.number.tolist()
@@ -90,8 +92,8 @@ class Decision:
         return {m: named[start[i] : start[i + 1]] for i, m in enumerate(ids)}
 
     def to_plan(self, sticky: StickyProblem, **more: Any) -> Plan:
-        """Convert the result to a plan, with a warning if Kafka's class would loop forever on this
-        input.
+        """Convert the assignment to a plan, with a warning if Kafka's class would loop forever on
+        this input.
 
         ``sticky`` is the problem, ``more`` are further fields of the plan.
 
@@ -146,14 +148,12 @@ class Decision:
 def withheld(owned_by: Int32Array, owned: Int32Array, owner: Int32Array) -> NDArray[np.bool_]:
     """Return which partitions another member must revoke before the new owner gets them (bool[P]).
 
-    This is so if the partition has a previous owner, and the new owner is not among the previous
-    ones.
-
     Args:
         owned_by: int32[n], previous owners, -1 for a member that left.
         owned: int32[n], the partition of each previous owner; it may occur several times.
         owner: int32[P], the new owner of each partition, -1 for none.
     """
+    # A partition is withheld if it has a previous owner and the new owner is not a previous one.
     stays = owner[owned] == owned_by
     owns_already = np.zeros(len(owner), bool)
     owns_already[owned[stays]] = True

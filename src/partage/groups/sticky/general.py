@@ -55,7 +55,9 @@ def assign_general(
     racks: Racks,
     max_generation: int,
 ) -> Decision:
-    """Assign all partitions as Kafka's ``GeneralAssignmentBuilder`` does (different subscriptions).
+    """Assign all partitions by Kafka's sticky algorithm for groups with different subscriptions.
+
+    It is Kafka's ``GeneralAssignmentBuilder``.
 
     Args:
         sticky: the problem.
@@ -77,14 +79,14 @@ def assign_general(
 
 
 def _balance(inputs: GeneralProblem) -> Decision:
-    """Assign and balance all partitions with compiled kernels; return the result.
-
-    If Kafka's class would loop forever on this input, the algorithm is run again, and the result is
-    the most even valid assignment that the loop visits.
+    """Assign all partitions, then move some until the consumers' loads are as even as Kafka makes
+    them.
     """
     balancing = ArrayBalancer(inputs)
     balancing.assign_unassigned()
     balancing.balance()
+    # Kafka's class would loop forever. The second run returns the most even valid assignment that
+    # the loop visits.
     if balancing.loop is not None:
         balancing = ArrayBalancer(inputs)
         balancing.assign_unassigned()
@@ -98,13 +100,14 @@ def _balance(inputs: GeneralProblem) -> Decision:
 
 
 class ArrayBalancer:
-    """Implementation of Kafka's general sticky algorithm on arrays: call `assign_unassigned`, then
-    `balance`.
+    """Kafka's sticky algorithm for different subscriptions, with the assignment stored in arrays.
+
+    Call `assign_unassigned`, then `balance`.
 
     Attributes:
-        owner: int32[S], the owner of each slot (index of a partition), -1 for none.
-        seq: int32[S], order numbers: a member's list is its slots in this order.
-        size: int64[M], number of slots of each member.
+        owner: int32[S], the owner of each of S partitions, -1 for none.
+        seq: int32[S], sort keys: each member's list has its partitions in this order.
+        size: int64[M], number of partitions of each of M members.
         loop: the endless loop of Kafka's class, None if it returns.
     """
 
@@ -130,9 +133,9 @@ class ArrayBalancer:
         self.loop: EndlessLoop | None = None
 
     def assign_unassigned(self) -> None:
-        """Assign each partition without an owner to the least loaded subscriber of its topic.
+        """Assign each partition without an owner to the subscriber with the fewest partitions.
 
-        If racks matter, a subscriber on a rack of the partition's replicas comes first.
+        If racks matter (KIP-881), subscribers on the rack of a replica come first.
         """
         free = self._inputs.free
         if self._inputs.racks.active:
@@ -141,13 +144,13 @@ class ArrayBalancer:
         self._pass_over(free, filling=True)
 
     def balance(self, *, watch: bool = False) -> None:
-        """Move partitions one by one from members with more of them to members with fewer.
+        """Move partitions one by one from members with many partitions to subscribers with fewer.
 
-        If Kafka's class would loop forever, `loop` is set. With ``watch`` the result is then the
-        most even valid assignment after any move; without it, the result is arbitrary.
+        If Kafka's class would loop forever on this input, the attribute `loop` describes it.
 
         Args:
-            watch: whether to compare the assignment after each move with the best one so far.
+            watch: whether to remember the most even valid assignment after any move. In case of an
+                endless loop it is then the result; otherwise the result is arbitrary.
         """
         inputs, slots = self._inputs, self._inputs.claimed.slots
         if self._is_level(self.size):
@@ -172,15 +175,14 @@ class ArrayBalancer:
             self.owner, self.seq, self.size = owner, seq, size
 
     def _improve(self, slots: Int32Array) -> bool:
-        """Repeat passes over the partitions until none moves; return whether any has moved.
-
-        If an earlier state recurs, Kafka's class would loop forever. In this case, this stops and
-        sets `loop` to a description.
+        """Try to move each of the given partitions, repeatedly, until none moves; return whether
+        any moved.
         """
         moved_at_all, repeated = False, RepeatedState()
         while self._pass_over(slots):
             moved_at_all = True
             if repeated.matches(self._snapshot()):
+                # An earlier state recurs, so Kafka's class would loop forever.
                 self.loop = self._describe_loop(slots, repeated)
                 break
         return moved_at_all
@@ -207,11 +209,13 @@ class ArrayBalancer:
         return EndlessLoop(repeated.passes, repeated.length, names)
 
     def _pass_over(self, slots: Int32Array, *, filling: bool = False, racks: bool = False) -> bool:
-        """Visit each partition once, and move it to a less loaded member if possible; return
-        whether any moved.
+        """Try once to move each of the given partitions to a less loaded member; return whether any
+        moved.
 
-        With ``filling``, each partition is assigned instead; with ``racks``, only to members on the
-        rack of a replica.
+        Args:
+            slots: int32[n], the partitions.
+            filling: whether to assign the partitions to members instead of moving them.
+            racks: whether only members on the rack of a replica are allowed.
         """
         queue, inputs, state = self._queue, self._inputs, self._state
         known = inputs.claimed.slots
@@ -261,10 +265,9 @@ class ArrayBalancer:
     def _raise_null_pointer(self, slot: int) -> None:
         """Raise `StickyAssignorError` if Kafka's class throws a NullPointerException for this
         partition.
-
-        It does if the previous owner can neither lose nor get partitions, because such a member is
-        no longer in its queue of members by load (Q2 in docs/quirks.md).
         """
+        # Kafka's class throws if the previous owner can neither lose nor get partitions, because
+        # such a member is no longer in its queue of members by load (Q2 in docs/quirks.md).
         previous = self._inputs.previous[slot]
         if previous >= 0 and self._fixed[previous]:
             raise null_pointer(self._inputs, slot)
@@ -274,12 +277,12 @@ class ArrayBalancer:
         return bool(size.max(initial=0) - size.min(initial=1 << 40) <= 1)
 
     def _is_balanced(self) -> bool:
-        """Return whether no member could take a partition from a more loaded one (Kafka's
-        ``isBalanced``).
+        """Return whether no member could take a partition from a member with more partitions.
 
-        It is only called if a partition may go to a member that does not subscribe to its topic. In
-        other cases a possible move already proves that the group is not balanced.
+        This is Kafka's ``isBalanced``.
         """
+        # Only called if a partition may go to a member that does not subscribe to its topic. In
+        # other cases a possible move already proves that the group is not balanced.
         inputs, in_queue = self._inputs, ~self._fixed
         if self._is_level(self.size[in_queue]):
             return True
@@ -310,12 +313,12 @@ class ArrayBalancer:
 
 
 class _BestAssignment:
-    """Most even valid assignment so far, stored as the list of moves since then, which can be
+    """The most even assignment so far during Kafka's balancing, from which later moves can be
     undone.
 
     Args:
-        owner: copy of the array in `ArrayBalancer` before the first move.
-        seq: copy of the array in `ArrayBalancer` before the first move.
+        owner: int32[S], owner of each partition before the first move.
+        seq: int32[S], sort keys of the partitions before the first move.
         score: Kafka's balance score of the assignment; lower is more even.
     """
 
@@ -387,16 +390,17 @@ class MemberQueue:
 def _build_trees(
     cell_of: Int32Array, rank: Int32Array, size: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Int32Array, NDArray[np.int64]]:
-    """Build the tournament trees of a `MemberQueue`, which find the least loaded members.
+    """Build the tournament trees that find the least loaded subscriber of a Kafka topic.
+
+    Members with the same subscription and rack form a cell, which has one tree.
 
     Args:
-        cell_of: int32[M], the cell of each member: members with the same subscription and rack.
+        cell_of: int32[M], the cell of each of M members.
         rank: int32[M], rank of each member's id.
         size: int64[M], number of partitions of each member.
 
     Returns:
-        Where each tree begins, the offset of each member's leaf in its tree, and the keys of all
-            trees.
+        Offset of each tree, offset of each member's leaf in its tree, and the keys of all trees.
     """
     members = len(cell_of)
     count = np.bincount(cell_of)
@@ -423,8 +427,11 @@ def _cells_by_topic(
 ) -> tuple[Int32Array, Int32Array]:
     """Return the cells that subscribe to each topic, as offsets and cells in compressed rows (CSR).
 
-    A cell is the set of members with the same subscription and rack. ``subscription`` is the
-    subscription of each cell.
+    A cell is the set of members with the same subscription and rack.
+
+    Args:
+        inputs: the problem with its topics.
+        subscription: int32[C], the subscription of each cell.
     """
     subscriptions = inputs.subscriptions
     sizes = np.diff(subscriptions.start)[subscription]

@@ -22,21 +22,23 @@ __all__ = ["GeneralProblem", "fixed_members", "null_pointer", "prepare"]
 
 @dataclass(frozen=True, eq=False)
 class GeneralProblem:
-    """Input of Kafka's general sticky algorithm: the valid claims, and the unassigned partitions.
+    """Input of Kafka's sticky algorithm for different subscriptions: valid claims and unassigned
+    partitions.
 
-    A claim is a partition that a member reports as owned. A slot is the index of a partition (S
-    slots); the T existing partitions come before claimed ones that do not exist.
+    A claim is a partition that a member reports as owned. There are S partitions: the T existing
+    ones, then claimed ones that do not exist.
 
     Attributes:
-        sticky: the problem.
+        sticky: members, topics and partitions of the rebalance.
         subscriptions: the members' subscriptions.
         racks: racks of members and replicas.
         claimed: all claims.
         member, slot: int32[n], the valid claims; members in map order, their claims as sent.
-        every: int32[T], all existing partitions by (subscriber entries, topic name, number).
-        free: int32, slots that no member keeps, in the same order.
-        revoked: whether a member lost a slot because of its subscription or racks.
-        previous: int32[S], the member that claims each slot with an older generation, -1 for none.
+        every: int32[T], all existing partitions by (number of subscribers, topic name, number).
+        free: int32, partitions that no member keeps, in the same order.
+        revoked: whether a member lost a partition because of its subscription or racks.
+        previous: int32[S], the member that claims each partition with an older generation, -1 for
+            none.
     """
 
     sticky: StickyProblem
@@ -51,7 +53,7 @@ class GeneralProblem:
     previous: Int32Array
 
     def names(self, slots: Int32Array | NDArray[np.intp]) -> tuple[str, ...]:
-        """Return the names of partitions, each as "topic-number"."""
+        """Return the names of partitions, each as "topic-number", e.g. ("orders-0", "orders-3")."""
         numbering, topics = self.claimed.slots, self.sticky.problem.index.topics
         return tuple(
             f"{topics[self.sticky.topics[numbering.topic[slot]]]}-{numbering.number[slot]}"
@@ -66,11 +68,10 @@ def prepare(
     racks: Racks,
     max_generation: int,
 ) -> GeneralProblem:
-    """Build the input of the general algorithm: drop invalid claims and find the unassigned
-    partitions.
+    """Build the input of Kafka's sticky algorithm for different subscriptions.
 
-    A claim is a partition that a member reports as owned. It is invalid if another member owns the
-    partition, if the member does not subscribe to the topic, or if no replica is on its rack.
+    Invalid claims (partitions that members report as owned) are dropped, and unassigned partitions
+    are listed.
 
     Args:
         sticky: the problem.
@@ -83,6 +84,8 @@ def prepare(
     member, slot = claimed.member, claimed.slot
     if owned.held is not None:
         member, slot = member[owned.held], slot[owned.held]
+    # A claim is invalid if another member owns the partition, if the member does not subscribe to
+    # the topic, or if no replica is on its rack.
     stays = subscriptions.is_subscribed(member, slots.topic[slot]) & ~racks.mismatch(member, slot)
     revoked = not stays.all()
     if revoked:
@@ -125,13 +128,17 @@ def _unassigned(
 
 
 def _find_previous_owners(claimed: ClaimedSlots, max_generation: int) -> Int32Array:
-    """Return the previous owner of each partition, which Kafka's general algorithm prefers; -1 for
-    none.
+    """Return the member that owned each partition in an earlier generation, -1 for none (int32[S]).
 
-    It is the member that reports the partition with the newest generation below ``max_generation``.
-    Of several, the first counts. Reports without generation count as the oldest.
+    Kafka's sticky algorithm prefers to give the partition back to this member.
+
+    Args:
+        claimed: the partitions that members report as owned, with generations.
+        max_generation: the newest generation; only reports of older generations count.
     """
     out = np.full(claimed.slots.count, -1, np.int32)
+    # Of several, the newest generation counts, then the first member. Reports without generation
+    # count as the oldest.
     undated = ~claimed.dated & (max_generation > NO_GENERATION)
     old = (claimed.dated & (claimed.generation < max_generation)) | undated
     is_old = old[claimed.member]
@@ -146,7 +153,7 @@ def _find_previous_owners(claimed: ClaimedSlots, max_generation: int) -> Int32Ar
 def fixed_members(
     inputs: GeneralProblem, size: NDArray[np.int64], owner: Int32Array, slot: Int32Array
 ) -> NDArray[np.bool_]:
-    """Return which members can neither lose nor get partitions in balancing (bool[M]).
+    """Return which members can neither lose nor get partitions while loads are balanced (bool[M]).
 
     Args:
         inputs: the problem.
@@ -161,11 +168,11 @@ def fixed_members(
 
 
 def null_pointer(inputs: GeneralProblem, slot: int) -> StickyAssignorError:
-    """Return the error for an input on which Kafka's class throws a NullPointerException (Q2 in
-    docs/quirks.md).
+    """Return the exception for an input on which Kafka's sticky assignor throws a
+    NullPointerException.
 
-    A member reports partition ``slot`` with an older generation, but no longer subscribes to its
-    topic.
+    It occurs if a member reports partition ``slot`` with an older generation, but no longer
+    subscribes to its topic (Q2 in docs/quirks.md).
     """
     (name,) = inputs.names(np.array([slot]))
     what = (

@@ -36,7 +36,7 @@ def unassigned_along_walk(
     """Return the partitions that Kafka treats as unassigned if members report partitions that do
     not exist.
 
-    Partitions are slots: indices of the problem's partitions.
+    Partitions are indices of the problem's partitions.
 
     Args:
         sticky: the problem, which has the iteration order of members.
