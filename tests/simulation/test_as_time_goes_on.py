@@ -80,11 +80,11 @@ def test_telling_holds_what_it_needs(group, monkeypatch) -> None:
     kept = _Kept()
     telling = RebalanceCollector(clusters(), None, kept)
     for one in found:
-        telling.generation(one)
+        telling.add_generation(one)
     for one in pauses:
-        telling.pause(one)
+        telling.add_pause(one)
     for number in range(len(found)):
-        telling.row({"number": number})
+        telling.add_row({"number": number})
     telling.finish(group, {})
     assert [row["number"] for _, row in kept.rows] == list(range(len(found)))
     commits = CommitStatistics.of(pauses)
