@@ -48,6 +48,16 @@ def watch(
     every: Annotated[
         float, typer.Option("--every", metavar="SECONDS", help="Interval between updates.")
     ] = 2.0,
+    tables: Annotated[
+        str | None,
+        typer.Option(
+            "--tables",
+            metavar="FORMAT:WHERE",
+            show_default=False,
+            help="Keep the tables in Delta or Iceberg too: delta:FOLDER, "
+            "delta:NAMESPACE or iceberg:NAMESPACE.",
+        ),
+    ] = None,
     cluster: ClusterOptions,
     spark: SparkOptions,
     output: OutputOptions,
@@ -61,6 +71,8 @@ def watch(
         partage watch capture/ --out run
 
         partage watch -b broker:9092 --out run --conf spark.jars.packages=...
+
+        partage watch capture/ --out run --tables delta:/lake/kafka --conf ...
 
     The state of the groups and the position in the log are in Spark's checkpoint. After a stop or
     a crash the same command continues, and repeats the micro-batch that was interrupted. Java 17
@@ -77,7 +89,9 @@ def watch(
     from partage.jobs.watch.watch import StreamSettings
     from partage.jobs.watch.watch import watch as run
 
-    settings = StreamSettings(once=once, every=every, kafka=cluster.client_properties())
+    settings = StreamSettings(
+        once=once, every=every, tables=tables, kafka=cluster.client_properties()
+    )
     if not output.quiet:
         tell(f"starting Spark; the tables are written to {to / 'stream'}", "dim")
     with _stop_event() as stop:

@@ -140,6 +140,7 @@ def watch_groups(
     *,
     once: bool = False,
     every: float = 2.0,
+    tables: str | None = None,
     spark: SparkSession | None = None,
     conf: Mapping[str, str] | None = None,
     kafka: Mapping[str, str] | None = None,
@@ -154,6 +155,8 @@ def watch_groups(
         out: the folder for the tables and Spark's checkpoint; a second call continues there.
         once: whether to end when everything that is there now is processed.
         every: seconds between two micro-batches.
+        tables: where to keep the tables in Delta or Iceberg too: ``delta:FOLDER``,
+            ``delta:NAMESPACE`` or ``iceberg:NAMESPACE``.
         spark: your session, which stays open; without it one is started.
         conf: more settings of Spark. ``kafka://`` needs Spark's Kafka connector, such as
             ``{"spark.jars.packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"}``; your
@@ -178,5 +181,5 @@ def watch_groups(
 
     from partage.jobs.watch.watch import StreamSettings, watch
 
-    settings = StreamSettings(once=once, every=every, kafka=kafka or {})
+    settings = StreamSettings(once=once, every=every, tables=tables, kafka=kafka or {})
     return watch(source, out, settings, spark=spark, conf=conf, stop=stop, report=report or _ignore)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from partage.errors import InvalidCaptureError
 from partage.history.causes import CauseFinder
@@ -156,9 +157,26 @@ class GroupHistory:
             if state.last_offset is not None and state.last_ms is not None
         }
 
-    def to_bytes(self) -> bytes:
-        """Serialize the history's state, so that `from_bytes` can continue it with identical
+    def commit_values(self) -> list[Any]:
+        """Return what offset commits change of the history's state, as JSON values.
+
+        They are the commits of each partition (`PauseTracker.commit_values`), and the log position
+        up to which coordinator moves were yielded.
+        """
+        place = self._moves.position
+        return [self._pauses.commit_values(), place and [place.partition, place.offset]]
+
+    def resume_commits(self, values: Sequence[Any]) -> None:
+        """Restore what offset commits changed from the values that `commit_values` returned."""
+        partitions, place = values
+        self._pauses.resume_commits(partitions)
+        self._moves.position = None if place is None else LogPosition(*place)
+
+    def to_bytes(self, *, level: int = 6) -> bytes:
+        """Serialize the history's state; a history that `from_bytes` restores gives identical
         results.
+
+        ``level`` is zlib's compression level, 0 to 9.
         """
         return pack_state({
             "classic": self._classic, "epochs": self._epochs.state if self._epochs else None,
@@ -167,7 +185,7 @@ class GroupHistory:
             "pauses": self._pauses.partitions, "causes": self._causes.state,
             "learnt": self.topics.learnt, "moves": self._moves.position,
             "unread": self._unread.state,
-        })  # fmt: skip
+        }, level=level)  # fmt: skip
 
     @classmethod
     def from_bytes(

@@ -8,9 +8,9 @@ stopped by the rules of its protocol.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from partage.history.commits import Stretch
 from partage.history.events import Generation
@@ -112,6 +112,28 @@ class PauseTracker:
 
     def __init__(self, partitions: dict[tuple[str, int], PartitionCommits] | None = None) -> None:
         self.partitions = {} if partitions is None else partitions
+
+    def commit_values(self) -> list[list[Any]]:
+        """Return what commits change of each partition's state, as lists of JSON values.
+
+        A list has topic, partition, whether a pause waits for the next commit, and the other fields
+        of `PartitionCommits` except for the waiting pauses.
+        """
+        return [
+            [*pair, bool(one.waiting), one.last_ms, one.last_offset, one.waited_ms, one.waits,
+             one.fresh, one.advanced_ms]
+            for pair, one in self.partitions.items()
+        ]  # fmt: skip
+
+    def resume_commits(self, values: Iterable[Sequence[Any]]) -> None:
+        """Restore what commits changed from the lists that `commit_values` returned.
+
+        Waiting pauses stay as they are.
+        """
+        for topic, number, _, *cells in values:
+            state = self.partitions.setdefault((topic, number), PartitionCommits())
+            state.last_ms, state.last_offset, state.waited_ms, state.waits = cells[:4]
+            state.fresh, state.advanced_ms = cells[4:]
 
     def rebalance(
         self, incarnation: int, generation: int, partitions: Iterable[tuple[str, int]]

@@ -127,9 +127,10 @@ def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
 
     It may be invalid. Partitions that the cluster lacks are in ``unresolved``.
     """
-    names = [cluster.index.topics[t] for t in np.flatnonzero(cluster.topic_exists)]
-    number: Mapping[str, int] = {name: cluster.topic(name) for name in names}
     owned = {m.id: assigned_partitions(m) for m in state.members}
+    # Only the assigned topics: a cluster may have thousands, and this runs for each rebalance.
+    names = dict.fromkeys(topic for pairs in owned.values() for topic, _ in pairs)
+    number: Mapping[str, int] = {name: cluster.topic(name) for name in names}
     made: Assignment = Assignment.of(cluster.index, owned, number)
     return made
 

@@ -63,7 +63,7 @@ def pack_state(value: object, more: tuple[type, ...] = (), *, level: int = 6) ->
     Args:
         value: plain values, and instances of the classes of a group's history.
         more: further dataclasses and named tuples that the value contains.
-        level: zlib compression level, 1 to 9.
+        level: zlib compression level, 0 (none) to 9.
 
     Raises:
         TypeError: the value contains an instance of another class (an internal error).

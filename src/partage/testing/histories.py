@@ -33,7 +33,7 @@ from partage.wire.group_log import encode_record
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Size", "write_capture"]
+__all__ = ["Size", "write_capture", "write_parts"]
 
 _BEGAN_MS = 1_795_208_600_000
 #: Rows of a row group, about.
@@ -188,6 +188,42 @@ def write_capture(size: Size, out: str | Path, *, seed: int = 1) -> int:
         if writer is not None:
             writer.close()
     return total
+
+
+def write_parts(size: Size, out: str | Path, *, parts: int, seed: int = 1) -> list[int]:
+    """Write a synthetic recording as files of equal duration, such as those of a growing capture.
+
+    Each file has all log partitions. There is no manifest. Return the number of records by file.
+
+    Args:
+        size: the number of records, groups and partitions.
+        out: folder of the capture.
+        parts: number of parts.
+        seed: seeds the random numbers.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     len(write_parts(Size(2_000, groups=2, log_partitions=1), folder, parts=3))
+    3
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    folder = Path(out) / "consumer_offsets.parquet"
+    folder.mkdir(parents=True, exist_ok=True)
+    groups = [_Group(i, size, seed) for i in range(size.group_count)]
+    (Path(out) / "cluster.jsonl").write_text(
+        json.dumps(_cluster_metadata(groups)) + "\n", encoding="utf-8"
+    )
+    logs = [_RecordGenerator(p, groups[p :: size.log_partitions], size)
+            for p in range(min(size.log_partitions, size.group_count))]  # fmt: skip
+    counts = []
+    for number in range(parts):
+        first, end = (size.duration_s * n // parts for n in (number, number + 1))
+        table = pa.concat_tables([log.records(first, end) for log in logs])
+        parquet.write_table(table, folder / f"part-{number:08d}.parquet", compression="zstd")
+        counts.append(table.num_rows)
+    return counts
 
 
 def _cluster_metadata(groups: list[_Group]) -> dict[str, Any]:

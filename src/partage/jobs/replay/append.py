@@ -36,6 +36,7 @@ from partage.jobs.replay.output import Receipt, TableWriters, task_name
 from partage.jobs.replay.records import current_path
 from partage.jobs.replay.spill_files import SpilledHistory
 from partage.jobs.replay.state_files import (
+    STREAM,
     ReplayState,
     StaleStateError,
     group_rows_of,
@@ -126,6 +127,8 @@ class Appender:
             past = newest_state(run.out, _settings(run))
         except StaleStateError as e:
             return cls(run, source, None, str(e))
+        if past is not None and (STREAM in past[1].positions) != (source.decoded is not None):
+            return cls(run, source, None, "its input was of another kind")
         if past is not None and _batches_digest(source, past[1].positions) != past[1].batches:
             why = "batches.parquet differs for records that were read before"
             return cls(run, source, None, why)
@@ -334,6 +337,8 @@ class Appender:
         assert self._context is not None  # noqa: S101 - group_rows has set it
         past = self.past
         positions = {} if past is None else dict(past.positions)
+        if self._whole.decoded is not None:
+            positions[STREAM] = self._whole.newest_batch
         for partition, offset in self._read.highest.items():
             if partition >= 0 and offset > positions.get(partition, -1):
                 positions[partition] = offset

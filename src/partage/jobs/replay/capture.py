@@ -39,12 +39,14 @@ from partage.jobs.replay.records import (
 from partage.jobs.replay.tally import Clocks
 from partage.jobs.spark.failures import java_message
 from partage.jobs.spark.tables import (
+    PREFIX,
     SparkTable,
     first_line,
     is_address,
     open_kafka,
     spark_table,
 )
+from partage.runs.stream_manifests import current_manifests, stream_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,6 +97,9 @@ class Capture:
         known: dict from log partition to the highest offset that an earlier run has read; records
             up to there are not decoded again. None if the run neither continues nor prepares
             another.
+        decoded: files with rows of the decode job that `partage watch` has written; None for
+            records.
+        newest_batch: the newest micro-batch in ``decoded``; -1 for records.
     """
 
     folder: Path | str
@@ -106,6 +111,8 @@ class Capture:
     notes: tuple[str, ...] = ()
     beside: Path | None = None
     known: Mapping[int, int] | None = None
+    decoded: tuple[Path, ...] | None = None
+    newest_batch: int = -1
 
 
 def open_capture(
@@ -116,7 +123,8 @@ def open_capture(
     """Check that a capture can be read, and return it as a `Capture`, without reading records.
 
     Args:
-        source: a folder, a file, a table, or ``kafka://host:port``.
+        source: a folder, a file, a table, ``kafka://host:port``, or the output folder of `partage
+            watch`.
         kafka: properties of the Kafka client, if the source is a running cluster.
 
     Raises:
@@ -134,6 +142,8 @@ def open_capture(
     at = Path(source).absolute()
     if not at.exists():
         raise InvalidCaptureError(f"{source}: no such folder; give the folder of a capture")
+    if (at / "stream").is_dir():
+        return _open_stream(at)
     records = at / "consumer_offsets.parquet"
     inside = at if at.is_dir() else at.parent
     if not records.exists() and any(_files_in(at)):
@@ -148,6 +158,28 @@ def open_capture(
     return Capture(
         at, slices, count, _states(inside), _batches(inside), notes=_torn_line_notes(inside)
     )
+
+
+def _open_stream(out: Path) -> Capture:
+    """Return the input of a stream's output folder: its capture, or the decoded rows of a cluster.
+
+    Raises:
+        InvalidCaptureError: the capture is gone, or no micro-batch is published.
+    """
+    source, stream = stream_source(out), out / "stream"
+    if source is not None and not source.startswith(PREFIX):
+        if not Path(source).exists():
+            raise InvalidCaptureError(f"{out}: has the stream of {source}, which does not exist")
+        return open_capture(source)
+    some = current_manifests(stream)
+    files = [stream / "tables" / "decoded" / name for one in some
+             for name in one.files.get("decoded", ())]  # fmt: skip
+    if not files:
+        raise InvalidCaptureError(f"{out}: the stream has no records yet; run partage watch")
+    return Capture(
+        out, (), None, _states(stream), None, beside=stream, decoded=tuple(files),
+        newest_batch=max(one.last for one in some),
+    )  # fmt: skip
 
 
 def open_records(source: str | Path) -> tuple[Slice, ...]:

@@ -548,6 +548,8 @@ def choose_engine(
         return EngineChoice("local", "it was asked for", note)
     if reason is not None:
         return EngineChoice("spark", reason)
+    if capture.decoded is not None:
+        return EngineChoice("local", "the records are decoded")
     count = f"{capture.records:,} records"
     if capture.records is not None and capture.records > LOCAL_RECORDS:
         reason = f"{count} are more than {LOCAL_RECORDS:,}, the limit of one process"

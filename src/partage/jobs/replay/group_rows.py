@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
@@ -461,7 +461,7 @@ class GroupRows:
         `history.state_store.pack_state` packs them with the classes `STORED_CLASSES`.
         """
         return (
-            self._history.to_bytes(), self._ownership.stored(), self._rebalances.stored(),
+            self._history.to_bytes(level=0), self._ownership.stored(), self._rebalances.stored(),
             self._folding.stored(), self._traffic, self._totals.stored(), self._positions,
             self._owners.stored(),
         )  # fmt: skip
@@ -485,6 +485,33 @@ class GroupRows:
         self._folding.resume(folding)
         self._totals.resume(totals)
 
+    def commit_values(self) -> dict[str, Any]:
+        """Return what offset commits change of the group's state, as JSON values."""
+        series, minutes = self._folding.stored()
+        traffic = self._traffic.items()
+        return {
+            "history": self._history.commit_values(),
+            "minutes": [series, np.frombuffer(minutes, np.int64).tolist()],
+            "traffic": [[*pair, one.first_ms, one.last_ms, one.last_offset, one.records]
+                        for pair, one in traffic],
+            "commits": self._totals.commits, "seen": self.seen,
+        }  # fmt: skip
+
+    def resume_commits(self, values: Mapping[str, Any]) -> None:
+        """Restore what offset commits changed from the values that `commit_values` returned.
+
+        The rest of the group's state stays as it is.
+        """
+        self._history.resume_commits(values["history"])
+        series, minutes = values["minutes"]
+        numbers = np.array(minutes, np.int64).tobytes()
+        self._folding.resume(([(topic, p) for topic, p in series], numbers))
+        self._traffic = {(topic, p): CommitRate(*one) for topic, p, *one in values["traffic"]}
+        self._totals.commits = values["commits"]
+        seen = values["seen"]
+        self._totals.seen_ms = None if seen["ms"] is None else tuple(seen["ms"])
+        self._totals.log_partitions = set(seen["log_partitions"])
+
     @property
     def rates(self) -> dict[tuple[str, int], float]:
         """Records per second of each (topic, partition), measured from the commits so far."""
@@ -503,12 +530,16 @@ class GroupRows:
         self._write_items(self._history.finish())
         for interval in self._ownership.finish():
             self._write("ownership", interval_row(interval))
-        self._write_commits(self._folding.finish())
+        self.finish_minutes()
         for row in self._rebalances.finish():
             self._write("rebalances", row)
         row, summary = self.totals()
         self._writers.add("groups", row)
         return summary
+
+    def finish_minutes(self) -> None:
+        """Write the rows of incomplete minutes to table ``commit_rates``."""
+        self._write_commits(self._folding.finish())
 
     @property
     def seen(self) -> dict[str, Any]:

@@ -55,6 +55,7 @@ from partage.jobs.replay.spill_files import SpilledHistory, remove_spill_files
 from partage.jobs.replay.state_files import (
     StaleStateError,
     discard_state,
+    read_stream,
     remove_stale_state,
     state_folder,
 )
@@ -464,8 +465,15 @@ def _decode(
     raw = CommitsTable(str(run.out), run.id) if run.raw_commits else None
     unread = source if appender is None else appender.source
 
+    if source.decoded is not None and raw is not None:
+        what = "is not available for the output of partage watch; replay a capture"
+        raise InvalidConfigError("--commits", what, True)
+
     def decode(*, sort: bool) -> Rows:
-        rows = decode_job(engine, unread, run.selection, raw=raw, sort=sort)
+        if source.decoded is None:
+            rows = decode_job(engine, unread, run.selection, raw=raw, sort=sort)
+        else:
+            rows = read_stream(engine, unread, run.selection)
         if appender is not None:
             rows = appender.with_ended_transactions(engine, rows, raw)
         rows = rows.persist()
@@ -477,7 +485,7 @@ def _decode(
     decoded = decode(sort=False)
     if appender is not None:
         appender.check_input(decoded)
-    if overlapping_partitions(done.tally):
+    if source.decoded is None and overlapping_partitions(done.tally):
         decoded.unpersist()
         decoded = decode(sort=True)
         expect_no_duplicates(source, done.tally)

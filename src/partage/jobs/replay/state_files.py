@@ -27,19 +27,23 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import partage
+from partage.errors import InvalidConfigError
 from partage.history.commit_kernels import RUN
 from partage.jobs.replay.decoded_rows import OUT_COLUMNS, DecodedKind
 from partage.jobs.replay.histories import RECEIPT_DDL, receipts_batch, sorted_by_group
 from partage.jobs.replay.output import STATE, task_name
+from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.stored_results import StoredSimulation
 from partage.runs.published_run import MANIFEST
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from partage.jobs.replay.capture import Capture
     from partage.jobs.replay.engines import Engine, Rows
 
 __all__ = [
+    "STREAM",
     "ReplayState",
     "StaleStateError",
     "discard_state",
@@ -47,6 +51,7 @@ __all__ = [
     "newest_state",
     "read_decoded",
     "read_open_commits",
+    "read_stream",
     "remove_stale_state",
     "state_folder",
     "write_decoded",
@@ -57,6 +62,8 @@ __all__ = [
 #: other settings.
 VERSION = 4
 _FOLDER = "state"
+#: Key of `ReplayState.positions` for the newest micro-batch that was read of a stream.
+STREAM = -1
 #: Rows of a row group: a reader skips those without a wanted group.
 _ROW_GROUP = 20_000
 
@@ -91,7 +98,8 @@ class ReplayState:
         settings: policies, selection and other options, by name.
         files: dict from input file (relative to the capture) to its rows, size, time, digest of its
             Parquet footer, and digests of its records by log partition.
-        positions: dict from log partition to the highest offset that was read.
+        positions: dict from log partition to the highest offset that was read. A stream's folder
+            has the newest micro-batch under `STREAM` instead.
         batches: digest of the transactional batches up to these positions; None without the file.
         tally: counts of the decoded records, as `Tally.to_json` writes them.
         decoded: files with decoded rows, relative to the output folder.
@@ -280,6 +288,47 @@ def _read_task(
                 rows = some if wanted is None else some.filter(is_wanted)
                 if rows.num_rows:
                     yield rows
+
+
+def read_stream(engine: Engine, capture: Capture, selection: Selection) -> Rows:
+    """Read the decoded rows that `partage watch` has written, instead of decoding records.
+
+    Rows of micro-batches that an earlier run has read are left out (`Capture.known`).
+
+    Raises:
+        InvalidConfigError: the selection has an end, which would cut packed rows.
+    """
+    if selection.to_ms is not None:
+        what = "is not available for the output of partage watch; replay a capture"
+        raise InvalidConfigError("--to", what, selection.to_ms)
+    ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
+    files = tuple(map(str, capture.decoded or ()))
+    after = (capture.known or {}).get(STREAM, -1)
+    job = partial(_stream_task, files, after, selection)
+    return engine.run(job, len(files), min(len(files), 4 * engine.cores), ddl)
+
+
+def _stream_task(
+    files: tuple[str, ...],
+    after: int,
+    selection: Selection,
+    numbers: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+    from pyarrow import compute as pc
+    from pyarrow import parquet
+
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            file = parquet.ParquetFile(files[number], page_checksum_verification=True)
+            for some in file.iter_batches(_ROW_GROUP):
+                rows = some.filter(pc.greater(some.column("batch"), after))
+                if selection.groups:
+                    names = rows.column("group").to_pylist()
+                    wanted = [name is None or selection.group(name) for name in names]
+                    rows = rows.filter(pa.array(wanted, pa.bool_()))
+                if rows.num_rows:
+                    yield rows.select(list(OUT_COLUMNS))
 
 
 def _may_contain(file: Any, row_group: int, groups: frozenset[str] | None) -> bool:

@@ -13,7 +13,7 @@ another always gives the same rows, so that a stream can repeat a micro-batch af
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +29,7 @@ from partage.jobs.replay.capture import files_of
 from partage.jobs.replay.decode import decode_table
 from partage.jobs.replay.decoded_rows import OUT_COLUMNS, DecodedKind
 from partage.jobs.replay.records import Slice, cut_slices, open_parquet, read_slice
+from partage.jobs.spark.shipping import load_kernels
 from partage.jobs.watch.group_tables import moves_text
 
 if TYPE_CHECKING:
@@ -117,8 +118,9 @@ def read_piece(piece: LogPiece) -> Iterator[pa.RecordBatch]:
     Raises:
         InvalidCaptureError: the file cannot be read.
     """
+    load_kernels()  # a worker of a stream lives long enough for them to pay
     transactions = Transactions(piece.batches)
-    for table in read_slice(piece.slice):
+    for table in read_slice(piece.slice, coded=True):
         partition, offset = table["partition"], table["offset"]
         where = partition.fill_null(-1).to_numpy(), offset.fill_null(-1).to_numpy()
         if piece.late is None:
@@ -137,19 +139,23 @@ def decoded_rows(
     transactions: Transactions,
     metadata_bytes: int,
     moves: Mapping[int, str] | None = None,
+    *,
+    counts: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Decode records of ``__consumer_offsets``; yield group rows with columns `STREAM_COLUMNS`.
 
     Args:
         records: partition, offset, timestamp_ms, key and value, in any order.
-        transactions: the transactions of these records, which decide whether commits take effect.
-        metadata_bytes: size of the part of ``cluster.jsonl`` that is used for these rows.
-        moves: dict from log partition to its coordinator moves, serialized by `moves_text`.
+        transactions: the transactions that decide about the commits among them.
+        metadata_bytes: size of ``cluster.jsonl`` that counts for the rows.
+        moves: dict from log partition to its coordinator moves as text.
+        counts: whether to yield the counts of records too, for a replay of the stream.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
 
-    kinds = pa.array([int(kind) for kind in _WANTED], pa.int32())
+    wanted = (*_WANTED, *([DecodedKind.TALLY] if counts else []))
+    kinds = pa.array([int(kind) for kind in wanted], pa.int32())
     for batch in decode_table(records, transactions):
         found = batch.filter(pc.is_in(batch.column("kind"), kinds))
         if not found.num_rows:
@@ -195,12 +201,15 @@ def _filter_records(table: pa.Table, wanted: NDArray[np.bool_], *, only_commits:
     return rows.filter(pa.array([key is not None and key[:2] in _COMMIT_KEYS for key in keys]))
 
 
+#: A dict from log partition to the first and last offset of it.
+_Ranges = Mapping[int, tuple[int, int]]
+
+
 class _File(NamedTuple):
-    """A file of records, with its first and last offset in each log partition."""
+    """A file of records, with the offsets that each of its row groups has of each log partition."""
 
     path: Path
-    rows: int
-    ranges: Mapping[int, tuple[int, int]]
+    row_groups: Sequence[_Ranges]
 
 
 @dataclass
@@ -261,12 +270,12 @@ class CaptureLog:
         self._expect_not_cut(start)
         waiting: dict[int, list[_Ints]] = {}
         count = 0
-        for one in self._listed:
+        for path, number, ranges in self._row_groups():
             if most_rows is not None and count >= most_rows:
                 break
-            if all(last < start.offsets.get(p, 0) for p, (_, last) in one.ranges.items()):
+            if all(last < start.offsets.get(p, 0) for p, (_, last) in ranges.items()):
                 continue
-            for p, found in _offsets(one.path).items():
+            for p, found in _offsets(path, number).items():
                 new = found[found >= start.offsets.get(p, 0)]
                 if len(new):
                     waiting.setdefault(p, []).append(new)
@@ -289,17 +298,26 @@ class CaptureLog:
         common = start.offsets, end.offsets, batches
 
         def cut(
-            some: Iterable[_File], of: tuple[tuple[int, int, int], ...] | None
+            some: set[tuple[Path, int]], of: tuple[tuple[int, int, int], ...] | None
         ) -> list[LogPiece]:
-            paths = [one.path for one in some]
+            wanted = {path for path, _ in some}
+            paths = [one.path for one in self._listed if one.path in wanted]
             slices = cut_slices(paths) if paths else ()
-            return [LogPiece(one, *common, of, moves, end.metadata_bytes) for one in slices]
+            return [LogPiece(one, *common, of, moves, end.metadata_bytes) for one in slices
+                    if (Path(one.path), one.row_group) in some]  # fmt: skip
 
-        new = [one for one in self._listed if _overlaps(one, start, end)]
-        old = [one for one in self._listed
-               if any(p in one.ranges and one.ranges[p][0] <= last and first <= one.ranges[p][1]
-                      for p, first, last in late)]  # fmt: skip
+        new = {(path, number) for path, number, ranges in self._row_groups()
+               if _overlaps(ranges, start, end)}  # fmt: skip
+        old = {(path, number) for path, number, ranges in (self._row_groups() if late else ())
+               if any(p in ranges and ranges[p][0] <= last and first <= ranges[p][1]
+                      for p, first, last in late)}  # fmt: skip
         return cut(new, None) + (cut(old, late) if late else [])
+
+    def _row_groups(self) -> Iterator[tuple[Path, int, _Ranges]]:
+        """Yield each row group of the listed files: path, number, and ranges of offsets."""
+        for one in self._listed:
+            for number, ranges in enumerate(one.row_groups):
+                yield one.path, number, ranges
 
     def forget(self, before: Position) -> None:
         """Drop the transactions that ended before a position from memory.
@@ -402,13 +420,17 @@ def whole_lines(path: Path) -> int:
 
 
 def _file(path: Path) -> _File:
-    found = _offsets(path)
-    ranges = {p: (int(some.min()), int(some.max())) for p, some in found.items()}
-    return _File(path, sum(map(len, found.values())), ranges)
+    count = open_parquet(path, {}).metadata.num_row_groups
+    return _File(path, [
+        {p: (int(some.min()), int(some.max())) for p, some in _offsets(path, number).items()}
+        for number in range(count)
+    ])  # fmt: skip
 
 
-def _offsets(path: Path) -> dict[int, _Ints]:
-    """Read the offsets of all records in a Parquet file, as a dict from log partition to int64[n].
+def _offsets(path: Path, row_group: int) -> dict[int, _Ints]:
+    """Read the offsets of all records in a row group of a Parquet file.
+
+    The result is a dict from log partition to int64[n].
 
     Raises:
         InvalidCaptureError: the file cannot be read.
@@ -418,7 +440,7 @@ def _offsets(path: Path) -> dict[int, _Ints]:
     names = ("partition", "offset")
     file = open_parquet(path, dict.fromkeys(names, "int"))
     try:
-        table = file.read(columns=list(names))
+        table = file.read_row_group(row_group, columns=list(names))
     except (pa.ArrowException, OSError) as e:
         raise InvalidCaptureError(f"{path}: cannot be read ({e}); record it again") from None
     partition, offset = (table[name].fill_null(-1).to_numpy().astype(np.int64) for name in names)
@@ -428,8 +450,8 @@ def _offsets(path: Path) -> dict[int, _Ints]:
     return dict(zip(numbers.tolist(), np.split(offset[order], first[1:]), strict=True))
 
 
-def _overlaps(one: _File, start: Position, end: Position) -> bool:
+def _overlaps(ranges: _Ranges, start: Position, end: Position) -> bool:
     return any(
         first < end.offsets.get(p, 0) and last >= start.offsets.get(p, 0)
-        for p, (first, last) in one.ranges.items()
+        for p, (first, last) in ranges.items()
     )

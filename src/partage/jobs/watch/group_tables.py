@@ -5,8 +5,8 @@ write. A replay writes some rows only at the end of the log: the newest generati
 ownership, the incomplete minute. A stream writes such rows after each micro-batch as **open**
 rows. The next open rows of the same group and table replace them. All other rows are **final**.
 
-`update_group` is a pure function of the stored state, the decoded records and the cluster's
-metadata, so any store can hold the state.
+`update_history` is a pure function of the stored state, the decoded records and the cluster's
+metadata, so any store can hold the state. `update_commits` is its quick form for offset commits.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from partage.history.records import (
 )
 from partage.history.state_store import pack_state, unpack_state
 from partage.jobs.replay.capture import LogContext
-from partage.jobs.replay.decoded_rows import DecodedKind
+from partage.jobs.replay.decoded_rows import DecodedKind, batch_of_rows
 from partage.jobs.replay.group_rows import (
     STORED_CLASSES,
+    GroupInput,
     GroupRows,
     read_group_inputs,
     rebalance_row,
@@ -42,16 +43,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "DECODED",
     "OPENED",
     "STREAM_TABLES",
     "GroupUpdate",
     "StoredGroup",
     "TableRows",
     "close_group",
+    "decoded_changes",
     "moves_of",
     "moves_text",
     "stream_schema",
-    "update_group",
+    "update_commits",
+    "update_history",
 ]
 
 #: Table with one row for each generation, which is written when its first record is read.
@@ -61,6 +65,8 @@ _OPENED_COLUMNS = (
     "strategy", "members", "partitions", "joined", "left", "restarted", "resubscribed", "follow_up",
     "cause", "cause_kind", "cause_source", "cause_probability", "cause_other",
 )  # fmt: skip
+#: Table with the decode job's rows, from which a replay of the stream's folder begins.
+DECODED = "decoded"
 #: Tables that a stream writes.
 STREAM_TABLES = (
     "groups", "events", "rebalances", "members", "ownership", "commit_rates", "pauses", "unread",
@@ -83,11 +89,15 @@ def stream_schema(table: str) -> pa.Schema:
 
     >>> stream_schema("ownership").names[:2], stream_schema(OPENED).names[-1]
     (['group', 'incarnation'], 'moved')
+    >>> stream_schema(DECODED).names[:2]
+    ['kind', 'group']
     >>> stream_schema("rebalances").field("agrees").metadata
     {b'filled_by': b'partage replay'}
     """
     import pyarrow as pa
 
+    if table == DECODED:
+        return batch_of_rows([]).schema
     if table != OPENED:
         simulated = SIMULATED_COLUMNS.get(table, ())
         found = [field for field in schema(table) if field.name != "run_id"]
@@ -127,10 +137,13 @@ class StoredGroup(NamedTuple):
     Attributes:
         history: packed state of the group's history; None if an error ended it.
         digests: JSON object from table to a digest of the group's open rows in it.
+        commits: JSON object with what offset commits change of the state; it counts where
+            ``history`` is older. Empty if an error ended the history.
     """
 
     history: bytes | None
     digests: str = "{}"
+    commits: str = ""
 
 
 class GroupUpdate(NamedTuple):
@@ -145,7 +158,7 @@ class GroupUpdate(NamedTuple):
     deleted_ms: int | None = None
 
 
-def update_group(
+def update_history(
     name: str,
     stored: StoredGroup | None,
     decoded: Sequence[pa.RecordBatch],
@@ -164,27 +177,110 @@ def update_group(
     Raises:
         InvalidCaptureError: the state is of another version of Partage, or damaged.
     """
-    batches, bad = _sorted(decoded)
-    found = [_table_rows("bad_records", bad, final=True)] if bad.num_rows else []
+    batches, found = _sorted(decoded)
     digests: dict[str, str] = {} if stored is None else json.loads(stored.digests)
     if stored is not None and stored.history is None:
         return GroupUpdate(stored, found)
     rows = _StreamedRows(name, clusters, context)
-    if stored is not None and stored.history is not None:
-        rows.restore(stored.history)
+    if stored is not None:
+        rows.restore(stored)
     try:
         for one in read_group_inputs(batches):
             rows.feed(one)
         found += rows.take(final=True)
-        history, deleted_ms = rows.packed(), rows.deleted_ms
+        history, values = rows.packed(), rows.commit_values()
         still_open = rows.finished()
+        values |= {"row": rows.totals()[0], "deleted_ms": rows.deleted_ms}
     except WHOLE_RUN:
         raise
     except Exception as e:  # noqa: BLE001 - one group's error must not end the others
         still_open = rows.failed(GroupFailure.of(name, e))
-        history, deleted_ms = None, None
+        changed, digests = _changed_open_rows(still_open, digests)
+        return GroupUpdate(StoredGroup(None, json.dumps(digests)), found + changed)
     changed, digests = _changed_open_rows(still_open, digests)
-    return GroupUpdate(StoredGroup(history, json.dumps(digests)), found + changed, deleted_ms)
+    new = StoredGroup(history, json.dumps(digests), _compact(values))
+    return GroupUpdate(new, found + changed, values["deleted_ms"])
+
+
+def update_commits(
+    name: str,
+    stored: StoredGroup,
+    decoded: Sequence[pa.RecordBatch],
+    context: LogContext | None = None,
+) -> GroupUpdate | None:
+    """Process a micro-batch that changes nothing but a group's offset commits, without its history.
+
+    This is the usual case, and takes a fraction of the time of `update_history`.
+    ``stored.history`` may be any bytes; it is returned unchanged.
+
+    Returns:
+        The new state and table rows; None if the micro-batch needs the history, because it has
+        records of the group, ends a consumption pause or passes a coordinator move.
+    """
+    kinds = (batch.column("kind").to_numpy() for batch in decoded)
+    if not stored.commits or any((kind == DecodedKind.GROUP_RECORD).any() for kind in kinds):
+        return None
+    batches, found = _sorted(decoded)
+    values = json.loads(stored.commits)
+    inputs = list(read_group_inputs(batches))
+    if _needs_history(values, inputs, context or LogContext()):
+        return None
+    rows = _StreamedRows(name, ClusterHistory([]), context)
+    rows.resume_commits(values)
+    for one in inputs:
+        rows.feed(one)
+    found += rows.take(final=True)
+    new = rows.commit_values()
+    for old, cells in zip(values["history"][0], new["history"][0], strict=False):
+        cells[_WAITING] = old[_WAITING]  # pauses are not restored
+    rows.finish_minutes()
+    row = values["row"] | {"commits": rows.totals()[0]["commits"]}
+    rows.add("groups", row)
+    digests: dict[str, str] = json.loads(stored.digests)
+    ours = {table: digests.pop(table) for table in _COMMIT_TABLES if table in digests}
+    changed, ours = _changed_open_rows(rows.take(final=False), ours)
+    new |= {"row": row, "deleted_ms": values["deleted_ms"]}
+    after = stored._replace(digests=json.dumps(digests | ours), commits=_compact(new))
+    return GroupUpdate(after, found + changed, values["deleted_ms"])
+
+
+#: Position of the waiting flag in a list of `PauseTracker.commit_values`.
+_WAITING = 2
+#: Tables whose open rows change with offset commits.
+_COMMIT_TABLES = ("groups", "commit_rates")
+
+
+def _needs_history(
+    values: Mapping[str, Any], inputs: Sequence[GroupInput], context: LogContext
+) -> bool:
+    """Return whether offset commits affect more of a group's state than its commit values.
+
+    They end the pauses of partitions that wait for a commit. A coordinator move is an event of its
+    own. A group without a log position has no row yet.
+    """
+    partitions, place = values["history"]
+    if place is None or values["row"]["log_partition"] < 0:
+        return True
+    waiting = {(topic, number) for topic, number, waits, *_ in partitions if waits}
+    for one in inputs:
+        runs = one.runs
+        pairs = zip(runs.topic.tolist(), runs.partition.tolist(), strict=True)
+        if waiting and any((runs.topics[topic], p) in waiting for topic, p in pairs):
+            return True
+    before = LogPosition(*place)
+    return any(move.position > before for moves in context.moves.values() for move in moves)
+
+
+def _compact(values: object) -> str:
+    return json.dumps(values, separators=(",", ":"))
+
+
+def decoded_changes(decoded: pa.RecordBatch) -> TableRows:
+    """Return rows of the decode job as rows of table ``decoded``."""
+    import pyarrow as pa
+
+    names = stream_schema(DECODED).names
+    return _table_rows(DECODED, pa.Table.from_batches([decoded.select(names)]), final=True)
 
 
 def close_group(
@@ -200,26 +296,31 @@ def close_group(
     if stored.history is None:
         return []
     rows = _StreamedRows(name, clusters, context)
-    rows.restore(stored.history)
+    rows.restore(stored)
     found = [one._replace(final=True) for one in rows.finished()]
     return found + [TableRows(table, False, 0, b"") for table in json.loads(stored.digests)]
 
 
-def _sorted(decoded: Sequence[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], pa.Table]:
+def _sorted(decoded: Sequence[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], list[TableRows]]:
     """Sort the decode job's rows about one group by log position.
 
-    Return the group's records and commits, and the rows of damaged records.
+    Return the group's records and commits, and the table rows of damaged records.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
 
     table = pa.Table.from_batches(decoded)
-    is_bad = pc.equal(table["kind"], int(DecodedKind.BAD_RECORD))
-    bad, table = table.filter(is_bad), table.filter(pc.invert(is_bad))
-    order = pc.sort_indices(table, [(column, "ascending") for column in _ORDER])
-    names = ["log_partition", "log_offset", "timestamp_ms", "part", "text", "group", "key", "value"]
-    bad = bad.select(names).rename_columns(stream_schema("bad_records").names)
-    return table.take(order).combine_chunks().to_batches(), bad.cast(stream_schema("bad_records"))
+    found = []
+    is_bad = pc.equal(table["kind"], pa.scalar(int(DecodedKind.BAD_RECORD), pa.int32()))
+    if pc.any(is_bad).as_py():
+        names = ("log_partition", "log_offset", "timestamp_ms", "part", "text", "group", "key",
+                 "value")  # fmt: skip
+        bad = table.filter(is_bad).select(names).rename_columns(stream_schema("bad_records").names)
+        found = [_table_rows("bad_records", bad.cast(stream_schema("bad_records")), final=True)]
+        table = table.filter(pc.invert(is_bad))
+    if table.num_rows > 1:
+        table = table.take(pc.sort_indices(table, [(column, "ascending") for column in _ORDER]))
+    return table.combine_chunks().to_batches(), found
 
 
 def _table_rows(table: str, rows: pa.Table, *, final: bool) -> TableRows:
@@ -294,9 +395,14 @@ class _StreamedRows(GroupRows):
     def packed(self) -> bytes:
         return pack_state((self.stored(), self._announced), STORED_CLASSES, level=1)
 
-    def restore(self, history: bytes) -> None:
-        state, self._announced = unpack_state(history, STORED_CLASSES)
+    def restore(self, stored: StoredGroup) -> None:
+        state, self._announced = unpack_state(stored.history or b"", STORED_CLASSES)
         self.resume(state)
+        if stored.commits:
+            self.resume_commits(json.loads(stored.commits))
+
+    def add(self, table: str, row: Mapping[str, Any]) -> None:
+        self._collected.add(table, row)
 
     def record(self, record: GroupRecord) -> None:
         """Process the next record of the group.
