@@ -91,8 +91,9 @@ _Tasks = dict[str, dict[str, frozenset[tuple[str, int]]]]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Result of comparing a recorded assignment with the one that the group's own strategy
-    computes.
+    """Result of comparing a recorded assignment of a consumer group with a computed one.
+
+    The assignment is computed with the group's own assignment strategy, such as Kafka's range.
 
     Attributes:
         agrees: whether both are equal; None if the strategy cannot be run.
@@ -114,7 +115,7 @@ class Verdict:
 
 
 def check_agreement(generation: Generation, clusters: ClusterHistory) -> Verdict:
-    """Compare the recorded assignment of one rebalance with what the group's own strategy computes.
+    """Compare a consumer group's recorded assignment with the one that its own strategy computes.
 
     Args:
         generation: a generation of any protocol.
@@ -148,7 +149,9 @@ def check_agreement(generation: Generation, clusters: ClusterHistory) -> Verdict
 
 
 def _check_streams(generation: Generation, clusters: ClusterHistory) -> Verdict:
-    """Compare a Kafka Streams leader's recorded task assignment with what its assignor computes."""
+    """Compare the recorded tasks of a Kafka Streams group with those that its task assignor
+    computes.
+    """
     verdict = check_streams_agreement(generation, clusters)
     why = verdict.why or (UNEXPLAINED if verdict.agrees is False else None)
     counts = verdict.exact and is_all_java(generation.first)
@@ -156,7 +159,7 @@ def _check_streams(generation: Generation, clusters: ClusterHistory) -> Verdict:
 
 
 def _check_migration(generation: Generation) -> Verdict:
-    """Check that a group kept its assignment when it was migrated to another protocol (KIP-848)."""
+    """Check that a consumer group kept its assignment when it changed its protocol (KIP-848)."""
     before = generation.previous
     if before is None:
         return Verdict(why="taken over from a group of which the log has nothing")
@@ -175,16 +178,18 @@ def _check_migration(generation: Generation) -> Verdict:
 
 
 class _NeverReturnsError(PartageError):
-    """Error for an input on which the Kafka class of the strategy runs forever."""
+    """Error: the Kafka class of the assignment strategy would run forever on this input."""
 
 
 def _check_strategy(
     generation: Generation, strategy: Strategy, clusters: ClusterHistory
 ) -> Verdict:
-    """Compare a classic generation's recorded assignment with what one strategy computes, and
-    return the result.
+    """Compare a recorded assignment with the one that an assignment strategy computes.
 
-    The strategy may also be a client library's own variant of it, such as librdkafka's.
+    Args:
+        generation: recorded rebalance of a classic consumer group.
+        strategy: the strategy to run, maybe a client library's own variant (such as librdkafka's).
+        clusters: the cluster metadata over time.
     """
     released = released_partitions(generation.first)
 
@@ -211,12 +216,10 @@ def _check_strategy(
 def _check_go_sticky(
     generation: Generation, strategy: Strategy, leader: str, clusters: ClusterHistory
 ) -> Verdict:
-    """Check that the recorded assignment of a Go client's sticky assignor is as good as Java's.
-
-    The Go assignor depends on the random order of Go's maps, so its plan cannot be reproduced
-    exactly. The recorded plan is consistent if it is valid, has the same largest and smallest load
-    as the plan of Java's strategy, and moves no more partitions.
-    """
+    """Check that a Go client's recorded sticky assignment is as balanced as the Java assignor's."""
+    # The Go assignor depends on the random order of Go's maps, so its plan cannot be reproduced
+    # exactly. The recorded plan is consistent if it is valid, has the same largest and smallest
+    # load as the plan of Java's strategy, and moves no more partitions.
     judged_by = f"{leader}:{strategy.name}"
     group, cluster = recorded_group(generation.first), clusters.at(generation.timestamp_ms)
     recorded = recorded_assignment(generation.first, cluster)
@@ -249,10 +252,8 @@ def _loop_text(strategy: Strategy, loop: EndlessLoop) -> str:
 
 
 def _assignment_by_topic(plan: Assignment) -> _Partitions:
-    """Convert a strategy's assignment to a dict from member to topic to partitions.
-
-    Assigned partitions that the cluster does not have are included, as in recorded assignments.
-    """
+    """Convert an assignment to nested dicts: partitions by topic, by consumer group member."""
+    # Assigned partitions that the cluster lacks are included, as in recorded assignments.
     out = plan.to_dict()
     for lost in plan.unresolved:
         out[lost.member].setdefault(lost.topic, []).append(lost.partition)
@@ -264,10 +265,11 @@ def _explain_assignment(
     clusters: ClusterHistory,
     decide: Callable[[Group, Cluster], _Partitions],
 ) -> str | None:
-    """Search for an input with which a classic group's strategy computes exactly the recorded
-    assignment, such as older metadata or other owned partitions.
+    """Search for an input, such as older metadata, with which a strategy computes exactly the
+    recorded assignment of a consumer group.
 
-    Return a description of the input for the report; None if none fits.
+    Returns:
+        A description of that input for the report, or None if no input fits.
 
     Args:
         generation: a classic generation.
@@ -307,11 +309,9 @@ def _explain_assignment(
 def _alternative_metadata(
     generation: Generation, clusters: ClusterHistory, at_ms: int, observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield alternative cluster metadata that the leader or coordinator may have used, as
-    (description, cluster).
+    """Yield other cluster metadata that a consumer group's assignor may have used.
 
-    The candidates are metadata of other times and other broker racks. If no metadata was recorded
-    yet at that time, they include topics with fewer partitions.
+    Each item is (description, cluster), for example metadata of an earlier time.
 
     Args:
         generation: the recorded rebalance.
@@ -319,6 +319,8 @@ def _alternative_metadata(
         at_ms: time of the rebalance.
         observer: ``leader`` or ``coordinator``, for the description.
     """
+    # The candidates are metadata of other times and other broker racks. If no metadata was recorded
+    # yet at that time, they include topics with fewer partitions.
     members = generation.first.members
     topics = [t for m in members if m.subscription for t in m.subscription.topics]
     highest: dict[str, int] = {}
@@ -333,11 +335,16 @@ def _alternative_metadata(
 def _alternative_owned_partitions(
     state: ClassicState, before: ClassicState | None
 ) -> Iterator[tuple[str, ClassicState]]:
-    """Yield copies of a group's state with alternative owned partitions, as (description, state).
+    """Yield copies of a consumer group's state in which the members report other owned partitions.
 
-    The leader may have ignored the owned partitions that members sent, or used its own previous
-    assignment instead. ``before`` is the state of the previous generation, None if unknown.
+    Each item is (description, state).
+
+    Args:
+        state: recorded state of the group.
+        before: state of the previous generation, None if unknown.
     """
+    # The leader may have ignored the owned partitions that members sent, or used its own previous
+    # assignment instead.
     without = _with_owned_partitions(state, {m.id: Subscription(-1) for m in state.members})
     yield "the leader went by no claims at all", without
     if before is None:
@@ -355,10 +362,13 @@ def _alternative_owned_partitions(
 
 
 def _with_owned_partitions(state: ClassicState, claims: dict[str, Subscription]) -> ClassicState:
-    """Return a copy of a group's state with the members' owned partitions replaced by ``claims``.
+    """Return a copy of a consumer group's state in which the members report other owned partitions.
 
-    User data is removed, because it may repeat the original partitions.
+    Args:
+        state: recorded state of the group.
+        claims: dict from member id to a subscription with the owned partitions to use.
     """
+    # User data is removed, because it may repeat the original partitions.
     members = tuple(
         m
         if m.subscription is None or m.id not in claims
@@ -380,7 +390,10 @@ def _with_owned_partitions(state: ClassicState, claims: dict[str, Subscription])
 
 
 def _check_target(generation: Generation, clusters: ClusterHistory) -> Verdict:
-    """Compare a coordinator's target assignment (KIP-848) with what its assignor computes."""
+    """Compare the assignment that the group coordinator recorded (KIP-848) with a computed one.
+
+    It is computed with the assignor that the group uses, such as "uniform".
+    """
     name = generation.first.strategy or ""
     if all(m.subscription is None for m in generation.first.members):
         return Verdict(why="all members joined before the log begins")
@@ -417,12 +430,13 @@ def _check_target(generation: Generation, clusters: ClusterHistory) -> Verdict:
 def _compute_target(
     generation: Generation, cluster: Cluster, order: tuple[int, ...] | None = None
 ) -> _Targets | _Tasks | None:
-    """Run the assignor of a consumer, share or streams group on the recorded input, and return its
-    target assignment.
+    """Compute the assignment of a group whose coordinator assigns partitions or tasks (KIP-848).
 
-    Return None if the log lacks a part of the input, such as a member's subscription. ``order``
-    lists the members' positions in the order in which the assignor visits them; None is the order
-    of joining.
+    The result is None if the log lacks input such as a subscription. ``order`` has the members'
+    positions in the order for the assignor; None is the order of joining.
+
+    Raises:
+        PartageError: the assignor is not applicable.
 
     Raises:
         PartageError: the assignor is not applicable.
@@ -432,12 +446,11 @@ def _compute_target(
 
 
 def _has_whole_input(generation: Generation, cluster: Cluster) -> bool:
-    """Return whether the log has the previous targets of all members, which the group's assignor
-    uses.
-
-    If the log begins later than the group, the target of a member may be missing. All targets are
-    known if together they contain every partition of the subscribed topics.
+    """Return whether the log has the previous assignment of every member (an input of the
+    assignor).
     """
+    # If the log begins later than the group, the target of a member may be missing. All targets are
+    # known if together they contain every partition of the subscribed topics.
     if generation.target is None or any(m.subscription is None for m in generation.first.members):
         return False
     wanted = {t for m in generation.first.members if m.subscription for t in m.subscription.topics}
@@ -455,11 +468,11 @@ def _has_whole_input(generation: Generation, cluster: Cluster) -> bool:
 def _explain_target(
     generation: Generation, clusters: ClusterHistory, at_ms: int, record: _Targets | _Tasks
 ) -> str | None:
-    """Search for an input with which the coordinator's assignor computes exactly the recorded
-    target, such as older metadata or another order of members.
+    """Search for an input, such as older metadata, with which the group coordinator's assignor
+    computes exactly the recorded assignment.
 
-    Return a description of the input for the report; None if none fits. ``record`` is the recorded
-    target of each member.
+    The result describes that input for the report; it is None if no input fits. ``record`` is the
+    recorded assignment of each member.
     """
     now = clusters.at(at_ms)
     tried: Iterable[tuple[str, Cluster, tuple[int, ...] | None]] = chain(
@@ -479,12 +492,12 @@ def _explain_target(
 
 
 def _member_orders(generation: Generation) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield alternative orders in which the coordinator's assignor may have visited the members, as
-    (description, order).
+    """Yield orders in which the coordinator's assignor may have visited the group's members.
 
-    Members whose ids share a bucket of Java's map are visited in the order of the coordinator's own
-    map. That order depends on former members, and no record has it.
+    Each item is (description, order), with members as positions.
     """
+    # Members whose ids share a bucket of Java's map are visited in the order of the coordinator's
+    # own map. That order depends on former members, and no record has it.
     ids = [m.id for m in generation.first.members]
     names = [m.client_id or m.id for m in generation.first.members]
     why = "share a bucket of the coordinator's map, whose order is not in the log"
@@ -498,9 +511,9 @@ def _member_orders(generation: Generation) -> Iterator[tuple[str, tuple[int, ...
 
 
 def _bucket_pairs(ids: list[str]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of members, as positions, whose ids share a bucket of a Java HashMap.
+    """Yield pairs of members (as positions) whose ids share a bucket of a Java HashMap.
 
-    The map visits such members in the order of their insertion.
+    The map iterates over such members in the order of their insertion.
     """
     slots = DEFAULT_TABLE
     while len(ids) * 4 > slots * 3:
@@ -517,7 +530,7 @@ def _bucket_pairs(ids: list[str]) -> Iterator[tuple[int, int]]:
 
 
 def _recorded_targets(target: Mapping[str, Roles]) -> _Targets:
-    """Return the recorded target assignment: a dict from member to topic id to partitions.
+    """Return the assignment that the group coordinator recorded, by member and topic id.
 
     Topics without partitions are left out.
     """
@@ -527,11 +540,11 @@ def _recorded_targets(target: Mapping[str, Roles]) -> _Targets:
 def _run_consumer_assignor(
     generation: Generation, cluster: Cluster, order: tuple[int, ...] | None
 ) -> _Targets | None:
-    """Run the assignor of a consumer or share group on the recorded input; return each member's
-    target.
+    """Run the group coordinator's assignor of a consumer or share group on its recorded input.
 
-    Return None if the group uses a custom assignor. ``order`` lists the members' positions in the
-    order in which the assignor visits them; None is the order of joining.
+    The result has each member's partitions; it is None if the group uses a custom assignor.
+    ``order`` has the members' positions in the order for the assignor; None is the order of
+    joining.
     """
     assignor = _ASSIGNORS.get(generation.first.strategy or "")
     if assignor is None or generation.target is None:
@@ -560,10 +573,11 @@ def _owned(roles: Roles) -> TopicPartitionNumbers:
 
 
 def _to_target_arrays(index: Index, targets: list[TopicPartitionNumbers]) -> Targets:
-    """Convert members' previous targets from (topic id, partitions) pairs to arrays of partition
-    indices.
+    """Convert the previous assignments of members to arrays of partition numbers.
 
-    Partitions that ``index`` does not have are left out.
+    Args:
+        index: numbering of the cluster's partitions; partitions that it lacks are left out.
+        targets: (topic id, partitions) pairs of each member.
     """
     number = {i: n for n, i in enumerate(index.ids) if i is not None}
     flat = [pair for target in targets for pair in target]
@@ -598,7 +612,7 @@ def _mask(
 
 
 def _recorded_tasks(target: Mapping[str, Roles]) -> _Tasks:
-    """Return the recorded targets of a streams group: a dict from member to role to tasks."""
+    """Return the recorded tasks of a Kafka streams group (KIP-1071), by member and role."""
     return {
         member: {role: _task_set(roles, role) for role in (ACTIVE, STANDBY, WARMUP)}
         for member, roles in target.items()
@@ -608,11 +622,12 @@ def _recorded_tasks(target: Mapping[str, Roles]) -> _Tasks:
 def _fitting_releases(
     generation: Generation, cluster: Cluster, record: _Targets | _Tasks
 ) -> list[str]:
-    """Return the Kafka releases whose streams task assignor reproduces the recorded targets, oldest
-    first, as a list of assignor names.
+    """Return the Kafka releases whose task assignor computes exactly the recorded tasks of a
+    streams group.
 
-    The log does not say which Kafka release the brokers run, so each release is tried.
+    They are names of assignors, for the oldest release first.
     """
+    # The log does not say which Kafka release the brokers run, so each release is tried.
     return [
         one.name
         for one in reversed(SERVER_ASSIGNORS)
@@ -626,11 +641,11 @@ def _run_task_assignor(
     order: tuple[int, ...] | None,
     assignor: ServerSticky = SERVER_ASSIGNORS[-1],
 ) -> _Tasks | None:
-    """Run a task assignor of streams groups (KIP-1071) on the recorded input; return each member's
-    tasks.
+    """Run the group coordinator's task assignor (KIP-1071) on a streams group's recorded input.
 
-    Return None if the log lacks the topology or the process ids of members. ``order`` lists the
-    members' positions in the order in which the assignor visits them; None is the order of joining.
+    The result has each member's tasks; it is None if the log lacks the topology or a process id.
+    ``order`` has the members' positions in the order for the assignor; None is the order of
+    joining.
     """
     target = generation.target
     known = target.streams if target is not None else None

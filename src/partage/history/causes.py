@@ -71,7 +71,7 @@ _PRECEDENCE = {kind: i for i, kind in enumerate(CAUSE_KINDS)}
 
 @dataclass(slots=True)
 class CauseState:
-    """State that `CauseFinder` keeps between two rebalances of a group; it can be stored.
+    """Data that must be stored to continue the search for causes of a consumer group's rebalances.
 
     Attributes:
         departures: members that left recently.
@@ -92,7 +92,8 @@ class CauseState:
 
 
 class CauseFinder:
-    """Finds the causes of one group's rebalances, such as joins, departures and topic changes.
+    """Search for the causes of a consumer group's rebalances, such as joins, departures and new
+    topics.
 
     Call `find` for each rebalance when its record is read.
 
@@ -120,13 +121,14 @@ class CauseFinder:
         self._faults = BrokerFaults(clusters, {} if moves is None else moves)
 
     def note_alive(self, member: str, time_ms: int) -> None:
-        """Record that a member was alive at a time, because it acknowledged an assignment
-        (KIP-848).
+        """Record that a consumer group member was alive at a time, because it sent a heartbeat
+        then.
         """
         self.state.alive[member] = time_ms
 
     def find(self, generation: Generation, before: Generation | None) -> tuple[Cause, ...]:
-        """Return the causes of a rebalance, the most important first; there is always at least one.
+        """Return the causes of a consumer group's rebalance, the most important first (at least
+        one).
 
         Args:
             generation: the rebalance; its state ``last`` is not complete yet.
@@ -157,7 +159,9 @@ class CauseFinder:
         return tuple(sorted(causes, key=lambda c: _PRECEDENCE[c.kind]))
 
     def _note_active(self, generation: Generation, before: Generation | None) -> None:
-        """Record when members last advanced an offset, and the client ids that they share."""
+        """Record when consumer group members last advanced a committed offset, and shared client
+        ids.
+        """
         members = () if before is None else before.last.members
         known = {m.id: self.state.active.get(m.id) for m in members}
         for m in members:
@@ -173,8 +177,8 @@ class CauseFinder:
         self.state.shared |= {client for client, count in clients.items() if count > 1}
 
     def _infer_causes(self, generation: Generation, before: Generation) -> Iterator[Cause]:
-        """Infer the causes of a classic group's rebalance from the differences to the previous
-        generation.
+        """Yield the causes of a consumer group's rebalance that follow from two successive states
+        of it.
         """
         change = compare_states(before.last, generation.first)
         at = generation.timestamp_ms
@@ -201,7 +205,7 @@ class CauseFinder:
         yield from _other_changes(change, at)
 
     def _without_changes(self, generation: Generation, before: Generation | None) -> Cause:
-        """Return the cause of a rebalance in which neither members nor topics changed."""
+        """Return the cause of a rebalance in which no group member and no topic changed."""
         cause = cause_without_changes(generation, before)
         if cause.kind not in ("request", "unknown"):
             return cause
@@ -217,11 +221,14 @@ class CauseFinder:
     def _is_missing_rack_of_failed_broker(
         self, generation: Generation, causes: list[Cause], topics: list[Cause]
     ) -> bool:
-        """Return whether a metadata change was only the missing rack of a failed broker.
+        """Return whether topic metadata changed only because a failed broker's rack was missing.
 
-        The failure is then the only cause. ``causes`` are those that the records state, ``topics``
-        those from changed topics.
+        Args:
+            generation: the rebalance.
+            causes: causes that the log states.
+            topics: causes from changed topics.
         """
+        # The broker failure is then the only cause.
         if generation.protocol != "consumer" or topics or any(c.kind != "topics" for c in causes):
             return False
         return (
@@ -230,22 +237,22 @@ class CauseFinder:
         )
 
     def _describe_fault(self, generation: Generation, time_ms: int, timeout_ms: int) -> str | None:
-        """Return a description of the last broker failure that can explain a rebalance; None
-        without one.
+        """Return a description of the last broker failure that can explain a rebalance, or None.
 
-        The failure must lie within ``timeout_ms`` before ``time_ms``, or shortly after it, because
-        metadata is recorded with a delay.
+        Args:
+            generation: the rebalance.
+            time_ms: time of the rebalance.
+            timeout_ms: how long before the rebalance the failure may lie.
         """
+        # It may also lie shortly after the rebalance, because metadata is recorded with a delay.
         fault = self._faults.last(
             generation.position.partition, time_ms - timeout_ms, time_ms + _METADATA_DELAY_MS
         )
         return None if fault is None else fault[1]
 
     def _recorded_causes(self, generation: Generation, before: Generation) -> Iterator[Cause]:
-        """Yield the causes that the records of a consumer, share or streams group state.
-
-        A departure is refined to a leave, a session or a poll timeout, by commits and heartbeats.
-        """
+        """Yield the causes of a rebalance that the records of a consumer group (KIP-848) state."""
+        # A departure is refined to a leave, a session or a poll timeout, by commits and heartbeats.
         old = {m.id: m for m in before.last.members}
         new = {m.id: m for m in generation.first.members}
         left: dict[str | None, Cause] = {}
@@ -276,8 +283,8 @@ class CauseFinder:
     def _explain_join(
         self, member: MemberState, time_ms: int, *, stop_is_known: bool = False
     ) -> Cause:
-        """Return the cause for a joining member: a bounce (the same client left shortly before) or
-        a new join.
+        """Return why a member joined its consumer group: it is new, or it rejoined after a short
+        absence.
 
         Args:
             member: the member.
@@ -309,11 +316,15 @@ class CauseFinder:
         return Cause(kind, INFERRED, member.id, member.instance, time_ms, words, departed.member)
 
     def _is_likely_same(self, member: MemberState, away_ms: int) -> bool:
-        """Return whether a member that joins is likely the one with its names that departed.
+        """Return whether a joining consumer is likely the same process as one that left shortly
+        before.
 
-        Where members share a client id and host, these do not identify a process. Then a restart is
-        likely only if it was quick: before two of three heartbeats are missed.
+        Args:
+            member: the member that joins.
+            away_ms: time since the departure of a member with the same client id and host.
         """
+        # Members that share a client id and host cannot be told apart. A restart is then likely
+        # only if it was quick: before two of three heartbeats are missed.
         if member.instance is not None:
             return True
         if (member.client_id, member.client_host) not in self.state.shared:
@@ -323,14 +334,16 @@ class CauseFinder:
     def _explain_departure(
         self, member: MemberState, generation: Generation, recorded: Cause | None = None
     ) -> Cause:
-        """Return the cause for a departed member, from the times of its commits and heartbeats.
+        """Return why a member left its consumer group: a leave, a timeout or a broker failure.
 
-        It is a leave, a session timeout, a poll timeout or a broker failure. A member that leaves
-        sends LeaveGroup at once, and most clients commit just before. A dead member is evicted a
-        session timeout after its last heartbeat (in a classic group also: commit). A static member
-        only departs by a session timeout, unless an administrator removes it. ``recorded`` is the
-        cause that a record states; None in a classic group.
+        Args:
+            member: the departed member.
+            generation: the rebalance without it.
+            recorded: the cause that a record states; None in a classic group.
         """
+        # A member that leaves sends LeaveGroup at once, and most clients commit just before. A dead
+        # member is evicted a session timeout after its last heartbeat (classic group: also commit).
+        # A static member departs only by a session timeout, unless an administrator removes it.
         at = generation.timestamp_ms
         if recorded is not None and recorded.time_ms is not None:
             at = recorded.time_ms
@@ -385,11 +398,7 @@ class CauseFinder:
         began: int,
         joined_ms: int | None,
     ) -> bool:
-        """Return whether a member left because it exceeded its ``max.poll.interval.ms``.
-
-        A member that stops its heartbeats is evicted earlier, a session timeout after its last
-        commit. A static member that exceeds the interval stops its heartbeats, and is evicted a
-        session timeout later.
+        """Return whether a member left its group because it exceeded its ``max.poll.interval.ms``.
 
         Args:
             member: the member.
@@ -399,6 +408,9 @@ class CauseFinder:
             joined_ms: when it joined the generation before, which needs a call of ``poll``; None if
                 unknown.
         """
+        # A member without heartbeats is evicted earlier, a session timeout after its last commit. A
+        # static member that exceeds the interval stops its heartbeats, and is evicted a session
+        # timeout later.
         timeout, poll = self._shortest_session_timeout(member), member.rebalance_timeout_ms
         usual = self._longest_commit_interval(member)
         if poll <= timeout:
@@ -433,11 +445,8 @@ class CauseFinder:
         return silence - timeout > usual and limit - _LATE_COMMIT_MS <= silence <= longest
 
     def _is_stalled(self, member: MemberState, seen: int, usual: int, began: int) -> bool:
-        """Return whether a member's poll loop stalled: it committed the same offsets until it
-        exceeded its poll timeout.
-
-        aiokafka commits in the background, also while its poll loop is stalled. The last commit
-        that advanced an offset follows the last ``poll`` within a commit interval.
+        """Return whether a consumer stopped polling but still committed the same offsets in the
+        background.
 
         Args:
             member: the member.
@@ -445,6 +454,8 @@ class CauseFinder:
             usual: its usual commit interval (ms).
             began: when the rebalance without it began (ms).
         """
+        # aiokafka commits in the background, also while its poll loop is stalled. The last commit
+        # that advanced an offset follows the last ``poll`` within a commit interval.
         advanced, poll = self.state.active.get(member.id), member.rebalance_timeout_ms
         if advanced is None or member.instance is not None or identify_client(member).name == JAVA:
             return False
@@ -454,21 +465,21 @@ class CauseFinder:
         return repeats and earliest <= began - advanced <= longest
 
     def _lost_all_members(self, generation: Generation) -> bool:
-        """Return whether several members departed at once and none stayed in the group.
-
-        Then no commits of remaining members show when the rebalance began.
+        """Return whether all members left the consumer group in the same rebalance (at
+        least two).
         """
+        # Then no commits of remaining members show when the rebalance began.
         before = generation.previous
         stayed = {m.id for m in generation.first.members}
         members = before.last.members if before is not None else ()
         return len(members) > 1 and not any(m.id in stayed for m in members)
 
     def _delayed_rebalance(self, member: MemberState, generation: Generation) -> bool:
-        """Return whether the rebalance had to wait until this member's session timed out.
-
-        The coordinator waits for a dead member, but not for one that sent LeaveGroup. If no other
-        member is missing, the rebalance ends when the dead member's session times out.
+        """Return whether a consumer group's rebalance had to wait for this member's session
+        timeout.
         """
+        # The coordinator waits for a dead member, but not for one that sent LeaveGroup. If no other
+        # member is missing, the rebalance ends when the dead member's session times out.
         seen = self._last_commit(member)
         before = generation.previous
         if seen is None or before is None:
@@ -479,13 +490,15 @@ class CauseFinder:
         return is_alone and 0 <= over <= self._longest_commit_interval(member) + _SYNC_DELAY_MS
 
     def _eviction_free_ms(self, member: MemberState, timeout: int, recorded: Cause | None) -> int:
-        """Return the time (ms) after a member's last commit or heartbeat in which it cannot be
-        evicted.
+        """Return for how many ms after its last sign of life a group member cannot be evicted.
 
-        A member that departs within this time sent LeaveGroup. In a classic group (``recorded`` is
-        None) each commit restarts the session. In other groups only heartbeats do, so the time is
-        shorter than the session timeout ``timeout``.
+        Args:
+            member: the member.
+            timeout: its session timeout (ms).
+            recorded: cause of its departure in the log; None in a classic group.
         """
+        # A member that departs within this time sent LeaveGroup. In a classic group each commit
+        # restarts the session, in other groups only heartbeats do, so there the time is shorter.
         if recorded is None:
             return timeout
         return timeout // 2 if member.instance is not None else timeout - timeout // 4
@@ -493,10 +506,13 @@ class CauseFinder:
     def _last_alive_ms(
         self, m: MemberState, found: Generation, recorded: Cause | None
     ) -> int | None:
-        """Return the last time (ms) at which a record proves that member ``m`` was alive, or None.
+        """Return the last time (ms) at which a record proves that a group member was alive, or
+        None.
 
-        ``found`` is the rebalance without the member, ``recorded`` its departure as a record states
-        it (None in a classic group).
+        Args:
+            m: the member.
+            found: the rebalance without the member.
+            recorded: cause of its departure in the log; None in a classic group.
         """
         if recorded is not None:
             return self.state.alive.pop(m.id, None)
@@ -506,12 +522,14 @@ class CauseFinder:
         return before.timestamp_ms - _SYNC_DELAY_MS
 
     def _is_outage(self, member: MemberState, generation: Generation, began: int) -> bool:
-        """Return whether a classic group lost all its members at once because its coordinator
-        moved.
+        """Return whether a consumer group lost all its members because its coordinator moved.
 
-        At least two members are required, because a single one may have died by coincidence. The
-        rebalance began at ``began`` (ms); ``member`` is one of the lost members.
+        Args:
+            member: one of the lost members.
+            generation: the rebalance without them.
+            began: when the rebalance began (ms).
         """
+        # At least two members are required, because a single one may have died by coincidence.
         before = generation.previous
         stayed = {x.owner for x in generation.first.members}
         left = [] if before is None else [x for x in before.last.members if x.owner not in stayed]
@@ -531,10 +549,12 @@ class CauseFinder:
         return max((t for t in times if t is not None), default=None)
 
     def _estimate_stop_ms(self, member: MemberState, before: Generation, time_ms: int) -> int:
-        """Estimate when a departed member stopped consuming: when its next commit was due (ms).
+        """Estimate when a departed consumer stopped (ms): at the time of its next expected commit.
 
-        The result is at most ``time_ms``, when the next record was written: at the end of the
-        rebalance, which may be much later. ``before`` is the last generation with the member.
+        Args:
+            member: the departed member.
+            before: last generation of the group with the member.
+            time_ms: time of the next record, which limits the result.
         """
         seen = self._last_commit(member)
         if seen is None or seen < before.timestamp_ms:
@@ -546,19 +566,22 @@ class CauseFinder:
         return max((t for t in times if t is not None), default=None)
 
     def _longest_commit_interval(self, member: MemberState) -> int:
-        """Return the longest usual commit interval among a member's partitions (ms); 0 if
+        """Return the longest usual time between two commits (ms) over a consumer's partitions; 0 if
         unknown.
         """
         waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_partitions(member)]
         return max((w for w in waits if w is not None), default=0)
 
     def _rebalance_start_ms(self, departed: MemberState, generation: Generation) -> int:
-        """Estimate when a classic group's rebalance began (ms), from commits of remaining members.
+        """Estimate when a consumer group's rebalance began (ms), from commits of remaining members.
 
-        Its record is written at its end, which may be minutes after the member left. Remaining
-        members commit when they stop consuming. So the rebalance began before their next commit was
-        due. ``departed`` is a member that left.
+        Args:
+            departed: a member that left.
+            generation: the rebalance.
         """
+        # The record is written at the end of the rebalance, maybe minutes after the member left.
+        # Remaining members commit when they stop consuming, so it began before their next commit
+        # was due.
         at, before = generation.timestamp_ms, generation.previous
         stayed = {m.id for m in generation.first.members}
         others = [m for m in before.last.members if m.id in stayed] if before is not None else []
@@ -572,10 +595,8 @@ class CauseFinder:
         return min(at, newest + max(waits, default=0))
 
     def _shortest_session_timeout(self, member: MemberState) -> int:
-        """Return a member's session timeout (ms), or a lower bound if it is unknown.
-
-        The bound is a multiple of the member's commit interval, at most Kafka's default timeout.
-        """
+        """Return a consumer's session timeout (ms), or a lower bound of it if it is unknown."""
+        # The bound is a multiple of the commit interval, at most Kafka's default timeout.
         if member.session_timeout_ms > 0 or self._timeout_ms is not None:
             return self._session_timeout(member)
         waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_partitions(member)]
@@ -583,13 +604,17 @@ class CauseFinder:
         return min(SESSION_TIMEOUT_MS, max(_SILENT_INTERVALS * usual, _LEAST_SILENCE_MS))
 
     def _session_timeout(self, member: MemberState) -> int:
-        """Return a member's session timeout (ms): its own, the broker's, or Kafka's default."""
+        """Return a consumer's session timeout (ms): its own, the broker's, or Kafka's default."""
         if member.session_timeout_ms > 0:
             return member.session_timeout_ms
         return self._timeout_ms if self._timeout_ms is not None else SESSION_TIMEOUT_MS
 
     def _topic_changes(self, generation: Generation, before: Generation | None) -> list[Cause]:
-        """Return a cause if subscribed topics were created, deleted, recreated or grew."""
+        """Return a cause for a rebalance if the group's topics were created, deleted or got
+        partitions.
+
+        The list is empty if they did not change.
+        """
         at = generation.timestamp_ms
         position = self._clusters.position_at(at + _METADATA_DELAY_MS)
         start, self.state.topics_position = self.state.topics_position, position
@@ -615,12 +640,11 @@ def _other_changes(change: StateChange, time_ms: int) -> Iterable[Cause]:
 
 
 def is_follow_up(generation: Generation, before: Generation | None) -> bool:
-    """Return whether a rebalance is the second one of a cooperative rebalance (KIP-429), which
-    assigns the partitions that members revoked in the first.
+    """Return whether a rebalance is the second half of a cooperative rebalance (KIP-429).
 
-    Cooperative members keep their partitions while they rejoin and send them as owned; eager
-    members send no owned partitions.
+    It assigns the partitions that members revoked in the first half.
     """
+    # Cooperative members send the partitions that they keep; eager members send none.
     has_owned = any(m.subscription and m.subscription.owned for m in generation.first.members)
     if before is None or generation.protocol != "classic" or not has_owned:
         return False

@@ -28,7 +28,7 @@ _MOST_REWRITES = 256
 
 @dataclass(frozen=True, slots=True)
 class ClassicRecord:
-    """Content of one record of a group, as input of `ClassicGroup`.
+    """Record of a classic consumer group from Kafka's log ``__consumer_offsets``.
 
     Attributes:
         position: the record's position in the log.
@@ -47,7 +47,7 @@ class ClassicRecord:
 
 @dataclass
 class ClassicGroup:
-    """Builder of a classic group's generations from its records in log order.
+    """Reader of one classic consumer group's log records, which finds the group's generations.
 
     Call `feed` for each record, then `finish`.
 
@@ -76,10 +76,10 @@ class ClassicGroup:
     _epoch: int | None = field(default=None)
 
     def feed(self, record: ClassicRecord) -> Iterator[Generation | LifecycleEvent]:
-        """Process the group's next record; yield the generations and lifecycle events that it
-        completes.
+        """Process the next log record of the consumer group; yield the generations that are now
+        complete.
 
-        A generation is complete once the next one begins.
+        A generation is complete once the next one begins. Creation and deletion are events, too.
         """
         if self._at is not None and record.position <= self._at:
             if record.position == self._at:
@@ -98,11 +98,16 @@ class ClassicGroup:
 
     @property
     def opened(self) -> Generation | None:
-        """The newest generation; None before the first one. Later records may still change it."""
+        """The newest generation of the consumer group; None before the first one.
+
+        Later records may still change it.
+        """
         return self._open
 
     def deletion(self) -> LifecycleEvent | None:
-        """Return the group's deletion if its newest record is a tombstone, else None."""
+        """Return the deletion of the consumer group if its newest record is a tombstone,
+        else None.
+        """
         tombstone = self._tombstone
         if tombstone is None:
             return None
@@ -111,15 +116,15 @@ class ClassicGroup:
         return LifecycleEvent("deleted", self.incarnation, number, *at)
 
     def begin_incarnation(self) -> None:
-        """Begin a new incarnation, because the group was deleted while it used another protocol.
+        """Start to count generations again, because the consumer group was deleted.
 
-        A later group of the same name is another incarnation; its generation numbers restart.
+        A later group of the same name restarts its generation numbers.
         """
         self.incarnation += 1
         self._last_number, self._epoch = None, None
 
     def finish(self) -> Iterator[Generation | LifecycleEvent]:
-        """Yield the generation and the deletion that are still incomplete at the end of the log."""
+        """Yield the consumer group's last generation, or its deletion, at the end of the log."""
         yield from self._close()
         yield from self._resolve_tombstone(None)
 
@@ -155,7 +160,9 @@ class ClassicGroup:
         self._last_number, self._epoch = state.generation, None
 
     def _gap(self, number: int) -> int:
-        """Return how many generations the log lacks before generation ``number``."""
+        """Return how many generations of the consumer group the log lacks before generation
+        ``number``.
+        """
         known = self._last_number if self._last_number is not None else 0
         if self._epoch is not None:  # a consumer group in between: its epochs are not missing
             known = max(known, self._epoch)
@@ -167,10 +174,11 @@ class ClassicGroup:
             self._open = None
 
     def _resolve_tombstone(self, following: ClassicRecord | None) -> Iterator[LifecycleEvent]:
-        """Decide whether the group's last tombstone was a deletion or a migration, and yield the
+        """Decide if a tombstone record meant that the group was deleted or migrated; yield the
         event.
 
-        ``following`` is the record after the tombstone, None at the end of the log.
+        Args:
+            following: the record after the tombstone, None at the end of the log.
         """
         tombstone, self._tombstone = self._tombstone, None
         if tombstone is None:

@@ -41,11 +41,9 @@ _MOST_STEPS = 64
 
 @piece
 def _find_run(row, series, minute, stretch, newest, found, count):
-    """Return the commit run to which an offset commit belongs; ``count``, the next free number, if
-    it begins a new run.
+    """Return the number of the summary to which a consumer group's offset commit belongs.
 
-    A commit run summarises the commits of one partition in one minute, between two records of its
-    group. Return -1 if the search takes more than `_MOST_STEPS` steps.
+    A summary ("commit run") covers the commits of one partition within one minute.
 
     Args:
         row: index of the commit.
@@ -56,6 +54,8 @@ def _find_run(row, series, minute, stretch, newest, found, count):
         found: the runs so far, one per column (`NUMBERS`).
         count: number of runs so far.
     """
+    # The result is `count` if the commit begins a new run, and -1 if the search takes more than
+    # _MOST_STEPS steps.
     run = newest[series]
     steps = 0
     while run >= 0:
@@ -73,9 +73,13 @@ def _find_run(row, series, minute, stretch, newest, found, count):
 
 @piece
 def _begin_run(row, run, before, found):
-    """Begin a new commit run with commit ``row``: initialise its column ``run`` of ``found``.
+    """Begin a new summary of a partition's offset commits (a "commit run") with one commit.
 
-    ``before`` is the partition's previous run, -1 for none.
+    Args:
+        row: index of the commit.
+        run: index of the new summary.
+        before: the partition's previous summary, -1 for none.
+        found: all summaries, one per column; changed.
     """
     found[0, run] = row
     found[2, run] = row
@@ -91,10 +95,10 @@ def _begin_run(row, run, before, found):
     "int64[:, ::1])"
 )
 def reduce_commits(series, minute, stretch, time_ms, offset, kind, newest, found):
-    """Summarise offset commits in commit runs, written to ``found``; return the number of runs.
+    """Summarise offset commits per partition and minute; return the number of summaries.
 
-    A run summarises the commits of one partition in one minute, between two records of its group.
-    Return -1 if timestamps jump too often; the caller then sorts instead.
+    A summary ("commit run") does not extend over a record of the commits' consumer group. The
+    result is -1 if timestamps jump too often; the caller then sorts instead.
 
     Args:
         series: number of each commit's group, topic and partition.
@@ -142,9 +146,9 @@ def reduce_commits(series, minute, stretch, time_ms, offset, kind, newest, found
 def reduce_stretches(
     group, partition, offset, record_group, record_partition, record_offset, newest, out
 ):
-    """Number each offset commit's interval between two successive records of its group.
+    """Number the offset commits of each consumer group by the group record that precedes them.
 
-    Commits of a group with equal numbers lie between the same two records of the group.
+    Commits of a group with equal numbers lie between the same two group records.
 
     Args:
         group: group of each commit.
@@ -210,11 +214,16 @@ _MOST = 1 << 61
 
 @piece
 def _close_minute(series, slot, state, out, made):
-    """Write the commit statistics of a partition's minute to column ``made`` of ``out``, and free
-    its slot in ``state``.
+    """Write a partition's offset commit statistics of one minute to the output.
 
-    The longest wait between commits includes the wait since the minute before.
+    Args:
+        series: number of the partition.
+        slot: place of the minute in ``state``, which becomes free.
+        state: statistics of incomplete minutes; changed.
+        out: receives the complete minute.
+        made: column of ``out`` to write.
     """
+    # The longest wait between commits includes the wait since the minute before.
     at = 9 * slot
     commits, gap = state[at + 5, series], state[at + 8, series]
     if commits > 0 and state[27, series] > 0:
@@ -243,11 +252,16 @@ def _oldest(series, state):
 
 @piece
 def _add_run_to_minute(run, series, slot, runs, state):
-    """Add commit run ``run`` to the statistics of its minute, which are in slot ``slot`` of
-    ``state``.
+    """Add a summary of offset commits to the statistics of its partition and minute.
 
-    A tombstone does not end a wait for the next commit.
+    Args:
+        run: index of the summary (commit run).
+        series: number of the partition.
+        slot: place of the minute in ``state``.
+        runs: all summaries, one per column.
+        state: statistics of incomplete minutes; changed.
     """
+    # A tombstone does not end a wait for the next commit.
     at = 9 * slot
     commits, more = state[at + 5, series], runs[7, run]
     gap = max(state[at + 8, series], runs[10, run])
@@ -267,17 +281,18 @@ def _add_run_to_minute(run, series, slot, runs, state):
 
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1])")
 def fold_minutes(runs, state, out):
-    """Add commit runs to each partition's statistics per minute; return the number of minutes that
-    are now complete.
+    """Add summaries of offset commits to statistics per partition and minute.
 
-    Complete minutes are written to ``out``. A partition has up to three incomplete minutes at a
-    time, because clocks of coordinators differ a little.
+    Returns:
+        The number of minutes that are now complete and written to ``out``.
 
     Args:
         runs: one run per column, fields as in `RUN`.
         state: incomplete minutes of each partition, in three slots.
         out: receives the complete minutes, one per column (`MINUTE`).
     """
+    # A partition has up to three incomplete minutes at a time, because clocks of coordinators
+    # differ a little.
     made = 0
     for run in range(runs.shape[1]):
         series, free, known = runs[0, run], -1, -1
@@ -302,7 +317,7 @@ def fold_minutes(runs, state, out):
 
 @kernel("int64(int64[:, ::1], int64[:, ::1])")
 def close_minutes(state, out):
-    """Write the statistics of all incomplete minutes to ``out``; return their number.
+    """Write the offset commit statistics of all incomplete minutes to ``out``; return their number.
 
     They are ordered by partition and time.
     """
@@ -318,9 +333,13 @@ def close_minutes(state, out):
 
 @piece
 def _add_run_to_stretch(run, made, runs, out):
-    """Add commit run ``run`` to the summary in column ``made`` of ``out``.
+    """Add a summary of offset commits in one minute to a longer one, between two group records.
 
-    The summary (stretch) covers a partition's commits between two group records.
+    Args:
+        run: index of the summary of one minute (commit run).
+        made: column of ``out`` with the longer summary.
+        runs: all summaries of minutes, one per column.
+        out: the longer summaries; changed.
     """
     last = out[3, made]
     if last < 0:
@@ -348,8 +367,10 @@ def _add_run_to_stretch(run, made, runs, out):
 
 @kernel("int64(int64[:, ::1], int64[::1], int64[:, ::1])")
 def fold_stretches(runs, newest, out):
-    """Combine commit runs into summaries of a partition's commits between two group records; return
-    the number of summaries (stretches).
+    """Combine summaries of offset commits into one for each partition between two group records.
+
+    Returns:
+        The number of combined summaries ("stretches").
 
     Args:
         runs: one run per column, fields as in `RUN` (int64[len(`RUN`), n]).

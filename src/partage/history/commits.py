@@ -65,7 +65,7 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Commits:
-    """Offset commits that took effect, as columns in log order.
+    """Offset commits of consumer groups that took effect, as columns in log order.
 
     Attributes:
         pair: index of the commit's (group, topic) pair.
@@ -94,15 +94,14 @@ class Commits:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Commit runs as columns, one element per run: summaries of a partition's commits in one
-    minute.
+    """Summaries of offset commits per partition and minute ("commit runs"), as columns.
 
-    A run lies between two records of its group. ``pair`` and ``stretch`` are as in `Commits`.
-    ``first_offset`` and ``last_offset`` are only valid if ``commits`` is at least 1,
-    ``largest_gap_ms`` if it is at least 2. ``advanced_ms`` is the time of the last commit with a
-    higher offset than the commit before, or `NEVER`.
+    A summary does not extend over a record of its consumer group.
     """
 
+    # ``pair`` and ``stretch`` are as in `Commits`. ``first_offset`` and ``last_offset`` are only
+    # valid if ``commits`` is at least 1, ``largest_gap_ms`` if it is at least 2. ``advanced_ms`` is
+    # the time of the last commit with a higher offset than the commit before, or `NEVER`.
     pair: Int32Array
     partition: Int32Array
     minute_ms: Int64Array
@@ -123,7 +122,7 @@ class Runs:
 
 
 class RecordPositions(NamedTuple):
-    """Group and log position of n records, in any order: one int64 array of length n per field."""
+    """Consumer group and log position of n records: one int64 array of length n per field."""
 
     group: Int64Array
     partition: Int64Array
@@ -134,7 +133,7 @@ class RecordPositions(NamedTuple):
 
 
 def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """Number each offset commit's interval between two successive records of its group.
+    """Number the offset commits of each consumer group by the group record that precedes them.
 
     Commits of a group with equal numbers lie between the same two records, so a summary of them
     does not span a rebalance.
@@ -161,10 +160,10 @@ def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int6
 
 
 def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """Compute the result of `number_stretches` with the compiled kernel.
-
-    The kernel needs log order, so commits in another order are sorted first.
+    """Number offset commits by the preceding group record, with compiled code
+    (`number_stretches`).
     """
+    # The kernel needs log order, so commits in another order are sorted first.
     count, (group, partition, offset) = len(commits.group), commits
     later = partition[1:] > partition[:-1]
     if not np.all(later | ((partition[1:] == partition[:-1]) & (offset[1:] >= offset[:-1]))):
@@ -184,7 +183,7 @@ def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int
 
 
 def reduce_to_runs(source: Commits) -> Runs:
-    """Summarise offset commits in commit runs: one summary per group, topic, partition and minute.
+    """Summarise offset commits per consumer group, partition and minute, to process them faster.
 
     Most records of the log are commits, so this makes further processing cheap. A minute is divided
     at records of the group (where `Commits.stretch` changes).
@@ -215,10 +214,14 @@ def reduce_to_runs(source: Commits) -> Runs:
 
 
 def _compute_run_columns(source: Commits, minute: Int64Array) -> dict[str, Int64Array]:
-    """Compute the columns of all commit runs, such as number of commits and longest wait.
+    """Compute the statistics of offset commits per partition and minute, such as their number.
 
-    Return a dict from each name in `commit_kernels.NUMBERS` to its column. ``minute`` is the start
-    of each commit's minute (ms).
+    Args:
+        source: the commits.
+        minute: start of each commit's minute (ms).
+
+    Returns:
+        A dict from each name in `commit_kernels.NUMBERS` to its column.
     """
     count = len(source.time_ms)
     is_near = count == 0 or (source.time_ms.max() <= _NEAR_MS and source.time_ms.min() >= -_NEAR_MS)
@@ -239,7 +242,7 @@ def _compute_run_columns(source: Commits, minute: Int64Array) -> dict[str, Int64
 
 
 def _compute_run_columns_by_sorting(source: Commits, minute: Int64Array) -> dict[str, Int64Array]:
-    """Compute the columns of all commit runs by sorting with NumPy, without the compiled kernel.
+    """Compute the statistics of offset commits per partition and minute with NumPy.
 
     It is used if timestamps jump too often for the kernel, and by tests as the reference.
     """
@@ -272,11 +275,14 @@ def _count(flags: BoolArray, start: Int64Array) -> Int64Array:
 
 
 def _first_and_last_commits(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the indices of the first and the last commit of each run; tombstones are ignored.
+    """Return the indices of the first and last offset commit in each run of rows, without
+    tombstones.
 
-    ``real`` is False for tombstones, ``start`` is the index at which each run begins. Both results
-    are 0 for a run that has only tombstones.
+    Args:
+        real: False for tombstones (deleted offsets).
+        start: index at which each run begins.
     """
+    # Both results are 0 for a run that has only tombstones.
     if not len(start):
         return start, start
     row = np.arange(len(real))
@@ -286,7 +292,7 @@ def _first_and_last_commits(real: BoolArray, start: Int64Array) -> tuple[Int64Ar
 
 
 def _largest_gaps(time_ms: Int64Array, real: BoolArray, run: Int64Array, count: int) -> Int64Array:
-    """Return the longest time between two successive commits within each run (ms, int64[count]).
+    """Return the longest time between two successive offset commits within each run of rows (ms).
 
     Args:
         time_ms: time of each commit or tombstone.
@@ -303,8 +309,8 @@ def _largest_gaps(time_ms: Int64Array, real: BoolArray, run: Int64Array, count: 
 
 
 def _last_advances(source: Commits, order: Int64Array, run: Int64Array, count: int) -> Int64Array:
-    """Return the index of the last commit in each run that advanced the offset; -1 for a run
-    without.
+    """Return the index of the last offset commit in each run that increased the offset; -1 for
+    none.
 
     Args:
         source: the commits.
@@ -326,7 +332,7 @@ def _last_advances(source: Commits, order: Int64Array, run: Int64Array, count: i
 
 
 class Stretch(NamedTuple):
-    """Summary of one partition's offset commits between two successive records of its group.
+    """Summary of a partition's offset commits between two successive records of its consumer group.
 
     If a summary covers only a part of these commits, further ones follow.
 
@@ -364,7 +370,7 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True)
 class RunColumns:
-    """Commit runs of one group, as columns in log order.
+    """Summaries of one consumer group's offset commits per partition and minute, as columns.
 
     A commit run has the commits of one partition in one minute and between two group records.
 
@@ -386,17 +392,16 @@ class RunColumns:
         return len(self.topic)
 
     def column(self, name: str) -> Int64Array:
-        """Return one field of all commit runs, given by its name in `RUN`."""
+        """Return one column of the offset commit summaries, given by its name in `RUN`."""
         column: Int64Array = self.table[RUN.index(name)]
         return column
 
 
 @dataclass(frozen=True)
 class MinuteColumns:
-    """Commit statistics per minute and partition, as columns: one minute per column, fields
-    `MINUTE`.
+    """Statistics of offset commits per partition and minute, one minute per column.
 
-    ``series`` has the topic and partition of each number in the first field.
+    The columns' fields are `MINUTE`; ``series`` has the topic and partition of the first field.
     """
 
     table: Int64Array
@@ -406,18 +411,17 @@ class MinuteColumns:
         return int(self.table.shape[1])
 
     def column(self, name: str) -> Int64Array:
-        """Return one field of all minutes, given by its name in `MINUTE`."""
+        """Return one field of the offset commit statistics, given by its name in `MINUTE`."""
         column: Int64Array = self.table[MINUTE.index(name)]
         return column
 
 
 class CommitFolder:
-    """Aggregator of a group's commit runs: statistics per minute, and summaries between two group
-    records (stretches).
+    """Aggregator of a consumer group's offset commits: statistics per minute and between
+    rebalances.
 
-    A commit run summarises a partition's commits in one minute. Call `feed` with commit runs in log
-    order, then `finish`. Memory is one column of numbers per partition, however long the history
-    is.
+    Call `feed` with summaries of commits in log order, then `finish`. Memory is one column of
+    numbers per partition, however long the history is.
 
     >>> zero, run = np.zeros(1, np.int64), (0, 0, 0, 59_000, 59_000, 7, 7, 1, 0, 0, -1, NEVER)
     >>> runs = RunColumns(["t"], zero, zero, np.zeros((2, 1), np.int64), np.array([run]).T)
@@ -432,20 +436,21 @@ class CommitFolder:
         self._state = np.empty((STATE_ROWS, 0), np.int64)
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the statistics so far as plain values, for `state_store.pack_state`."""
+        """Return the offset commit statistics so far as plain values that can be stored."""
         return list(self._series), self._state.tobytes()
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the statistics from the values that `stored` returned."""
+        """Restore the offset commit statistics from the values that `stored` returned."""
         series, numbers = state
         self._series = {key: number for number, key in enumerate(series)}
         self._state = np.frombuffer(numbers, np.int64).reshape(STATE_ROWS, len(series)).copy()
 
     def feed(self, runs: RunColumns) -> tuple[list[tuple[int, Stretch]], MinuteColumns]:
-        """Process the next commit runs; return the numbered stretches and the complete minutes.
+        """Process the next offset commits of the group; return what is now complete.
 
-        A stretch summarises a partition's commits between two group records. Its number identifies
-        these records; stretches are sorted by number.
+        Returns:
+            Summaries between two group records ("stretches") with their numbers, sorted; and the
+            statistics of complete minutes.
         """
         table = np.ascontiguousarray(runs.table)
         table[0] = self._number(runs)
@@ -454,7 +459,9 @@ class CommitFolder:
         return list(self._stretches(runs, table)), self._minutes(out, made)
 
     def finish(self) -> MinuteColumns:
-        """Return the commit statistics of the minutes that are incomplete at the end of the log."""
+        """Return the offset commit statistics of the minutes that are incomplete at the end of the
+        log.
+        """
         out = np.empty((len(MINUTE), 3 * len(self._series)), np.int64)
         made = close_minutes(self._state, out, work=len(self._series) * _STEPS)
         return self._minutes(out, made)
@@ -463,7 +470,7 @@ class CommitFolder:
         return MinuteColumns(out[:, :made], list(self._series))
 
     def _number(self, runs: RunColumns) -> Int64Array:
-        """Return the number of each commit run's partition, and number new partitions."""
+        """Return the number of each commit summary's partition; new partitions get new numbers."""
         pair = (runs.topic << 32) | (runs.partition & 0xFFFFFFFF)
         _, first, inverse = np.unique(pair, return_index=True, return_inverse=True)
         number = np.empty(len(first), np.int64)
