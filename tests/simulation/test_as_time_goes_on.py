@@ -66,7 +66,8 @@ class _Kept:
     def add(self, row) -> None:
         self.rows.append(row)
 
-    def finish_group(self, group, commits, usual_ms):
+    def finish_group(self, group, commits, usual_ms, timeout_ms):
+        assert timeout_ms is None or timeout_ms > 0
         self.world = commits, usual_ms
         return self
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from partage.history.causes import SESSION_TIMEOUT_MS
 from partage.history.clusters import ClusterHistory
 from partage.simulation.commit_statistics import CommitStatistics, FloatArray, Weights, rates_array
 from partage.simulation.costs import RebalanceCosts, costs_of, most_reread, usual_duration
@@ -35,6 +36,8 @@ class SimulationContext:
             them.
         weights: records per second of each partition (float64[P]).
         problems: builds the problems of simulated rebalances, and caches their assignments.
+        server_session_ms: the broker's session timeout of consumer groups, from which the heartbeat
+            interval of policies with the consumer protocol follows.
     """
 
     clusters: ClusterHistory
@@ -43,6 +46,7 @@ class SimulationContext:
     usual_ms: Bounds | None = None
     weights: Weights = None
     problems: SharedProblems = field(default_factory=SharedProblems, repr=False)
+    server_session_ms: int = SESSION_TIMEOUT_MS
     _costs: dict[int, tuple[RecordedRebalance, RebalanceCosts]] = field(
         default_factory=dict, repr=False
     )

@@ -30,7 +30,7 @@ from partage.simulation.members import (
     SimulatedMember,
 )
 from partage.simulation.metrics import Bounds, PlanLoads, SimulatedRebalance
-from partage.simulation.policies import CONSUMER, Policy
+from partage.simulation.policies import CONSUMER, EAGER, Policy, recorded_protocol
 from partage.simulation.policy_state import (
     Absences,
     AbsentMember,
@@ -202,7 +202,7 @@ class _Simulation:
         self.clock = Clock()
         self.consumption = ConsumptionTracker(self.clock, listener)
         self.state = PolicyState()
-        self.lengths = StopLengths()
+        self.lengths = StopLengths(context.server_session_ms)
         #: Begins the second phase of the newest rebalance of `own`, when the recorded one began.
         self.second_phase: Callable[[], None] = lambda: None
         self.pending: PendingRebalance | None = None
@@ -637,12 +637,15 @@ class _Simulation:
             away_s: partition-seconds of static members that were away.
             longer_ms: additional time that it waited for members that did not respond.
         """
+        protocol = protocol_of(self.policy, rebalance)
+        is_other = protocol not in (EAGER, recorded_protocol(rebalance.generation))
         found = stops_of(
             (stops, result.last_owner),
             self.cluster.index,
             [self._ids(member.key) for member in members],
             self.state.released,
             longer_ms.high if longer_ms is not None else 0.0,
+            protocol=protocol if is_other else None,
         )
         is_first = self._row_count(rebalance) == 0
         inputs = UnreadInputs(found, self.state.was_empty, away_s, is_first)

@@ -214,6 +214,8 @@ def stops_of(
     ids: Sequence[tuple[str, ...]],
     released: Iterable[DepartedOwner],
     waited_ms: float,
+    *,
+    protocol: str | None = None,
 ) -> tuple[Stop, ...]:
     """Return the partitions that stop in a simulated rebalance, with their last owners.
 
@@ -224,6 +226,8 @@ def stops_of(
         ids: member ids of each member, the newest first.
         released: members that left since the previous rebalance.
         waited_ms: how long the rebalance waited for members that did not respond.
+        protocol: cooperative or consumer if the policy has it and the record another one; else
+            None.
     """
     stops, last_owner = stopped
     departed = {p: one for one in released for p in one.partitions.tolist()}
@@ -235,9 +239,12 @@ def stops_of(
         if owner == DEPARTED:
             one = departed[p]
             later = one.later_ms + waited_ms
-            found.append(Stop(name, number, one.members, one.session_ms, later, left=True))
+            # The coordinator assigns them at once; classic members first have to rejoin.
+            told = protocol if protocol == CONSUMER and one.session_ms is None else None
+            found.append(Stop(name, number, one.members, one.session_ms, later, True, told))
         else:
-            found.append(Stop(name, number, ids[owner], later_ms=waited_ms))
+            one_stop = Stop(name, number, ids[owner], later_ms=waited_ms, protocol=protocol)
+            found.append(one_stop)
     return tuple(found)
 
 

@@ -8,6 +8,13 @@ lengths is taken that is known:
 2. those of its other members that stayed as well, or left as well;
 3. those of the group;
 4. a stop by the stop model without commits.
+
+The record has no such length for a partition that one live member hands over to another under the
+cooperative or the consumer protocol, if the group used another one: eager members stop for part of
+a heartbeat interval, cooperative ones hand over after a whole one. Such a length follows from the
+policy's protocol (`_cooperative_handover`, `_consumer_handover`). So does that of a member's
+partitions under the consumer protocol if it sends LeaveGroup: the coordinator assigns them without
+a rebalance of the others.
 """
 
 from __future__ import annotations
@@ -23,12 +30,14 @@ from partage.history.stop_model import (
     StopSum,
     UnreadEstimate,
     UnreadInterval,
+    after_heartbeat,
     after_record,
     between,
     heartbeat_interval,
     revocation_time,
     sum_stops,
 )
+from partage.simulation.policies import COOPERATIVE
 from partage.simulation.recorded_rebalances import RecordedRebalance, session_timeout_ms
 
 __all__ = ["Stop", "StopLengths"]
@@ -41,6 +50,8 @@ _LATEST_STOP_MS = 10_000
 _MOST_KEPT = 65_536
 #: Recorded intervals are kept for so long after they end: a rebalance of a policy may be late.
 _KEPT_MS = 1_800_000
+#: Longest time until a member handles a heartbeat's answer: it must call ``poll``.
+_POLL_MS = 200
 #: An assignment so long after a classic generation's record is that of a static member that
 #: rejoined without a rebalance.
 _RESTART_MS = 300
@@ -55,6 +66,9 @@ class Stop(NamedTuple):
         session_ms: the owner's session timeout if it was evicted, else None.
         later_ms: time from the recorded to the simulated reassignment of the partition.
         left: whether the last owner left the group.
+        protocol: cooperative or consumer if that is the policy's protocol, the recorded one is
+            another, and a live member hands the partition over; also consumer if the last owner
+            sent LeaveGroup. Else None.
     """
 
     topic: str
@@ -63,6 +77,7 @@ class Stop(NamedTuple):
     session_ms: int | None = None
     later_ms: float = 0.0
     left: bool = False
+    protocol: str | None = None
 
 
 class _Length(NamedTuple):
@@ -115,9 +130,13 @@ class StopLengths:
 
     It is based on recorded intervals without a consumer. Each recorded interval is used at most
     once.
+
+    Args:
+        server_session_ms: the broker's session timeout of consumer groups.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, server_session_ms: int) -> None:
+        self._server_session_ms = server_session_ms
         self._intervals: dict[_Pair, deque[UnreadInterval]] = {}
         #: Means by number of the rebalance, with its recorded follow-ups.
         self._means: dict[int, _RebalanceMeans] = {}
@@ -191,6 +210,22 @@ class StopLengths:
         The estimate is the partition's own recorded interval if there is one, else a mean of other
         partitions, else the result of the stop model (computed from timeouts).
         """
+        members = rebalance.generation.first.members
+        longest_ms = max(map(session_timeout_ms, members), default=0)
+        recorded = self._recorded_length(stop, rebalance, means)
+        if stop.protocol == COOPERATIVE:
+            return _cooperative_handover(longest_ms, recorded)
+        if stop.protocol is not None:
+            return _consumer_handover(self._server_session_ms)
+        return recorded or _estimate_by_model(stop.session_ms, longest_ms, len(members))
+
+    def _recorded_length(
+        self, stop: Stop, rebalance: RecordedRebalance, means: _RebalanceMeans
+    ) -> _Length | None:
+        """Return how long a partition that stops had no consumer in the record.
+
+        It is the partition's own recorded interval, or else a mean; None without either.
+        """
         found = self._take_interval(stop, rebalance.generation.timestamp_ms)
         if found is not None:
             return _of(found)
@@ -198,9 +233,7 @@ class StopLengths:
         for mean in (*known, means.by_fate[stop.left], self._usual[stop.left]):
             if mean.count:
                 return mean.value
-        members = rebalance.generation.first.members
-        longest_ms = max(map(session_timeout_ms, members), default=0)
-        return _estimate_by_model(stop.session_ms, longest_ms, len(members))
+        return None
 
     def _take_interval(self, stop: Stop, time_ms: int) -> UnreadInterval | None:
         """Remove and return the recorded interval that matches a simulated stop; None if there is
@@ -248,6 +281,36 @@ def _add(sums: list[float], length: _Length) -> None:
 
 def _of(one: UnreadInterval) -> _Length:
     return _Length(one.unread_ms, one.unread_p10_ms, one.unread_p90_ms)
+
+
+def _cooperative_handover(session_ms: float, recorded: _Length | None) -> _Length:
+    """Return how long a partition is unread that moves in a cooperative rebalance.
+
+    It is one heartbeat interval. Members that lose no partition learn of the second rebalance with
+    their next heartbeat, and their timers began with the first one. If recorded stops were longer,
+    members are slow to rejoin, and the second rebalance takes as long.
+
+    Args:
+        session_ms: the longest session timeout of the members.
+        recorded: length of such a stop in the record, under another protocol; None if unknown.
+    """
+    heartbeat = heartbeat_interval(session_ms)
+    usual = _Length(heartbeat + _POLL_MS / 2, heartbeat, heartbeat + _POLL_MS)
+    return usual if recorded is None else _Length(*map(max, zip(usual, recorded, strict=True)))
+
+
+def _consumer_handover(session_ms: float) -> _Length:
+    """Return how long a partition is unread that moves in a group of the consumer protocol.
+
+    It waits for the new owner's next heartbeat, which may come at any time within one interval, and
+    for its next poll. Nobody waits for slow members.
+
+    Args:
+        session_ms: the broker's session timeout of consumer groups.
+    """
+    heartbeat = heartbeat_interval(session_ms, classic=False)
+    low, best, high = (share * heartbeat + after_heartbeat(0.0).mean for share in (0.1, 0.5, 0.9))
+    return _Length(best, low, high)
 
 
 def _estimate_by_model(session_ms: int | None, usual_session_ms: float, members: int) -> _Length:

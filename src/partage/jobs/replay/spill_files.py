@@ -113,9 +113,10 @@ class SpilledHistory:
 
         ``clusters`` is the cluster metadata over time.
         """
-        commits, usual_ms = _read(self.path, *self.shared)
+        commits, usual_ms, timeout_ms = _read(self.path, *self.shared)
         weights = rates_array(commits.rates, clusters.index)
-        return SimulationContext(clusters, CachedJudge(), commits, usual_ms, weights)
+        context = SimulationContext(clusters, CachedJudge(), commits, usual_ms, weights)
+        return context if timeout_ms is None else replace(context, server_session_ms=timeout_ms)
 
 
 def _read(path: str, first: int, length: int) -> Any:
@@ -149,7 +150,11 @@ class SpillWriter:
             self._chunk()
 
     def finish_group(
-        self, group: str, commits: CommitStatistics, usual_ms: Bounds | None
+        self,
+        group: str,
+        commits: CommitStatistics,
+        usual_ms: Bounds | None,
+        timeout_ms: int | None = None,
     ) -> SpilledHistory:
         """Write the rest of the current group's history, and return its position in the file.
 
@@ -157,11 +162,12 @@ class SpillWriter:
             group: the group id.
             commits: commit rates and commit intervals, without pauses, which the rebalances have.
             usual_ms: bounds on the usual duration of the group's rebalances (medians).
+            timeout_ms: the broker's session timeout of consumer groups; None if not known.
         """
         if self._pending:
             self._chunk()
         chunks, self._chunks = tuple(self._chunks), []
-        shared = self._write((commits, usual_ms))
+        shared = self._write((commits, usual_ms, timeout_ms))
         self._file.flush()
         return SpilledHistory(group, str(self._path), shared, chunks)
 
@@ -206,7 +212,7 @@ class RebalanceCollector:
     def __init__(
         self, clusters: ClusterHistory, timeout_ms: int | None, writer: SpillWriter
     ) -> None:
-        self._writer = writer
+        self._writer, self._timeout_ms = writer, timeout_ms
         self._builder = RecordedRebalanceBuilder(clusters, timeout_ms, lookahead=_BEHIND)
         self._context = SimulationContext(clusters)
         self._rebalances: deque[RecordedRebalance] = deque()
@@ -245,8 +251,9 @@ class RebalanceCollector:
         self._spill_complete()
         lengths = (Bounds(*one) for one in zip(self._low, self._high, strict=True))
         return self._writer.finish_group(
-            group, CommitStatistics({}, rates, self._intervals), usual_duration(lengths)
-        )
+            group, CommitStatistics({}, rates, self._intervals), usual_duration(lengths),
+            self._timeout_ms,
+        )  # fmt: skip
 
     def _spill_complete(self) -> None:
         """Write the complete rebalances to the spill file, and record their durations."""
