@@ -463,6 +463,11 @@ def error_name(code: int) -> str:
 
 
 _LOGIN = "look at user name and password in sasl.jaas.config, and at sasl.mechanism"
+#: The same for tokens: OAUTHBEARER, and IAM of Amazon MSK, which uses it.
+_OAUTH_LOGIN = (
+    "look at the token's scope, and at the issuer and audience that the broker expects (Amazon "
+    "MSK: at the IAM policy of the account)"
+)
 _HINTS = (
     (("ILLEGAL_SASL_STATE", "IllegalSaslState"),
      "the listener at this port expects no SASL: look at security.protocol and the port"),
@@ -505,16 +510,17 @@ def unreachable_error(
     own = f"{type(error).__name__} {error}"
     timed_out = "Timeout" in type(error).__name__
     why = logged if timed_out and logged else reason(error)
+    login = _OAUTH_LOGIN if settings.get("sasl_mechanism") == "OAUTHBEARER" else _LOGIN
     for words, hint in _HINTS:
         if any(word in f"{own} {logged}" for word in words):
-            return ClusterUnreachableError(bootstrap, why, hint)
+            return ClusterUnreachableError(bootstrap, why, login if hint is _LOGIN else hint)
     protocol = str(settings.get("security_protocol", "PLAINTEXT"))
     with_login = protocol.startswith("SASL")
     if with_login and is_broker and any(word in f"{why} {own}" for word in _CLOSED):
         # A broker that refuses a login closes the connection, often before its answer is read.
         why = f"authentication failed: the broker closed the connection during the login, {why}"
-        return ClusterUnreachableError(bootstrap, why, _LOGIN)
+        return ClusterUnreachableError(bootstrap, why, login)
     hint = f"is it a broker, and is security.protocol={protocol} right for this port?"
     if with_login:
-        hint += f" If it is, {_LOGIN}"
+        hint += f" If it is, {login}"
     return ClusterUnreachableError(bootstrap, why, hint)

@@ -57,6 +57,18 @@ def test_the_reason_of_the_login_is_kept(heard: str, expected: str) -> None:
     assert "is it a broker" not in said
 
 
+def test_a_rejected_token_has_a_hint_of_its_own() -> None:
+    """Clients with tokens have no user name and password."""
+    tokens = {**LOGIN, "sasl_mechanism": "OAUTHBEARER"}
+    rejected = 'SaslAuthenticationFailedError: {"status":"invalid_token"}'
+    for heard, is_broker in ((rejected, False), ("socket disconnected", True), ("", False)):
+        said = str(
+            unreachable_error("h:1", tokens, KafkaTimeoutError("no"), heard, is_broker=is_broker)
+        )
+        assert "issuer and audience that the broker expects" in said, heard
+        assert "password" not in said
+
+
 @pytest.mark.parametrize("may", [True, None, False])
 def test_no_groups_without_rights_is_an_error(may) -> None:
     """An empty list counts as "no groups" only where the account may describe the cluster, or where
