@@ -52,12 +52,13 @@ _MOST_INTERLEAVED = 1 << 17
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountPlan:
-    """Optimal plan by partition counts, with the dual values that prove its optimality.
+    """Assignment with the most even partition counts, and the dual values that prove it optimal.
 
-    A row is a partition in canonical order, which does not depend on the join order.
+    Partitions and members are indices in an order that does not depend on the join order
+    (canonical).
 
     Attributes:
-        owner: int32[n], the owner of each row, as the member's index in canonical order.
+        owner: int32[n], the owner of each of n partitions.
         topic_level: int64[T], a level for each topic; the levels prove the loads.
         price: int64[M], dual prices of members, which prove rack cost and moves.
         rack_weight: the number of moves that one unit of rack cost outweighs.
@@ -72,9 +73,9 @@ class CountPlan:
 def balance_counts(
     canonical: CanonicalProblem, racks: RackTable | None, together: Int64Array | None
 ) -> CountPlan:
-    """Return the plan with the most even partition counts.
+    """Return the assignment in which consumers' partition counts are as even as possible.
 
-    Among such plans it has the least rack cost, then the fewest moves.
+    Among such assignments it has the least rack cost, then the fewest moves.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -121,15 +122,15 @@ def balance_counts(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransportArcs:
-    """Arcs of the transportation problem that assigns partitions to members.
+    """Arcs of the transportation problem (minimum-cost flow) that assigns partitions to consumers.
 
     A partition either stays with its previous owner, or goes to a group of equivalent members.
     Equivalent partitions form a class. Partitions that several members may keep form separate
-    classes. A row is a partition in canonical order.
+    classes.
 
     Attributes:
-        of_row: int64[n], class of each row.
-        cell: int64[n], index of the arc "stays with its owner" for each row with one previous
+        of_row: int64[n], class of each partition.
+        cell: int64[n], index of the arc "stays with its owner" for each partition with one previous
             owner, else -1.
         supply, keep_class, keep_member, keep_most, keep_cost, free_class, free_group, free_cost:
             see `partage.solve.TransportProblem`.
@@ -155,10 +156,8 @@ class TransportArcs:
         weight: int,
         move: int = 1,
     ) -> TransportArcs:
-        """Build the arcs of the transportation problem, with their costs.
-
-        The cost of assigning a partition is its rack cost times ``weight``, minus ``move`` if it
-        stays.
+        """Build the arcs of the transportation problem that assigns partitions to members, with
+        their costs.
 
         Args:
             classes: classes of equivalent partitions, and groups of equivalent members.
@@ -180,6 +179,8 @@ class TransportArcs:
         keep_member = np.concatenate([cells % members, several[:, 1]])
         keep_most = np.concatenate([most, supply[several[:, 0]]])
         column = classes.column[classes.group[keep_member]] if len(keep_member) else keep_member
+        # The cost of assigning a partition is its rack cost times the weight, minus ``move`` if it
+        # stays.
         keep_cost = classes.cost[classes.profile[base[keep_class]], column] * weight - move
         free_class, free_group = _eligible_pairs(classes, subscription_classes, base)
         free_cost = classes.cost[classes.profile[base[free_class]], classes.column[free_group]]
@@ -192,13 +193,17 @@ class TransportArcs:
 def _add_contested_classes(
     classes: PartitionClasses, claims: NewestClaims
 ) -> tuple[Int64Array, Int64Array, list[tuple[int, tuple[int, ...]]]]:
-    """Add separate partition classes for partitions that several members may keep.
+    """Put partitions that several members may keep into classes of their own.
 
-    Such partitions of one class with the same members form a new class.
+    Other partitions keep their class of equivalent partitions.
+
+    Args:
+        classes: classes of equivalent partitions.
+        claims: the members that may keep each partition.
 
     Returns:
         The class of each partition; for each class the original class to which it belongs; and the
-        (new class, members) pairs.
+            (new class, members) pairs.
     """
     plain = len(classes.topic_class)
     base = list(range(plain))
@@ -221,11 +226,15 @@ def _add_contested_classes(
 def _eligible_pairs(
     classes: PartitionClasses, subscription_classes: SubscriptionClasses, base: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the (partition class, member group) pairs in which the members subscribe to the
-    partitions.
+    """Return which groups of members subscribe to which classes of equivalent partitions.
 
-    The result is two arrays, sorted by class. ``base`` is the original class of each partition
-    class.
+    Args:
+        classes: classes of equivalent partitions, and groups of equivalent members.
+        subscription_classes: which classes of members subscribe to which classes of topics.
+        base: the original class of each partition class.
+
+    Returns:
+        The partition class and the member group of each pair, as two arrays, sorted by class.
     """
     open_groups: list[list[int]] = [[] for _ in range(len(subscription_classes.size))]
     for g, b in enumerate(classes.member_class.tolist()):
@@ -249,9 +258,7 @@ def _eligible_pairs(
 
 
 def keep_partitions(owner: Int32Array, arcs: TransportArcs, stay_counts: Int64Array) -> None:
-    """Assign partitions to their previous owners, as many to each as the minimum-cost flow decides.
-
-    An owner keeps its first partitions.
+    """Let previous owners keep as many of their partitions as the minimum-cost flow decides.
 
     Args:
         owner: int32[n], owner of each partition, -1 for none; changed in place.
@@ -290,13 +297,11 @@ def _keep_first(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentOrder:
-    """Order in which partitions without an owner are assigned to members with room.
-
-    A row is a partition in canonical order, which does not depend on the join order.
+    """Order in which partitions without an owner are assigned to consumers.
 
     Attributes:
-        order: int64[n], rows (partitions); None for ascending rows.
-        in_blocks: whether a member gets all its rows at once, so that consecutive rows stay
+        order: int64[n], partitions as indices in canonical order; None for ascending ones.
+        in_blocks: whether a member gets all its partitions at once, so that consecutive ones stay
             together. Otherwise members take turns, so that every topic is spread.
     """
 
@@ -305,11 +310,14 @@ class AssignmentOrder:
 
     @classmethod
     def of(cls, canonical: CanonicalProblem, together: Int64Array | None) -> AssignmentOrder:
-        """Return the default order: partitions by number.
+        """Return the order in which partitions are assigned: by number, and co-located ones
+        together.
 
-        With co-located topics (whose partitions with the same number belong together), these
-        partitions are adjacent. ``together`` is the number of each topic's co-location set
-        (int64[T]), None without.
+        Args:
+            canonical: the problem, with members and partitions sorted independently of the join
+                order.
+            together: int64[T], number of each topic's co-location set: partitions with the same
+                number in topics of a set belong together. None without such sets.
         """
         if together is None:
             return cls(None, in_blocks=False)
@@ -317,7 +325,9 @@ class AssignmentOrder:
         return cls(np.lexsort((number, together[canonical.topic])), in_blocks=True)
 
     def without_owner(self, owner: Int32Array) -> Int64Array:
-        """Return the partitions without owner, in the order in which they are assigned."""
+        """Return the partitions without an owner (-1 in ``owner``), in the order in which they are
+        assigned.
+        """
         if self.order is None:
             return np.flatnonzero(owner < 0)
         return self.order[owner[self.order] < 0]
@@ -330,15 +340,14 @@ def assign_rest(
     group: Int64Array,
     found: CheapestPlan,
 ) -> None:
-    """Assign the partitions without an owner, as many to each member group and member as the
-    minimum-cost flow decides.
+    """Assign the partitions without an owner to consumers, as the minimum-cost flow decides.
 
     Args:
         owner: int32[n], owner of each partition, -1 for none; changed in place.
         assignment_order: the order in which partitions are assigned.
         arcs: arcs of the transportation problem.
         group: int64[M], group of equivalent members of each member, -1 for none.
-        found: the flow.
+        found: the flow: how many partitions each group and each member gets.
     """
     pool = assignment_order.without_owner(owner)
     pool = pool[_order(arcs.of_row[pool], len(arcs.supply))]
@@ -353,10 +362,13 @@ def assign_rest(
 
 
 def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
-    """Return the member group that each partition without an owner is assigned to.
+    """Return the group of equivalent members to which each partition without an owner is assigned.
 
-    The groups take turns; otherwise one group could get all partitions of a topic. ``free`` is the
-    flow on each arc from a partition class to a member group.
+    The groups take turns, so that no group gets all partitions of a topic.
+
+    Args:
+        arcs: arcs of the transportation problem.
+        free: number of partitions on each arc from a partition class to a member group.
     """
     target = np.repeat(arcs.free_group, free)
     of = np.repeat(np.arange(len(free)), free)
@@ -375,12 +387,12 @@ def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
 def repeat_members(
     member: Int64Array, count: Int64Array, group: Int64Array, *, in_blocks: bool
 ) -> NDArray[np.int32]:
-    """Return the member that gets each of the partitions to assign, one member group after another.
+    """Return the member that gets each of the partitions, given each member's number of partitions.
 
     Args:
         member: int64[k], the members, sorted by group.
         count: int64[k], number of partitions that each member gets.
-        group: int64[k], group of each member.
+        group: int64[k], group of each member; groups get their partitions one after another.
         in_blocks: whether a member gets all its partitions at once; otherwise the members of a
             group take turns.
     """
@@ -408,12 +420,15 @@ def _balance_equivalent(
     subscription_classes: SubscriptionClasses,
     assignment_order: AssignmentOrder,
 ) -> CountPlan:
-    """Return the most even plan for a group in which all partitions are equivalent, and all
-    members.
+    """Return the most even assignment if all partitions are equivalent, and all members are.
 
-    No flow is needed: each member owns ``base`` partitions or one more, and the members that owned
-    the most get one more. A dual price of 1 for each member that must release partitions proves
-    that no plan has fewer moves.
+    No minimum-cost flow is needed in this case.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        claims: the members that may keep each partition.
+        subscription_classes: the class of topics and the class of members.
+        assignment_order: the order in which partitions are assigned.
     """
     place = np.flatnonzero(subscription_classes.member >= 0)
     level = np.zeros(len(canonical.rows.topics), np.int64)
@@ -421,6 +436,8 @@ def _balance_equivalent(
     owner = claims.keeper.copy()
     if not len(place):
         return CountPlan(owner, level, price, 1)
+    # Each member owns ``base`` partitions or one more; the members that owned the most get one
+    # more.
     base, extra = divmod(canonical.size, len(place))
     level[:] = base + (extra > 0)
     has = np.bincount(owner[owner >= 0], minlength=canonical.members)
@@ -428,6 +445,8 @@ def _balance_equivalent(
     quota = np.zeros(canonical.members, np.int64)
     quota[place] = base
     quota[more] += 1
+    # A dual price of 1 for each member that must release partitions proves that no plan has fewer
+    # moves.
     over = has > base
     if np.count_nonzero(over) < extra:
         over = has > base + 1
@@ -442,8 +461,7 @@ def _balance_equivalent(
 
 
 def release_excess(owner: Int32Array, has: Int64Array, quota: Int64Array) -> None:
-    """Release partitions of members that own more than their quota; a member keeps its first
-    partitions.
+    """Take partitions away from members that own more than their quota; each keeps its first ones.
 
     Args:
         owner: int32[n], owner of each partition; -1 for a released one. Changed in place.

@@ -43,7 +43,7 @@ _MOST_ROUNDS = 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitedPlan:
-    """Best plan that moves at most a given number of partitions, with the data that prove it
+    """Best assignment that moves at most a given number of partitions, with a proof that it is
     optimal.
 
     Attributes:
@@ -66,10 +66,10 @@ class LimitedPlan:
 def balance_within_limit(
     canonical: CanonicalProblem, racks: RackTable | None, together: Int64Array | None, limit: int
 ) -> LimitedPlan:
-    """Return the plan with the most even partition counts that moves at most ``limit`` owned
+    """Return the assignment with the most even partition counts that moves at most ``limit``
     partitions.
 
-    Call it only if the best plan without limit needs more moves.
+    Call it only if the best assignment without limit needs more moves.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -125,13 +125,14 @@ def _minimise_rack_cost(
     loads: Int64Array,
     limit: int,
 ) -> tuple[TransportArcs, CheapestPlan, int, int]:
-    """Return the flow with the least rack cost that moves at most ``limit`` owned partitions.
+    """Return the flow of partitions to members that has the least rack cost within a limit of
+    moves.
 
     A bisection finds the Lagrange multiplier (the weight of a move) that satisfies the limit.
 
     Args:
         classes: classes of equivalent partitions and groups of equivalent members.
-        canonical: the problem.
+        canonical: the problem, with members and partitions sorted independently of the join order.
         subscription_classes: which classes of members subscribe to which classes of topics.
         loads: int64[M], number of partitions of each member.
         limit: the limit of moves.
@@ -173,10 +174,17 @@ def _balance_equivalent(
     limit: int,
     rack_weight: int,
 ) -> LimitedPlan:
-    """Return the most even plan within the limit of moves for a group in which all partitions are
-    equivalent, and all members.
+    """Return the most even assignment within a limit of moves if all partitions and members are
+    equivalent.
 
     No flow is needed: each move takes a partition from one of the most loaded members.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        subscription_classes: the class of topics and the class of members.
+        assignment_order: the order in which partitions are assigned.
+        limit: the limit of moves.
+        rack_weight: weight of one unit of rack cost in the plan's proof.
     """
     claims = canonical.claims
     place = np.flatnonzero(subscription_classes.member >= 0)

@@ -27,10 +27,11 @@ Int64Array = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewestClaims:
-    """Members that may keep each partition: subscribers that reported it as owned with the newest
-    generation.
+    """Members that may keep each partition: subscribers that report it as owned, newest generation
+    first.
 
-    A row is a partition, a place a member, both as an index in canonical order.
+    Of several reports of a partition, only those with the newest generation count. Partitions
+    ("rows") and members ("places") are indices in an order that does not depend on the join order.
 
     Attributes:
         owned: bool[n], whether any member reports the row as owned, even one that may not keep it.
@@ -48,11 +49,10 @@ class NewestClaims:
 
 
 class CanonicalProblem:
-    """Input of the optimal assignor with members and partitions in canonical order, so that the
-    plan does not depend on the join order.
+    """Input of the optimal assignor, sorted so that the plan does not depend on the join order.
 
-    A place is a member's index in this order. A row is the index of a partition whose topic has
-    subscribers.
+    Members ("places") are sorted by instance id and member id, partitions ("rows") by topic name
+    and number. Only partitions whose topic has subscribers are included.
 
     Attributes:
         problem: the group and the cluster.
@@ -64,10 +64,11 @@ class CanonicalProblem:
     """
 
     def __init__(self, problem: Problem, topics: Int32Array | None = None) -> None:
-        """Sort the members and topics of a problem into canonical order.
+        """Sort the members and topics of a problem into an order that does not depend on the join
+        order.
 
-        ``topics`` gives the order of the existing topics with subscribers; by default they are
-        sorted by name.
+        ``topics`` gives another order of the topics with subscribers; by default they are sorted by
+        name.
         """
         self.problem = problem
         self._is_by_name = topics is None
@@ -84,7 +85,7 @@ class CanonicalProblem:
 
     @property
     def members(self) -> int:
-        """Number of members in the group."""
+        """Number of members in the consumer group."""
         return len(self.order)
 
     @property
@@ -94,7 +95,7 @@ class CanonicalProblem:
 
     @cached_property
     def topic(self) -> Int32Array:
-        """Topic of each partition, as a position among the topics by name (int32[n])."""
+        """Topic of each partition, as an index into the topics sorted by name (int32[n])."""
         return np.repeat(np.arange(len(self.rows.topics), dtype=np.int32), self.rows.counts)
 
     @cached_property
@@ -106,8 +107,8 @@ class CanonicalProblem:
 
     @cached_property
     def eligibility(self) -> Eligibility:
-        """Input of the solver: the members that may own partitions of each topic, and the number of
-        partitions of each topic.
+        """Members that may own partitions of each topic, and the number of partitions of each
+        topic.
         """
         start = np.cumsum([0, *map(len, self.topics_of)], dtype=np.int64)
         topic = np.concatenate([*self.topics_of, np.zeros(0, np.int64)])
@@ -115,17 +116,17 @@ class CanonicalProblem:
 
     @cached_property
     def classes(self) -> SubscriptionClasses:
-        """Equivalence classes of topics (equal subscribers) and of members (equal
-        subscriptions).
-        """
+        """Topics grouped by equal subscribers, and members grouped by equal subscriptions."""
         if self._is_by_name and len(self.problem.group.subscriptions) == 1:
             return of_subscriptions(self.problem, _classes_of_one).with_members(self.subscription)
         return find_classes(self.eligibility)
 
     @cached_property
     def least_sum_of_squares(self) -> int:
-        """Least possible sum of squared partition counts by topic and member: each topic is spread
+        """Least possible sum of squared partition counts by (topic, member): every topic is spread
         evenly.
+
+        For example, 3 partitions of a topic on 2 members give 2 * 2 + 1 * 1 = 5.
         """
         wants = np.zeros((len(self.topics_of), len(self.rows.topics)), bool)
         for s, mine in enumerate(self.topics_of):
@@ -137,10 +138,11 @@ class CanonicalProblem:
 
     def may_own(self, place: Int64Array, row: Int64Array) -> NDArray[np.bool_]:
         """Return for each (member, partition) pair whether the member subscribes to the partition's
-        topic (bool[n]).
+        topic.
 
-        ``place`` has the members of the pairs, ``row`` the partitions, as indices in canonical
-        order.
+        Args:
+            place: int64[n], the members of the pairs, as indices in canonical order.
+            row: int64[n], the partitions of the pairs, as indices in canonical order.
         """
         if len(self.topics_of) * len(self.rows.topics) > 1 << 26:
             start, topic = self.eligibility.start, self.eligibility.topic
@@ -157,7 +159,7 @@ class CanonicalProblem:
 
     @cached_property
     def claims(self) -> NewestClaims:
-        """Members that may keep each partition: subscribers that report it as owned with the newest
+        """Members that may keep each partition: subscribers that report it with the newest
         generation.
         """
         place, row = self.claimed
@@ -195,11 +197,11 @@ class CanonicalProblem:
 
     @cached_property
     def former(self) -> tuple[Int64Array, Int64Array]:
-        """Partitions and former owners: subscribers that report a partition with an older
-        generation than another member.
+        """Partitions and former owners: members that report a partition with an older generation
+        than another.
 
-        The result is two arrays, partitions and members, as indices in canonical order; newer
-        generations come first.
+        The result is two arrays, partitions and subscribed members, as indices in canonical order;
+        newer generations come first.
         """
         place, row = self.claimed
         if np.count_nonzero(self.claims.owned) == len(row):
@@ -214,7 +216,7 @@ class CanonicalProblem:
 
     @cached_property
     def claimed(self) -> tuple[Int64Array, Int64Array]:
-        """Partitions that members report as owned, as two arrays: members and partitions.
+        """Partitions that members report as owned, as two arrays: the members and their partitions.
 
         Both are indices in canonical order. Partitions that do not exist are left out.
         """
@@ -312,10 +314,12 @@ class PartitionClasses:
         subscription_classes: SubscriptionClasses,
         racks: RackTable | None,
     ) -> PartitionClasses:
-        """Group equivalent partitions into classes, and equivalent members into groups.
+        """Group equivalent partitions into classes, and equivalent members of a consumer group into
+        groups.
 
         Args:
-            canonical: the problem.
+            canonical: the problem, with members and partitions sorted independently of the join
+                order.
             subscription_classes: topics with equal subscribers, and members with equal
                 subscriptions.
             racks: rack costs by partition and member, None if racks do not matter.
@@ -380,9 +384,10 @@ def _distinct_rows(table: Int64Array, used: Int64Array) -> tuple[Int64Array, Int
 
 
 def compact(values: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Replace values by their ranks among the distinct values, from 0.
+    """Replace each value by its rank among the distinct values, e.g. 30, 10, 30 by 1, 0, 1.
 
-    Return the rank of each value, and the distinct values in ascending order.
+    Returns:
+        The rank of each value, from 0, and the distinct values in ascending order.
     """
     if not len(values):
         return values, values

@@ -45,7 +45,9 @@ ByTopic = Mapping[str, "float | tuple[float, ...]"]
 
 @dataclass(frozen=True, slots=True)
 class OptimalSettings:
-    """Parameters of the objective of `optimal`; the class `Optimal` documents each of them.
+    """Parsed settings of the assignor `optimal`, such as partition weights and the limit of moves.
+
+    The class `Optimal` documents each of them.
 
     Attributes:
         weights: load of partitions by topic; None balances the number of partitions.
@@ -71,8 +73,9 @@ class OptimalSettings:
     tolerance: float | None = None
 
     def configured(self, config: Mapping[str, object]) -> OptimalSettings:
-        """Return a copy of the settings, updated from a configuration; keys without their prefix
-        are ignored.
+        """Return a copy of the settings, updated from a client's configuration (name to value).
+
+        Other settings in the configuration are ignored.
 
         Raises:
             InvalidConfigError: a value has the wrong type or range.
@@ -230,10 +233,14 @@ _MOST_UNITS = 1 << 36
 
 
 def by_partition(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
-    """Convert a setting with values by topic to an array with a value for each partition
-    (float[P]).
+    """Return the value of a per-topic setting for each partition of the cluster, as an array
+    (float64[P]).
 
     Partitions for which the setting has no value get the mean of the others.
+
+    Args:
+        problem: the group and the cluster.
+        values: for each topic one number, or a list of numbers by partition number.
     """
     index = problem.index
     out = np.full(index.partitions, np.nan)
@@ -251,8 +258,8 @@ def by_partition(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
 
 
 def input_warnings(problem: Problem, settings: OptimalSettings) -> tuple[str, ...]:
-    """Return a warning for each topic in the settings that does not exist, or whose list of values
-    has another length than its number of partitions.
+    """Return warnings about topics in the settings that do not exist or have the wrong number of
+    values.
     """
     out: list[str] = []
     for key, values in (("weights", settings.weights), ("traffic", settings.traffic)):
@@ -279,7 +286,7 @@ def _unknown_topic(key: str, topic: str) -> str:
 
 
 def needs_loads(problem: Problem, settings: OptimalSettings) -> bool:
-    """Return whether the plan must balance weighted loads instead of partition counts.
+    """Return whether the plan must balance weighted loads instead of the number of partitions.
 
     That is so if partitions have weights, or members have unequal shares or a capacity.
     """
@@ -287,8 +294,8 @@ def needs_loads(problem: Problem, settings: OptimalSettings) -> bool:
 
 
 def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
-    """Return the cost model of consuming from another rack; None if racks are disabled or no member
-    has a rack.
+    """Return the costs of consuming from another rack; None if racks are disabled or no member has
+    one.
     """
     if not settings.racks or not problem.group.has_racks:
         return None
@@ -307,10 +314,17 @@ def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
 def families(
     canonical: CanonicalProblem, settings: OptimalSettings
 ) -> tuple[Int64Array, tuple[str, ...]]:
-    """Return the number of each topic's co-location set (-1 for none), and a list of warnings.
+    """Return which topics must have equal partition numbers on the same consumer (co-located
+    topics).
 
-    Partitions with the same number in topics of a set get the same owner. The topics of a set must
-    have the same partition numbers and the same subscribers.
+    The topics of a co-location set must have the same partition numbers and the same subscribers.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        settings: the settings, which may list the sets of topics.
+
+    Returns:
+        The number of each topic's co-location set, -1 for none (int64[T]), and a list of warnings.
     """
     names = [canonical.problem.index.topics[t] for t in canonical.rows.topics.tolist()]
     named = {n: i for i, row in enumerate(settings.copartitioned or ()) for n in row}
@@ -349,7 +363,7 @@ def configured_by_loads(
     partitions: Mapping[str, int],
     tolerance: float | None,
 ) -> Strategy:
-    """Return a copy of the optimal assignor that uses measured partition loads as weights.
+    """Return a copy of the assignor that uses measured partition loads as its weights.
 
     Partitions without a load get the mean of all.
 

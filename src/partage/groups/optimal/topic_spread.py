@@ -40,14 +40,12 @@ def spread_topics(
     class_of: Int64Array,
     classes: PartitionClasses | None = None,
 ) -> Int32Array:
-    """Return owners that spread each topic more evenly over members, with the same loads, rack cost
-    and number of moves.
+    """Exchange owners of partitions so that each topic is spread more evenly over its consumers.
 
-    First, a local search exchanges the owners of two partitions. Then `spread_exactly` finds the
-    most even spread, if ``classes`` are given and no former owner must be considered.
+    Loads, rack cost and number of moves stay the same.
 
     Args:
-        canonical: the problem.
+        canonical: the problem, with members and partitions sorted independently of the join order.
         owner: int32[n], the owner of each partition in a plan with optimal loads, rack cost and
             moves, as indices in canonical order.
         weight: float64[n], weights of partitions; None for counts.
@@ -64,6 +62,8 @@ def spread_topics(
         return owner
     out = _exchange_owners(canonical, owner, weight, class_of)
     after = topic_excess(canonical, out) or 0
+    # A local search has exchanged the owners of two partitions at a time. `spread_exactly` now
+    # finds the most even spread, if ``classes`` are given.
     best = out if after < before else owner
     if classes is None or not min(before, after):
         return best
@@ -76,13 +76,13 @@ def _exchange_owners(
     weight: NDArray[np.float64] | None,
     class_of: Int64Array,
 ) -> Int32Array:
-    """Exchange owners of two partitions as long as that spreads topics more evenly; return the
+    """Exchange the owners of two partitions as long as that spreads topics more evenly; return the
     owners.
 
     This is a 2-exchange local search. If the problem is too large, ``owner`` is returned.
 
     Args:
-        canonical: the problem.
+        canonical: the problem, with members and partitions sorted independently of the join order.
         owner: int32[n], the owner of each partition.
         weight: float64[n], weights of partitions; None for counts.
         class_of: int64[n], the class of equivalent partitions of each partition.
@@ -121,11 +121,17 @@ def _return_to_former(
     weight: NDArray[np.float64] | None,
     class_of: Int64Array,
 ) -> Int32Array:
-    """Swap equivalent partitions so that former owners get their partitions back; return the
+    """Give partitions back to former owners, in exchange for equivalent ones; return the new
     owners.
 
-    A former owner reports a partition with an older generation than another member. It swaps with
-    that member, for an equivalent partition. Loads and the number of moves do not change.
+    A former owner reports a partition with an older generation than another member. Loads and the
+    number of moves do not change.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        owner: int32[n], the owner of each partition.
+        weight: float64[n], weights of partitions; None for counts.
+        class_of: int64[n], the class of equivalent partitions of each partition.
     """
     keeper: Int32Array = canonical.claims.keeper
     out: Int32Array = owner.copy()
@@ -151,13 +157,21 @@ def _trade_topics(
     weight: NDArray[np.float64] | None,
     class_of: Int64Array,
 ) -> bool:
-    """Swap a partition that moved with a partition of another topic that stayed, if that spreads
-    topics more evenly.
+    """Swap partitions of different topics between members if that spreads topics more evenly.
 
-    Return whether any were swapped. The number of moves and each member's number of partitions do
-    not change.
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        owner: int32[n], the owner of each partition; changed in place.
+        counts: int64[T, M], number of partitions by topic and member; changed in place.
+        weight: float64[n], weights of partitions; None for counts.
+        class_of: int64[n], the class of equivalent partitions of each partition.
+
+    Returns:
+        Whether any partitions were swapped.
     """
     keeper, topic = canonical.claims.keeper, canonical.topic
+    # A partition that moved is swapped with one that stayed: the number of moves and each member's
+    # number of partitions do not change.
     changed = False
     kept = np.flatnonzero((keeper == owner) & (owner >= 0))
     kept = kept[np.argsort(keeper[kept], kind="stable")]
@@ -185,10 +199,11 @@ def _trade_topics(
 def _reassign_class(
     canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, rows: Int64Array
 ) -> None:
-    """Permute the owners of equivalent partitions, so that topics are spread more evenly.
+    """Permute the owners of equivalent partitions so that topics are spread more evenly over
+    members.
 
     Args:
-        canonical: the problem.
+        canonical: the problem, with members and partitions sorted independently of the join order.
         owner: int32[n], owner of each partition; changed in place.
         counts: int64[T, M], number of partitions by topic and member; changed in place.
         rows: int64[k], the equivalent partitions.
@@ -222,12 +237,15 @@ def _reassign_class(
 def _swap_owners(
     canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, rows: Int64Array
 ) -> None:
-    """Swap the owners of two partitions of different topics as long as that spreads topics more
-    evenly.
+    """Swap the owners of two partitions as long as that spreads topics more evenly over members.
 
-    Each swap must lower the sum of squared partition counts by topic and member (``counts``).
-    ``rows`` are the partitions that may be swapped.
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        owner: int32[n], owner of each partition; changed in place.
+        counts: int64[T, M], number of partitions by topic and member; changed in place.
+        rows: int64[k], the partitions that may be swapped.
     """
+    # Each swap must lower the sum of squared counts.
     topic = canonical.topic[rows]
     compared = 0
     for _ in range(_MOST_EXCHANGES):
@@ -260,11 +278,17 @@ def _swap_owners(
 
 
 def topic_excess(canonical: CanonicalProblem, owner: Int32Array) -> int | None:
-    """Return how far a plan is from spreading topics as evenly as possible over their subscribers;
-    0 is best.
+    """Return how much less evenly a plan spreads topics over consumers than possible; 0 is best.
 
-    It is half the difference between the sum of squared partition counts by topic and member and
-    the least possible sum. The result is None if the problem is too large.
+    It is half the difference between the sum of squared partition counts by (topic, member) and the
+    least possible sum.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        owner: int32[n], the owner of each partition.
+
+    Returns:
+        The excess, or None if the problem is too large.
     """
     topics, members = len(canonical.rows.topics), canonical.members
     if topics * members > _MOST_PAIRS:
@@ -348,10 +372,13 @@ def spread_exactly(
 def _rows_of_equal_weight(
     canonical: CanonicalProblem, owner: Int32Array, weight: NDArray[np.float64]
 ) -> Iterator[Int64Array]:
-    """Yield sets of partitions of equal weight among which an exchange of owners may spread topics
-    more evenly.
+    """Yield sets of partitions of equal weight whose owners may be exchanged to spread topics more
+    evenly.
 
-    A set has several topics and several owners, and a partition that is not on its previous owner.
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        owner: int32[n], the owner of each partition.
+        weight: float64[n], weights of partitions.
     """
     _, number, count = np.unique(weight, return_inverse=True, return_counts=True)
     number = number.reshape(-1)
@@ -361,6 +388,8 @@ def _rows_of_equal_weight(
         topic, mine = canonical.topic[alike], owner[alike]
         if len(alike) < 2 or (topic == topic[0]).all() or (mine == mine[0]).all():
             continue
+        # A useful set has several topics and several owners, and a partition that is not on its
+        # previous owner.
         if (canonical.claims.keeper[alike] != mine).any():
             yield alike
 
@@ -374,16 +403,18 @@ def _cancel_cycles(
     rows: Int64Array | None,
     work: int,
 ) -> int:
-    """Exchange partitions along cycles of negative cost until no such cycle is left; return the
-    remaining budget of work.
+    """Exchange partitions along cycles of negative cost until the flow has the least cost.
 
     Args:
-        canonical: the problem.
+        canonical: the problem, with members and partitions sorted independently of the join order.
         owner: int32[n], owner of each partition; changed in place.
         classes: classes of partitions and members.
         excess: the topic excess of ``owner``, see `topic_excess`.
         rows: the partitions that may change their owner, None for all.
         work: budget: how many arcs may be visited. Nothing changes if the network is too large.
+
+    Returns:
+        The remaining budget.
     """
     items = _Items.of(canonical, classes, rows)
     if 2 * (items.count + len(items.topics)) * canonical.members > _MOST_ARCS:
@@ -403,10 +434,9 @@ def _cancel_cycles(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Items:
-    """Sets of equivalent partitions of one topic: equal rack costs and equal previous owners.
+    """Sets of equivalent partitions of one topic, with equal rack costs and equal previous owners.
 
-    Such a set is called an item. A row is a partition in canonical order, which does not depend on
-    the join order.
+    Such a set is called an item. A "row" is a partition as an index in canonical order.
 
     Attributes:
         of_row: int64[n], the item of each row; -1 for rows that keep their owner.
@@ -465,8 +495,9 @@ class _Items:
         )
 
     def may_keep(self, members: int) -> NDArray[np.bool_]:
-        """Return for each item (set of equivalent partitions) and each member whether the member
-        may keep its partitions (bool[I, M]).
+        """Return which members may keep the partitions of each item (set of equivalent partitions).
+
+        ``members`` is the number M of members; the result is bool[I, M] for I items.
         """
         out = np.zeros((self.count, members), bool)
         single = np.flatnonzero((self.claimant >= 0) & (self.claimant < members))
@@ -477,18 +508,17 @@ class _Items:
 
 
 class _Residual:
-    """Residual network of the minimum-cost flow that spreads topics evenly over members.
+    """Residual network of the minimum-cost flow that spreads topics evenly over consumers.
 
-    A cycle of negative cost in it is an exchange that improves the plan in place. An item is a set
-    of equivalent partitions (`_Items`). The nodes are numbered: items, then (topic, member) pairs,
-    then members.
+    A cycle of negative cost in it is an exchange that improves the plan. Its nodes are sets of
+    equivalent partitions (items), then (topic, member) pairs, then members.
 
     Attributes:
-        owner: int32[n], the plan.
-        placed: int64[I, M], how many rows of each item each member has.
-        counts: int64[T, M], how many rows of each topic each member has.
-        movable: int64[T, M], how many of these are rows of items.
-        cost: int64[I, M], the cost of an item's row with a member.
+        owner: int32[n], the plan: the owner of each partition; changed in place.
+        placed: int64[I, M], how many partitions of each item each member has.
+        counts: int64[T, M], how many partitions of each topic each member has.
+        movable: int64[T, M], how many of these are partitions of items.
+        cost: int64[I, M], the cost of an item's partition with a member.
         dearest: the largest of these costs, as a number without overflow.
         may: bool[I, M], whether the member subscribes to the item's topic.
     """
@@ -530,9 +560,11 @@ class _Residual:
         self.nodes = items.count + topics * members + members
 
     def negative_cycles(self) -> tuple[list[Int64Array], int]:
-        """Find disjoint cycles of negative cost with the Bellman-Ford algorithm.
+        """Find disjoint cycles of negative cost in the flow network with the Bellman-Ford
+        algorithm.
 
-        Return each cycle as its nodes in order, and the number of arcs visited.
+        Returns:
+            Each cycle as its nodes in order, and the number of arcs visited.
         """
         tail, head, cost = self._arcs()
         distance = np.zeros(self.nodes, np.int64)
@@ -568,7 +600,8 @@ class _Residual:
         """Exchange partitions between members along a cycle of negative cost, and update the
         network.
 
-        For each item on the cycle, one of its partitions goes to the next member on the cycle.
+        ``cycle`` has the nodes in order. For each set of partitions on it, one partition goes to
+        the next member on the cycle.
         """
         members = self.placed.shape[1]
         for before, node, after in zip(

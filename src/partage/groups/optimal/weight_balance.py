@@ -38,13 +38,11 @@ _EXACT = 1 << 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shares:
-    """Desired share of the total load, and capacity, of each member.
-
-    The share is the member's weight relative to the other weights. Members are in canonical order,
-    which does not depend on the join order.
+    """Desired share of the total load, and capacity, of each member of a consumer group.
 
     Attributes:
-        speed: float64[M], the member's weight; 1 for members of weight 0.
+        speed: float64[M], the member's weight, to which its share is proportional; 1 for members of
+            weight 0.
         capacity: float64[M], the greatest load that the member should have; 0 for members of weight
             0.
         draining: bool[M], members of weight 0, which should own nothing.
@@ -57,7 +55,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightPlan:
-    """Plan with the most even weighted loads that the search found, and the data for its lower
+    """Assignment with the most even weighted loads that the search found, and data for its lower
     bounds.
 
     Attributes:
@@ -90,7 +88,7 @@ def scale_to_integers(weight: NDArray[np.float64]) -> tuple[NDArray[np.float64],
 def member_shares(canonical: CanonicalProblem, scale: float) -> Shares:
     """Return each member's desired share of the total load, and its capacity times ``scale``.
 
-    Members are in canonical order, which does not depend on the join order.
+    ``canonical`` is the problem; the results are in its order of members.
     """
     group = canonical.problem.group
     weight = np.array([m.weight for m in group], float)[canonical.order]
@@ -111,8 +109,7 @@ def balance_weights(
     most_moves: float,
     tolerance: float,
 ) -> WeightPlan:
-    """Return a plan with even weighted loads within a limit of moves, and the data for its lower
-    bounds.
+    """Return an assignment with even weighted loads within a limit of moves, found by local search.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -197,8 +194,11 @@ def _largest_bound(
 ) -> float:
     """Return a lower bound of the largest relative load of any plan within the limit of moves.
 
-    A relative load is a load divided by the member's weight; members of weight 0 (``draining``) do
-    not count.
+    Args:
+        plan: a plan, with its limit of moves.
+        weighted: weights of partitions and members. A relative load is a load divided by the
+            member's weight.
+        draining: bool[M], members of weight 0, which do not count.
     """
     items = plan.items
     unavoidable = int(items.owned.sum()) - sum(
@@ -216,14 +216,19 @@ def _largest_bound(
 def _compare_small_plans(
     canonical: CanonicalProblem, owner: Int32Array, plan: WeightedPlan
 ) -> Int32Array:
-    """Compare all plans with the same loads, rack cost and moves; return the owners of the one that
-    spreads topics most evenly.
+    """Return the plan that spreads topics most evenly, of all with the same loads, rack cost and
+    moves.
 
-    This is done for at most 16 partitions. Otherwise ``owner`` is returned, as it is if no
-    partition moves or if former owners must be considered.
+    Only plans of at most 16 partitions are compared; otherwise ``owner`` is returned.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        owner: int32[n], the owner of each partition in a plan.
+        plan: the same plan with its weights and costs.
     """
     moved = bool((canonical.claims.keeper != owner).any())
     if not moved or len(canonical.former[0]) or not topic_excess(canonical, owner):
+        # Nothing is compared if no partition moves or if former owners must be considered.
         return owner
     best = solve_exactly(
         plan.items, plan.members, owner.tolist(),
@@ -255,7 +260,11 @@ def _number_owner_sets(canonical: CanonicalProblem, together: Int64Array | None)
     owner.
 
     A set has the partitions with the same number in co-located topics. Any other partition is a set
-    by itself. ``together`` is the number of each topic's co-location set, -1 for none (int64[T]).
+    by itself.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        together: int64[T], number of each topic's co-location set, -1 for none; None without sets.
     """
     if together is None or not (together >= 0).any():
         return np.arange(canonical.size)
@@ -274,15 +283,13 @@ def _number_owner_sets(canonical: CanonicalProblem, together: Int64Array | None)
 def _rack_costs(
     canonical: CanonicalProblem, racks: RackTable | None, item: Int64Array, count: int
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return the costs of consuming across racks by item and member, as a compact matrix.
-
-    An item is a set of partitions that must have the same owner.
+    """Return the costs of consuming across racks, as a matrix by sets of partitions and by rack.
 
     Args:
-        canonical: the problem.
+        canonical: the problem, with members and partitions sorted independently of the join order.
         racks: rack costs by partition and member, None if racks do not matter.
-        item: int64[n], item of each partition.
-        count: number of items.
+        item: int64[n], set of each partition; partitions of a set (item) must have the same owner.
+        count: number of sets.
 
     Returns:
         The column of each member, the cost matrix, and the row of each item.
@@ -302,11 +309,18 @@ def _rack_costs(
 def _count_owned_by_item(
     canonical: CanonicalProblem, item: Int64Array, count: int
 ) -> tuple[Int64Array, dict[int, dict[int, int]]]:
-    """Return how many partitions of each item were owned, and how many of them each member may
-    keep.
+    """Return how many partitions of each owner set were owned, and by which members.
 
-    An item is a set of partitions that must have the same owner. The second result is a dict from
-    item to a dict from member to number.
+    The partitions of a set (item) must have the same owner.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        item: int64[n], set of each partition.
+        count: number of sets.
+
+    Returns:
+        The number of owned partitions by item; and a dict from item to a dict from each member that
+            may keep partitions of the item to their number.
     """
     claims = canonical.claims
     owned = np.bincount(item[claims.owned], minlength=count).astype(np.int64)
