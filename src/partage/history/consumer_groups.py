@@ -76,9 +76,7 @@ _NO_MEMBER_RECORD = "its member record is not in the log: it joined before the l
 
 @dataclass(slots=True)
 class EpochGroupState:
-    """The state of a consumer, share or streams group in its coordinator, rebuilt from the log.
-
-    It has plain values only, so that it can be stored.
+    """State of a Kafka consumer, share or streams group in its coordinator, rebuilt from the log.
 
     Attributes:
         came_from: generation of the migrated classic group, None without a migration.
@@ -97,6 +95,7 @@ class EpochGroupState:
         open: the newest target assignment.
     """
 
+    # It has plain values only, so that it can be stored.
     kind: str
     incarnation: int
     came_from: int | None = None
@@ -120,7 +119,9 @@ class EpochGroupState:
 
 
 class EpochGroup:
-    """Builder of the target assignments of one consumer, share or streams group from its records.
+    """Reader of one KIP-848 group's log records, which finds the group's target assignments.
+
+    The group is a consumer, share or streams group.
 
     Call `feed` with each record in log order, then `finish` when the group ends or is migrated.
 
@@ -134,8 +135,8 @@ class EpochGroup:
         self._topics = topics
 
     def feed(self, record: GroupRecord) -> Iterator[Generation | CurrentAssignment | Event]:
-        """Process the group's next record; yield the completed targets, acknowledged assignments
-        and events.
+        """Process the next log record of the group; yield the assignments and events that are now
+        complete.
 
         A target assignment is complete once the next one begins.
         """
@@ -158,7 +159,7 @@ class EpochGroup:
             self.state.topology = record.value
 
     def finish(self) -> Iterator[Generation]:
-        """Yield the target assignment that is incomplete at the end of the log or of the group."""
+        """Yield the last target assignment of the group, at the end of the log or of the group."""
         if self.state.open is not None:
             yield self._complete_members(self.state.open)
             self.state.open = None
@@ -207,8 +208,8 @@ class EpochGroup:
     def _note_subscription_change(
         self, record: GroupRecord, old: Mapping[str, Any], new: Mapping[str, Any]
     ) -> None:
-        """Add a cause to the next rebalance if a member changed its subscribed topics or its
-        assignor.
+        """Add a cause to the group's next rebalance if a member subscribed to other topics or
+        assignors.
 
         Args:
             record: the member metadata record.
@@ -244,12 +245,10 @@ class EpochGroup:
             state.fresh[member] = target
 
     def _feed_target_epoch(self, record: GroupRecord) -> Iterator[Generation]:
-        """Process a target assignment epoch record: begin its generation, and yield the previous
-        one.
-
-        Kafka writes this record last, after the members' targets. So the new target assignment is
-        now complete.
+        """Process the log record that completes a target assignment; yield the assignment before
+        it.
         """
+        # Kafka writes this record last, after the members' targets.
         if record.value is None:
             return
         yield from self.finish()
@@ -287,20 +286,22 @@ class EpochGroup:
         return StreamsInput(processes, state.topology, state.settings)
 
     def _add_leaves_of_static_members(self) -> None:
-        """Add a departure as a cause for each static member that left and has not rejoined."""
+        """Add a departure as a cause of the rebalance for each static member that has not
+        rejoined.
+        """
         for instance, (member, time_ms) in self.state.replaced.items():
             self._add_cause(Cause("leave", RECORDED, member, instance, time_ms))
         self.state.replaced = {}
         self.state.departed = {}
 
     def _gap(self, epoch: int) -> int:
-        """Return how many epochs the log lacks between the last target assignment and this one."""
+        """Return how many group epochs the log lacks since the last target assignment (KIP-848)."""
         state = self.state
         before = state.target_epoch if state.target_epoch >= 0 else _FIRST_EPOCH - 1
         return max(0, epoch - before - max(1, state.epochs_seen))
 
     def _to_classic_state(self, epoch: int, decision: TargetInput, time_ms: int) -> ClassicState:
-        """Convert a target assignment to a `ClassicState`, the common form of generations of all
+        """Convert a group's target assignment (KIP-848) to the form used for groups of all
         protocols.
 
         Args:
@@ -335,11 +336,14 @@ class EpochGroup:
     def _list_partitions(
         self, roles: Roles, time_ms: int
     ) -> Iterator[tuple[str, str | None, str, int]]:
-        """Yield each assigned partition of a member as (role, topic id, topic name, partition).
+        """Yield each partition that is assigned to a member, as (role, topic id, topic name,
+        partition).
 
-        ``roles`` is the member's assignment, grouped by role. For a streams group the partitions
-        are those that its tasks read. ``time_ms`` is the time of the assignment.
+        Args:
+            roles: the member's assignment by role, such as active or standby.
+            time_ms: time of the assignment.
         """
+        # For a streams group the partitions are those that its tasks read.
         for role, by_id in roles:
             if self.state.kind == "streams":
                 read_as = ACTIVE if role == RELEASING else role
@@ -353,11 +357,10 @@ class EpochGroup:
                     yield role, topic_id, name, p
 
     def _strategy(self) -> str | None:
-        """Return Partage's name of the group's assignor, such as ``server:uniform``; None if
-        unknown.
-
-        In a consumer group the assignor that most members request wins, as in Kafka.
+        """Return Partage's name of the group's server-side assignor, such as ``server:uniform``, or
+        None.
         """
+        # In a consumer group the assignor that most members request wins, as in Kafka.
         state = self.state
         if state.kind == "share":
             return "server:simple"
@@ -412,11 +415,11 @@ class EpochGroup:
             self._add_cause(Cause("topics", RECORDED, time_ms=record.timestamp_ms, detail=detail))
 
     def _complete_members(self, generation: Generation) -> Generation:
-        """Add members' metadata to a generation that was read after its target assignment.
-
-        In a compacted log, a member's metadata may come after its target assignment. Static members
-        may also have new ids at the end of the generation.
+        """Add metadata of members to a rebalance if the log has it only after the target
+        assignment.
         """
+        # This happens in a compacted log. Static members may also have new ids at the end of the
+        # generation.
         state, first = self.state, generation.first
         late = {m.id for m in first.members if m.damage is not None} & state.members.keys()
         if late and generation.target is not None:
@@ -453,9 +456,8 @@ class EpochGroup:
 def resolve_topics(
     value: Mapping[str, Any], resolved: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, ...]:
-    """Return the topics that a member subscribes to, by name or by regular expression (KIP-848).
-
-    The names come first, then the matches of the regular expression.
+    """Return the topics to which a group member subscribes, by name or regular expression
+    (KIP-848).
 
     >>> resolve_topics({"subscribedTopicNames": ["a"], "subscribedTopicRegex": "b.*"},
     ...                {"b.*": ("b1", "b2")})
@@ -493,8 +495,7 @@ def target_member(
     assigned: Pairs,
     epoch: int,
 ) -> MemberState:
-    """Convert a member of a target assignment to a `MemberState`, the common form of members of all
-    protocols.
+    """Convert a member with a target assignment (KIP-848) to the form used for all protocols.
 
     Args:
         member: the member id.
@@ -528,7 +529,9 @@ def target_member(
 
 
 def group_by_topic(flat: Iterable[tuple[str, int]]) -> Pairs:
-    """Group consecutive (topic, partition) pairs of the same topic into (topic, partitions) pairs.
+    """Group partitions by topic: ``[("a", 0), ("a", 1)]`` becomes ``(("a", (0, 1)),)``.
+
+    Only consecutive pairs of the same topic are grouped.
 
     >>> group_by_topic([("a", 1), ("a", 0), ("b", 2)])
     (('a', (1, 0)), ('b', (2,)))
@@ -558,7 +561,7 @@ def _current_roles(value: Mapping[str, Any]) -> Roles:
 
 
 def source_topics(topology: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return all topics that the sub-topologies of a Kafka Streams topology read, sorted.
+    """Return all topics that a Kafka Streams topology reads, sorted.
 
     >>> source_topics({"subtopologies": [{"subtopologyId": "0", "sourceTopics": ["b", "a"],
     ...                                   "repartitionSourceTopics": []}]})
@@ -575,11 +578,10 @@ def task_partitions(
     topics: TopicNames,
     time_ms: int,
 ) -> tuple[tuple[str, int], ...]:
-    """Return the partitions that Streams tasks read: of source topics for active tasks, else of
-    changelogs.
+    """Return the partitions that Kafka Streams tasks read: task ``0_3`` reads partition 3 of its
+    topics.
 
-    Task ``0_3`` reads partition 3 of each topic of subtopology 0 that has one. A standby or warm-up
-    task reads the changelogs only; a stateless subtopology has none.
+    Active tasks read source topics, standby and warm-up tasks read changelogs.
 
     Args:
         topology: the group's STREAMS_GROUP_TOPOLOGY value; None if the log lacks it.
@@ -602,8 +604,9 @@ def task_partitions(
 
 
 def source_counts(row: Mapping[str, Any], cluster: Cluster) -> list[int]:
-    """Return the partition count of each source topic of a sub-topology; 0 for a topic that does
-    not exist.
+    """Return the partition count of each source topic of a Kafka Streams sub-topology.
+
+    It is 0 for a topic that does not exist.
 
     ``row`` is the sub-topology in the group's topology record.
     """
@@ -611,7 +614,7 @@ def source_counts(row: Mapping[str, Any], cluster: Cluster) -> list[int]:
 
 
 def topics_of_subtopology(row: Mapping[str, Any]) -> list[str]:
-    """Return the source topics of a sub-topology, including repartition topics.
+    """Return the source topics of a Kafka Streams sub-topology, including repartition topics.
 
     ``row`` is the sub-topology in the group's topology record.
     """

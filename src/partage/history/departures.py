@@ -14,9 +14,9 @@ _MOST_REMEMBERED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class DepartedMember:
-    """Member that left its group, remembered so that its rejoin can be recognised.
+    """Consumer that left its group, remembered so that it can be recognised if it rejoins.
 
-    A rejoin soon after a departure is called a bounce: the client restarted or left only briefly.
+    A rejoin soon after the departure is called a bounce.
 
     Attributes:
         time_ms: estimated time at which it stopped consuming.
@@ -35,13 +35,15 @@ class DepartedMember:
     lost: bool = False
 
     def is_bounce(self, time_ms: int) -> bool:
-        """Return whether a rejoin at this time is a bounce: a rejoin within the session timeout."""
+        """Return whether a consumer that rejoins at this time does so within its session
+        timeout.
+        """
         return not self.evicted and time_ms <= self.until_ms
 
 
 @dataclass(slots=True)
 class DepartedMembers:
-    """Recently departed members of a group, the newest last, used to recognise clients that rejoin.
+    """Consumers that recently left a group, used to recognise those that rejoin.
 
     A rejoining client may have a new member id. A joining member matches a departed one that has
     its member id or its instance id; without an instance id, one that has its client id and host.
@@ -67,13 +69,18 @@ class DepartedMembers:
     members: list[DepartedMember] = field(default_factory=list)
 
     def add(self, member: MemberState, time_ms: int, timeout_ms: int) -> None:
-        """Remember a departed member; a rejoin within ``timeout_ms`` counts as a bounce."""
+        """Remember a consumer that left its group; a rejoin within ``timeout_ms`` counts as a
+        bounce.
+        """
         identity = (member.id, member.instance, member.client_id, member.client_host)
         self.members.append(DepartedMember(*identity, time_ms, time_ms + timeout_ms))
         del self.members[:-_MOST_REMEMBERED]
 
     def mark_evicted(self, member: str, *, lost: bool = False) -> None:
-        """Mark a departed member as evicted; with ``lost`` because of a broker failure."""
+        """Mark a consumer that left its group as evicted by the coordinator.
+
+        ``lost`` means that a broker failure caused the eviction.
+        """
         for i, departed in enumerate(self.members):
             if departed.member == member:
                 self.members[i] = replace(departed, evicted=True, lost=lost)
@@ -81,10 +88,13 @@ class DepartedMembers:
     def match_rejoin(
         self, member: str, instance: str | None, client_id: str, host: str, time_ms: int
     ) -> DepartedMember | None:
-        """Match a joining member to a departed one, remove that entry and return it.
+        """Find the departed consumer that is the same as a joining one, and stop remembering it.
 
-        A match has the same member id or instance id; without an instance id, the same client id
-        and host. Return None if no departed member matches.
+        It has the same member id or instance id; without an instance id, the same client id and
+        host.
+
+        Returns:
+            The departed consumer, or None if there is no match.
         """
         match = None
         for i, departed in enumerate(self.members):

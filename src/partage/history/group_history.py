@@ -36,9 +36,10 @@ HistoryItem = Generation | LifecycleEvent | CurrentAssignment | Event | Pause
 
 
 class GroupHistory:
-    """Rebuilds the history of one group, of any protocol, from its records and offset commits.
+    """History of one consumer group (rebalances, causes, pauses), rebuilt from the records of the
+    log.
 
-    Call `feed` with its records and `stretch` with its commits in log order, then `finish`.
+    Call `feed` with group records and `stretch` with offset commits in log order, then `finish`.
 
     Args:
         clusters: the cluster metadata over time.
@@ -87,17 +88,19 @@ class GroupHistory:
 
     @property
     def incarnation(self) -> int:
-        """Number of times that the group was deleted so far."""
+        """Number of times that the consumer group was deleted so far."""
         return self._classic.incarnation
 
     @property
     def missing_before(self) -> int:
-        """Number of generations before the first one in the log, removed by compaction."""
+        """Number of the group's generations before the first one in the log, which compaction
+        removed.
+        """
         return self._classic.missing_before
 
     @property
     def missing_within(self) -> int:
-        """Number of generations that the log lacks between its first and its last one.
+        """Number of the group's generations that the log lacks between its first and its last one.
 
         Epochs without a trace in the log are included.
         """
@@ -106,8 +109,7 @@ class GroupHistory:
 
     @property
     def opened(self) -> Generation | None:
-        """The newest generation, with its causes, from its first record on; None before the first
-        one.
+        """Newest rebalance of the consumer group, with its causes; None before the first one.
 
         Later records may still change it.
         """
@@ -115,15 +117,14 @@ class GroupHistory:
 
     @property
     def previous(self) -> Generation | None:
-        """The newest generation that is complete; None before the first one."""
+        """Newest rebalance of the consumer group that has ended; None before the first one."""
         return self._previous
 
     def unread(self) -> UnreadEstimate | None:
-        """Return how long partitions had no consumer in the newest rebalance so far, as an
-        estimate.
+        """Return an estimate of how long partitions had no consumer in the newest rebalance so far.
 
-        Only partitions that are consumed again count. The result is None if generations before the
-        rebalance are missing in the log.
+        Only partitions that are consumed again count. The result is None if earlier generations are
+        missing in the log.
         """
         found, before = self._opened, self._previous
         if found is None or (before is None and found.gap_before):
@@ -131,7 +132,7 @@ class GroupHistory:
         return self._unread.so_far()
 
     def deletion(self) -> LifecycleEvent | None:
-        """Return the group's deletion if its newest record is a tombstone, else None.
+        """Return the deletion of the consumer group if its newest record is a tombstone, else None.
 
         The next record may still show that the group was migrated.
         """
@@ -142,7 +143,7 @@ class GroupHistory:
         return LifecycleEvent("deleted", *at)
 
     def reader(self, topic: str, partition: int) -> str | None:
-        """Return the id of the member that now consumes a partition; None if no member does."""
+        """Return the id of the consumer that now consumes a partition; None if there is none."""
         return self._unread.state.owner.get((topic, partition))
 
     def is_stopped(self, topic: str, partition: int) -> bool:
@@ -150,7 +151,7 @@ class GroupHistory:
         return (topic, partition) in self._unread.state.stopped
 
     def committed(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """Return a dict from (topic, partition) to its newest committed offset and time (ms)."""
+        """Return the newest committed offset and its time (ms) for each (topic, partition)."""
         return {
             pair: (state.last_offset, state.last_ms)
             for pair, state in self._pauses.partitions.items()
@@ -173,8 +174,7 @@ class GroupHistory:
         self._moves.position = None if place is None else LogPosition(*place)
 
     def to_bytes(self, *, level: int = 6) -> bytes:
-        """Serialize the history's state; a history that `from_bytes` restores gives identical
-        results.
+        """Serialize the consumer group's history so far, so that `from_bytes` can continue it.
 
         ``level`` is zlib's compression level, 0 to 9.
         """
@@ -195,7 +195,7 @@ class GroupHistory:
         session_timeout_ms: int | None = None,
         moves: Mapping[int, Sequence[CoordinatorMove]] | None = None,
     ) -> GroupHistory:
-        """Restore a history from the bytes of `to_bytes`.
+        """Restore a consumer group's history from the bytes of `to_bytes`.
 
         The other arguments are those of a new history.
 
@@ -226,7 +226,8 @@ class GroupHistory:
         return new
 
     def feed(self, record: GroupRecord) -> Iterator[HistoryItem]:
-        """Process the group's next record; yield generations and events that are now complete.
+        """Process the group's next log record; yield the rebalances and events that are now
+        complete.
 
         A generation is complete once the next one begins.
         """
@@ -245,18 +246,16 @@ class GroupHistory:
         yield from self._begin_rebalance()
 
     def stretch(self, commits: Stretch) -> Iterator[Pause]:
-        """Process a summary of one partition's commits between two group records; yield the
-        consumption pauses that end with them.
+        """Process offset commits of one partition; yield its consumption pauses that end with them.
 
-        A pause is the time without commits around a rebalance. The first commit after the rebalance
-        ends it.
+        A pause is the time without commits around a rebalance.
         """
         for pause in self._pauses.stretch(commits):
             recreated = self._is_topic_recreated(pause)
             yield pause._replace(rewind=None, advance=None) if recreated else pause
 
     def finish(self) -> Iterator[HistoryItem]:
-        """Yield the generations, events and pauses that are incomplete at the end of the log."""
+        """Yield the rebalances, events and pauses that are not complete at the end of the log."""
         if self._epochs is not None:
             yield from map(self._complete_generation, self._epochs.finish())
         for found in (*self._classic.finish(), *self._resolve_tombstone(None)):
@@ -264,8 +263,9 @@ class GroupHistory:
         yield from self._pauses.finish()
 
     def _is_topic_recreated(self, pause: Pause) -> bool:
-        """Return whether the topic was deleted and recreated during a consumption pause, so that
-        offsets restarted.
+        """Return whether a topic was deleted and created again during a consumption pause.
+
+        Its offsets then restarted.
         """
         if not pause.rewind or pause.last_ms is None or pause.first_ms is None:
             return False
@@ -273,8 +273,8 @@ class GroupHistory:
         return len(topics - {-1}) > 1
 
     def moves_until(self, position: LogPosition) -> Iterator[Event]:
-        """Yield an event for each coordinator move up to the log position of the next record or
-        commit.
+        """Yield an event for each move of the group's coordinator to another broker, up to a log
+        position.
         """
         number = self._opened.number if self._opened is not None else 0
         for move in self._moves.until(position):
@@ -283,12 +283,11 @@ class GroupHistory:
             yield Event("coordinator", *at, RECORDED, detail=words)
 
     def _feed_protocol(self, record: GroupRecord) -> Iterator[HistoryItem]:
-        """Process a record with the builder for its protocol (classic or KIP-848); yield the
+        """Process a group record by the rules of its protocol (classic or KIP-848); yield the
         results.
-
-        The builder of classic groups also receives records of other protocols, to notice
-        migrations.
         """
+        # The builder of classic groups also receives records of other protocols, to notice
+        # migrations.
         kind = record.kind
         yield from self._resolve_tombstone(record)
         at = (record.position, record.timestamp_ms)
@@ -310,12 +309,9 @@ class GroupHistory:
         yield from epochs.feed(record)
 
     def _begin_rebalance(self) -> Iterator[HistoryItem]:
-        """Find the causes of a rebalance and begin its consumption pauses, as soon as its first
-        record is read.
-
-        Causes depend on when members were last active before the rebalance, which later commits
-        would overwrite.
-        """
+        """Find the causes of the group's rebalance, and begin the pauses of its partitions."""
+        # This happens as soon as the first record is read: causes depend on when members were last
+        # active before the rebalance, which later commits would overwrite.
         now = self._epochs.state.open if self._epochs is not None else self._classic.opened
         before = self._opened
         if now is None or (before is not None and now.position == before.position):
@@ -351,10 +347,11 @@ class GroupHistory:
             self._epochs = None
 
     def _resolve_tombstone(self, following: GroupRecord | None) -> Iterator[HistoryItem]:
-        """Decide whether the last tombstone of a consumer group was a deletion or a migration to
-        the classic protocol, and yield the event.
+        """Decide if a tombstone record meant that the group was deleted or migrated; yield the
+        event.
 
-        ``following`` is the record after the tombstone, None at the end of the log.
+        Args:
+            following: the record after the tombstone, None at the end of the log.
         """
         tombstone, self._tombstone = self._tombstone, None
         if tombstone is None:
@@ -367,10 +364,10 @@ class GroupHistory:
         self._classic.begin_incarnation()
 
     def _is_migrated_by(self, record: GroupRecord) -> bool:
-        """Return whether a classic record belongs to a migration of this consumer group.
-
-        If so, its generation number is not below the group's last epoch.
+        """Return whether a record shows that this consumer group was migrated to the classic
+        protocol.
         """
+        # Then its generation number is not below the group's last epoch.
         if record.kind != "classic":
             return False
         if record.state is not None:
@@ -378,12 +375,11 @@ class GroupHistory:
         return record.value is not None and record.value["generation"] >= self._number > 0
 
     def _complete_generation(self, item: HistoryItem) -> HistoryItem:
-        """Complete a finished generation with its causes, the time without a consumer, and its
-        predecessor.
+        """Add causes and the time without a consumer to a finished rebalance.
 
-        The predecessor may be of another protocol. Items that are not a `Generation` are returned
-        unchanged.
+        Other items are returned unchanged.
         """
+        # The predecessor is added, too; it may be of another protocol.
         if not isinstance(item, Generation):
             return item
         before = self._previous

@@ -26,7 +26,7 @@ _MOST_REWOUND = 1 << 48
 
 
 class Pause(NamedTuple):
-    """Time without offset commits of one partition around one rebalance, a row of table ``pauses``.
+    """Time without offset commits of one partition around a rebalance, a row of table ``pauses``.
 
     Attributes:
         incarnation, generation: identity of the rebalance.
@@ -57,9 +57,8 @@ class Pause(NamedTuple):
 
     @property
     def pause_ms(self) -> int | None:
-        """Time from the last commit before the rebalance to the first one after it (ms).
-
-        It is None if one of the two commits is missing.
+        """Time from a partition's last commit before a rebalance to its first one after it (ms), or
+        None.
         """
         if self.last_ms is None or self.first_ms is None:
             return None
@@ -68,7 +67,7 @@ class Pause(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionCommits:
-    """Commit statistics of one partition, and its consumption pauses that have not ended.
+    """Offset commit statistics of one partition, and its pauses that have not ended.
 
     Attributes:
         last_ms, last_offset: time and offset of its newest commit; ``last_offset`` is None after a
@@ -91,12 +90,14 @@ class PartitionCommits:
 
     @property
     def usual_ms(self) -> int | None:
-        """The mean time between two commits (ms); None before the second commit."""
+        """Mean time between two offset commits of the partition (ms); None before the second
+        commit.
+        """
         return self.waited_ms // self.waits if self.waits else None
 
 
 class PauseTracker:
-    """Measures one group's consumption pauses: times without offset commits around rebalances.
+    """Measurement of a consumer group's pauses: times without offset commits around rebalances.
 
     Feed it rebalances, and the commits between group records (`Stretch`), in log order.
 
@@ -138,8 +139,7 @@ class PauseTracker:
     def rebalance(
         self, incarnation: int, generation: int, partitions: Iterable[tuple[str, int]]
     ) -> list[Pause]:
-        """Begin a consumption pause for each partition of a rebalance, when the rebalance's record
-        is read.
+        """Begin a consumption pause for each partition that a consumer group's rebalance concerns.
 
         Args:
             incarnation: number of earlier deletions of the group.
@@ -163,8 +163,8 @@ class PauseTracker:
         return dropped
 
     def stretch(self, found: Stretch) -> list[Pause]:
-        """Process a summary of one partition's next commits; return the pauses that end with the
-        first of these commits.
+        """Process offset commits of one partition; return the consumption pauses that end with
+        them.
 
         A pause is the time without commits around a rebalance.
         """
@@ -198,34 +198,34 @@ class PauseTracker:
         return pause._replace(first_ms=stretch.first_ms, rewind=rewind, advance=advance)
 
     def last_ms(self, topic: str, partition: int) -> int | None:
-        """Return the time of a partition's newest commit (ms); None if there was none."""
+        """Return the time of a partition's newest offset commit (ms); None if there was none."""
         state = self.partitions.get((topic, partition))
         return None if state is None else state.last_ms
 
     def advanced_ms(self, topic: str, partition: int) -> int | None:
-        """Return when a commit last advanced the offset of a partition (ms); None if none did."""
+        """Return when a commit last increased the committed offset of a partition (ms), or None."""
         state = self.partitions.get((topic, partition))
         return None if state is None else state.advanced_ms
 
     def usual_ms(self, topic: str, partition: int) -> int | None:
-        """Return a partition's usual time between two commits (ms); None if unknown."""
+        """Return the usual time between two offset commits of a partition (ms), or None."""
         state = self.partitions.get((topic, partition))
         return None if state is None else state.usual_ms
 
     def finish(self) -> Iterator[Pause]:
-        """Yield the pauses that have no commit after them at the end of the log."""
+        """Yield the consumption pauses that have not ended at the end of the log."""
         for state in self.partitions.values():
             yield from state.waiting
             state.waiting = []
 
 
 def stopped_partitions(generation: Generation) -> frozenset[tuple[str, int]]:
-    """Return the (topic, partition) pairs whose consumption a rebalance interrupts.
+    """Return the partitions whose consumption a rebalance interrupts, as (topic, partition) pairs.
 
-    An eager rebalance stops every owned partition. A cooperative rebalance, and one of the
-    consumer protocol, stops only those that change owners. Cooperative members send what they
-    own while they rejoin; eager ones have revoked everything.
+    An eager rebalance interrupts all, a cooperative one only those that change owners.
     """
+    # Members of the consumer protocol (KIP-848) are like cooperative ones. Cooperative members send
+    # what they own while they rejoin; eager ones have revoked everything.
     before = _owners(generation.previous.last) if generation.previous is not None else {}
     now = _owners(generation.first)
     is_cooperative = any(m.subscription and m.subscription.owned for m in generation.first.members)

@@ -30,7 +30,7 @@ _TASKS = "Kafka Streams assigns tasks, not partitions: no strategy of consumers 
 
 
 def unsupported_reason(state: ClassicState) -> str | None:
-    """Return why no consumer assignor can be run on a recorded generation; None if one can.
+    """Return why no assignment strategy can be run on a recorded group state; None if one can.
 
     >>> unsupported_reason(ClassicState("connect", 1, "sessioned", None, None, ()))
     'protocol type connect: members are no consumers'
@@ -56,22 +56,19 @@ def unsupported_reason(state: ClassicState) -> str | None:
 
 
 def is_all_java(state: ClassicState) -> bool:
-    """Return whether all members are Java clients, judging by the bytes that they sent.
-
-    `partage.history.clients` has the rules.
+    """Return whether all members of a consumer group are Java clients, judged by the bytes they
+    sent.
     """
     return bool(state.members) and all(identify_client(m).name == JAVA for m in state.members)
 
 
 def recorded_group(state: ClassicState) -> Group:
-    """Convert a recorded group to the input of a strategy:
-    members, subscriptions, owned partitions.
-
-    Members are in stored order.
+    """Convert a recorded consumer group to the input of an assignment strategy.
 
     Raises:
         InvalidProblemError: the record contains a value that no client can send.
     """
+    # Members, subscriptions and owned partitions are converted; members are in stored order.
     return Group([_member(m) for m in state.members])
 
 
@@ -95,19 +92,19 @@ def _member(m: MemberState) -> Member:
 
 
 def released_partitions(state: ClassicState) -> frozenset[tuple[str, int]]:
-    """Return the partitions that members with Partage's assignor revoked before they joined.
+    """Return the partitions that consumers with Partage's assignor revoked before they joined.
 
-    Such members send these partitions as user data (`partage.wire.member_extras`).
+    They send them as user data (`partage.wire.member_extras`).
     """
     sent = [split(m.subscription.user_data)[1] for m in state.members if m.subscription is not None]
     return frozenset(one for extras in sent if extras is not None for one in extras.claims)
 
 
 def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster) -> Strategy:
-    """Return a copy of the strategy, configured with the partition loads that the group's leader
-    had measured.
+    """Return a copy of Partage's strategy that uses the partition loads measured by the group's
+    leader.
 
-    Partage's assignor stores these loads in the user data of assignments.
+    The loads are in the user data of recorded assignments.
     """
     given = [split(m.assignment_user_data)[1] for m in state.members]
     loads = {
@@ -123,7 +120,7 @@ def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster)
 
 
 def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
-    """Convert a recorded assignment to arrays of partition indices of a cluster.
+    """Convert a consumer group's recorded assignment to arrays of partition numbers of a cluster.
 
     It may be invalid. Partitions that the cluster lacks are in ``unresolved``.
     """
@@ -136,7 +133,7 @@ def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
 
 
 def partitions_by_member(assignment: Assignment) -> dict[str, Int32Array]:
-    """Return a dict from member id to the indices of its assigned partitions.
+    """Return the partition numbers that are assigned to each member, as a dict by member id.
 
     A duplicate member id occurs once.
     """
@@ -144,8 +141,7 @@ def partitions_by_member(assignment: Assignment) -> dict[str, Int32Array]:
 
 
 def surviving_claims(index: Index, dense: Int32Array, cluster: Cluster) -> Claims:
-    """Return a member's previous partitions that still exist, as the owned partitions that it
-    reports.
+    """Return a consumer's previous partitions that still exist, as those that it reports as owned.
 
     A partition of a topic that was deleted and recreated under the same name is left out.
 

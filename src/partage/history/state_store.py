@@ -58,7 +58,8 @@ _NAMED_TUPLES: tuple[type, ...] = (Instant, Pause, UnreadInterval)
 
 
 def pack_state(value: object, more: tuple[type, ...] = (), *, level: int = 6) -> bytes:
-    """Serialize the state of a history to compressed bytes, from which a later run can resume.
+    """Serialize the state of a consumer group's history to compressed bytes, so that it can be
+    resumed.
 
     Args:
         value: plain values, and instances of the classes of a group's history.
@@ -77,7 +78,7 @@ def pack_state(value: object, more: tuple[type, ...] = (), *, level: int = 6) ->
 
 
 def unpack_state(blob: bytes, more: tuple[type, ...] = ()) -> Any:
-    """Restore the value that `pack_state` serialized; ``more`` must be as for `pack_state`.
+    """Restore the history state that `pack_state` serialized to bytes.
 
     Raises:
         InvalidCaptureError: the bytes are of another layout or version, or damaged.
@@ -107,8 +108,10 @@ def unpack_state(blob: bytes, more: tuple[type, ...] = ()) -> Any:
 def _known_classes(
     more: tuple[type, ...],
 ) -> tuple[dict[type, list[str]], set[type]]:
-    """Return the classes that may be serialized:
-    dataclasses with their field names, and named tuples.
+    """Return the classes that may be serialized: dataclasses with field names, and named tuples.
+
+    Args:
+        more: classes that are added to the standard ones.
     """
     tuples = {*_NAMED_TUPLES, *(kind for kind in more if issubclass(kind, tuple))}
     kinds = (kind for kind in (*_DATACLASSES, *more) if kind not in tuples)
@@ -116,14 +119,13 @@ def _known_classes(
 
 
 class _Packer:
-    """Converter of values to JSON that `_Unpacker` reads.
+    """Converter of Python values to JSON, which `_Unpacker` converts back.
 
-    Numbers, strings and None stay as they are. Other values become an object {type code: content}.
-    The type codes are ``o`` object, ``s`` object written before, ``r`` named tuple, ``t`` tuple,
-    ``i`` tuple of int, ``l`` list, ``d`` mapping, ``f`` frozenset, ``n`` int32 array (base64 of
-    little-endian numbers) and ``b`` bytes.
+    Values that JSON lacks become an object {type code: content}.
     """
 
+    # Type codes: o object, s object written before, r named tuple, t tuple, i tuple of int, l list,
+    # d mapping, f frozenset, n int32 array (base64 of little-endian numbers), b bytes.
     def __init__(self, more: tuple[type, ...]) -> None:
         self._fields, self._tuples = _known_classes(more)
         #: Numbers of objects by identity, in the order in which they were complete.
@@ -165,11 +167,9 @@ class _Packer:
 
 
 class _Unpacker:
-    """Converter that restores values from the JSON that `_Packer` wrote.
+    """Converter that restores Python values from the JSON that `_Packer` wrote."""
 
-    An object that was written once and referred to several times is restored as one object.
-    """
-
+    # An object that was written once and referred to several times is restored as one object.
     def __init__(self, more: tuple[type, ...]) -> None:
         by_fields, tuples = _known_classes(more)
         self._tuples = {kind.__name__: kind for kind in tuples}

@@ -85,7 +85,7 @@ _WIDTH = 1.7
 
 
 class Instant(NamedTuple):
-    """An uncertain time (ms): a distribution with mean and variance, and hard limits.
+    """Uncertain time (ms): a probability distribution with mean, variance and hard limits.
 
     Attributes:
         mean, variance: mean and variance of the distribution.
@@ -98,7 +98,7 @@ class Instant(NamedTuple):
     latest: float
 
     def widened(self, other: Instant) -> Instant:
-        """Return this time with the uncertainty of another, independent time added to its own."""
+        """Return this uncertain time with the uncertainty of another, independent time added."""
         return Instant(
             self.mean,
             self.variance + other.variance,
@@ -108,7 +108,7 @@ class Instant(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Start and end of the 80 % interval of the time (ms), within its hard limits.
+        """Start and end of the 80 % interval of the uncertain time (ms), within its hard limits.
 
         >>> [round(end, 2) for end in between(0, 10).interval]
         [0.09, 9.91]
@@ -118,7 +118,7 @@ class Instant(NamedTuple):
         return min(low, self.mean), max(high, self.mean)
 
     def limited(self, earliest: float, latest: float) -> Instant:
-        """Return this time restricted to narrower hard limits; ``latest`` wins if they contradict.
+        """Return this uncertain time with narrower hard limits; ``latest`` wins if they contradict.
 
         >>> between(0, 10).limited(4, 20)
         Instant(mean=7.0, variance=3.0, earliest=4, latest=10)
@@ -138,7 +138,7 @@ class Instant(NamedTuple):
 
 
 def between(first: float, last: float) -> Instant:
-    """Return the uncertain time that is uniformly distributed from ``first`` to ``last`` (ms).
+    """Return an uncertain time with a uniform distribution from ``first`` to ``last`` (ms).
 
     >>> between(0, 6)
     Instant(mean=3.0, variance=3.0, earliest=0, latest=6)
@@ -148,41 +148,41 @@ def between(first: float, last: float) -> Instant:
 
 
 def after_record(time_ms: float) -> Instant:
-    """Estimate when a consumer ran its rebalance callback after a record of a classic group.
+    """Estimate when a consumer ran its rebalance callback after a log record with the given time
+    (ms).
 
-    ``time_ms`` is the record's timestamp. The result is later by the network and poll latency, so
-    it is an uncertain time.
+    The callback is later by the network and poll latency, so the result is an uncertain time.
     """
     mean, latest = time_ms + _LATENCY_MS, time_ms + _LONGEST_LATENCY_MS
     return Instant(mean, _LATENCY_DEVIATION_MS**2, time_ms, latest)
 
 
 def after_heartbeat(time_ms: float, *, revokes: bool = False) -> Instant:
-    """Estimate when a consumer ran its rebalance callback after a record of the consumer protocol.
+    """Estimate when a consumer (KIP-848) ran its rebalance callback after a record with the given
+    time.
 
-    ``time_ms`` is the record's timestamp. The member handles the heartbeat's response in its next
-    ``poll``, so the result is an uncertain time. With ``revokes``, the member also commits first.
+    Args:
+        time_ms: timestamp of the record (ms).
+        revokes: whether the consumer commits before it revokes partitions.
     """
+    # The member handles the heartbeat's response in its next poll.
     mean, latest = time_ms + _POLL_LATENCY_MS, time_ms + _LONGEST_POLL_MS
     mean += _COMMIT_LATENCY_MS if revokes else 0.0
     return Instant(mean, _POLL_DEVIATION_MS**2, time_ms, latest)
 
 
 def before_record(time_ms: float) -> Instant:
-    """Estimate when a consumer ran its rebalance callback before a record of a classic group was
-    written.
+    """Estimate when a consumer ran its rebalance callback before a log record with the given time
+    (ms).
 
-    ``time_ms`` is the record's timestamp. The result is earlier by the network latency, so it is an
-    uncertain time.
+    The callback is earlier by the network latency, so the result is an uncertain time.
     """
     mean, earliest = time_ms - _LATENCY_MS, time_ms - _LONGEST_LATENCY_MS
     return Instant(mean, _LATENCY_DEVIATION_MS**2, earliest, time_ms)
 
 
 def mixture(share: float, one: Instant, other: Instant) -> Instant:
-    """Return the probability mixture of two uncertain times.
-
-    The time is ``one`` with probability ``share``, else ``other``.
+    """Return an uncertain time that is ``one`` with probability ``share``, else ``other``.
 
     >>> mixture(0.5, between(0, 0), between(10, 10))
     Instant(mean=5.0, variance=25.0, earliest=0, latest=10)
@@ -194,7 +194,7 @@ def mixture(share: float, one: Instant, other: Instant) -> Instant:
 
 
 def heartbeat_interval(session_timeout_ms: float, *, classic: bool = True) -> float:
-    """Return a member's likely heartbeat interval (ms), derived from its session timeout.
+    """Return a consumer's likely heartbeat interval (ms), derived from its session timeout.
 
     >>> heartbeat_interval(45_000), heartbeat_interval(6_000)
     (3000, 1500.0)
@@ -211,7 +211,7 @@ def heartbeat_interval(session_timeout_ms: float, *, classic: bool = True) -> fl
 
 @dataclass(frozen=True, slots=True)
 class MemberCommits:
-    """Statistics of a member's offset commits before a rebalance, input of the stop model.
+    """Statistics of a consumer's offset commits, used to estimate when it stopped consuming.
 
     Attributes:
         last_ms: its newest commit since it was assigned its partitions; None without one.
@@ -225,14 +225,15 @@ class MemberCommits:
 
     @property
     def interval_ms(self) -> float:
-        """The member's usual commit interval (ms); the default of clients if unknown."""
+        """Usual time between two offset commits of the consumer (ms); the clients' default if
+        unknown.
+        """
         return DEFAULT_COMMIT_MS if self.usual_ms is None else max(1.0, self.usual_ms)
 
     def at_stop(self, otherwise: Instant, share: float | None = None) -> Instant:
-        """Return when the member stopped consuming: at its last commit, or at the later time
-        ``otherwise``.
+        """Return when a consumer stopped: at its last commit, or at the later time ``otherwise``.
 
-        The result mixes both times by the probability that the member commits when it stops.
+        Both times are weighed by the probability that the consumer commits when it stops.
 
         Args:
             otherwise: the time of the stop if no commit marks it.
@@ -247,7 +248,7 @@ class MemberCommits:
 
 
 def commits_at_revocation(prompt: int, stops: int, *, java: bool = False) -> float:
-    """Return the probability that a member commits when it revokes partitions, by Bayes' rule.
+    """Return the probability that a consumer commits when it revokes partitions, by Bayes' rule.
 
     Args:
         prompt: number of the group's past revocations with a commit at nearly the same time.
@@ -266,10 +267,7 @@ def commits_at_revocation(prompt: int, stops: int, *, java: bool = False) -> flo
 def revocation_time(
     commits: MemberCommits, end_ms: float, heartbeat_ms: float, members: int
 ) -> Instant:
-    """Estimate when a member revoked its partitions in order to rejoin in an eager rebalance.
-
-    Members learn of the rebalance with their heartbeats. The rebalance ends as soon as the last
-    member has rejoined.
+    """Estimate when a consumer revoked its partitions before an eager rebalance.
 
     Args:
         commits: commit statistics of the member.
@@ -277,6 +275,8 @@ def revocation_time(
         heartbeat_ms: its heartbeat interval.
         members: number of members that rejoined.
     """
+    # Members learn of the rebalance with their heartbeats. The rebalance ends as soon as the last
+    # member has rejoined.
     first, last = end_ms - heartbeat_ms, commits.last_ms
     if last is None:
         return mixture(1 / max(1, members), before_record(end_ms), between(first, end_ms))
@@ -294,9 +294,7 @@ def revocation_time(
 
 
 def absence_time(commits: MemberCommits, latest_ms: float, poll_ms: float = 0.0) -> Instant:
-    """Estimate when a static member stopped consuming, if a successor has replaced it.
-
-    The successor is a new process with the same ``group.instance.id``.
+    """Estimate when a static consumer stopped that a new process with its instance id has replaced.
 
     Args:
         commits: commit statistics of the member.
@@ -321,11 +319,7 @@ def departure_time(
     poll_ms: float = 0.0,
     static: bool = False,
 ) -> Instant:
-    """Estimate when a departed member stopped consuming, whether it left or died.
-
-    A member that left stopped when the rebalance began. A member that died stopped a session
-    timeout earlier, within one heartbeat interval. The result mixes both times by their
-    probabilities (Bayes' rule), given the time of the last commit.
+    """Estimate when a consumer that left its group, or died, stopped consuming.
 
     Args:
         commits: commit statistics of the member.
@@ -335,6 +329,9 @@ def departure_time(
         poll_ms: its max.poll.interval.ms; a live member leaves after that time. 0 if unknown.
         static: whether it has an instance id; a static member sends no LeaveGroup.
     """
+    # A member that left stopped when the rebalance began. A member that died stopped a session
+    # timeout earlier, within one heartbeat interval. The result mixes both times by their
+    # probabilities (Bayes' rule), given the time of the last commit.
     died = between(begun.earliest - session_ms, begun.latest - session_ms + heartbeat_ms)
     last, interval = commits.last_ms, commits.interval_ms
     if last is None:
@@ -359,9 +356,8 @@ def departure_time(
 
 
 def _overlap(one: Instant, other: Instant) -> float:
-    """Return the probability density (per ms) that two independent, uniformly distributed times
-    coincide, as a likelihood for Bayes' rule.
-    """
+    """Return the probability density (per ms) that two uncertain times are equal."""
+    # Both are taken as uniform and independent; the result is a likelihood for Bayes' rule.
     common = min(one.latest, other.latest) - max(one.earliest, other.earliest)
     widths = max(1.0, one.latest - one.earliest) * max(1.0, other.latest - other.earliest)
     return max(0.0, common) / widths
@@ -372,7 +368,8 @@ def _overlap(one: Instant, other: Instant) -> float:
 
 @dataclass(frozen=True, slots=True)
 class UnreadEstimate:
-    """Estimated partition-seconds without a consumer, with an 80 % interval.
+    """Estimated time in which partitions had no consumer, in partition-seconds, with an 80 %
+    interval.
 
     For each partition, the time counts from the stop of its last owner to the start of the next
     one.
@@ -391,7 +388,7 @@ class UnreadEstimate:
 
 
 class UnreadInterval(NamedTuple):
-    """A time span in which one partition had no consumer, a row of table ``unread``.
+    """Time span in which one partition had no consumer, a row of table ``unread``.
 
     Attributes:
         topic, partition: the partition.
@@ -421,10 +418,7 @@ class UnreadInterval(NamedTuple):
 
 @dataclass(slots=True)
 class StopSum:
-    """Running sum of times without a consumer, over partitions that stopped for the same reason.
-
-    Such partitions share one estimation error, so their standard deviations are summed, not their
-    variances.
+    """Sum of the times without a consumer of partitions that stopped for the same reason.
 
     Attributes:
         mean: sum of the means, in milliseconds.
@@ -433,15 +427,20 @@ class StopSum:
         most: sum of the upper limits, in milliseconds.
     """
 
+    # Such partitions share one estimation error, so their standard deviations are summed, not their
+    # variances.
     mean: float = 0.0
     deviation: float = 0.0
     least: float = 0.0
     most: float = 0.0
 
     def add(self, start: Instant, end: Instant, apart_ms: float = 0.0) -> None:
-        """Add the time for which one partition had no consumer, from ``start`` to ``end``.
+        """Add the time in which one partition had no consumer, from ``start`` to ``end``.
 
-        ``apart_ms`` of this time does not count, because no member subscribed to the topic (ms).
+        Args:
+            start: when the last owner stopped.
+            end: when the next owner started.
+            apart_ms: part of that time in which no member subscribed to the topic: not counted.
         """
         length = max(0.0, end.mean - start.mean - apart_ms)
         self.mean += length
@@ -451,8 +450,7 @@ class StopSum:
 
 
 def sum_stops(stops: Iterable[StopSum], no_consumer_ms: float = 0.0) -> UnreadEstimate:
-    """Add up the times without a consumer of one rebalance; return the estimate with an 80 %
-    interval.
+    """Add up the times in which partitions had no consumer in one rebalance, with an 80 % interval.
 
     Args:
         stops: one sum for each reason to stop.

@@ -24,7 +24,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(slots=True)
 class _Pending(Generic[_Item]):
-    """Rebalance that waits until later rebalances can no longer add it to a storm."""
+    """Rebalance for which it is not certain yet if it belongs to a rebalance storm."""
 
     item: _Item
     time_ms: int
@@ -34,8 +34,7 @@ class _Pending(Generic[_Item]):
 
 
 class StormTracker(Generic[_Item]):
-    """Finds and numbers the rebalance storms of one group: series of rebalances in quick
-    succession.
+    """Search for the rebalance storms of a consumer group: rebalances in quick succession.
 
     `feed` takes one rebalance after the other; it yields earlier ones in the same order, with the
     number of their storm or None. Only rebalances of the last session timeout are in memory.
@@ -51,21 +50,23 @@ class StormTracker(Generic[_Item]):
         self._number = 0
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the tracked rebalances as plain values, which `state_store.pack_state` can
-        serialize.
-        """
+        """Return the rebalances that may belong to a storm as plain values that can be stored."""
         waiting = [(w.item, w.time_ms, w.window_ms, w.counts, w.storm) for w in self._pending]
         return waiting, self._number
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the tracked rebalances from the values that `stored` returned."""
+        """Restore the rebalances that may belong to a storm from the values that `stored`
+        returned.
+        """
         waiting, self._number = state
         self._pending = deque(_Pending(*one) for one in waiting)
 
     def feed(
         self, item: _Item, time_ms: int, window_ms: int | None, *, counts: bool = True
     ) -> Iterator[tuple[_Item, int | None]]:
-        """Add the group's next rebalance; yield earlier ones whose storm number is now certain.
+        """Add the group's next rebalance; yield earlier ones whose rebalance storm is now known.
+
+        A storm is a series of rebalances in quick succession.
 
         Args:
             item: the caller's object that represents the rebalance.
@@ -86,7 +87,7 @@ class StormTracker(Generic[_Item]):
             self._assign_storm_number(newest)
 
     def is_ongoing(self, time_ms: int) -> bool:
-        """Return whether a rebalance storm (a quick series of rebalances) is going on at a time.
+        """Return whether a rebalance storm (rebalances in quick succession) is going on at a time.
 
         It is if the newest rebalance is part of a storm and less than a session timeout ago.
         """
@@ -98,7 +99,9 @@ class StormTracker(Generic[_Item]):
         )
 
     def finish(self) -> Iterator[tuple[_Item, int | None]]:
-        """Yield the remaining rebalances with their storm numbers, at the end of the log."""
+        """Yield the remaining rebalances with the numbers of their rebalance storms, at the end of
+        the log.
+        """
         while self._pending:
             yield self._pop()
 
@@ -107,12 +110,11 @@ class StormTracker(Generic[_Item]):
         return first.item, first.storm
 
     def _assign_storm_number(self, newest: _Pending[_Item]) -> None:
-        """Assign a storm number to the newest rebalance and those shortly before it, if there are
-        at least `LEAST_REBALANCES`.
-
-        Rebalances are considered within the newest one's session timeout. If one of them already
-        has a storm number, the others get the same number.
+        """Give the newest rebalance and those shortly before it a common storm number if they are
+        many.
         """
+        # At least LEAST_REBALANCES are needed within the newest one's session timeout. If one of
+        # them already has a storm number, the others get the same number.
         near = [w for w in self._pending if newest.time_ms - w.time_ms <= newest.window_ms]
         while near and not near[0].counts:
             del near[0]

@@ -95,28 +95,8 @@ class OpenStop:
 
 @dataclass(slots=True)
 class UnreadState:
-    """The state of an `UnreadTracker`, which has plain values only so that it can be stored.
-
-    Attributes:
-        owner: dict from partition to member id of its owner.
-        reads: dict from member id to its partitions, with the time from which it reads each.
-        stopped: dict from partition without a consumer to details of its stop.
-        sources: number of stops so far.
-        sums: times without a consumer that the current rebalance ended, by source.
-        ended: the same times by partition.
-        no_consumer_ms: time without a subscribed member that the current rebalance ended.
-        rewrites: number of records of the current generation so far.
-        subscribed: dict from member id to subscribed topics.
-        topics: topics with a subscriber.
-        prompt, stops: number of revocations with a commit within a moment, and of all with commits.
-        sessions: dict from member id to session timeout in milliseconds; -1 if it sent none.
-        static: dict from member id to whether it has an instance id.
-        polls: dict from member id to its max.poll.interval.ms.
-        clients: dict from member id to client id, host and instance id.
-        java: members that are Java consumers.
-        is_classic: whether the newest rebalance is one of the classic protocol.
-        stalled: dict from the client of a member that exceeded its max.poll.interval.ms to the
-            time of its departure (ms).
+    """Data that must be stored to continue the estimate of times without a consumer
+    (`UnreadTracker`).
     """
 
     owner: dict[_Pair, str] = field(default_factory=dict)
@@ -141,7 +121,7 @@ class UnreadState:
 
 
 class UnreadTracker:
-    """Estimates for each rebalance of a group how long its partitions had no consumer.
+    """Estimate of how long partitions had no consumer in each rebalance of a consumer group.
 
     It follows the group's history: an owner stops, and the next owner takes over.
 
@@ -182,8 +162,8 @@ class UnreadTracker:
         return sum_stops(self.state.sums.values(), self.state.no_consumer_ms)
 
     def take_intervals(self) -> tuple[UnreadInterval, ...]:
-        """Return and clear the intervals in which single partitions had no consumer in the
-        completed rebalance.
+        """Return the time spans in which partitions had no consumer in the last rebalance, and
+        clear them.
         """
         found, self.state.ended = tuple(self.state.ended), []
         return found
@@ -191,10 +171,11 @@ class UnreadTracker:
     # -- rebalances ----------------------------------------------------------------------------
 
     def rebalance(self, generation: Generation, before: Generation | None) -> None:
-        """Process a rebalance when its record is read: note which partitions stop or resume.
+        """Note which partitions a rebalance of the consumer group stops or resumes.
 
-        ``generation`` must have its causes. ``before`` is the rebalance before it, None for the
-        first.
+        Args:
+            generation: the rebalance, with its causes.
+            before: the rebalance before it, None for the first.
         """
         state, at = self.state, generation.timestamp_ms
         self._note_stalled(generation)
@@ -223,7 +204,7 @@ class UnreadTracker:
             self._assign_all(generation.first.members, at)
 
     def restart(self, generation: Generation) -> None:
-        """Process a restart of static members: they keep their partitions under new member ids."""
+        """Note that static consumers restarted: they keep their partitions under new member ids."""
         if generation.records <= self.state.rewrites:
             return
         self.state.rewrites = generation.records
@@ -247,11 +228,9 @@ class UnreadTracker:
                 self.state.java[member.id] = None
 
     def _stop_classic(self, generation: Generation) -> None:
-        """Mark the partitions that members of a classic group lost in a rebalance as not consumed.
-
-        Present members revoked them to rejoin, or by their new assignment. Departed members lost
-        all their partitions.
-        """
+        """Mark the partitions that members of a classic consumer group lost as not consumed."""
+        # Present members revoked them to rejoin, or by their new assignment. Departed members lost
+        # all their partitions.
         at, claims = generation.timestamp_ms, _reported_partitions(generation)
         present = {m.id: m for m in generation.first.members}
         revoked: dict[str, list[_Pair]] = {}
@@ -281,7 +260,7 @@ class UnreadTracker:
     def _stop_departed(
         self, generation: Generation, departed: Mapping[str, list[_Pair]], begun: Instant
     ) -> None:
-        """Mark the partitions of members that left a classic group as unconsumed.
+        """Mark the partitions of consumers that left a classic group as not consumed.
 
         Args:
             generation: the rebalance without them.
@@ -311,11 +290,9 @@ class UnreadTracker:
     def _find_missed_assignments(
         self, generation: Generation, revoked: Mapping[str, list[_Pair]]
     ) -> dict[str, list[_Pair]]:
-        """Return the revoked partitions of members that never received their last assignment.
-
-        If a slow member or leader misses the end of a rebalance, all members rejoin at once.
-        Neither members nor topics change, and no member commits in between.
-        """
+        """Return the revoked partitions of consumers that never received their last assignment."""
+        # If a slow member or leader misses the end of a rebalance, all members rejoin at once.
+        # Neither members nor topics change, and no member commits in between.
         if not generation.causes or generation.causes[0].kind != "request":
             return {}
         missed = {}
@@ -328,9 +305,9 @@ class UnreadTracker:
     def _stop_revoked(
         self, revoked: Mapping[str, list[_Pair]], members: int, time_ms: int
     ) -> Instant:
-        """Mark as not consumed the partitions that members revoked in order to rejoin.
+        """Mark the partitions that consumers revoked in order to rejoin as not consumed.
 
-        Return the estimated time at which the rebalance began.
+        The result is the estimated time at which the rebalance began.
 
         Args:
             revoked: the revoked partitions of each owner.
@@ -360,11 +337,7 @@ class UnreadTracker:
         )
 
     def _resume_migrated(self, generation: Generation) -> None:
-        """Undo stops of partitions that were only apparent, because a protocol migration rewrote
-        the records.
-
-        The members went on consuming these partitions.
-        """
+        """Mark partitions as consumed again that only seemed to stop in a protocol migration."""
         state, at = self.state, generation.timestamp_ms
         for member in generation.first.members:
             for pair in assigned_partitions(member):
@@ -380,7 +353,7 @@ class UnreadTracker:
             self._assign(assigned_partitions(member), member.id, time_ms, after_record(time_ms))
 
     def acknowledge(self, assignment: CurrentAssignment) -> None:
-        """Process an assignment that a member has acknowledged (KIP-848, KIP-1071)."""
+        """Note the partitions that a consumer has acknowledged as its own (KIP-848, KIP-1071)."""
         state, at = self.state, assignment.time_ms
         now = {(topic, p): None for role, _, topic, p in assignment.parts if role in _READS}
         lost = [pair for pair in state.reads.get(assignment.member, ()) if pair not in now]
@@ -405,12 +378,10 @@ class UnreadTracker:
     # -- stops ---------------------------------------------------------------------------------
 
     def _note_stalled(self, generation: Generation) -> None:
-        """Note which departed members exceeded their max.poll.interval.ms.
-
-        Such a member owns its partitions until it polls again. In the consumer protocol, its
-        heartbeats go on meanwhile: the coordinator assigns it partitions that it never reads, and
-        asks for partitions that it does not revoke.
-        """
+        """Note which departed consumers exceeded their max.poll.interval.ms."""
+        # Such a member owns its partitions until it polls again. In the consumer protocol its
+        # heartbeats go on meanwhile: the coordinator assigns it partitions that it never reads, and
+        # asks for partitions that it does not revoke.
         state = self.state
         self._stalled = frozenset(c.member for c in generation.causes if c.kind == "poll")
         for member in self._stalled:
@@ -479,11 +450,11 @@ class UnreadTracker:
                 state.no_consumer_ms += stop.apart_ms
 
     def _end_stall(self, stop: OpenStop, member: str, time_ms: int, end: Instant) -> None:
-        """Set the stop of a member that no longer polled to the moment before the next owner reads.
-
-        If the next owner is the same client, it lost its partitions when it polled again, shortly
-        before it rejoined.
+        """Set the time at which a consumer that no longer polled stopped: just before the next one
+        reads.
         """
+        # If the next owner is the same client, it lost its partitions when it polled again, shortly
+        # before it rejoined.
         state = self.state
         is_same = member == stop.member or state.clients.get(member) == stop.client
         delay_ms = INITIAL_DELAY_MS if state.is_classic else _LONGEST_PROMPT_MS
@@ -494,7 +465,7 @@ class UnreadTracker:
     def _is_recreated(
         self, topic: str, before_ms: int, after_ms: int, known: dict[tuple[str, int], bool]
     ) -> bool:
-        """Return whether a topic was deleted and recreated between two times.
+        """Return whether a topic was deleted and created again between two times.
 
         It is then another topic, and the time in between is not a time without a consumer.
 
@@ -514,9 +485,7 @@ class UnreadTracker:
         return found
 
     def _remove_from_owner(self, owner: str, pair: _Pair) -> float:
-        """Remove a partition from its owner; return the time since which the owner has consumed it
-        (ms).
-        """
+        """Remove a partition from its owner; return since when the owner consumed it (ms)."""
         reads = self.state.reads[owner]
         since = reads.pop(pair)
         if not reads:
@@ -524,11 +493,10 @@ class UnreadTracker:
         return since
 
     def _count_absence_of_rejoined(self, members: Iterable[MemberState], time_ms: int) -> None:
-        """Count the time in which the group had no member as time without a consumer, if an
-        evicted client rejoined.
-
-        The client was alive all the time, so it was expected to consume.
+        """Count the time without any group member as time without a consumer, if an evicted client
+        rejoins.
         """
+        # The client was alive all the time, so it was expected to consume.
         state = self.state
         joined = [m for m in members if m.id not in state.subscribed]
         ids, clients = {m.id for m in joined}, {_client(m) for m in joined}
@@ -554,8 +522,8 @@ class UnreadTracker:
         state.clients = {name: one for name, one in state.clients.items() if name in alive}
 
     def _note_subscribers(self, time_ms: int, joined: Instant) -> None:
-        """Subtract time in which no member subscribed to a partition's topic from its time without
-        a consumer.
+        """Do not count the time in which no member subscribed to a topic as time without a
+        consumer.
 
         Args:
             time_ms: time of the record (ms).
@@ -579,10 +547,10 @@ class UnreadTracker:
     # -- commits of an owner -------------------------------------------------------------------
 
     def _commits_of(self, owner: str, pairs: Iterable[_Pair]) -> MemberCommits:
-        """Return statistics of an owner's commits for some partitions, for the stop model.
-
-        The time of the last commit only considers commits since the owner got the partition.
+        """Return offset commit statistics of a consumer for some partitions, for the stop
+        estimate.
         """
+        # The time of the last commit only considers commits since the owner got the partition.
         state = self.state
         reads = state.reads.get(owner, {})
         last: int | None = None
@@ -597,9 +565,9 @@ class UnreadTracker:
         return MemberCommits(last, usual, share)
 
     def _count_revocation(self, *, is_prompt: bool) -> None:
-        """Count a revocation of partitions; ``is_prompt`` if the member committed at that moment.
+        """Count a revocation of partitions, to learn how often the group's consumers commit then.
 
-        The counts give the probability that the group's members commit at a revocation.
+        ``is_prompt`` says that the consumer committed at that moment.
         """
         self.state.stops += 1
         self.state.prompt += is_prompt
@@ -609,9 +577,9 @@ class UnreadTracker:
         return float(sent if sent > 0 else self._timeout_ms or SESSION_TIMEOUT_MS)
 
     def _absence(self, owner: str, pairs: list[_Pair], time_ms: int, *, is_same: bool) -> Instant:
-        """Estimate when a static member stopped that another one replaces.
+        """Estimate when a static consumer stopped that another one replaces.
 
-        ``is_same`` if both have one client id and host: it may be the same process.
+        ``is_same`` says that both have one client id and host, and may be the same process.
         """
         poll_ms = self.state.polls.get(owner, 0) if is_same else 0
         return absence_time(self._commits_of(owner, pairs), time_ms, poll_ms)
@@ -659,7 +627,7 @@ def _client(member: MemberState) -> _Client:
 
 
 def _reported_partitions(generation: Generation) -> Mapping[str, frozenset[_Pair]]:
-    """Return the owned partitions that each cooperative member reports, and keeps while it rejoins.
+    """Return the partitions that each consumer reports as owned, and keeps while it rejoins.
 
     The dict is empty for an eager group.
     """
