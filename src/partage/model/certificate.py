@@ -18,7 +18,7 @@ TOPIC_EXCESS = "topic excess"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Certificate:
-    """Certificate of a plan's quality: the plan's value of each criterion, and proven lower bounds.
+    """Proof of how good a consumer group's assignment is: its figures, and lower bounds of them.
 
     No valid plan can beat the bounds. ``partage.judge.verify_certificate`` verifies the certificate
     from the group and the cluster alone.
@@ -52,7 +52,8 @@ class Certificate:
 
     @property
     def gaps(self) -> dict[str, float]:
-        """Largest possible improvement of each criterion: the plan's value minus its lower bound.
+        """Greatest possible improvement of each figure: the assignment's value minus its lower
+        bound.
 
         >>> Certificate(np.zeros(0, np.int32), "counts", {"moves": 3}, {"moves": 3}).gaps
         {'moves': 0}
@@ -61,8 +62,7 @@ class Certificate:
 
     @property
     def optimal(self) -> bool:
-        """True if the plan is proven optimal: each criterion equals its lower bound, within
-        rounding errors.
+        """True if the assignment is proven optimal: each figure equals its lower bound.
 
         How evenly each topic is spread over the members is left out, because the lower bound of
         that criterion considers one topic at a time.
@@ -80,8 +80,9 @@ def cost_bounds(
     max_moves: int,
     racks: bool,  # noqa: FBT001 - the last of five, named where it is called
 ) -> dict[str, int]:
-    """Derive separate lower bounds of a plan's rack cost and of its moves from a bound of their
-    weighted sum.
+    """Split a lower bound of a weighted sum into lower bounds of its two parts.
+
+    The parts are an assignment's cost of reading across racks, and its number of moved partitions.
 
     Args:
         least: lower bound of rack weight * rack cost + move weight * moves.

@@ -25,8 +25,9 @@ def is_int32(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Partitions that a member reports as owned when it joins, in the order sent, duplicates
-    included.
+    """Partitions that a consumer reports as owned when it joins its group, in the order sent.
+
+    Duplicates are included.
 
     Attributes:
         topics: the distinct topic names, in order of first appearance.
@@ -46,10 +47,9 @@ class Claims:
 
     @classmethod
     def of(cls, owned: object, path: str = "owned") -> Claims:
-        """Build a member's claimed partitions from a dict of topic to partition numbers, or from
-        (topic, partition) pairs.
+        """Build a consumer's reported partitions from a dict of topic to numbers, or from pairs.
 
-        ``path`` is the name of the argument in error messages.
+        ``path`` is the name of the argument in error messages. Pairs are (topic, partition).
 
         Raises:
             InvalidProblemError: a topic name is not a string, or a partition number does not fit an
@@ -78,15 +78,14 @@ class Claims:
         return cls(tuple(number), np.array(topic_ix, np.int32), np.array(partition, np.int32))
 
     def with_own_names(self) -> Claims:
-        """Return a copy in which ``topics`` lists only the topics that this member claims.
-
-        Claims that were decoded together share one list of names, which also has other members'
-        topics.
+        """Return a copy that lists only the topics of this consumer's own reported partitions.
 
         >>> one = np.ones(1, np.int32)
         >>> Claims(("a", "b"), one, one, shared=True).with_own_names().topics
         ('b',)
         """
+        # Claims that were decoded together share one list of names, which also has other members'
+        # topics.
         if not self.shared:
             return self
         used, first, place = np.unique(self.topic_ix, return_index=True, return_inverse=True)
@@ -162,8 +161,9 @@ def _number(topic: object, p: object, path: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRows:
-    """Partitions that the members of a group report as owned (their claims), in compressed rows
-    (CSR).
+    """Partitions that all members of a consumer group report as owned, in compressed rows (CSR).
+
+    M is the number of members, n the number of reported partitions.
 
     Attributes:
         name_start: int64[M + 1], where each member's topic names begin in ``names``.
@@ -185,7 +185,7 @@ class ClaimRows:
 
     @classmethod
     def of(cls, owned: Sequence[Claims]) -> ClaimRows:
-        """Concatenate the `Claims` of several members into one object, in the given order."""
+        """Combine the partitions that several consumers report as owned into one object."""
         if all(one is _NONE for one in owned):
             nowhere, none = np.zeros(len(owned) + 1, np.int64), np.zeros(0, np.int32)
             return cls(nowhere, [], nowhere, none, none)
@@ -204,7 +204,7 @@ class ClaimRows:
     def of_partitions(
         cls, index: Index, start: NDArray[np.int64], partition: Int32Array
     ) -> ClaimRows:
-        """Build claims from each member's owned partitions, given by their numbers in an `Index`.
+        """Build the reported partitions of a group's members from partition numbers in an `Index`.
 
         A member's topic names are in the order of the index.
 
@@ -233,7 +233,9 @@ class ClaimRows:
         return cls(name_start, names, start, name, index.number_of[partition])
 
     def by_member(self) -> list[Claims]:
-        """Return the claimed partitions of each member as one `Claims` object, in order."""
+        """Return the partitions that each consumer reports as owned, as one `Claims` object
+        each.
+        """
         at, ends = self.name_start.tolist(), self.start.tolist()
         shared: dict[tuple[str, ...], tuple[str, ...]] = {}
         out = []

@@ -50,6 +50,8 @@ class Broker:
 class Cluster:
     """Topics and partitions of a Kafka cluster at one moment, with replicas, leaders and racks.
 
+    T, P, R are the numbers of topics, partitions and replicas.
+
     The arrays have the numbering of an `Index`. It may also have topics and partitions that exist
     at other times only.
 
@@ -86,7 +88,9 @@ class Cluster:
         return f"<Cluster: {self._counts()}>"
 
     def __str__(self) -> str:
-        """Return a text table with the partition count, replica count and racks of each topic."""
+        """Return a text table of the Kafka cluster: partition count, replica count and racks of
+        each topic.
+        """
         rows = [tuple(map(str, row)) for row in self._topic_rows()]
         more = int(np.count_nonzero(self.topic_exists)) - len(rows)
         lines = [f"Cluster: {self._counts()}"]
@@ -129,8 +133,7 @@ class Cluster:
 
     @classmethod
     def from_topics(cls, topics: Mapping[str, int | Sequence[Sequence[str | None]]]) -> Cluster:
-        """Build a cluster from partition counts by topic, or from the racks of each partition's
-        replicas.
+        """Build a Kafka cluster from partition counts by topic, or from the racks of the replicas.
 
         Args:
             topics: for each topic its number of partitions, or the racks of each partition's
@@ -146,9 +149,10 @@ class Cluster:
 
     @classmethod
     def from_json(cls, problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> Cluster:
-        """Build a cluster from the field ``topics`` of a JSON object that also describes a group.
+        """Build a Kafka cluster from the field ``topics`` of a JSON object.
 
-        ``problem`` is JSON text, parsed JSON, or the path of a file.
+        Args:
+            problem: JSON text, parsed JSON, or the path of a file.
 
         Raises:
             InvalidProblemError: a field is wrong; the error has its path and value.
@@ -162,8 +166,7 @@ class Cluster:
         brokers: Sequence[Mapping[str, Any]],
         index: Index | None = None,
     ) -> Cluster:
-        """Build a cluster from the topics and brokers of one metadata record (a line of a capture's
-        ``cluster.jsonl``).
+        """Build a Kafka cluster from one recorded metadata record (a line of ``cluster.jsonl``).
 
         With ``index`` (the numbering of a whole recorded history) the cluster uses these numbers.
         The index must have every topic (by id) and partition of the record.
@@ -176,8 +179,7 @@ class Cluster:
         topics: Mapping[str, Mapping[int, Sequence[int]]],
         racks: Mapping[int, str | None],
     ) -> Cluster:
-        """Build a cluster without leaders from the node ids of replicas, as a client's metadata
-        responses list them.
+        """Build a Kafka cluster without leaders from the node ids of each partition's replicas.
 
         Args:
             topics: node ids of the replicas, by topic and partition number.
@@ -206,16 +208,18 @@ class Cluster:
         return alive, start.astype(np.int32)
 
     def topic(self, name: str) -> int:
-        """Return the index number of the existing topic with a name, -1 if there is none."""
+        """Return the index number of the Kafka topic with a name, -1 if no such topic exists."""
         return self._live.get(name, -1)
 
     def topic_all(self, names: Sequence[str]) -> list[int]:
-        """Return the index numbers of topics by name, -1 for each topic that does not exist."""
+        """Return the index numbers of Kafka topics by name, -1 for each topic that does not
+        exist.
+        """
         number = self._live.get
         return [number(name, -1) for name in names]
 
     def partitions_of(self, topic: str | int) -> Int32Array:
-        """Return the index numbers of a topic's existing partitions, sorted by partition number
+        """Return the index numbers of a Kafka topic's partitions, sorted by partition number
         (int32[n]).
         """
         t = self.topic(topic) if isinstance(topic, str) else topic
@@ -225,24 +229,22 @@ class Cluster:
         return alive[start[t] : start[t + 1]]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields to pickle; cached values that strategies derive from the cluster are
-        left out.
-        """
+        """Return the fields to pickle, without cached values."""
         return {name: v for name, v in self.__dict__.items() if name != "of_subscriptions"}
 
     @cached_property
     def of_subscriptions(self) -> list[tuple[tuple[tuple[str, ...], ...], dict[object, Any]]]:
-        """Cache of values that strategies derive from the cluster and the members' subscriptions.
+        """Cache of values that assignment strategies derive from the cluster and the subscriptions.
 
-        It has one entry: the last subscriptions, and a dict from the function that derives a value
-        to this value. Callers must not change the values. An entry is replaced as a whole, so
-        threads can share the cluster.
+        Callers must not change the values.
         """
+        # It has one entry: the last subscriptions, and a dict from the function that derives a
+        # value to this value. An entry is replaced as a whole, so threads can share the cluster.
         return [((), {})]
 
     @cached_property
     def rack_names(self) -> tuple[str, ...]:
-        """Sorted distinct names of all racks that have brokers.
+        """Sorted distinct names of all racks of the Kafka brokers.
 
         The empty name may occur, although no member is on that rack: Kafka ignores an empty
         ``client.rack``.
@@ -251,7 +253,7 @@ class Cluster:
 
     @cached_property
     def partition_racks(self) -> tuple[Int32Array, Int32Array]:
-        """Distinct racks of each partition's replicas, in compressed rows (CSR).
+        """Racks on which each partition has replicas, without duplicates, in compressed rows (CSR).
 
         Racks are positions in ``rack_names``.
         """
@@ -319,7 +321,7 @@ def _replica_racks(name: str, value: object) -> list[list[str | None]] | None:
 def _cluster_from_replica_racks(
     index: Index, replica_racks: Sequence[list[list[str | None]] | None]
 ) -> Cluster:
-    """Build a cluster if only the racks of replicas are known, not the brokers.
+    """Build a Kafka cluster if only the racks of replicas are known, not the brokers.
 
     One broker is created for each rack and position in a replica list.
 
@@ -374,7 +376,7 @@ def _stand_ins(
 
 
 class _TopicRows(NamedTuple):
-    """Partitions of one topic in a metadata response, as one list for each field.
+    """Partitions of one Kafka topic in a metadata response, as one list for each field.
 
     Attributes:
         id: the topic id, None if unknown.
@@ -428,10 +430,8 @@ def _cluster_from_replicas(
 
 
 def _has_valid_numbers(rows: _TopicRows) -> bool:
-    """Return whether all partition numbers and node ids of a topic are integers in the valid range.
-
-    If so, the caller skips the slow check of each number.
-    """
+    """Return whether all partition numbers and node ids of a topic are valid integers."""
+    # If so, the caller skips the slow check of each number.
     number = rows.number
     return (
         set(map(type, chain(number, chain.from_iterable(rows.replicas)))) <= {int}

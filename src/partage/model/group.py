@@ -53,7 +53,7 @@ _NO_CONFIG: Mapping[str, object] = {}
 
 
 class Member:
-    """Member of a consumer group, with the data that it sent when it joined.
+    """Member of a Kafka consumer group, with the data that it sent when it joined.
 
     Args:
         id: the member id that the coordinator gave.
@@ -167,8 +167,7 @@ class Member:
         return hash(self._key())
 
     def rejoined(self, owned: Claims, generation: int, user_data: bytes | None) -> Member:
-        """Return a copy of the member that rejoins with other owned partitions, generation and user
-        data.
+        """Return a copy of the consumer that joins its group again with other owned partitions.
 
         The arguments are not validated.
 
@@ -185,7 +184,7 @@ class Member:
         return made
 
     def replaced(self, **changes: Any) -> Member:
-        """Return a copy of the member with the fields changed that are given by keyword.
+        """Return a copy of the group member in which the given fields are changed.
 
         >>> Member("c1", topics=["a"]).replaced(generation=3).generation
         3
@@ -199,7 +198,7 @@ _MOST_SHOWN = 12
 
 
 def _format_short_list(values: Sequence[object]) -> str:
-    """Format a list as text; values after the twelfth are only counted.
+    """Format a list as text, with at most twelve values and the number of the others.
 
     >>> _format_short_list(range(20))
     '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... 8 more]'
@@ -217,7 +216,7 @@ def _owned_by_topic(owned: Claims) -> str:
 
 
 def _expect_config(value: object, path: str) -> Mapping[str, object]:
-    """Check that a member's settings are a mapping with string keys, and return a copy.
+    """Check that a consumer's own settings are a mapping with string keys, and return a copy.
 
     ``path`` is the name of the field in error messages.
 
@@ -269,7 +268,9 @@ def _member_row(member: Member) -> tuple[str, str, str, str, int]:
 
 
 class Group:
-    """Members of a consumer group in join order; Kafka's assignors depend on this order.
+    """Members of a Kafka consumer group in the order in which they joined.
+
+    Kafka's assignors depend on this order.
 
     Attributes:
         members: the members; members with equal subscriptions share one ``topics`` tuple.
@@ -310,9 +311,10 @@ class Group:
 
     @classmethod
     def from_json(cls, problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> Group:
-        """Build a group from the field ``members`` of a JSON object that also describes a cluster.
+        """Build a consumer group from the field ``members`` of a JSON object.
 
-        ``problem`` is JSON text, parsed JSON, or the path of a file.
+        Args:
+            problem: JSON text, parsed JSON, or the path of a file.
 
         Raises:
             InvalidProblemError: a field is wrong; the error has its path and value.
@@ -338,7 +340,7 @@ class Group:
         return f"Group({list(self.members)!r})"
 
     def __str__(self) -> str:
-        """Return a text table with each member's topics and number of claimed partitions."""
+        """Return a text table with each group member's topics and number of owned partitions."""
         rows = [
             (*texts, str(owned)) for *texts, owned in map(_member_row, self.members[:MOST_ROWS])
         ]
@@ -370,8 +372,7 @@ class Group:
     def rejoined(
         self, rows: ClaimRows, generations: Sequence[int], user_data: Sequence[bytes | None]
     ) -> Group:
-        """Return a copy of the group whose members rejoin with other owned partitions, generations
-        and user data.
+        """Return a copy of the consumer group whose members join again with other owned partitions.
 
         The arguments are not validated.
 
@@ -396,50 +397,51 @@ class Group:
 
     @property
     def position(self) -> dict[str, int]:
-        """Dict from member id to the member's position in join order."""
+        """Position of each group member in join order, as a dict by member id."""
         return self.orders.position
 
     @property
     def members_in_map_order(self) -> list[int]:
-        """Members' positions in the iteration order of the Java ``HashMap`` that Kafka's
-        coordinator fills in join order.
+        """Positions of the group's members in the order in which Kafka's coordinator iterates over
+        them.
+
+        It is the order of a Java ``HashMap`` that is filled in join order.
         """
         return self.orders.members_in_map_order
 
     @property
     def members_in_refilled_map_order(self) -> list[int]:
-        """Members' positions in the iteration order of a copy of the coordinator's ``HashMap``,
-        which some Kafka assignors make.
+        """Positions of the group's members in the iteration order of a copied Java ``HashMap``.
 
-        The copy is filled in the order of `members_in_map_order`.
+        Some Kafka assignors copy the coordinator's map in the order of `members_in_map_order`.
         """
         return self.orders.members_in_refilled_map_order
 
     @cached_property
     def has_racks(self) -> bool:
-        """True if any member has a rack; the empty rack counts as none."""
+        """True if any member of the consumer group has a rack; the empty rack counts as none."""
         return any(m.rack for m in self.members)
 
     @cached_property
     def has_weights_or_capacities(self) -> bool:
-        """True if any member has a capacity limit, or a weight (share of the load) other than the
+        """True if any group member has a capacity, or another share of the load than the
         default.
         """
         return any(m.weight != _ORDINARY or m.capacity is not None for m in self.members)
 
     @cached_property
     def user_data_size(self) -> int:
-        """Number of bytes in the user data of all members."""
+        """Number of bytes of user data that all group members sent."""
         return sum(len(m.user_data) for m in self.members if m.user_data)
 
     @cached_property
     def members_by_instance(self) -> Int32Array:
-        """Members' positions in the sort order of Kafka's ``MemberInfo`` (int32[M]): static members
-        by instance id, then dynamic ones by member id.
+        """Positions of the group's members, sorted as Kafka's ``MemberInfo`` sorts (int32[M]).
 
-        Ids are compared as Java strings. Members with equal instance ids (one of them is fenced)
-        keep the order of `members_in_map_order`.
+        Static members come first, by instance id, then the others by member id.
         """
+        # Ids are compared as Java strings. Members with equal instance ids (one of them is fenced)
+        # keep the order of `members_in_map_order`.
         instances = [m.instance_id for m in self.members]
         named = sorted({i for i in instances if i is not None})
         if not named:
@@ -455,19 +457,19 @@ class Group:
 
     @cached_property
     def claimed(self) -> ClaimRows:
-        """Partitions that the members report as owned, as one `ClaimRows` for the whole group."""
+        """Partitions that the group's members report as owned, as one `ClaimRows`."""
         return ClaimRows.of([m.owned for m in self.members])
 
     @property
     def member_rank(self) -> Int32Array:
-        """Rank of each member when ids are sorted as Java sorts strings (int32[M])."""
+        """Rank of each group member when member ids are sorted as Java sorts strings (int32[M])."""
         return self.orders.rank
 
 
 class _Orders:
-    """Cached sort orders of a group's members, which depend only on member ids and join order.
+    """Cache of the sort orders of a consumer group's members.
 
-    Copies made by `Group.rejoined` share them, so that each order is computed once.
+    They depend only on member ids and join order, so copies of the group share them.
     """
 
     def __init__(self, ids: tuple[str, ...]) -> None:

@@ -18,7 +18,7 @@ _CHUNK = 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackTable:
-    """Cost of cross-rack traffic for each pair of partition and member, as a compact matrix.
+    """Cost of reading each partition from each consumer's rack, as a compact matrix.
 
     The cost of partition ``p`` at member ``m`` is ``cost[profile[p], row[m]]``.
 
@@ -35,13 +35,13 @@ class RackTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackCosts:
-    """Cost model for consuming a partition from another rack: one unit for each mismatch, or the
-    price of the traffic.
+    """Cost of consuming a partition whose replicas are in other racks than the consumer.
 
-    Without ``prices`` the cost is 1 if the partition has no replica on the member's rack. With
-    ``prices`` it is the price per GB from the cheapest replica to the member, times the partition's
-    traffic; the result is divided by ``unit`` and rounded. Members without rack cost nothing, nor
-    do partitions whose replicas have no known rack.
+    It is 1 for each such partition, or the price of its traffic if ``prices`` are given.
+
+    Without rack a member costs nothing, nor does a partition whose replicas have no known rack.
+    With ``prices`` the cost is the price per GB from the cheapest replica to the member, times the
+    partition's traffic; the result is divided by ``unit`` and rounded.
 
     Attributes:
         prices: price per GB by (rack of the member, rack of the replica); a missing pair costs 0
@@ -61,7 +61,7 @@ class RackCosts:
     unit: float = 1.0
 
     def table(self, problem: Problem) -> RackTable:
-        """Compute the rack cost of each pair of a member and a partition that it could consume."""
+        """Compute the cost of cross-rack reads for each pair of a group member and a partition."""
         names = sorted({m.rack for m in problem.group if m.rack})
         number = {name: i for i, name in enumerate(names)}
         row = np.array([number[m.rack] if m.rack else -1 for m in problem.group], np.int64)
@@ -90,7 +90,8 @@ class RackCosts:
 def _rack_sets(problem: Problem) -> tuple[NDArray[np.int64], list[list[int]]]:
     """Group partitions by the set of racks that hold their replicas.
 
-    Return the number of each partition's set, and the distinct sets.
+    Returns:
+        The number of each partition's set, and the list of distinct sets.
     """
     start, rack = problem.cluster.partition_racks
     count = len(start) - 1

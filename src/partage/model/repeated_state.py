@@ -12,7 +12,9 @@ _MOST_NAMED: Final = 5
 
 
 class RepeatedState:
-    """Detector of endless loops in a deterministic iterative algorithm, by Brent's cycle detection.
+    """Detector of endless loops in a deterministic algorithm: it notices that a state repeats.
+
+    The method is Brent's cycle detection.
 
     A deterministic run over finitely many states either ends or returns to an earlier state. The
     detector stores the state after iterations 1, 2, 4, 8 and so on, and compares each later state
@@ -40,14 +42,15 @@ class RepeatedState:
         self._store_after = 1
 
     def matches(self, state: object) -> bool:
-        """Return whether the state equals the stored earlier state, so that the algorithm never
-        ends.
+        """Return whether an algorithm is in the same state as earlier, so that it never ends.
 
-        Otherwise the state replaces the stored one after iterations 1, 2, 4, 8 and so on.
+        Args:
+            state: everything that decides how the algorithm continues, as a value with equality.
 
         Args:
             state: everything that decides how the run continues, as a value with exact equality.
         """
+        # Otherwise the state replaces the stored one after iterations 1, 2, 4, 8 and so on.
         self.passes += 1
         self.length += 1
         if self.passes > 1 and state == self._stored:
@@ -60,7 +63,7 @@ class RepeatedState:
 
 @dataclass(frozen=True, slots=True)
 class EndlessLoop:
-    """Cycle of states in which a reimplemented Kafka algorithm would run forever on this problem.
+    """Endless loop in which one of Kafka's algorithms would run on this input forever.
 
     Attributes:
         passes: number of iterations until the repetition was found.
@@ -73,7 +76,8 @@ class EndlessLoop:
     moving: tuple[str, ...]
 
     def warning(self, algorithm: str) -> str:
-        """Return the warning that describes the loop in which the algorithm never returns.
+        """Return a warning that an algorithm never ends on this input, with the partitions that
+        move.
 
         >>> EndlessLoop(9, 2, ("t-0", "t-3")).warning("The assignor")[:76]
         'The assignor never returns on this problem: it moves t-0, t-3 in a loop of 2'
@@ -88,7 +92,10 @@ class EndlessLoop:
 
 
 def loop_attributes(loop: EndlessLoop | None, algorithm: str) -> dict[str, Any]:
-    """Return the fields ``loop`` and ``warnings`` for a plan if Kafka's algorithm would never end.
+    """Return warnings for an assignment plan if Kafka's algorithm would never end, else an empty
+    dict.
+
+    The keys are the fields ``loop`` and ``warnings`` of the plan.
 
     The dict is empty if the algorithm ends.
 

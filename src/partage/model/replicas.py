@@ -59,7 +59,9 @@ def among(values: Int64Array, candidates: Int64Array) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, eq=False)
 class ReplicaCluster:
-    """Replicas of a Kafka cluster, with their sizes, loads, brokers and log directories.
+    """Replicas of a Kafka cluster with their sizes, loads, brokers and log directories.
+
+    P, R, B are the numbers of partitions, replicas and brokers.
 
     Attributes:
         topics: topic names.
@@ -99,10 +101,7 @@ class ReplicaCluster:
 
     @cached_property
     def replicas_leader_first(self) -> Int32Array:
-        """Replicas of each partition, reordered so that the current leader is first (int32[R]).
-
-        A leader that is not the preferred one swaps its place with the preferred leader.
-        """
+        """Replicas of each partition, with the current leader first (int32[R])."""
         out: Int32Array = self.replica.copy()
         first = np.minimum(self.start[:-1], max(len(out) - 1, 0))
         owner = np.repeat(np.arange(self.partitions), self.factor)
@@ -114,27 +113,27 @@ class ReplicaCluster:
 
     @property
     def partitions(self) -> int:
-        """The number of partitions."""
+        """Number of partitions of the Kafka cluster."""
         return len(self.topic)
 
     @cached_property
     def factor(self) -> Int64Array:
-        """The replication factor of each partition (int64[P])."""
+        """Replication factor of each partition (int64[P])."""
         return np.diff(self.start)
 
     @cached_property
     def racks(self) -> tuple[str | None, ...]:
-        """The distinct racks of all brokers; None comes first."""
+        """Distinct racks of all Kafka brokers; None comes first."""
         found = {b.rack for b in self.brokers}
         return tuple(sorted(found, key=lambda rack: (rack is not None, rack or "")))
 
     @cached_property
     def rack(self) -> Int32Array:
-        """Rack of each broker, as an index of ``racks`` (int32[B]).
+        """Rack of each Kafka broker, as an index of ``racks`` (int32[B]).
 
-        Brokers without a rack share one, as in the controller's placement. If no broker has a rack,
-        each counts as a rack.
+        If no broker has a rack, each counts as a rack.
         """
+        # Brokers without a rack share one, as in the controller's placement.
         if all(b.rack is None for b in self.brokers):
             return np.arange(len(self.brokers), dtype=np.int32)
         at = {rack: i for i, rack in enumerate(self.racks)}
@@ -142,24 +141,24 @@ class ReplicaCluster:
 
     @cached_property
     def position(self) -> dict[int, int]:
-        """Position of each broker in ``brokers``, by broker id."""
+        """Position of each broker in ``brokers``, as a dict by broker id."""
         return {b.id: i for i, b in enumerate(self.brokers)}
 
     def name(self, partition: int) -> str:
-        """Return a partition's name as Kafka writes it, ``topic-number``."""
+        """Return a partition's name as Kafka writes it, for example ``orders-3``."""
         return f"{self.topics[self.topic[partition]]}-{self.number[partition]}"
 
     def ids(self, positions: Int32Array) -> list[int]:
-        """Return the node ids of brokers, given their positions."""
+        """Return the node ids of brokers, given their positions in ``brokers``."""
         return [self.brokers[b].id for b in positions.tolist()]
 
 
 @dataclass(frozen=True, eq=False)
 class Disks:
-    """Disks (log directories) of brokers that have several, and the disk of each current replica.
+    """Disks (log directories) of Kafka brokers, and the disk of each current replica.
 
-    Disks are numbered in the order of brokers. A disk is balanced if its share of its broker's load
-    is ``part``, within a tolerance.
+    B, D, R are the numbers of brokers, disks and replicas. Disks are numbered in the order of
+    brokers. A disk is balanced if its part of its broker's load is near its fair share.
 
     Attributes:
         start: int64[B + 1], where each broker's disks begin (CSR); a broker with a replica on an
@@ -181,13 +180,14 @@ class Disks:
 
     @cached_property
     def broker(self) -> Int32Array:
-        """The position of each disk's broker (int32[D])."""
+        """Broker to which each disk belongs, as a position (int32[D])."""
         brokers = np.arange(len(self.start) - 1, dtype=np.int32)
         return np.repeat(brokers, np.diff(self.start))
 
     def band(self, k: int, amount: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the least and the greatest amount of one resource on each balanced disk (int64[D]
-        each).
+        """Return the least and the greatest amount of a resource that a balanced disk may have.
+
+        The results are int64[D] for D disks.
 
         Args:
             k: index of the resource in `KINDS`: capacity, replicas, bytes or load.
@@ -205,7 +205,7 @@ class Disks:
 
 @dataclass(frozen=True, eq=False)
 class ReplicaTask:
-    """Input of a reassignment: current replicas, rules for the new ones, and balance limits.
+    """Input of a replica reassignment: current replicas, rules for new ones, and balance limits.
 
     A load is balanced if it is within its limits; docs/replicas_method.md defines them.
 
@@ -250,7 +250,9 @@ class ReplicaTask:
 
     @cached_property
     def start(self) -> Int64Array:
-        """Offset at which each partition's new replicas begin (int64[P + 1])."""
+        """Position at which each partition's new replicas begin in an array of all (int64[P
+        + 1]).
+        """
         out = np.zeros(len(self.factor) + 1, np.int64)
         np.cumsum(self.factor, out=out[1:])
         return out
@@ -262,19 +264,20 @@ class ReplicaTask:
 
     @cached_property
     def old_owner(self) -> Int64Array:
-        """The partition to which each current replica belongs (int64[R])."""
+        """Partition of each current replica (int64[R])."""
         return np.repeat(np.arange(len(self.factor), dtype=np.int64), self.cluster.factor)
 
     @cached_property
     def owner(self) -> Int64Array:
-        """The partition to which each new replica belongs (int64[sum of factors])."""
+        """Partition of each new replica (int64[n], n is the sum of the replication factors)."""
         return np.repeat(np.arange(len(self.factor), dtype=np.int64), self.factor)
 
 
 @dataclass(frozen=True, eq=False)
 class NewReplicas:
-    """Reassignment plan: the new replicas, and dual prices that prove lower bounds of the plan's
-    costs.
+    """Result of a replica reassignment: the new replicas, and a proof of how good they are.
+
+    The proof consists of dual prices, which give lower bounds of the costs.
 
     Attributes:
         replica: int32[sum of factors], the new replicas as indices of brokers, partition after
@@ -307,7 +310,7 @@ _ROUNDS = 200
 def rack_limits(
     factor: int, sizes: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the fewest and the most replicas of a partition that each rack may have.
+    """Return the fewest and the most replicas of a partition that each rack should have.
 
     The limits are the rack rule: replicas are spread as evenly over the racks as the racks' sizes
     allow. No rack has two replicas before every rack has one, and so on.
@@ -329,12 +332,12 @@ def rack_limits(
 def even_shares(
     factors: NDArray[np.int64], weights: NDArray[np.float64], sizes: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the load per broker in each rack if replicas are spread as evenly as possible
-    (float64[racks]).
+    """Return the load per broker in each rack if replicas are spread as evenly as possible.
 
-    The rack rule limits how many of a partition's replicas a rack has (`rack_limits`). A small rack
-    must take a replica of each partition if the replication factor is the number of racks; its
-    brokers then have more load than others.
+    The result is float64[racks].
+
+    A partition's replicas are spread over the racks (`rack_limits`). So brokers of a small rack may
+    get more load than others.
 
     Args:
         factors: int64[n], distinct replication factors.
@@ -371,16 +374,8 @@ def _divide_evenly(
     sizes: NDArray[np.int64],
     total: float,
 ) -> NDArray[np.float64]:
-    """Divide ``total`` among racks so that the loads per broker are as even as possible, by
-    bisection.
-
-    Args:
-        others: float64[racks], load that each rack already has.
-        low: float64[racks], the least that each rack gets.
-        high: float64[racks], the most that each rack gets.
-        sizes: int64[racks], number of brokers of each rack.
-        total: the load to divide.
-    """
+    """Divide a load among racks so that the loads per broker are as even as possible."""
+    # The method is bisection.
     bottom, top = 0.0, float((others + high).max(initial=0.0)) + total + 1.0
     for _ in range(100):
         middle = (bottom + top) / 2
