@@ -38,7 +38,7 @@ _DESCRIBE = 8
 
 
 class FetchedPartition(NamedTuple):
-    """One partition of a Kafka Fetch response, with its raw record batches.
+    """One partition of a Kafka Fetch response: its raw record batches, offsets and error code.
 
     Attributes:
         partition: the partition's number.
@@ -59,7 +59,7 @@ class FetchedPartition(NamedTuple):
 
 
 class PartitionRequest(NamedTuple):
-    """One partition of a Kafka Fetch request: the offset at which to continue reading.
+    """One partition of a Kafka Fetch request: the offset from which to read.
 
     Attributes:
         partition: the partition's number.
@@ -74,8 +74,7 @@ class PartitionRequest(NamedTuple):
 
 
 class ClusterConnection:
-    """Open connection to a Kafka cluster for the requests of a recording (capture), as a context
-    manager.
+    """Open connection to a Kafka cluster for the requests of a recording, as a context manager.
 
     The connection is closed at the end of the block, which turns an error of kafka-python into a
     `ClusterUnreachableError`.
@@ -154,8 +153,9 @@ class ClusterConnection:
             raise unreachable_error(self._bootstrap, self._settings, error, "") from None
 
     def ask(self, request: Any, node: int | None = None) -> Any:
-        """Send a Kafka request to one broker, or to any broker if ``node`` is None, and return the
-        response.
+        """Send a Kafka request to a broker, and return the response.
+
+        ``node`` is the broker's id; None stands for any broker.
         """
 
         async def sent() -> Any:
@@ -164,8 +164,9 @@ class ClusterConnection:
         return self._manager.run(sent)
 
     def ask_each(self, requests: Mapping[int, Any]) -> dict[int, Any]:
-        """Send Kafka requests to several brokers at once; return a dict from broker id to response
-        or exception.
+        """Send Kafka requests to several brokers at once; return the responses by broker id.
+
+        A broker that fails has an exception instead of a response.
         """
 
         async def sent() -> dict[int, Any]:
@@ -187,11 +188,10 @@ class ClusterConnection:
         return found
 
     async def _send(self, request: Any, node: int | None) -> Any:
-        """Send a Kafka request and return the future of its response.
-
-        If the broker is not in the client's list, the list is read again first. kafka-python reads
-        it only every five minutes, so that a restarted broker would stay unknown for so long.
-        """
+        """Send a Kafka request to a broker without waiting; return the future of its response."""
+        # If the broker is not in the client's list, the list is read again first. kafka-python
+        # reads it only every five minutes, so that a restarted broker would stay unknown for so
+        # long.
         from kafka.errors import UnknownBrokerIdError
 
         try:
@@ -203,8 +203,9 @@ class ClusterConnection:
     # --- requests --------------------------------------------------------------------------
 
     def metadata(self, topics: Sequence[str] | None = None) -> Any:
-        """Return the cluster's metadata (MetadataResponse) for these topics, or for all that the
-        account may see.
+        """Return the Kafka cluster's metadata for some topics, or for all that the account may see.
+
+        The result is kafka-python's MetadataResponse.
         """
         from kafka.protocol.metadata import MetadataRequest
 
@@ -219,8 +220,7 @@ class ClusterConnection:
         self, requests_by_broker: Mapping[int, Sequence[PartitionRequest]], topic: str, *,
         wait_ms: int, partition_bytes: int, most_bytes: int,
     ) -> tuple[list[FetchedPartition], dict[int, Exception]]:  # fmt: skip
-        """Fetch records of several partitions of a topic from their leaders, each from its own
-        offset.
+        """Fetch records of several Kafka partitions from the brokers that lead them.
 
         Args:
             requests_by_broker: dict from broker id to the requests for partitions that it leads.
@@ -265,9 +265,9 @@ class ClusterConnection:
     def bounds(
         self, topic: str, partitions: Sequence[int]
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """Return the first offset and the end offset (high watermark) of partitions.
+        """Return the first offset and the end offset of each Kafka partition, as two dicts.
 
-        The results are two dicts from partition to offset.
+        The end offset is the high watermark.
 
         Raises:
             ClusterUnreachableError: the broker does not return the offsets.
@@ -287,9 +287,9 @@ class ClusterConnection:
         return found[0], found[1]
 
     def may_describe_cluster(self) -> bool | None:
-        """Return whether the account has the permission DESCRIBE on the cluster.
+        """Return whether the Kafka account has the permission DESCRIBE on the cluster.
 
-        Return None if the brokers do not report permissions (before Kafka 2.3).
+        The result is None if the brokers do not report permissions (before Kafka 2.3).
         """
         from kafka.errors import KafkaError
         from kafka.protocol.metadata import MetadataRequest
@@ -305,8 +305,8 @@ class ClusterConnection:
         return None if operations is None else _DESCRIBE in operations
 
     def quorum_leader(self) -> int | None:
-        """Return the broker id of the KRaft quorum's leader; None if the account may not ask for
-        it.
+        """Return the broker id of the KRaft controller quorum's leader, or None without the
+        permission.
         """
         from kafka.errors import KafkaError
         from kafka.protocol.admin import DescribeQuorumRequest
@@ -323,23 +323,26 @@ class ClusterConnection:
         return leaders[0] if leaders and not response.error_code else None
 
     def broker_config(self, node: int) -> dict[str, str]:
-        """Return a dict of a broker's group, offset and transaction settings; empty if the account
-        may not read them.
+        """Return a Kafka broker's settings for groups, offsets and transactions.
+
+        The dict is empty if the account may not read them.
         """
         wanted = ("group.", "offsets.", "share.coordinator.", "transaction")
         found = self._configs("BROKER", str(node))
         return {name: value for name, value in found.items() if name.startswith(wanted)}
 
     def topic_config(self, topic: str, names: Sequence[str]) -> dict[str, str]:
-        """Return the values of the named settings of a topic; empty if the account may not read
-        them.
+        """Return the values of some settings of a Kafka topic, by name.
+
+        The dict is empty if the account may not read them.
         """
         found = self._configs("TOPIC", topic)
         return {name: found[name] for name in names if name in found}
 
     def _configs(self, kind: str, resource: str) -> dict[str, str]:
-        """Return a dict of all settings of a broker or topic; empty if the account may not read
-        them.
+        """Return all settings of a Kafka broker or topic, by name.
+
+        The dict is empty if the account may not read them.
         """
         from kafka.admin import ConfigResource, ConfigResourceType
         from kafka.errors import KafkaError
@@ -366,14 +369,13 @@ def _diverging_epoch(answer: Any) -> tuple[int, int] | None:
 
 
 def _check_reachable(bootstrap: str, settings: Mapping[str, Any]) -> None:
-    """Check that all addresses are HOST:PORT and that one accepts a connection.
-
-    The client itself would try for 15 seconds.
+    """Check that a Kafka bootstrap address accepts a connection, and that all are HOST:PORT.
 
     Raises:
         InvalidConfigError: an address is not HOST:PORT.
         ClusterUnreachableError: no broker listens at any of them.
     """
+    # The client itself would try for 15 seconds.
     refused = None
     for address in bootstrap.split(","):
         host, colon, port = address.strip().rpartition(":")
@@ -392,7 +394,9 @@ def _check_reachable(bootstrap: str, settings: Mapping[str, Any]) -> None:
 
 
 class _FailureLog(logging.Handler):
-    """Log handler that stores why kafka-python failed, because its exceptions lack the reason.
+    """Log handler that stores the reason for which kafka-python could not connect.
+
+    kafka-python's exceptions lack the reason.
 
     Attributes:
         last: the reason. An authentication failure is not replaced by a later "connection closed".
@@ -406,7 +410,7 @@ class _FailureLog(logging.Handler):
         self.logger = logging.getLogger("kafka")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Store the reason of a connection failure that a log record of kafka-python contains."""
+        """Store the reason of a connection failure from a log message of kafka-python."""
         for one in record.args if isinstance(record.args, tuple) else ():
             self.is_broker |= getattr(one, "broker_version", None) is not None
             # The caller raises a timeout itself.
@@ -429,9 +433,7 @@ def _attach_failure_log() -> _FailureLog:
 
 
 def client_errors() -> type[Exception]:
-    """Return kafka-python's base exception class, to catch it without importing kafka-python
-    earlier.
-    """
+    """Return kafka-python's base exception class, without importing kafka-python earlier."""
     from kafka.errors import KafkaError
 
     kind: type[Exception] = KafkaError
@@ -439,8 +441,7 @@ def client_errors() -> type[Exception]:
 
 
 def reason(error: BaseException) -> str:
-    """Return the readable message of a kafka-python exception, without error number and repeated
-    class names.
+    """Return the readable part of a kafka-python exception's message.
 
     >>> reason(ValueError("[Error 58] SaslError: SaslError: no"))
     'SaslError: no'
@@ -498,7 +499,8 @@ def unreachable_error(
     *,
     is_broker: bool = False,
 ) -> ClusterUnreachableError:
-    """Return the error for a cluster that cannot be reached, with the reason and what to check.
+    """Build the exception for a Kafka cluster that cannot be reached, with the reason and what to
+    check.
 
     Args:
         bootstrap: the addresses of the brokers.

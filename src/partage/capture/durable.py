@@ -23,8 +23,7 @@ __all__ = [
 
 @contextmanager
 def name_folder_in_errors(folder: Path) -> Iterator[None]:
-    """Turn disk errors inside a with block into an `InvalidConfigError` that names the output
-    folder.
+    """Turn disk errors inside a with block into an error that names the output folder.
 
     Raises:
         InvalidConfigError: a file of the folder cannot be written.
@@ -38,8 +37,11 @@ def name_folder_in_errors(folder: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file atomically: call ``write`` with a temporary path, fsync it, and rename it to
-    ``path``.
+    """Write a file so that readers and crashes never see an incomplete one.
+
+    Args:
+        path: the file.
+        write: function that writes the content to a temporary path, which is then renamed.
     """
     temporary = path.with_name(f".{path.name}.tmp")
     write(temporary)
@@ -50,7 +52,7 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON file atomically, which replaces the old file."""
+    """Write a JSON file so that readers and crashes never see an incomplete one."""
     text = json.dumps(value, indent=1, sort_keys=True) + "\n"
 
     def write(temporary: Path) -> None:
@@ -60,7 +62,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append a line to a file and fsync the file."""
+    """Append a line to a file, and flush the file to the disk (fsync)."""
     fresh = not path.exists()
     with path.open("ab") as file:
         file.write(line.encode("utf-8") + b"\n")
@@ -71,10 +73,8 @@ def append_line(path: Path, line: str) -> None:
 
 
 def truncate_torn_line(path: Path) -> str | None:
-    """Remove an incomplete last line from a file, as a crash leaves it; return the last complete
-    line.
-
-    Return None if there is none.
+    """Remove an incomplete last line from a file after a crash; return the last complete line or
+    None.
     """
     if not path.exists():
         return None
@@ -89,7 +89,7 @@ def truncate_torn_line(path: Path) -> str | None:
 
 
 def fsync_folder(folder: Path) -> None:
-    """Flush a folder to the disk, so that renames in it survive a crash."""
+    """Flush a folder to the disk (fsync), so that renames in it survive a crash."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)

@@ -28,7 +28,7 @@ _GROUP_NOT_AUTHORIZED = 30
 
 @dataclass(frozen=True)
 class LiveMember:
-    """Member of a group in a running cluster, as the group's coordinator describes it.
+    """Member of a Kafka group in a running cluster, as the group's coordinator describes it.
 
     Attributes:
         id, client_id, host: as the coordinator reports them.
@@ -52,7 +52,7 @@ class LiveMember:
 
 @dataclass(frozen=True)
 class LiveGroup:
-    """Group of a running cluster, with its members and committed offsets.
+    """Kafka group of a running cluster, with its members and committed offsets.
 
     Attributes:
         type: ``classic``, ``consumer`` (KIP-848), ``streams`` (KIP-1071) or ``share`` (KIP-932).
@@ -78,10 +78,10 @@ class LiveGroup:
 def live_groups(
     connection: ClusterConnection, wanted: Iterable[str] | None = None
 ) -> tuple[list[LiveGroup], dict[Partition, int], Any]:
-    """Read the groups of a running cluster, with members, ownership and offsets.
+    """Read the groups of a running Kafka cluster, with members, owned partitions and offsets.
 
-    Return the groups, a dict from each of their partitions to its end offset, and the cluster's
-    metadata.
+    Returns:
+        The groups, the end offset of each of their partitions, and the cluster's metadata.
 
     Args:
         connection: an open connection.
@@ -105,21 +105,20 @@ def live_groups(
 
 
 def expect_visible_groups(connection: ClusterConnection) -> None:
-    """Raise an error if the account may not list groups, so that an empty list means "no groups".
-
-    Without DESCRIBE on the cluster, a broker returns only the groups that the account may describe,
-    and no error.
+    """Raise an error if the account may not list Kafka groups.
 
     Raises:
         NotAuthorizedError: the account has no DESCRIBE on the cluster.
     """
+    # Without DESCRIBE on the cluster, a broker returns only the groups that the account may
+    # describe, and no error. An empty list would then not mean "no groups".
     if connection.may_describe_cluster() is False:
         what = "DESCRIBE on them or on the cluster; without it a broker lists none of them"
         raise NotAuthorizedError("groups", what)
 
 
 def listed_group_ids(connection: ClusterConnection, nodes: Sequence[int]) -> list[str]:
-    """Return the sorted ids of all groups that the brokers list for the account.
+    """Return the sorted ids of all Kafka groups that the brokers list for the account.
 
     Raises:
         NotAuthorizedError: the account may not list groups.
@@ -129,13 +128,17 @@ def listed_group_ids(connection: ClusterConnection, nodes: Sequence[int]) -> lis
 
 
 def refused_group_ids(connection: ClusterConnection, node: int, ids: Sequence[str]) -> list[str]:
-    """Return those of the given group ids that the account may not describe.
+    """Return those of the given Kafka group ids that the account may not describe.
 
-    Any broker can be asked (``node``), because permissions are checked before anything else.
+    Args:
+        connection: an open connection.
+        node: id of the broker to ask.
+        ids: the group ids.
 
     Raises:
         kafka.errors.KafkaError: the broker does not answer.
     """
+    # Any broker can be asked, because permissions are checked before anything else.
     from kafka.protocol.admin import DescribeGroupsRequest
 
     request = DescribeGroupsRequest(groups=list(ids), include_authorized_operations=False)
@@ -188,11 +191,9 @@ def _described(
 
 @cache
 def _describe_request(api_name: str) -> Any:
-    """Return the request class that describes groups of a kind, such as "ConsumerGroupDescribe".
-
-    kafka-python 3.0 has no classes for consumer, share and streams groups (KIP-848, KIP-932,
-    KIP-1071). They are created from JSON schemas of this package.
-    """
+    """Return kafka-python's class for a request such as "ConsumerGroupDescribe"."""
+    # kafka-python 3.0 has no classes for consumer, share and streams groups (KIP-848, KIP-932,
+    # KIP-1071). They are created from JSON schemas of this package.
     from kafka.protocol.api_message import ApiMessage
 
     place = "partage.capture.messages"
@@ -272,12 +273,15 @@ def _server_group(description: Any, kind: str, node: int) -> LiveGroup:
 
 
 def _streams_group(description: Any, node: int, partition_counts: Mapping[str, int]) -> LiveGroup:
-    """Convert a broker's description of a Streams group to a `LiveGroup`.
+    """Convert a broker's description of a Kafka streams group to a `LiveGroup`.
 
-    Its members own the partitions that their active tasks read. Task ``p`` of a sub-topology reads
-    partition ``p`` of each source topic. ``node`` is the coordinator, ``partition_counts`` the
-    number of partitions by topic.
+    Args:
+        description: the broker's response.
+        node: id of the group's coordinator.
+        partition_counts: number of partitions by topic.
     """
+    # Members own the partitions that their active tasks read. Task `p` of a sub-topology reads
+    # partition `p` of each source topic.
     if description.error_code:
         trouble = error_name(description.error_code)
         return LiveGroup(description.group_id, "streams", "", "", node, trouble=trouble)
@@ -318,7 +322,7 @@ def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:
 def end_offsets(
     connection: ClusterConnection, metadata: Any, partitions: Iterable[Partition]
 ) -> dict[Partition, int]:
-    """Return the end offset of each given partition that exists and has a leader."""
+    """Return the end offset of each given Kafka partition that exists and has a leader."""
     from kafka.errors import KafkaError
     from kafka.protocol.consumer import OffsetSpec
     from kafka.structs import TopicPartition

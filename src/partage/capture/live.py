@@ -35,10 +35,9 @@ _WORTH_KEEPING_SECONDS = 5.0
 
 @dataclass
 class ProblemReporter:
-    """Reporter of problems that last for some time, such as an unreachable broker.
+    """Reporter of problems that last for some time, such as an unreachable Kafka broker.
 
-    A problem is shown at most once a minute. Messages with equal text before the first colon are
-    about the same problem.
+    A problem is shown at most once a minute.
 
     Attributes:
         report: function that shows a message to the user.
@@ -46,6 +45,7 @@ class ProblemReporter:
         last: the newest message; "" before the first one.
     """
 
+    # Messages with equal text before the first colon are about the same problem.
     report: Callable[[str], None]
     store: Callable[[str], None]
     last: str = ""
@@ -66,10 +66,8 @@ class ProblemReporter:
         self._reported_at[problem] = now
 
     def report_recovery(self) -> None:
-        """Report that all problems have ended, and forget them.
-
-        If they lasted for some seconds, the manifest gets a message, too.
-        """
+        """Report that all problems have ended, such as an unreachable broker."""
+        # If they lasted for some seconds, the manifest gets a message, too.
         if not self._since:
             return
         since, now = min(self._since.values()), time.time()
@@ -96,7 +94,7 @@ _MOVED = {3, 5, 6, 9, 13, 74, 75, 76, 78, 100}
 
 @dataclass(frozen=True)
 class CaptureIntervals:
-    """Time intervals of a live capture, in seconds.
+    """Time intervals of a live recording of a Kafka cluster, in seconds.
 
     Attributes:
         metadata: time between two reads of the cluster's metadata.
@@ -110,8 +108,8 @@ class CaptureIntervals:
 
 
 class LiveCapture:
-    """Reader that copies the group log (``__consumer_offsets``) and the metadata of a running
-    cluster.
+    """Recorder of a running Kafka cluster: copies ``__consumer_offsets`` and the metadata to a
+    folder.
 
     The copy is written to a capture's folder.
 
@@ -149,8 +147,8 @@ class LiveCapture:
         self._problems = ProblemReporter(trouble, writer.add_warning)
 
     def run(self, *, follow: bool) -> None:
-        """Record ``__consumer_offsets`` to its current end, or with ``follow`` until `stop` is
-        set.
+        """Record ``__consumer_offsets`` up to its current end, or until `stop` is set with
+        ``follow``.
 
         Raises:
             NotAuthorizedError: the account may not read the topic.
@@ -199,7 +197,7 @@ class LiveCapture:
     # --- metadata --------------------------------------------------------------------------
 
     def _read_metadata(self) -> None:
-        """Read the cluster's metadata, add it to the capture, and update the partitions'
+        """Read the Kafka cluster's metadata, add it to the recording, and update the partition
         leaders.
 
         Raises:
@@ -222,12 +220,12 @@ class LiveCapture:
         )
 
     def _read_first_metadata(self) -> None:
-        """Read the cluster's metadata for the first time, and retry while a broker may be
-        restarting.
+        """Read the Kafka cluster's metadata for the first time, with retries.
 
         Raises:
             KafkaError: reading still fails after ``pace.patience``, or the error is permanent.
         """
+        # A broker may be restarting.
         from kafka.errors import KafkaError
 
         end = time.monotonic() + self._pace.patience
@@ -302,11 +300,11 @@ class LiveCapture:
             self._problems.report_recovery()
 
     def _next_requests(self) -> dict[int, list[PartitionRequest]]:
-        """Return the next fetch requests of each leader, one for each of its partitions.
-
-        Each call begins with another partition. A broker fills its response in the order of the
-        requests, so with a fixed order the last partitions might never be read.
+        """Return the next Kafka fetch requests for each partition leader, as a dict by
+        broker id.
         """
+        # Each call begins with another partition. A broker fills its response in the order of the
+        # requests, so with a fixed order the last partitions might never be read.
         numbers = sorted(self._leaders)
         turn = self._round % max(1, len(numbers))
         asked: dict[int, list[PartitionRequest]] = {}
@@ -355,11 +353,14 @@ class LiveCapture:
             self._writer.skip_to(partition, batch.last_offset + 1, what)
 
     def _retry_damaged(self, partition: int, error: WireFormatError, data: bytes) -> None:
-        """Fetch a damaged record batch once more, and skip it if it is damaged again.
+        """Fetch a damaged Kafka record batch once more, and skip it if it is damaged again.
 
-        ``data`` are the fetched bytes, ``error`` describes the damage. The format from before Kafka
-        0.11 counts as damaged.
+        Args:
+            partition: partition of ``__consumer_offsets``.
+            error: description of the damage.
+            data: the fetched bytes.
         """
+        # The format from before Kafka 0.11 counts as damaged.
         at = self._writer.position(partition)
         if (partition, at) not in self._damaged_at:
             self._damaged_at.add((partition, at))
@@ -375,12 +376,11 @@ class LiveCapture:
         self._writer.skip_to(partition, next_offset, what)
 
     def _reset_offset(self, partition: int) -> None:
-        """Continue at the start or at the end of a partition's log, after a fetch beyond its
-        bounds.
-
-        The start is right if old records were deleted, the end if an unclean leader truncated the
+        """Choose another offset to read from, because the requested one is outside the partition's
         log.
         """
+        # Continue at the start if old records were deleted, at the end if an unclean leader
+        # truncated the log.
         position = self._writer.position(partition)
         try:
             starts, ends = self._connection.bounds(OFFSETS_TOPIC, [partition])
@@ -406,13 +406,16 @@ class LiveCapture:
         self._writer.skip_to(partition, to, why)
 
     def _rewind(self, partition: int, epoch: int, end: int) -> None:
-        """Read a log partition again from the offset at which the leader's log differs from the
-        capture.
+        """Read a Kafka partition again from the offset at which the leader's log differs from the
+        recording.
 
-        This happens after an unclean leader election, when new records replaced records already
-        read. ``epoch`` and ``end`` are the diverging epoch and its end offset in the broker's
-        response.
+        Args:
+            partition: partition of ``__consumer_offsets``.
+            epoch: diverging epoch in the broker's response (KIP-595).
+            end: end offset of that epoch in the leader's log.
         """
+        # This happens after an unclean leader election, when new records replaced records already
+        # read.
         position, epochs = self._writer.position(partition), self._writer.epochs
         ours = epochs.last_epoch(partition, position)
         to = epochs.diverging_offset(partition, epoch, end)
@@ -427,10 +430,12 @@ class LiveCapture:
         self._writer.truncate(partition, to, why)
 
     def _expect_answer(self, partitions: Sequence[int], begun_s: float) -> None:
-        """Check that at least one of these partitions answered within the last ``pace.patience``
-        seconds.
+        """Raise an error if none of these partitions could be read for too long
+        (``pace.patience``).
 
-        ``begun_s`` is when the capture began, on the monotonic clock.
+        Args:
+            partitions: partitions of ``__consumer_offsets``.
+            begun_s: when the recording began, on the monotonic clock (s).
 
         Raises:
             ClusterUnreachableError: none answered. Records of other partitions are in the capture.

@@ -41,7 +41,8 @@ DamageReport = Callable[[str], None]
 
 
 def capture_log_dirs(folders: Sequence[Path], writer: CaptureWriter) -> None:
-    """Add the records in copied log directories of brokers to a capture (a recording of a cluster).
+    """Record the group log from copied log directories of Kafka brokers, instead of a running
+    cluster.
 
     Records that it already has are skipped. Unreadable ranges become warnings in the manifest.
 
@@ -107,7 +108,8 @@ def _last_offset(folder: Path) -> tuple[int, int]:
 
 
 def _cluster_id(folders: Sequence[Path]) -> str | None:
-    """Return the ``cluster.id`` in the copied ``meta.properties`` files; None without such a file.
+    """Return the cluster id in copied ``meta.properties`` files of brokers; None without such a
+    file.
 
     Raises:
         InvalidCaptureError: the files name several clusters.
@@ -125,11 +127,14 @@ def _cluster_id(folders: Sequence[Path]) -> str | None:
 
 
 def _read_partition(partition: int, folders: Sequence[Path], writer: CaptureWriter) -> None:
-    """Add the record batches of one log partition to the capture, in log order.
+    """Add the record batches of one partition to the recording, from copied log directories.
 
-    ``folders`` are copies of the partition from several brokers. Of several copies of a batch, the
-    one with the most records is used.
+    Args:
+        partition: partition of ``__consumer_offsets``.
+        folders: copies of the partition from several brokers.
+        writer: the recording.
     """
+    # Of several copies of a batch, the one with the most records is used.
     expected = writer.position(partition)
     first = min(int(_segments(folder)[0].stem) for folder in folders)
     if first > expected:
@@ -191,11 +196,13 @@ def _read_metadata(folder: Path, writer: CaptureWriter, cluster_id: str | None) 
 
 
 def _find_snapshot(folder: Path, log_start: int | None) -> Path | None:
-    """Return the oldest metadata snapshot from which the copied metadata log continues, or None.
+    """Return the oldest copied snapshot of the KRaft metadata that fits the copied metadata log.
 
-    ``log_start`` is the first offset of the copied log, None without a log. A newer snapshot would
-    lose history.
+    Args:
+        folder: folder of the metadata log.
+        log_start: first offset of the copied log, None without a log.
     """
+    # A newer snapshot would lose history.
     found = sorted(one for one in folder.iterdir() if _CHECKPOINT.fullmatch(one.name))
     reaching = [one for one in found if log_start is None or int(one.name[:20]) >= log_start]
     return next(iter(reaching), None)
@@ -226,11 +233,7 @@ LARGEST_BATCH = 1 << 28
 def batches_in(
     path: Path, *, crc32c: Callable[[bytes], int], report: Callable[[str], None]
 ) -> Iterator[Batch]:
-    """Yield the record batches of a log segment (``*.log``) or of a metadata snapshot
-    (``*.checkpoint``).
-
-    A batch with a wrong CRC is skipped. If its length is wrong, too, the rest of the file is
-    skipped. An incomplete last batch is normal in a copy of a live log.
+    """Yield the record batches of a Kafka log segment file (``*.log``) or metadata snapshot.
 
     Args:
         path: the file.
@@ -240,6 +243,8 @@ def batches_in(
     Raises:
         OSError: the file cannot be read.
     """
+    # A batch with a wrong CRC is skipped. If its length is wrong, too, the rest of the file is
+    # skipped. An incomplete last batch is normal in a copy of a live log.
     with path.open("rb") as file:
         size = path.stat().st_size
         position = 0
@@ -271,8 +276,7 @@ def batches_in(
 
 
 def _bytes_of_batch(file: BinaryIO, position: int, size: int) -> bytes:
-    """Read the bytes of the record batch at a position of a log file, after checking that its
-    length is possible.
+    """Read the bytes of one record batch from a Kafka log file, after a check of its length.
 
     Raises:
         TruncatedError: the file ends before the batch does.

@@ -53,7 +53,7 @@ _MOST_TROUBLES = 100
 
 
 class Part(NamedTuple):
-    """One numbered part of a capture: a Parquet file of records and one of record batches.
+    """One numbered pair of Parquet files of a recording: records and record batches.
 
     Attributes:
         number: part of the file name.
@@ -65,24 +65,24 @@ class Part(NamedTuple):
 
     @property
     def name(self) -> str:
-        """File name of this part, the same in the folders of records and of batches."""
+        """File name of this part of the recording, equal in the folders of records and of
+        batches.
+        """
         return f"part-{self.number:08d}.parquet"
 
 
 def replaced_path(path: Path) -> Path:
-    """Return the hidden path to which a file of the capture is renamed after it was merged into
-    another.
-
-    A reader that has already opened the file can continue; new readers ignore it.
+    """Return the hidden path of a file of the recording after it was merged into another.
 
     >>> replaced_path(Path("a/part-00000007.parquet")).name
     '.part-00000007.parquet.replaced'
     """
+    # A reader that has already opened the file can continue; new readers ignore it.
     return path.with_name(f".{path.name}.replaced")
 
 
 def expect_streamable_capture(folder: Path) -> None:
-    """Check that a folder is a capture that Spark can read as a stream while it grows.
+    """Check that Spark can read a recording's folder as a stream while it grows.
 
     Raises:
         InvalidCaptureError: the folder or its metadata is missing.
@@ -96,8 +96,7 @@ def expect_streamable_capture(folder: Path) -> None:
 
 @dataclass
 class Manifest:
-    """Content of ``capture.json``, the manifest of a capture: its files and the offsets read so
-    far.
+    """Content of ``capture.json``: the files of a recording, and the offsets read so far.
 
     Attributes:
         cluster_id, topic_id: ids of the recorded cluster and topic; None if unknown.
@@ -132,7 +131,7 @@ class Manifest:
 
     @staticmethod
     def load(folder: Path) -> Manifest | None:
-        """Read the manifest ``capture.json`` from a capture's folder; return None if there is
+        """Read the manifest ``capture.json`` from a recording's folder; return None if there is
         none.
 
         Raises:
@@ -165,7 +164,7 @@ class Manifest:
             raise InvalidCaptureError(f"{what}; capture into a new folder") from None
 
     def save(self, folder: Path) -> None:
-        """Write the manifest ``capture.json`` to a capture's folder.
+        """Write the manifest ``capture.json`` to a recording's folder.
 
         The capture then consists of the files that the manifest lists.
         """
@@ -175,7 +174,9 @@ class Manifest:
         write_json(folder / MANIFEST, {"format": _FORMAT, "topic": "__consumer_offsets", **content})
 
     def add_warning(self, message: str) -> None:
-        """Add a warning to the manifest, such as a range of the log that was skipped."""
+        """Add a warning to the recording's manifest, for example that a range of the log was
+        skipped.
+        """
         if len(self.troubles) < _MOST_TROUBLES and message not in self.troubles:
             self.troubles.append(message)
 
@@ -203,7 +204,7 @@ _BATCHES = (
 
 
 class RecordBuffer:
-    """Records and record batches of a capture that are in memory, not yet written to files.
+    """Records and record batches of a recording that are in memory, not yet in files.
 
     Attributes:
         bytes: estimated size of the buffered data in memory.
@@ -218,18 +219,21 @@ class RecordBuffer:
 
     @property
     def records(self) -> int:
-        """Number of buffered records."""
+        """Number of log records in the buffer."""
         return len(self._records["offset"])
 
     @property
     def batches(self) -> int:
-        """Number of buffered record batches, transaction markers included."""
+        """Number of record batches in the buffer, transaction markers included."""
         return len(self._batches["base_offset"])
 
     def add(self, partition: int, batch: Batch, payload: bytes) -> LogBatch:
-        """Decode a batch, buffer it with its records, and return it with its records.
+        """Decode a Kafka record batch, store it in the buffer, and return it with its records.
 
-        ``payload`` are the decompressed bytes of the records.
+        Args:
+            partition: partition of the log.
+            batch: the batch.
+            payload: decompressed bytes of its records.
 
         Raises:
             WireFormatError: the payload, decompressed, is not what the header says.
@@ -271,9 +275,7 @@ class RecordBuffer:
         self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
 
     def tables(self) -> tuple[pa.Table, pa.Table]:
-        """Return the buffered records and record batches as two Arrow tables, in the capture's
-        schema.
-        """
+        """Return the buffered records and record batches as two Arrow tables."""
         import pyarrow as pa
 
         records = pa.schema([
@@ -292,7 +294,7 @@ class RecordBuffer:
 
 
 def write_table(path: Path, table: pa.Table) -> None:
-    """Write an Arrow table to a Parquet file atomically and flush it to the disk."""
+    """Write an Arrow table to a Parquet file so that a crash never leaves an incomplete file."""
     from pyarrow import parquet
 
     def write(aside: Path) -> None:
@@ -302,15 +304,17 @@ def write_table(path: Path, table: pa.Table) -> None:
 
 
 def drop_lost_rows(path: Path, column: str, first_lost: Mapping[int, int]) -> int:
-    """Remove the rows of records that the broker's log has lost from a file of the capture.
+    """Remove records that the broker's log has lost from a file of the recording.
 
-    Records are lost when an unclean leader truncates the log. Return the number of remaining rows.
+    Returns:
+        The number of remaining rows.
 
     Args:
         path: the file.
         column: the column with the offset to compare.
         first_lost: dict from log partition to the first offset that the log has lost.
     """
+    # Records are lost when an unclean leader truncates the log.
     from pyarrow import compute, parquet
 
     table = parquet.ParquetFile(path).read()
@@ -329,7 +333,7 @@ _READ_ROWS = 20_000
 
 
 def recorded_batches(records: Path, batches: Path, after: Mapping[int, int]) -> Iterator[LogBatch]:
-    """Yield the record batches of one part of a capture, in the order in which they were read.
+    """Yield the Kafka record batches of one part of a recording, in the order of reading.
 
     Args:
         records: the part's file of records.
@@ -380,12 +384,7 @@ def merge(
     size: int,
     together: int = TOGETHER,
 ) -> bool:
-    """Merge the newest small files of a capture into larger ones; return whether any were merged.
-
-    As in an LSM tree, parts of equal level are merged into one part of the next level: a capture of
-    a month has some dozens of parts instead of 43,000. The manifest is changed in memory only; its
-    ``replaced`` has the numbers of merged parts. Their files stay on the disk, hidden, until the
-    next merge, because another process may be reading them.
+    """Merge the newest small files of a recording into larger ones; return whether any were merged.
 
     Args:
         manifest: manifest of the capture.
@@ -395,6 +394,10 @@ def merge(
         size: maximum bytes of a merged part, encoded, before compression.
         together: number of parts of one level that are merged.
     """
+    # As in an LSM tree, parts of equal level are merged into one part of the next level: a capture
+    # of a month has some dozens of parts instead of 43,000. The manifest is changed in memory only;
+    # its `replaced` has the numbers of merged parts. Their files stay on the disk, hidden, until
+    # the next merge, because another process may be reading them.
     last = manifest.parts[-together:]
     if len(last) < together or len({one.level for one in last}) > 1:
         return False

@@ -18,8 +18,9 @@ __all__ = ["MetadataImage", "cluster_state", "format_topic_id"]
 
 
 def cluster_state(response: Any, *, ts_ms: int, controller: int | None) -> dict[str, Any]:
-    """Convert a broker's MetadataResponse to a line of ``cluster.jsonl``: brokers, topics,
-    leaders.
+    """Convert a Kafka MetadataResponse to a recorded cluster state: brokers, topics and leaders.
+
+    The result is a line of ``cluster.jsonl``.
 
     Args:
         response: kafka-python's MetadataResponse for all topics.
@@ -53,7 +54,7 @@ def cluster_state(response: Any, *, ts_ms: int, controller: int | None) -> dict[
 
 
 def format_topic_id(topic_id: uuid.UUID | None) -> str | None:
-    """Format a topic id as Kafka does (base64); None if there is no id, as before Kafka 2.8.
+    """Format a Kafka topic id as base64 text; None if there is no id, as before Kafka 2.8.
 
     >>> format_topic_id(uuid.UUID("d2af76f7-aa0f-4c47-a89a-e97959efa996"))
     '0q9296oPTEeomul5We-plg'
@@ -63,11 +64,7 @@ def format_topic_id(topic_id: uuid.UUID | None) -> str | None:
 
 
 class MetadataImage:
-    """State of a cluster (brokers, topics, leaders) that is rebuilt from the records of its
-    metadata log.
-
-    Fenced brokers are omitted, as in a MetadataResponse. Records of a metadata transaction
-    (KIP-868) take effect at its end.
+    """Brokers, topics and leaders of a Kafka cluster, rebuilt from the records of its metadata log.
 
     >>> image = MetadataImage()
     >>> image.apply(MetadataRecord("TopicRecord", 2, 0, {"name": "t", "topicId": "i"}))
@@ -76,6 +73,8 @@ class MetadataImage:
     {'t': {'id': 'i', 'partitions': []}}
     """
 
+    # Fenced brokers are omitted, as in a MetadataResponse. Records of a metadata transaction
+    # (KIP-868) take effect at its end.
     def __init__(self) -> None:
         self.controller = -1
         self._brokers: dict[int, dict[str, Any]] = {}
@@ -97,13 +96,11 @@ class MetadataImage:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether records wait for the end of their metadata transaction (KIP-868)."""
+        """True while records wait for the end of their metadata transaction (KIP-868)."""
         return self._uncommitted is not None
 
     def apply(self, record: MetadataRecord) -> bool:
-        """Apply a record of the metadata log; return whether the cluster's state may have
-        changed.
-        """
+        """Apply a record of the KRaft metadata log; return whether the cluster may have changed."""
         if record.type == "BeginTransactionRecord":
             self._uncommitted = []
         elif record.type == "AbortTransactionRecord":
@@ -162,7 +159,7 @@ class MetadataImage:
         found |= {name: value[name] for name in ("leader", "replicas", "isr") if name in value}
 
     def state(self, ts_ms: int, cluster_id: str | None = None) -> dict[str, Any]:
-        """Return the current state of the cluster, as a line of ``cluster.jsonl``."""
+        """Return the brokers, topics and leaders of the cluster as a line of ``cluster.jsonl``."""
         brokers = [
             {"id": number, **{name: one[name] for name in ("rack", "host", "port")}}
             for number, one in sorted(self._brokers.items())

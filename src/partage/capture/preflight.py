@@ -54,8 +54,7 @@ _ACL_RESOURCES = {
 
 @dataclass(frozen=True)
 class Permission:
-    """A permission that `partage capture` needs (an operation on a Kafka resource), and whether the
-    account has it.
+    """Permission on a Kafka resource that `partage capture` needs, and if the account has it.
 
     Attributes:
         operation: Kafka's name of the operation, such as READ.
@@ -84,7 +83,7 @@ class Permission:
         return f"--operation {operation} {_ACL_RESOURCES[self.resource]}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the permission as a JSON object, with the ACL options that grant it."""
+        """Return the Kafka permission as a dict for JSON, with the ACL options that grant it."""
         return {
             "operation": self.operation, "resource": self.resource, "purpose": self.purpose,
             "required": self.required, "allowed": self.allowed, "detail": self.detail or None,
@@ -94,7 +93,7 @@ class Permission:
 
 @dataclass(frozen=True)
 class PartitionExtent:
-    """Range of records that one partition of ``__consumer_offsets`` still has.
+    """First and last offset that one partition of ``__consumer_offsets`` still has.
 
     Attributes:
         partition: the partition's number.
@@ -113,11 +112,15 @@ class PartitionExtent:
 
     @property
     def complete_share(self) -> float:
-        """Fraction of all records ever written that follow the last gap left by compaction."""
+        """Fraction of the records ever written to the partition that follow the last compaction
+        gap.
+        """
         return (self.end - self.complete_from) / self.end if self.end else 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return, as a JSON object, the range of records that this partition still has."""
+        """Return the first and last offset of the log partition, with their times, as a dict for
+        JSON.
+        """
         return {
             "partition": self.partition, "first_offset": self.first_offset,
             "first_ms": self.first_ms, "complete_from": self.complete_from,
@@ -127,8 +130,7 @@ class PartitionExtent:
 
 @dataclass(frozen=True)
 class AccessReport:
-    """Result of `check_access`: what an account may read of a cluster, and how much history its
-    ``__consumer_offsets`` has.
+    """Result of `check_access`: what an account may read of a Kafka cluster, and since when.
 
     Attributes:
         cluster_id: the cluster's id; None from brokers that send none.
@@ -153,20 +155,20 @@ class AccessReport:
 
     @property
     def can_capture(self) -> bool:
-        """Whether the account has every permission that `partage capture` requires."""
+        """True if the Kafka account has every permission that `partage capture` requires."""
         return not any(one.required and one.allowed is False for one in self.permissions)
 
     @property
     def missing(self) -> tuple[Permission, ...]:
-        """The Kafka permissions that the account lacks."""
+        """Kafka permissions that the account lacks."""
         return tuple(one for one in self.permissions if one.allowed is False)
 
     @property
     def complete_share(self) -> float | None:
-        """Fraction of all records ever written to ``__consumer_offsets`` in the part without gaps.
+        """Fraction of the records ever written to ``__consumer_offsets`` that follow all compaction
+        gaps.
 
-        Log compaction leaves gaps in the older part of each partition. None if the log has no
-        record or cannot be read.
+        It is None if the log has no record or cannot be read.
         """
         written = sum(one.end for one in self.partitions)
         left = sum(one.end - one.complete_from for one in self.partitions)
@@ -174,11 +176,10 @@ class AccessReport:
 
     @property
     def complete_since_ms(self) -> int | None:
-        """Time since which ``__consumer_offsets`` has every record, in ms; None if it has no
+        """Time since which ``__consumer_offsets`` has every record (ms); None if it has no
         record.
-
-        If compaction removed nothing yet, it is the time of the first record.
         """
+        # If compaction removed nothing yet, it is the time of the first record.
         written = [one for one in self.partitions if one.end]
         if not written:
             return None
@@ -189,17 +190,15 @@ class AccessReport:
 
     @property
     def follow_seconds(self) -> float:
-        """How long `partage capture --follow` must run until the capture covers 24 hours, in
-        seconds.
-        """
+        """Number of seconds for which `partage capture --follow` must run to cover 24 hours."""
         since = self.complete_since_ms
         return DAY_SECONDS if since is None else max(0.0, DAY_SECONDS - self._age(since))
 
     @property
     def safe_seconds(self) -> float | None:
-        """How long compaction keeps each record of ``__consumer_offsets`` at least, in seconds.
+        """Least time for which compaction keeps each record of ``__consumer_offsets`` (s), or None.
 
-        This is the topic's ``min.compaction.lag.ms``; None if the account may not read it.
+        It is the topic's ``min.compaction.lag.ms``; None if the account may not read it.
         """
         lag = self.settings.get("min.compaction.lag.ms")
         return None if lag is None else int(lag) / 1000
@@ -208,7 +207,9 @@ class AccessReport:
         return max(0.0, (self.now_ms - at_ms) / 1000)
 
     def sentences(self) -> Iterator[str]:
-        """Yield messages for the user: how much history the log has, and how long to follow it."""
+        """Yield messages for the user: how much history the Kafka log has, and how long to
+        record.
+        """
         since, share = self.complete_since_ms, self.complete_share
         if share is not None and since is not None:
             yield (f"The log has {share:.1%} of all records ever written without a gap, "
@@ -251,8 +252,9 @@ class AccessReport:
         return html_table(title, ["access", "permission", "details"], self._rows(), self._notes())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the account's permissions and the log's extent as a JSON object; times are ms
-        since 1970.
+        """Return the account's permissions and the available history as a dict for JSON.
+
+        Times are ms since 1970.
         """
         return {
             "cluster_id": self.cluster_id, "brokers": self.brokers, "topics": self.topics,
@@ -267,8 +269,7 @@ class AccessReport:
 
 
 def check_access(connection: ClusterConnection, *, now_ms: int) -> AccessReport:
-    """Check what the account may read of a cluster, and how much history ``__consumer_offsets``
-    has.
+    """Check what an account may read of a Kafka cluster, and how much history can be recorded.
 
     Nothing is written, and no group is joined.
 
@@ -309,7 +310,7 @@ def check_access(connection: ClusterConnection, *, now_ms: int) -> AccessReport:
 def _topics_permission(
     connection: ClusterConnection, metadata: Any, consumed: Iterable[str]
 ) -> Permission:
-    """Check whether the account may DESCRIBE topics: whether it sees those that groups consume.
+    """Check if the account may DESCRIBE the Kafka topics that consumer groups use.
 
     ``consumed`` are topics that the group log names.
     """
@@ -328,11 +329,10 @@ def _topics_permission(
 def _groups_permission(
     connection: ClusterConnection, nodes: Sequence[int], logged: Iterable[str]
 ) -> tuple[int | None, Permission]:
-    """Check whether the account may DESCRIBE groups: whether it sees those that the group log
-    names.
+    """Check if the account may DESCRIBE the Kafka groups that the group log names.
 
-    Return the number of listed groups (None if the brokers refuse), and the permission. ``logged``
-    are the groups that the log names.
+    Returns:
+        The number of listed groups (None if the brokers refuse), and the permission.
     """
     try:
         listed = listed_group_ids(connection, nodes)
@@ -359,9 +359,9 @@ def _listing(names: Sequence[str]) -> str:
 
 @dataclass
 class _GapSearch:
-    """Binary search for the end of the last gap that compaction left in a log partition.
+    """Binary search for the offset from which a log partition has every record.
 
-    From that offset on the partition has every record.
+    Compaction leaves gaps before that offset.
 
     Attributes:
         start, end: first offset of the log, and the offset after its last record.
@@ -386,14 +386,12 @@ class _GapSearch:
         return self.low >= self.high
 
     def next_offset(self) -> int:
-        """Return the offset to read next: first the log's start, then the middle of the search
-        range.
-        """
+        """Return the offset to read next in the binary search for the last compaction gap."""
         return self.start if self.first is None else (self.low + self.high) // 2
 
     def narrow(self, offset: int, batches: Sequence[Batch]) -> None:
-        """Narrow the search by a sample of the log: the record batches that were read from
-        ``offset`` on.
+        """Narrow the search for the last compaction gap by batches that were read from ``offset``
+        on.
         """
         begins = self.first is None
         if begins and batches:
@@ -417,9 +415,11 @@ class _GapSearch:
 
 
 def offset_after_gap(offset: int, batches: Sequence[Batch]) -> int | None:
-    """Return the offset after the last gap in the batches that were read from ``offset`` on.
+    """Return the offset after the last gap in some record batches of a log; None without a gap.
 
-    A gap is an offset without a record. Return None if there is none.
+    Args:
+        offset: the offset from which the batches were read.
+        batches: the batches, in order.
     """
     expected, found = offset, None
     for batch in batches:
@@ -437,8 +437,7 @@ def _time(batch: Batch) -> int | None:
 
 
 class _LogProbe:
-    """Reader of small samples of ``__consumer_offsets``, which show permissions and compaction
-    gaps.
+    """Reader of small samples of ``__consumer_offsets``, to check permissions and compaction gaps.
 
     Attributes:
         described: whether the account may DESCRIBE the topic; None if unknown.
@@ -461,8 +460,8 @@ class _LogProbe:
         self._searches: dict[int, _GapSearch] = {}
 
     def read(self) -> None:
-        """Find out the account's permissions on the topic, and the range of records in each
-        partition.
+        """Check the account's permissions on ``__consumer_offsets``, and find each partition's
+        offsets.
         """
         self.settings = self._connection.topic_config(OFFSETS_TOPIC, _COMPACTION)
         topic = self._connection.metadata([OFFSETS_TOPIC]).topics[0]
@@ -492,12 +491,14 @@ class _LogProbe:
                 break
 
     def _read_samples(self, offsets: Mapping[int, int], size: int) -> dict[int, list[Batch]]:
-        """Read a sample of record batches from each log partition, of at most ``size`` bytes each.
+        """Read a few record batches from each partition of ``__consumer_offsets``.
 
-        ``offsets`` is a dict from partition to the offset at which its sample begins. Partitions
-        with a first batch larger than ``size`` are requested one by one, because a broker then
-        sends it whole.
+        Args:
+            offsets: offset at which to read, by partition.
+            size: maximum bytes per partition.
         """
+        # Partitions with a first batch larger than `size` are requested one by one, because a
+        # broker then sends it whole.
         found = self._fetch_samples(offsets, size)
         for p in [p for p, window in found.items() if not window]:
             if offsets[p] < self._searches[p].end:
@@ -528,7 +529,7 @@ class _LogProbe:
         return found
 
     def _drop(self, partition: int, error: int, why: str = "") -> None:
-        """Exclude a partition that cannot be read from the check, and add a warning about it."""
+        """Leave out a log partition that cannot be read, and add a warning about it."""
         if error == _NOT_AUTHORIZED:
             self.readable = False
         else:
@@ -537,7 +538,7 @@ class _LogProbe:
         self._searches.pop(partition, None)
 
     def extents(self) -> list[PartitionExtent]:
-        """Return the range of records that each readable partition of ``__consumer_offsets`` still
+        """Return the first and last offset that each readable partition of ``__consumer_offsets``
         has.
         """
         if not self.readable:
@@ -551,9 +552,7 @@ class _LogProbe:
         ]  # fmt: skip
 
     def read_names(self) -> tuple[set[str], set[str]]:
-        """Read the newest records of each partition; return the topics and the groups that they
-        name.
-        """
+        """Return the topics and the consumer groups that the newest log records name."""
         topics: set[str] = set()
         groups: set[str] = set()
         if not self.readable:
@@ -568,7 +567,7 @@ class _LogProbe:
 
 
 def _decode_keys(batches: Sequence[Batch]) -> Iterable[Mapping[str, Any]]:
-    """Yield the decoded keys of the records in these batches; skip keys that cannot be decoded."""
+    """Yield the decoded keys of log records; skip keys that cannot be decoded."""
     for batch in batches:
         if batch.control:
             continue
@@ -584,7 +583,7 @@ def _decode_keys(batches: Sequence[Batch]) -> Iterable[Mapping[str, Any]]:
 
 
 def utc(ms: int | None) -> str:
-    """Format milliseconds since 1970 as date and time in UTC, and None as a dash.
+    """Format milliseconds since 1970 as date and time in UTC; None becomes a dash.
 
     >>> utc(0), utc(None)
     ('1970-01-01 00:00:00', '-')

@@ -17,11 +17,9 @@ Sizes = dict[tuple[str, int], dict[int, tuple[int, str]]]
 def read_replicas(
     bootstrap: str, settings: Mapping[str, Any], *, seconds: float | None = None
 ) -> tuple[dict[str, Any], Sizes]:
-    """Read the brokers, topics and replicas of a running cluster, with the size of each replica.
+    """Read the brokers, topics and replica sizes of a running Kafka cluster.
 
-    Brokers and topics have the form of ``cluster.jsonl``. Sizes are by partition, broker and log
-    directory. A directory's capacity is the size of its replicas plus its free space, which brokers
-    report since 3.3.
+    Sizes are by partition, broker and log directory.
 
     Args:
         bootstrap: the bootstrap servers, ``host:port,...``.
@@ -34,6 +32,8 @@ def read_replicas(
         NotAuthorizedError: the account may not describe the cluster.
         MissingExtraError: kafka-python is not installed.
     """
+    # Brokers and topics have the form of `cluster.jsonl`. A directory's capacity is the size of its
+    # replicas plus its free space, which brokers report since 3.3.
     with ClusterConnection(bootstrap, settings) as connection:
         response = connection.metadata()
         brokers = [
@@ -66,12 +66,16 @@ def read_replicas(
 
 
 def set_write_loads(topics: dict[str, Any], before: Sizes, after: Sizes, seconds: float) -> None:
-    """Set the write load of each partition (bytes per second) from two measurements of replica
+    """Compute each partition's write load (bytes per second) from two measurements of replica
     sizes.
 
-    ``topics`` is changed in place: each partition gets a ``load``, the growth of its
-    fastest-growing replica. ``before`` and ``after`` are the sizes, ``seconds`` apart.
+    Args:
+        topics: topics of the cluster; each partition gets a ``load``.
+        before: sizes of the first measurement.
+        after: sizes of the second measurement.
+        seconds: time between the two.
     """
+    # The load is the growth of the partition's fastest-growing replica.
     for name, topic in topics.items():
         for row in topic["partitions"]:
             was, now = before.get((name, row["p"]), {}), after.get((name, row["p"]), {})

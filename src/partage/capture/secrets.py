@@ -36,7 +36,7 @@ _WRAPPED_BLANK = r"[\s│|]+"
 
 
 def is_secret(name: str, regex: str | None = None) -> bool:
-    """Return whether a setting's value is secret, judged by the setting's name.
+    """Return whether the value of a Spark or Kafka setting is secret, judged by its name.
 
     Args:
         name: name of a setting of Spark or of a Kafka client.
@@ -59,7 +59,7 @@ def is_secret(name: str, regex: str | None = None) -> bool:
 
 
 def shown_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return a copy of Spark settings for display, with secret values replaced by ``[hidden]``.
+    """Return a copy of Spark settings in which secret values are replaced by ``[hidden]``.
 
     A value that matches ``spark.redaction.regex`` is hidden, too.
 
@@ -78,7 +78,7 @@ def _is_hidden(name: str, value: str, regex: str | None) -> bool:
 
 
 def secrets_in(settings: Mapping[str, str]) -> set[str]:
-    """Return all secret texts in the settings, so that they can be hidden in output.
+    """Return all secret texts in the settings, such as passwords, so that output can hide them.
 
     These are the values of secret settings, passwords inside other values (Java options, JAAS
     configurations), and the lines of a PEM key.
@@ -128,7 +128,7 @@ def hide(text: str, secrets: Iterable[str]) -> str:
 
 @lru_cache(maxsize=256)
 def _wrapped_pattern(secret: str) -> re.Pattern[str]:
-    """Return a regular expression that finds a secret even if a terminal wrapped it over lines."""
+    """Return a regular expression that finds a secret even if a terminal broke it over lines."""
     words = secret.split()
     parts = [_WRAP.join(map(re.escape, word)) for word in words]
     return re.compile(_WRAPPED_BLANK.join(parts) if parts else re.escape(secret))

@@ -43,7 +43,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def redact(name: str, value: str) -> str:
-    """Return the value of a client property for an error message; ``[hidden]`` if it is secret.
+    """Return the value of a Kafka client property for an error message; ``[hidden]`` if secret.
 
     >>> redact("sasl.jaas.config", "x"), redact("sasl.mechanism", "PLAIN")
     ('[hidden]', 'PLAIN')
@@ -52,7 +52,7 @@ def redact(name: str, value: str) -> str:
 
 
 class Properties:
-    """Kafka client properties by name, with a ``repr`` that hides secret values.
+    """Kafka client properties by name; printing them hides secret values.
 
     >>> Properties({"ssl.key.password": "x", "client.id": "me"})
     Properties({'client.id': 'me', 'ssl.key.password': '[hidden]'})
@@ -74,8 +74,9 @@ class Properties:
 
 
 def read_properties(path: Path | None, given: Iterable[str] = ()) -> dict[str, str]:
-    """Read client properties from a file and from ``NAME=VALUE`` arguments, which override the
-    file.
+    """Read Kafka client properties from a file and from ``NAME=VALUE`` arguments.
+
+    Arguments override the file.
 
     Raises:
         InvalidConfigError: the file cannot be read, or an argument has no equals sign.
@@ -98,9 +99,9 @@ def read_properties(path: Path | None, given: Iterable[str] = ()) -> dict[str, s
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    r"""Parse the text of a Java ``.properties`` file.
+    r"""Parse the text of a Java ``.properties`` file into a dict.
 
-    Handles comments, the separators ``=``, ``:`` and space, continued lines and escapes.
+    It may have comments, the separators ``=``, ``:`` and space, continued lines and escapes.
 
     >>> parse_properties("# c\nsecurity.protocol = SASL_SSL\nk:v\nlong=a\\\n   b\nu=\\u00e9\n")
     {'security.protocol': 'SASL_SSL', 'k': 'v', 'long': 'ab', 'u': 'é'}
@@ -139,8 +140,7 @@ def _unescaped(text: str) -> str:
 
 
 def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
-    """Parse Kafka's property ``sasl.jaas.config``; return the class of the login module and a dict
-    of its options.
+    """Parse Kafka's property ``sasl.jaas.config``: the login module's class and its options.
 
     Raises:
         InvalidConfigError: the text is malformed; the message does not repeat it.
@@ -202,7 +202,7 @@ _HARMLESS = {
 
 
 def connection_settings(properties: Properties) -> dict[str, Any]:
-    """Convert Kafka client properties to kafka-python's connection settings (TLS and SASL).
+    """Convert Kafka client properties (TLS and SASL) to settings of kafka-python.
 
     Raises:
         InvalidConfigError: a property is invalid or unsupported, or names an unreadable file. The
@@ -334,10 +334,8 @@ def _file(name: str, location: str) -> bytes:
 
 
 def _read_truststore(location: str, password: str) -> str:
-    """Read the certificates of a JKS or PKCS12 truststore with Java's keytool; return them as PEM.
-
-    The password is passed in an environment variable, because other users can see command lines.
-    """
+    """Read the certificates of a JKS or PKCS12 truststore with Java's keytool, as PEM text."""
+    # The password is passed in an environment variable, because other users can see command lines.
     name = "ssl.truststore.location"
     keytool = shutil.which("keytool")
     if keytool is None:
@@ -404,7 +402,7 @@ Fetch = Callable[[], tuple[str, float]]
 
 
 class TokenCache:
-    """Cache of an access token, which is fetched again shortly before it expires.
+    """Cache of an OAuth access token, which is fetched again shortly before it expires.
 
     Args:
         fetch: function that returns a token and its lifetime in seconds.
@@ -423,7 +421,7 @@ class TokenCache:
         self._until = 0.0
 
     def token(self) -> str:
-        """Return the access token; fetch a new one if the last one expires soon."""
+        """Return the OAuth access token; fetch a new one if the last one expires soon."""
         now = self._clock()
         if self._token is None or now >= self._until:
             self._token, seconds = self._fetch()
@@ -432,7 +430,7 @@ class TokenCache:
 
 
 def token_provider(fetch: Fetch) -> Any:
-    """Wrap a function that fetches tokens as kafka-python's ``AbstractTokenProvider``.
+    """Wrap a function that fetches OAuth tokens as kafka-python's ``AbstractTokenProvider``.
 
     Raises:
         MissingExtraError: kafka-python is not installed.
@@ -452,7 +450,7 @@ def token_provider(fetch: Fetch) -> Any:
 
 
 def client_credentials(url: str, client_id: str, secret: str, scope: str | None) -> Fetch:
-    """Return a function that fetches a token by the OAuth 2.0 client credentials grant.
+    """Return a function that fetches an access token by the OAuth 2.0 client credentials grant.
 
     Args:
         url: the token endpoint.
@@ -499,7 +497,7 @@ def client_credentials(url: str, client_id: str, secret: str, scope: str | None)
 
 
 def msk_iam(profile: str | None = None, role: str | None = None) -> Fetch:
-    """Return a function that signs tokens for Amazon MSK with AWS credentials.
+    """Return a function that creates access tokens for Amazon MSK with AWS credentials.
 
     The library aws-msk-iam-sasl-signer-python finds the credentials as AWS's own tools do. The
     region is that of ``AWS_REGION`` or ``AWS_DEFAULT_REGION``.

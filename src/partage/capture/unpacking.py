@@ -32,7 +32,7 @@ _XERIAL_HEADER = 16
 
 @cache
 def crc32c_function() -> Callable[[bytes], int]:
-    """Return a function that computes the CRC-32C of bytes, the checksum of record batches.
+    """Return a function that computes the CRC-32C checksum of bytes, as in Kafka record batches.
 
     Raises:
         MissingExtraError: google-crc32c is not installed.
@@ -46,7 +46,7 @@ def crc32c_function() -> Callable[[bytes], int]:
 
 
 def decompress(batch: Batch) -> bytes:
-    """Decompress the payload of a record batch and return it.
+    """Return the decompressed records of a Kafka record batch, as bytes.
 
     Raises:
         WireFormatError: the payload is damaged, or larger than `LARGEST_PAYLOAD`.
@@ -81,11 +81,9 @@ def _read(stream: Any, compression: str) -> bytes:
 
 
 def _decompress_gzip(data: bytes) -> bytes:
-    """Decompress all members of gzip data, as Java's ``GZIPInputStream`` does.
-
-    Input is passed in slices of doubling size. zlib copies the input after the end of a member,
-    which would take quadratic time for many small members.
-    """
+    """Decompress gzip data with one or more members, as Java's ``GZIPInputStream`` does."""
+    # Input is passed in slices of doubling size. zlib copies the input after the end of a member,
+    # which would take quadratic time for many small members.
     rest, position = memoryview(data), 0
     parts, room = [], LARGEST_PAYLOAD
     while position < len(data):
@@ -124,11 +122,14 @@ def _decompress_snappy(data: bytes, pa: Any) -> bytes:
 
 
 def _decompress_snappy_block(data: bytes, most_bytes: int, codec: Any) -> bytes:
-    """Decompress one raw snappy block with an Arrow codec.
+    """Decompress one raw snappy block, after a check of the size in its header.
 
-    The size in its header is checked first: against ``most_bytes``, and against the ratio that
-    snappy can reach.
+    Args:
+        data: the block.
+        most_bytes: greatest size of the result.
+        codec: Arrow's snappy codec.
     """
+    # The size is also checked against the ratio that snappy can reach.
     size = shift = 0
     for byte in data[:5]:
         size |= (byte & 0x7F) << shift

@@ -54,10 +54,9 @@ __all__ = ["UNKNOWN_EPOCH", "CaptureObserver", "CaptureWriter", "CleanedOffsets"
 
 @dataclass
 class _Loss:
-    """Range of lost records of a log partition: compaction removed them before the capture read
-    them.
+    """Records of a log partition that compaction removed before the recording read them.
 
-    ``offsets`` is the number of records lost between the offsets ``first`` and ``last``.
+    ``offsets`` is their number, between the offsets ``first`` and ``last``.
     """
 
     first: int
@@ -72,8 +71,7 @@ class _Loss:
 
 @dataclass
 class CleanedOffsets:
-    """Counter of the offsets that compaction removed before the capture read them, by log
-    partition.
+    """Number of records of each log partition that compaction removed before they were recorded.
 
     A log partition that was not compacted has contiguous offsets, so an offset without a record was
     removed. Before the log's end at the first fetch this is normal, and only counted. Beyond it the
@@ -97,13 +95,18 @@ class CleanedOffsets:
     _losses: dict[int, _Loss] = field(default_factory=dict)
 
     def set_first_end(self, partition: int, end: int) -> None:
-        """Store the end offset of a log partition at its first fetch; ignore later calls."""
+        """Store the end offset of a log partition when it was first read; later calls have no
+        effect.
+        """
         self.first_ends.setdefault(partition, end)
 
     def count_removed(self, partition: int, position: int, batch: Batch) -> None:
         """Count the offsets that compaction removed inside a record batch and directly before it.
 
-        ``position`` is the offset after the previous batch of the log partition.
+        Args:
+            partition: partition of the log.
+            position: offset after the previous batch.
+            batch: the batch.
         """
         if batch.base_offset > position:
             self._count_range(
@@ -125,7 +128,7 @@ class CleanedOffsets:
         self.lost += offsets
 
     def report(self) -> list[str]:
-        """Return a message for each log partition that lost offsets since the last call."""
+        """Return a message for each log partition that lost records since the last call."""
         found = [
             _loss_message(p, loss, damaged=p in self.damaged)
             for p, loss in sorted(self._losses.items())
@@ -158,7 +161,7 @@ _MOST = 100
 
 
 class LeaderEpochs:
-    """Leader epochs of the recorded batches, by which the capture detects that a log was truncated.
+    """Leader epochs of recorded batches, which show that a broker's log was truncated.
 
     After an unclean leader election, new records may take the offsets of lost ones. Given the last
     epoch read, a broker returns the offset at which its own log differs (KIP-320, KIP-595).
@@ -183,8 +186,8 @@ class LeaderEpochs:
         self.known = {p: list(rows) for p, rows in (known or {}).items()}
 
     def record_batch(self, partition: int, epoch: int, first: int, end: int) -> None:
-        """Store the leader epoch of a batch with offsets from ``first`` (inclusive) to ``end``
-        (exclusive).
+        """Store the leader epoch of a Kafka record batch with offsets from ``first`` up to before
+        ``end``.
         """
         rows = self.known.setdefault(partition, [])
         if epoch < 0 or (rows and epoch < rows[-1][0]):
@@ -201,15 +204,15 @@ class LeaderEpochs:
             rows[0] = (UNKNOWN_EPOCH, rows[0][1])
 
     def last_epoch(self, partition: int, next_offset: int) -> int:
-        """Return the leader epoch of the record directly before the next offset to read.
+        """Return the leader epoch of the last record that was read from a log partition.
 
-        The result is `UNKNOWN_EPOCH` if that record was skipped or its epoch is unknown.
+        It is `UNKNOWN_EPOCH` if that record was skipped or its epoch is unknown.
         """
         rows = self.known.get(partition)
         return rows[-1][0] if rows and rows[-1][1] == next_offset else UNKNOWN_EPOCH
 
     def diverging_offset(self, partition: int, epoch: int, end: int) -> int:
-        """Return the offset from which the leader's log differs from the records that were read.
+        """Return the offset from which the leader's log differs from the recorded records.
 
         Args:
             partition: the log partition.
@@ -237,7 +240,7 @@ class LeaderEpochs:
         self.known.pop(partition, None)
 
     def rows(self) -> Iterable[tuple[int, list[tuple[int, int]]]]:
-        """Return the stored leader epochs of each log partition, as (epoch, end offset) pairs."""
+        """Return the leader epochs of each log partition, as (epoch, end offset) pairs."""
         return sorted((p, list(rows)) for p, rows in self.known.items() if rows)
 
 
@@ -249,21 +252,21 @@ PART_ROWS, PART_BYTES = 500_000, 128 << 20
 
 
 class CaptureObserver(Protocol):
-    """Interface of an observer that receives all data while `partage capture` records them."""
+    """Interface of an observer that receives all data while `partage capture` records a cluster."""
 
     def on_batch(self, batch: LogBatch) -> None:
-        """Process a new record batch; batches of a log partition arrive in offset order."""
+        """Receive a new Kafka record batch; batches of a partition arrive in offset order."""
 
     def on_state(self, state: Mapping[str, Any]) -> None:
-        """Process a recorded state of the cluster's metadata (a line of ``cluster.jsonl``)."""
+        """Receive new metadata of the Kafka cluster (a line of ``cluster.jsonl``)."""
 
     def on_config(self, configs: Mapping[str, str]) -> None:
-        """Process the broker's settings by name; they arrive before any record batch."""
+        """Receive the broker's settings by name, before any record batch."""
 
     def on_fetch(self, partition: int, first_end: int) -> None:
-        """Process a successful fetch from a log partition.
+        """Note that a log partition was read successfully.
 
-        ``first_end`` is the partition's end offset at its first fetch; it is the same in each call.
+        ``first_end`` is the partition's end offset when it was first read.
         """
 
     def on_truncation(self, partition: int) -> None:
@@ -271,7 +274,7 @@ class CaptureObserver(Protocol):
 
 
 class CaptureWriter:
-    """Writer of a capture (a recording of a cluster) into a new or an existing folder.
+    """Writer of a recording of a Kafka cluster into a folder.
 
     Only one process may write into a folder at a time.
 
@@ -388,8 +391,7 @@ class CaptureWriter:
     # --- what is written -------------------------------------------------------------------
 
     def set_ids(self, *, cluster_id: str | None = None, topic_id: str | None = None) -> None:
-        """Set the ids of the recorded cluster and topic, and check that they are those of the
-        capture.
+        """Set the ids of the recorded cluster and topic, or check that they are the recording's.
 
         Raises:
             InvalidCaptureError: the capture is of another cluster or topic.
@@ -408,24 +410,26 @@ class CaptureWriter:
             self._changed = True
 
     def position(self, partition: int) -> int:
-        """Return the offset at which to read a log partition next; 0 if nothing was read yet."""
+        """Return the offset from which to read a log partition next; 0 if nothing was read yet."""
         return self._next.get(partition, 0)
 
     def skip_to(self, partition: int, offset: int, why: str) -> None:
-        """Continue reading a log partition at ``offset``, and add a warning with the reason to the
-        manifest.
-        """
+        """Continue to read a log partition at ``offset``, and store the reason as a warning."""
         self.manifest.add_warning(f"partition {partition}: {why}")
         self._next[partition] = offset
         self._changed = True
 
     def truncate(self, partition: int, offset: int, why: str) -> None:
-        """Remove the rows of a log partition from ``offset`` on, because the log was truncated
-        there.
+        """Remove recorded rows of a log partition from ``offset`` on, because the broker's log lost
+        them.
 
-        Reading continues at ``offset``. ``why`` is a warning for the manifest. The manifest is
-        written first, so that the next capture completes the removal if the process is killed.
+        Args:
+            partition: partition of the log.
+            offset: first lost offset, at which reading continues.
+            why: warning for the manifest.
         """
+        # The manifest is written first, so that the next capture completes the removal if the
+        # process is killed.
         with self._writing():
             self.write_part()
             self.manifest.add_warning(f"partition {partition}: {why}")
@@ -452,12 +456,14 @@ class CaptureWriter:
         self.manifest.save(self.folder)
 
     def add_warning(self, message: str) -> None:
-        """Add a warning to the manifest, such as a range of the log that was skipped."""
+        """Add a warning to the recording's manifest, for example that a range of the log was
+        skipped.
+        """
         self.manifest.add_warning(message)
         self._changed = True
 
     def add(self, partition: int, batch: Batch) -> bool:
-        """Add a record batch of a log partition; return False if the capture already has it.
+        """Add a Kafka record batch to the recording; return False if the recording already has it.
 
         Raises:
             WireFormatError: the batch cannot be read; none of its records are added.
@@ -477,33 +483,31 @@ class CaptureWriter:
         return True
 
     def set_first_end(self, partition: int, end: int) -> None:
-        """Store the end offset of a log partition at its first fetch; later calls keep the first
-        value.
-
-        Offsets that are missing beyond it count as lost: compaction removed them while the capture
-        ran.
+        """Store the end offset of a log partition when it was first read; later calls have no
+        effect.
         """
+        # Offsets that are missing beyond it count as lost: compaction removed them while the
+        # capture ran.
         self._cleaned.set_first_end(partition, end)
         if self._observer is not None:
             self._observer.on_fetch(partition, self._cleaned.first_ends[partition])
 
     def mark_damaged(self, partition: int) -> None:
-        """Note that a batch of a log partition was damaged and could not be read."""
+        """Note that a record batch of a log partition was damaged and could not be read."""
         self._cleaned.damaged.add(partition)
 
     def take_reports(self) -> list[str]:
-        """Return, and forget, the messages about offsets that were lost to compaction."""
+        """Return the messages about records lost to compaction since the last call."""
         reports, self._unreported = self._unreported, []
         return reports
 
     def recorded(
         self, after: Mapping[int, int]
     ) -> tuple[Mapping[str, str], list[Mapping[str, Any]], Iterator[LogBatch]]:
-        """Return what the capture contains: the broker's settings, the cluster's states, and the
-        batches.
+        """Return what the recording contains: broker settings, cluster states and record batches.
 
-        ``after`` is a dict from log partition to a base offset. Parts without a later batch are
-        skipped.
+        Args:
+            after: base offset by log partition; parts without a later batch are skipped.
 
         Raises:
             InvalidCaptureError: a file is damaged.
@@ -525,7 +529,7 @@ class CaptureWriter:
 
     @property
     def lost_offsets(self) -> int:
-        """Number of offsets that compaction removed before this process could read them."""
+        """Number of records that compaction removed before this process could read them."""
         return self._cleaned.lost
 
     @property
@@ -535,18 +539,16 @@ class CaptureWriter:
 
     @property
     def pending(self) -> int:
-        """Number of record batches that are buffered in memory, not yet on disk."""
+        """Number of record batches in memory that are not yet in files."""
         return self._columns.batches
 
     @property
     def records(self) -> int:
-        """Number of records in the capture, on disk and in memory."""
+        """Number of records in the recording, in files and in memory."""
         return self.manifest.records + self._columns.records
 
     def add_state(self, state: Mapping[str, Any]) -> bool:
-        """Add a state of the cluster's metadata to the capture; return False if it equals the last
-        one.
-        """
+        """Add cluster metadata to the recording; return False if it equals the last one."""
         said = _content(state)
         if said == self._last:
             return False
@@ -561,9 +563,7 @@ class CaptureWriter:
         return True
 
     def write_config(self, configs: Mapping[str, str]) -> None:
-        """Write the broker's settings to ``cluster-config.json``; empty settings never replace the
-        file.
-        """
+        """Write the broker's settings to ``cluster-config.json``; empty settings are ignored."""
         if self._observer is not None:
             self._observer.on_config(configs)
         with self._writing():
@@ -571,7 +571,7 @@ class CaptureWriter:
                 write_json(self.folder / _CONFIG, {"configs": dict(configs)})
 
     def write_part(self) -> None:
-        """Write all buffered records to a new pair of files, and list it in the manifest.
+        """Write all records in memory to new files of the recording, and list them in the manifest.
 
         Raises:
             InvalidConfigError: the folder cannot be written, a full disk for example.
