@@ -43,20 +43,18 @@ __all__ = ["AssignorError", "ClassInUseError", "MisusedAssignorError", "assignor
 
 
 class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # untyped
-    """Raised to the program by aiokafka, when it awaits records, if the assignment strategy
-    failed.
-    """
+    """Error that aiokafka passes to the program if the partition assignment strategy failed."""
 
 
 class MisusedAssignorError(InvalidConfigError, KafkaError):  # type: ignore[misc]  # untyped
-    """Raised to the program by aiokafka if ``partition_assignment_strategy`` is invalid.
+    """Error that aiokafka passes to the program if ``partition_assignment_strategy`` is invalid.
 
     For example, ``assignor`` was passed instead of ``[assignor("sticky")]``.
     """
 
 
 class ClassInUseError(MisusedAssignorError):
-    """Raised to the program by aiokafka if two consumers use the same assignor class."""
+    """Error that aiokafka passes to the program if two consumers use the same assignor class."""
 
 
 @reject_uncalled(MisusedAssignorError)
@@ -90,7 +88,7 @@ def assignor(
 
 
 class _Meta(AssignorMeta):
-    """Metaclass of assignor classes for aiokafka, which raises an error if a class is used wrongly.
+    """Metaclass of partition assignor classes for aiokafka, which reports wrong use as an error.
 
     aiokafka passes this type of error on to the program.
     """
@@ -99,7 +97,7 @@ class _Meta(AssignorMeta):
 
 
 class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc]  # untyped
-    """Base class of the partition assignor classes for aiokafka.
+    """Base class of the partition assignor classes that aiokafka calls.
 
     aiokafka calls its class methods on the event loop.
     """
@@ -113,8 +111,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """Return the consumer's subscription for the JoinGroup request, as bytes in Kafka's
-        format.
+        """Return the consumer's subscription for Kafka's JoinGroup request, as bytes.
 
         Raises:
             AssignorError: the strategy failed a moment ago. aiokafka joins again at once after an
@@ -134,8 +131,8 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def assign(cls, cluster: Any, members: Mapping[str, Any]) -> dict[str, Any]:
-        """Compute the assignment of all members, as the group leader; return a dict from member id
-        to it.
+        """Compute the partitions of all group members, as the group leader; return them by member
+        id.
 
         Raises:
             AssignorError: the strategy raised; the error has the strategy, group and generation.
@@ -152,7 +149,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def on_assignment(cls, assignment: Any) -> None:
-        """Store the partitions that were assigned to this consumer.
+        """Store the partitions that were assigned to this aiokafka consumer.
 
         Its next subscription reports them as owned, in the order in which they were received.
         """

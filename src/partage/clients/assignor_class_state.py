@@ -40,8 +40,7 @@ _LONGEST_PAUSE = 5.0
 
 
 class _CachedView(NamedTuple):
-    """Cluster metadata in Partage's form (`ClusterView`), cached until the client's metadata
-    change.
+    """Cluster metadata of the subscribed topics, cached until the Kafka client's metadata change.
 
     Attributes:
         table: the client's own table of partitions, by topic and number.
@@ -56,8 +55,8 @@ class _CachedView(NamedTuple):
 
 @dataclass
 class AssignorState:
-    """State of one assignor class between rebalances: last assignment, measured loads,
-    coordinator.
+    """State of one consumer's partition assignor class between rebalances, such as its last
+    assignment.
 
     Attributes:
         consumer: the part that is the same for all client libraries.
@@ -81,12 +80,13 @@ class AssignorState:
 
     @property
     def name(self) -> str:
-        """Name of the assignment strategy that the assignor class runs."""
+        """Name of the partition assignment strategy that the assignor class runs."""
         return self.consumer.strategy.name
 
     def bind_to(self, coordinator: object) -> None:
-        """Bind the assignor class to a consumer's group coordinator, or check that it is the same
-        as before.
+        """Reserve the assignor class for one consumer; raise an error if another consumer uses it.
+
+        A consumer is identified by its group coordinator object.
 
         Raises:
             InvalidConfigError: the class serves another consumer, even a closed one. The state of
@@ -99,8 +99,8 @@ class AssignorState:
             raise InvalidConfigError("partition_assignment_strategy", what, self.name)
 
     def pause(self) -> float:
-        """Return the seconds to wait before the consumer joins again; 0 unless the strategy just
-        failed.
+        """Return the seconds to wait before the consumer joins its group again; 0 without a
+        failure.
         """
         return max(self._not_before - time.monotonic(), 0.0) if self.failures else 0.0
 
@@ -112,7 +112,7 @@ class AssignorState:
         group: str,
         generation: int,
     ) -> SyncGroupAssignments:
-        """Compute the assignment of all members of the group, as its leader, and log warnings.
+        """Compute the partitions of all group members, as the group leader, and log warnings.
 
         Raises:
             AssignorFailedError: the strategy raised an error. The consumer joins again after a
@@ -146,7 +146,10 @@ class AssignorState:
         group_and_generation: tuple[str, int],
         error: type[AssignorFailedError],
     ) -> dict[str, bytes]:
-        """Compute the assignment of all members; return it as bytes by member id, for SyncGroup.
+        """Compute the partitions of all group members; return them as bytes for Kafka's SyncGroup
+        request.
+
+        The result is a dict by member id.
 
         Args:
             members: the members in the order of the JoinGroup response.
@@ -177,10 +180,9 @@ class AssignorState:
         replicas: Callable[[Any], Sequence[int]],
         racks: Mapping[int, str | None],
     ) -> ClusterView:
-        """Convert the client's cluster metadata to a `ClusterView` of the subscribed topics.
+        """Convert a Kafka client's metadata of the subscribed topics to Partage's form.
 
-        It has replicas and racks. Unknown topics are omitted. The last view is returned again if
-        the metadata are unchanged.
+        The result has the replicas and racks of each partition. Unknown topics are left out.
 
         Args:
             cluster: the client's ``ClusterMetadata``. Its private tables have the replicas; without
@@ -189,6 +191,7 @@ class AssignorState:
             replicas: function from a table row (or None) to the broker ids of its replicas.
             racks: rack by node id.
         """
+        # The last view is returned again if the metadata are unchanged.
         table, topics, last = (
             getattr(cluster, "_partitions", {}),
             frozenset(topics),
@@ -206,12 +209,12 @@ class AssignorState:
         return self._cached_view.view
 
     def _call_load_function(self, group: str) -> Mapping[Partition, float] | None:
-        """Call the user's load function (option ``weights``) and return its loads by partition.
+        """Call the user's function for partition loads (option ``weights``), and return the loads.
 
-        If it fails or returns an invalid load, log a warning and return None: the weights of the
-        last plan then stay in use. An error would fail the rebalance, and the member would join
-        again in a loop.
+        The result is None if the function fails.
         """
+        # The weights of the last plan then stay in use, and a warning is logged. An error would
+        # fail the rebalance, and the member would join again in a loop.
         if self.load_function is None:
             return None
         try:
@@ -236,11 +239,9 @@ class AssignorState:
         generation: int,
         group: str,
     ) -> None:
-        """Store the partitions that this consumer was assigned, for its next subscription.
-
-        Log a warning if the broker computed the assignment (KIP-848): the strategy then has no
-        effect.
-        """
+        """Store the partitions that this consumer was assigned, for its next subscription."""
+        # A warning is logged if the broker computed the assignment (KIP-848): the strategy then has
+        # no effect.
         self.consumer.received(pairs, user_data, generation)
         led_by_broker = self.consumer.is_assigned_by_broker(user_data)
         if led_by_broker and not self.is_led_by_broker:
@@ -253,8 +254,9 @@ class AssignorState:
         self.is_led_by_broker = led_by_broker
 
     def measured_loads(self) -> Mapping[Partition, float]:
-        """Return the measured load of each partition of this consumer; unknown loads are
-        omitted.
+        """Return the measured load of each partition that this consumer owns.
+
+        Partitions without a measurement are left out.
         """
         return {} if self.sampler is None else self.sampler.loads()
 
@@ -272,10 +274,15 @@ def _is_entry(partition: object, load: object) -> bool:
 def create_state(
     name: str, *, client: str, cooperative: bool, rack: str | None, eager: bool, **options: Any
 ) -> AssignorState:
-    """Create the state of a new assignor class; the arguments are those of ``assignor``.
+    """Create the state of a new partition assignor class for a Kafka client library.
 
-    ``client`` is the client library's name for messages. ``cooperative`` is whether it supports the
-    cooperative rebalance protocol.
+    Args:
+        name: name of the strategy.
+        client: name of the client library, for messages.
+        cooperative: whether the library supports the cooperative rebalance protocol.
+        rack: the consumer's rack.
+        eager: let a cooperative strategy run under the eager protocol.
+        options: settings of the strategy.
 
     Raises:
         UnknownStrategyError: no strategy has the name.
@@ -313,8 +320,7 @@ def create_state(
 
 
 def _check_arguments(name: object, rack: object) -> None:
-    """Check the arguments of ``assignor``: a strategy or its name, and a rack that is text or
-    missing.
+    """Check the types of the arguments of ``assignor``: a strategy or its name, and a rack.
 
     Raises:
         InvalidConfigError: an argument has another type.
@@ -337,12 +343,9 @@ def _wanted_weights(word: str) -> str:
 
 
 def _needs_cooperative_protocol(strategy: Strategy) -> bool:
-    """Return whether a strategy only equals its Kafka class under the cooperative rebalance
-    protocol.
-
-    Other cooperative strategies also work under the eager protocol: their members send the owned
-    partitions in the user data.
-    """
+    """Return whether a strategy works as in Kafka only under the cooperative rebalance protocol."""
+    # Other cooperative strategies also work under the eager protocol: their members send the owned
+    # partitions in the user data.
     if RebalanceProtocol.EAGER not in strategy.protocols:
         return True
     return strategy.exact_to is not None and RebalanceProtocol.COOPERATIVE in strategy.protocols

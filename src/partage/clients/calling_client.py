@@ -41,7 +41,7 @@ _ASKED = frozenset({"name", "metadata", "assign", "on_assignment", "supported_pr
 
 
 class Call(NamedTuple):
-    """A method call on the Python stack.
+    """Method call on the Python call stack: the object and its local variables.
 
     Attributes:
         owner: the object whose method runs (``self``).
@@ -53,11 +53,15 @@ class Call(NamedTuple):
 
 
 def find_caller(*kinds: type) -> Call | None:
-    """Find the nearest method on the call stack whose object is an instance of one of ``kinds``.
+    """Find the nearest method on the Python call stack that belongs to an object of some class.
 
-    An assignor finds the group coordinator that called it in this way. Return None if there is none
-    among the nearest frames.
+    Args:
+        kinds: the classes, for example a client library's group coordinator.
+
+    Returns:
+        The call, or None if there is none among the nearest frames.
     """
+    # An assignor finds the group coordinator that called it in this way.
     # Frame 1 is the assignor's method; its caller is frame 2.
     frame = sys._getframe(2)
     for _ in range(_COORDINATOR_FRAMES):
@@ -71,8 +75,7 @@ def find_caller(*kinds: type) -> Call | None:
 
 
 class AssignorMeta(ABCMeta):
-    """Metaclass of assignor classes: a class that is passed instead of a list of classes is an
-    error.
+    """Metaclass of partition assignor classes, which rejects a class where a list is expected.
 
     A client that iterates over such a class gets the error.
     """
@@ -81,7 +84,8 @@ class AssignorMeta(ABCMeta):
     misuse: type[InvalidConfigError] = InvalidConfigError
 
     def __iter__(cls) -> Iterator[Any]:
-        """Raise an error: an assignor class was passed where the client expects a list of classes.
+        """Raise an error: a partition assignor class was passed where a list of classes is
+        expected.
 
         Raises:
             InvalidConfigError: always.
@@ -91,7 +95,7 @@ class AssignorMeta(ABCMeta):
 
 
 class _Factory:
-    """Wrapper of the function ``assignor`` that raises a clear error if it was not called.
+    """Wrapper of the function ``assignor`` that raises a clear error if the user did not call it.
 
     A user may pass ``[assignor]`` to a client library instead of ``[assignor("sticky")]``. The
     client then uses the function like an assignor class.
@@ -102,7 +106,7 @@ class _Factory:
         update_wrapper(self, make)
 
     def __call__(self, *names: Any, **options: Any) -> Any:
-        """Create and return the assignor class that runs the named strategy.
+        """Create the partition assignor class that runs the named strategy.
 
         Raises:
             InvalidConfigError: no name is given, as when a client calls the factory itself.
@@ -129,7 +133,7 @@ class _Factory:
 def reject_uncalled(
     error: type[InvalidConfigError],
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Decorate the function ``assignor``: raise ``error`` if a client uses it as an assignor class.
+    """Decorate the function ``assignor`` so that using it without a call raises ``error``.
 
     This happens if a user passes ``[assignor]`` instead of ``[assignor("sticky")]``.
     """
@@ -141,7 +145,7 @@ def reject_uncalled(
 
 
 def called_by(package: str) -> bool:
-    """Return whether one of the five nearest calling stack frames belongs to a Python package.
+    """Return whether code of a Python package called this function (five nearest stack frames).
 
     >>> called_by("kafka")
     False

@@ -39,7 +39,7 @@ _SECONDS_BETWEEN_CHECKS = 1.0
 
 
 class CommitGuard:
-    """Guard that keeps a Faust consumer from committing past records that it never processed.
+    """Guard that keeps a Faust consumer from committing records that it never processed.
 
     It stores the offsets that the consumer fetched and has not committed, by partition.
 
@@ -77,9 +77,10 @@ class CommitGuard:
         consumer.on_partitions_revoked = self._on_partitions_revoked
 
     def on_assignment(self) -> None:
-        """Forget all fetched offsets at a new assignment, because the client then resets its
-        positions.
+        """Forget all fetched offsets of the Faust consumer, because its partitions were assigned
+        again.
         """
+        # The client resets its positions at a new assignment.
         self._assignments += 1
         self._fetched.clear()
         self._processed.clear()
@@ -87,7 +88,7 @@ class CommitGuard:
         self._read_again_from.clear()
 
     async def _on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """Store which offsets are processed but not committed, then let Faust revoke the
+        """Store which offsets are processed but not committed, before Faust gives up the
         partitions.
         """
         for tp in revoked:
@@ -105,8 +106,9 @@ class CommitGuard:
         return records
 
     def _read_dropped_again(self) -> None:
-        """Seek back to records that Faust fetched but dropped unprocessed; check at most once a
-        second.
+        """Read records again that Faust fetched but dropped without processing.
+
+        This is checked at most once a second.
         """
         now = self._now()
         if self._sought != self._assignments or now - self._checked < _SECONDS_BETWEEN_CHECKS:
@@ -120,18 +122,20 @@ class CommitGuard:
                 self._reread_if_dropped(tp, first, now)
 
     def _first_unprocessed(self, tp: Any) -> int | None:
-        """Return a partition's lowest offset that was fetched but not processed; None if there is
-        none.
+        """Return the lowest offset of a partition that Faust fetched but did not process, or None.
 
-        Offsets below the committed one are ignored.
+        Args:
+            tp: the partition.
         """
+        # Offsets below the committed one are ignored.
         floor = self.consumer._committed_offset[tp] or 0
         waiting = self._fetched[tp] - self.consumer._acked_index[tp] - self._processed[tp]
         return min((offset for offset in waiting if offset >= floor), default=None)
 
     async def _perform_seek(self) -> None:
-        """Seek each partition to its committed offset, or to the first fetched record if none is
-        committed.
+        """Set the reading position of each Faust partition to its committed offset.
+
+        Without a committed offset, it is the first fetched record.
         """
         assignment = self._assignments
         await self._original_perform_seek()
@@ -156,8 +160,10 @@ class CommitGuard:
     def _new_offset(self, tp: Any) -> int | None:
         """Return the offset up to which Faust may commit a partition; None if it may not commit.
 
-        Records that are acknowledged out of order, after an unprocessed one, are not committed.
+        Args:
+            tp: the partition.
         """
+        # Records that are acknowledged out of order, after an unprocessed one, are not committed.
         if self._sought != self._assignments:
             # Faust continues after a seek that timed out: seek again, or nothing is ever committed.
             if not self.consumer.app.rebalancing and not self._tasks:
@@ -178,11 +184,15 @@ class CommitGuard:
         return offset
 
     def _reread_if_dropped(self, tp: Any, offset: int, now: float) -> None:
-        """Read a record again, once, if Faust dropped it without processing.
+        """Read a Kafka record again, once, if Faust dropped it without processing.
 
-        A record counts as dropped if it was fetched some time ago and no stream has it in a queue.
-        ``tp`` is its partition, ``offset`` its offset, and ``now`` the time in seconds.
+        Args:
+            tp: the record's partition.
+            offset: the record's offset.
+            now: the present time (s).
         """
+        # A record counts as dropped if it was fetched some time ago and no stream has it in a
+        # queue.
         since = self._waits_since.get(tp)
         if since is None or since[0] != offset:
             self._waits_since[tp] = (offset, now)
@@ -209,7 +219,7 @@ class CommitGuard:
             await self.consumer.seek(tp, offset)
 
     def _is_in_a_stream(self, tp: Any, offset: int) -> bool:
-        """Return whether a stream processes a record, or has it in its queue."""
+        """Return whether a Faust stream processes a record, or has it in its queue."""
         channels = self.consumer.app.topics._tp_index.get(tp, ())
         queues = [channel._queue for channel in channels if channel._queue is not None]
         queued = [event.message for queue in queues for event in queue._queue]

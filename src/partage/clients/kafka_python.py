@@ -46,7 +46,7 @@ _PROTOCOLS = getattr(abstract, "RebalanceProtocol", None)
 
 
 class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # kafka is untyped
-    """Raised from kafka-python's ``poll()`` if the assignment strategy failed."""
+    """Error that kafka-python's ``poll()`` raises if the partition assignment strategy failed."""
 
 
 @reject_uncalled(InvalidConfigError)
@@ -85,7 +85,7 @@ def assignor(
 def cluster_look(
     topics: Iterable[str], *, seconds: float = 5.0, window: float = 60.0, **settings: Any
 ) -> ArrivalRates:
-    """Measure the records per second that arrive in each partition, in a background thread.
+    """Measure how many records per second arrive in each Kafka partition, in a background thread.
 
     Return a function for the option ``weights`` that returns these loads. The thread reads log end
     offsets with a consumer of its own, which joins no group.
@@ -117,7 +117,7 @@ def cluster_look(
 
 
 class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # type: ignore[misc]  # kafka is untyped
-    """Base class of the partition assignor classes for kafka-python.
+    """Base class of the partition assignor classes that kafka-python calls.
 
     Release 2 calls methods of the class, release 3 of an instance.
     """
@@ -130,8 +130,9 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def supported_protocols(cls) -> list[Any]:
-        """Return kafka-python's ids of the rebalance protocols that the strategy supports, the
-        preferred one first.
+        """Return kafka-python's ids of the rebalance protocols that the strategy supports.
+
+        The preferred one is first.
         """
         if _PROTOCOLS is None:
             return []
@@ -139,9 +140,7 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """Return the consumer's subscription for the JoinGroup request, as bytes like a Java
-        consumer's.
-        """
+        """Return the consumer's subscription for Kafka's JoinGroup request, as bytes."""
         call = cls._bound(find_caller(ConsumerCoordinator))
         state = cls._state
         # The pause follows a failure only; heartbeats have a thread, or are not due yet.
@@ -161,8 +160,8 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def assign(cls, cluster: Any, members: Any) -> dict[str, Any]:
-        """Compute the assignment of all members of the group, as its leader; return a dict from
-        member id to assignment.
+        """Compute the partitions of all group members, as the group leader; return them by member
+        id.
 
         Raises:
             AssignorError: the strategy raised; the error has the strategy, group and generation.
@@ -178,8 +177,7 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def on_assignment(cls, assignment: Any, generation: int | None = None) -> None:
-        """Store the partitions that the group leader assigned to this consumer, for its next
-        subscription.
+        """Store the partitions that were assigned to this kafka-python consumer.
 
         They keep the order in which they were received.
         """
@@ -194,8 +192,9 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def on_generation_assignment(cls, generation: int) -> None:
-        """Store the generation of the last assignment, which kafka-python 2 passes only to sticky
-        assignors.
+        """Store the group generation of the consumer's last assignment.
+
+        kafka-python 2 passes it only to assignors named "sticky".
         """
         cls._state.consumer.set_generation(generation)
 
@@ -217,12 +216,12 @@ def _group_of(coordinator: Any) -> tuple[str, int]:
 
 
 def _request_rejoin(coordinator: Any) -> None:
-    """Request another rejoin from kafka-python, so that it completes a join that is in progress.
-
-    Without the request, versions 2.3 and 3.0 forget the join if ``poll()`` times out during it. The
-    consumer then stays outside its group (3.0) or keeps its old assignment (2.3). This happens if a
-    leader joins because its topics have more partitions.
+    """Let a kafka-python consumer complete a join that is in progress, by requesting
+    another one.
     """
+    # Without the request, versions 2.3 and 3.0 forget the join if `poll()` times out during it. The
+    # consumer then stays outside its group (3.0) or keeps its old assignment (2.3). This happens if
+    # a leader joins because its topics have more partitions.
     if not hasattr(coordinator, "_rejoin_incomplete"):  # 2.0, whose poll() looks anyway
         coordinator.request_rejoin()
 

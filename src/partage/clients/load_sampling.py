@@ -50,7 +50,7 @@ _WINDOW = 60.0
 
 
 class LoadSampler:
-    """Background thread that measures the loads of the partitions that a consumer owns.
+    """Background thread that measures the loads of the partitions that a Kafka consumer owns.
 
     A load is the number of arriving records per second, or the lag in records.
 
@@ -74,8 +74,9 @@ class LoadSampler:
         self._thread: threading.Thread | None = None
 
     def start(self, read: Callable[[], Offsets | None]) -> None:
-        """Start the thread. It calls ``read`` for offsets regularly, and ends when ``read`` returns
-        None.
+        """Start the thread that measures partition loads.
+
+        It calls ``read`` for offsets regularly, and ends when ``read`` returns None.
         """
         if self._thread is None:
             name = "partage-sampler"
@@ -83,8 +84,9 @@ class LoadSampler:
             self._thread.start()
 
     def add_sample(self, offsets: Offsets, now: float) -> None:
-        """Store offsets that were read at time ``now`` (seconds); forget partitions that they do
-        not have.
+        """Add offsets of the consumer's partitions that were read at time ``now`` (s).
+
+        Partitions without offsets are forgotten.
         """
         positions, ends = dict(offsets[0]), dict(offsets[1])
         with self._lock:
@@ -129,8 +131,9 @@ class LoadSampler:
 
 
 class ArrivalRates:
-    """Callable that returns the arriving records per second of each partition; for option
-    ``weights``.
+    """Measurement of how many records per second arrive in each Kafka partition, as a callable.
+
+    It can be passed as option ``weights`` of a strategy.
 
     A background thread measures them.
 
@@ -161,13 +164,11 @@ class ArrivalRates:
         self._thread.start()
 
     def __call__(self) -> Mapping[Partition, float]:
-        """Return each partition's load by the newest measurements; empty before the second
-        measurement.
-        """
+        """Return the records per second of each partition; empty before the second measurement."""
         return self._sampler.loads()
 
     def close(self) -> None:
-        """Stop the thread that measures partition loads."""
+        """Stop the thread that measures the records per second of partitions."""
         self._ended.set()
 
     def __enter__(self) -> Self:

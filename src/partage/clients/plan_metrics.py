@@ -31,22 +31,18 @@ _FAILURES = "rebalances that failed because the strategy raised an error"
 
 
 class _Metrics(Protocol):
-    """Interface to the metrics of a process's assignors in one library (Prometheus,
-    OpenTelemetry).
-    """
+    """Interface to a metrics library (Prometheus or OpenTelemetry) for partition assignors."""
 
     def record_plan(self, labels: dict[str, str], seconds: float, measures: Measures) -> None:
-        """Record the planning time in seconds and the quality of an assignment, under the given
-        labels.
-        """
+        """Publish the computing time (s) and the quality of a group's assignment as metrics."""
 
     def record_failure(self, labels: dict[str, str]) -> None:
-        """Count one failed assignment under the given labels."""
+        """Count one failed partition assignment in the metrics."""
 
 
 @dataclass(frozen=True)
 class _Instruments:
-    """The five metrics of an assignor, as objects of one metrics library."""
+    """Five metrics of a partition assignor, as objects of one metrics library."""
 
     seconds: Any
     moved: Any
@@ -56,7 +52,7 @@ class _Instruments:
 
 
 class _PrometheusMetrics(_Instruments):
-    """Metrics of assignors in the default registry of prometheus_client."""
+    """Metrics of partition assignors in the default registry of prometheus_client."""
 
     def record_plan(self, labels: dict[str, str], seconds: float, measures: Measures) -> None:
         self.seconds.labels(**labels).observe(seconds)
@@ -69,9 +65,7 @@ class _PrometheusMetrics(_Instruments):
 
 
 class _OpenTelemetryMetrics(_Instruments):
-    """Metrics of assignors under the meter ``partage`` of the application's OpenTelemetry meter
-    provider.
-    """
+    """Metrics of partition assignors in OpenTelemetry, under the meter ``partage``."""
 
     def record_plan(self, labels: dict[str, str], seconds: float, measures: Measures) -> None:
         self.seconds.record(seconds, labels)
@@ -84,7 +78,7 @@ class _OpenTelemetryMetrics(_Instruments):
 
 
 def record_plan(plan: Plan, problem: Problem, *, group: str, strategy: str, seconds: float) -> None:
-    """Publish duration and quality of a group leader's assignment as metrics.
+    """Publish the computing time and the quality of a group's assignment as metrics.
 
     They go to each metrics library that the application has imported. An error in a library is
     logged and does not fail the rebalance.
@@ -111,7 +105,7 @@ def record_plan(plan: Plan, problem: Problem, *, group: str, strategy: str, seco
 
 
 def record_failure(*, group: str, strategy: str) -> None:
-    """Count a failed assignment plan in each metrics library that the application has imported."""
+    """Count a failed partition assignment in the metrics libraries that the application uses."""
     try:
         for one in _libraries():
             one.record_failure({"group": group, "strategy": strategy})
@@ -120,10 +114,8 @@ def record_failure(*, group: str, strategy: str) -> None:
 
 
 def _group_with_owned_partitions(problem: Problem) -> Group:
-    """Return the group with the partitions that each member owned before.
-
-    Members that run `sticky` send them only in their user data.
-    """
+    """Return the consumer group with the partitions that each member owned before the rebalance."""
+    # Members that run `sticky` send them only in their user data.
     if problem.sent_claims is None:
         return problem.group
     return Group(
@@ -151,7 +143,7 @@ def _libraries() -> list[_Metrics]:
 
 @functools.cache
 def _prometheus(library: Any) -> _PrometheusMetrics:
-    """Register the metrics of assignors with prometheus_client, once per process."""
+    """Register the metrics of partition assignors with prometheus_client, once per process."""
     name = "partage_assignor_{}".format
     return _PrometheusMetrics(
         library.Histogram(name("plan_seconds"), _PLAN_SECONDS, _LABELS, buckets=_SECONDS),
@@ -164,7 +156,7 @@ def _prometheus(library: Any) -> _PrometheusMetrics:
 
 @functools.cache
 def _opentelemetry(library: Any) -> _OpenTelemetryMetrics:
-    """Create the metrics of assignors with OpenTelemetry, once per process."""
+    """Create the metrics of partition assignors with OpenTelemetry, once per process."""
     meter = library.get_meter("partage")
     name = "partage.assignor.{}".format
     return _OpenTelemetryMetrics(

@@ -37,15 +37,15 @@ Partition = tuple[str, int]
 def find_nonexistent_claims(
     members: Sequence[JoinedMember], view: ClusterView
 ) -> list[Partition | None]:
-    """Return, for each member, its first claimed partition that does not exist; None if there is
-    none.
+    """Return, for each group member, the first partition that it reports as owned but does not
+    exist.
 
-    A claim is a partition that a member reports as owned. Claims on topics that the metadata do not
-    have are ignored.
+    It is None for a member without such a partition.
 
     Raises:
         InvalidProblemError: a partition number of the metadata is out of range.
     """
+    # Claims on topics that the metadata do not have are ignored.
     cluster = view.cluster()
     member, dense = locate_claims([one.claims for one in members], cluster.index)
     exists = dense >= 0
@@ -58,11 +58,14 @@ def find_nonexistent_claims(
 
 
 def locate_claims(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, Int32Array]:
-    """Convert members' claims to two int32 arrays with one element per claim: (member, partition).
+    """Convert the partitions that members report as owned to two arrays: member and partition.
 
-    A claim is a partition that a member reports as owned. The first array has the position of the
-    member in ``claims``. The second has the number of the partition in ``index``, -1 if it is
-    missing.
+    Args:
+        claims: reported partitions of each member.
+        index: the numbering of partitions.
+
+    Returns:
+        int32[n] positions of the members, and int32[n] numbers of the partitions (-1: missing).
     """
     topics: dict[int, Int32Array] = {}
     of = [np.zeros(0, np.int32)]
@@ -80,10 +83,10 @@ def locate_claims(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, I
 def drop_impossible_claims(
     strategy: Strategy, joined: JoinedMember, nonexistent: Partition | None, generation: int
 ) -> tuple[JoinedMember, str | None]:
-    """Remove a member's claims if they are impossible: a partition does not exist, or a future
-    generation.
+    """Remove the partitions that a group member reports as owned if the report is impossible.
 
-    A claim is a partition that a member reports as owned. Return the member, and a warning or None.
+    A partition may not exist, or the generation of the group may lie in the future. The result is
+    the member, and a warning or None.
 
     Args:
         strategy: the strategy, which decides whether claims are in the user data.
@@ -133,15 +136,14 @@ def _newcomer(strategy: Strategy, one: JoinedMember) -> JoinedMember:
 
 @dataclass(frozen=True, slots=True)
 class LeaderPlan:
-    """The last assignment that this consumer computed as group leader.
-
-    The leader compares the partitions that members report as owned (claims) with it.
+    """Last assignment that this consumer computed as leader of its group.
 
     Attributes:
         generation: the group's generation, -1 if unknown.
         plan: the assignment; partitions withheld until they are revoked have no owner in it.
     """
 
+    # The leader compares the partitions that members report as owned (claims) with it.
     generation: int
     plan: Plan
 
@@ -149,12 +151,15 @@ class LeaderPlan:
 def drop_refuted_claims(
     strategy: Strategy, members: Sequence[JoinedMember], last_plan: LeaderPlan | None
 ) -> tuple[list[JoinedMember], list[str]]:
-    """Remove claims of members that contradict this leader's last assignment; return members and
-    warnings.
+    """Remove reported partitions of group members that contradict the leader's last assignment.
 
-    A claim is a partition that a member reports as owned. If two members claim a partition in one
-    generation, Kafka's assignor accepts neither claim. The leader of that generation knows which
-    one is right. ``last_plan`` is its assignment; None if this consumer was not the leader.
+    Args:
+        strategy: the strategy.
+        members: the members with the partitions that they report as owned.
+        last_plan: this leader's last assignment, or None.
+
+    Returns:
+        The members, and warnings.
 
     >>> from partage.groups.registry import find
     >>> two = [Member(m, ["t"], owned={"t": [0]}, generation=4) for m in "az"]
@@ -164,6 +169,8 @@ def drop_refuted_claims(
     >>> [len(one.member.owned) for one in members], said
     ([1, 0], ['z claims t-0, which a was given: that is not believed'])
     """
+    # If two members claim a partition in one generation, Kafka's assignor accepts neither claim.
+    # The leader of that generation knows which one is right.
     out, warnings = list(members), list[str]()
     if last_plan is None or last_plan.generation < 0:
         return out, warnings
@@ -197,7 +204,7 @@ def drop_refuted_claims(
 
 
 def _generation_of_claims(strategy: Strategy, joined: JoinedMember) -> int:
-    """Return the generation in which a member owned the partitions that it reports as owned."""
+    """Return the group generation in which a member owned the partitions that it reports."""
     if strategy.name == Sticky.name:
         return NO_GENERATION if joined.generation is None else joined.generation
     return _generation(joined.member)
@@ -216,11 +223,11 @@ def _with_claims(
 
 
 def _generation(member: Member) -> int:
-    """Return the generation in which a cooperative member owned the partitions that it reports.
-
-    It is read from the subscription, or from the user data if the subscription's version is below
-    2.
+    """Return the group generation in which a cooperative member owned the partitions that it
+    reports.
     """
+    # It is read from the subscription, or from the user data if the subscription's version is below
+    # 2.
     data = member.user_data
     if member.generation >= 0 or not data or len(data) < _GENERATION_BYTES:
         return member.generation

@@ -37,7 +37,7 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class SyncGroupAssignments:
-    """Assignments of all group members, which the leader sends to the coordinator with SyncGroup.
+    """Assignments of all group members, which the group leader sends to Kafka with SyncGroup.
 
     Attributes:
         sent: the assignment of each member, as bytes for SyncGroup.
@@ -54,7 +54,9 @@ class SyncGroupAssignments:
 
 @dataclass(slots=True)
 class Consumer:
-    """State of one consumer's assignor between rebalances: strategy, memory and last assignment.
+    """State of one Kafka consumer's partition assignor between rebalances.
+
+    It has the strategy, its memory and the last assignment.
 
     It encodes subscriptions as Kafka's ``ConsumerCoordinator`` (4.3.1) does, and computes
     assignments if the consumer is the group leader.
@@ -93,11 +95,8 @@ class Consumer:
         generation: int | None = None,
         measured: Mapping[Partition, float] | None = None,
     ) -> bytes:
-        """Encode the subscription that the consumer sends when it joins the group (JoinGroup).
-
-        It has the generation of the last assignment received. The client's own generation may be
-        newer: it rises with the JoinGroup response, and a rebalance may interrupt the SyncGroup
-        after it.
+        """Encode the subscription that the consumer sends when it joins its group (JoinGroup
+        request).
 
         Args:
             topics: the subscribed topics.
@@ -109,6 +108,9 @@ class Consumer:
         Raises:
             EncodingError: a topic's name is too long.
         """
+        # It has the generation of the last assignment received. The client's own generation may be
+        # newer: it rises with the JoinGroup response, and a rebalance may interrupt the SyncGroup
+        # after it.
         names = list(dict.fromkeys(topics))
         mine = set(names)
         has = [one for one in (self.owned if owned is None else owned) if one[0] in mine]
@@ -127,7 +129,9 @@ class Consumer:
         )
 
     def decoded(self, members: Sequence[Joined]) -> list[JoinedMember]:
-        """Decode the members' subscriptions, which the leader gets in the JoinGroup response."""
+        """Decode the subscriptions of all group members, from Kafka's JoinGroup response to the
+        leader.
+        """
         return decode_members(self.strategy, members)
 
     def assign(
@@ -139,7 +143,7 @@ class Consumer:
         generation: int = NO_GENERATION,
         leader_loads: Mapping[Partition, float] | None = None,
     ) -> SyncGroupAssignments:
-        """Compute the assignment of all members of the group, as its leader.
+        """Compute the partitions of all group members, as the group leader.
 
         Args:
             members: the members in the order of JoinGroup's response.
@@ -173,10 +177,14 @@ class Consumer:
     def received(
         self, pairs: Sequence[Partition], user_data: bytes | None, generation: int
     ) -> None:
-        """Store the partitions that this consumer was assigned, with the strategy's user data.
+        """Store the partitions that this consumer was assigned.
 
-        Partition numbers that are out of range are left out of the strategy's memory.
+        Args:
+            pairs: (topic, partition) pairs.
+            user_data: the strategy's user data in the assignment.
+            generation: generation of the group.
         """
+        # Partition numbers that are out of range are left out of the strategy's memory.
         own, extras = split(user_data)
         counts: dict[str, int] = {}
         for topic, number in pairs:
@@ -191,17 +199,18 @@ class Consumer:
             self.loads.store_weights({} if extras is None else extras.held)
 
     def is_assigned_by_broker(self, user_data: bytes | None) -> bool:
-        """Return whether the broker computed this consumer's assignment although it runs `optimal`.
+        """Return whether the broker, and not a group leader, computed this consumer's assignment.
 
-        This happens to classic members of a KIP-848 group. ``user_data`` is that of the assignment:
-        a leader that runs `optimal` marks it with a trailer, the broker does not.
+        Args:
+            user_data: user data of the assignment.
         """
+        # This happens to classic members of a KIP-848 group: a leader that runs `optimal` marks the
+        # assignment with a trailer, the broker does not.
         return self.strategy.name == Optimal.name and split(user_data)[1] is None
 
     def set_generation(self, generation: int) -> None:
-        """Set the generation of the last assignment; kafka-python 2 only knows it after the
-        assignment.
-        """
+        """Set the group generation of this consumer's last assignment."""
+        # kafka-python 2 only knows it after the assignment.
         if generation != self.generation:
             self.received(self.owned, self._along_with, generation)
 
@@ -268,10 +277,14 @@ class Consumer:
     ) -> bytes | None:
         """Return the user data that the group leader sends with one member's assignment.
 
-        They are the strategy's own bytes, then the weights of the partitions that the member will
-        own (``next_owned``, by member). `optimal` always appends a trailer, even without weights,
-        so that members see that a leader computed the assignment.
+        Args:
+            plan: the assignment of all members.
+            member: id of the member.
+            next_owned: partitions that each member will own.
         """
+        # They are the strategy's own bytes, then the weights of the partitions that the member will
+        # own. `optimal` always appends a trailer, even without weights, so that members see that a
+        # leader computed the assignment.
         own = plan.user_data.get(member)
         weights = {} if self.loads is None else self.loads.weights
         held = {one: weights[one] for one in next_owned.get(member, ()) if one in weights}
@@ -290,7 +303,9 @@ def _revoked(plan: Plan, joined: Sequence[JoinedMember]) -> set[Partition]:
 
 
 def _is_own_strategy(strategy: Strategy) -> bool:
-    """Return whether a strategy exists only in Partage and reads members' owned partitions."""
+    """Return whether a strategy exists only in Partage and uses the partitions that members
+    owned.
+    """
     if getattr(strategy, "in_broker", False):
         return True
     return strategy.exact_to is None and RebalanceProtocol.COOPERATIVE in strategy.protocols

@@ -28,7 +28,7 @@ NO_CLAIMS = Claims.of(())
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A group member in the JoinGroup response to the leader.
+    """Member of a consumer group in Kafka's JoinGroup response to the group leader.
 
     ``metadata`` is its subscription, as bytes or decoded.
     """
@@ -38,8 +38,8 @@ class Joined:
     instance_id: str | None = None
 
     def subscription(self) -> ConsumerSubscription:
-        """Return the member's decoded subscription; if the bytes are malformed, one without
-        topics.
+        """Return the group member's decoded subscription; one without topics if the bytes are
+        malformed.
         """
         if not isinstance(self.metadata, bytes):
             return self.metadata
@@ -51,7 +51,7 @@ class Joined:
 
 @dataclass(slots=True)
 class JoinedMember:
-    """A group member with its decoded subscription, from the JoinGroup response to the leader.
+    """Member of a consumer group with its decoded subscription, as the group leader sees it.
 
     Attributes:
         member: the member as input of a strategy.
@@ -79,7 +79,7 @@ class _Subscription(NamedTuple):
 
 
 class _SplitUserData(NamedTuple):
-    """A member's user data, split into the strategy's bytes and the trailer that Partage appends.
+    """User data of a group member, split into the strategy's bytes and what Partage appends.
 
     Attributes:
         user_data: the strategy's own bytes.
@@ -95,7 +95,9 @@ class _SplitUserData(NamedTuple):
 
 
 def decode_members(strategy: Strategy, joined: Sequence[Joined]) -> list[JoinedMember]:
-    """Decode the subscriptions of all group members, in the order of the JoinGroup response."""
+    """Decode the subscriptions of all group members from Kafka's JoinGroup response to the
+    leader.
+    """
     subscriptions = _subscriptions(joined)
     trailers = _trailers([sent.user_data for sent in subscriptions])
     out = []

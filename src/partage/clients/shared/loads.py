@@ -22,12 +22,7 @@ Reported = tuple[Member, Mapping[Partition, float], Mapping[Partition, float]]
 
 @dataclass(slots=True)
 class Loads:
-    """Partition weights (measured loads) known to one consumer, passed on from rebalance to
-    rebalance.
-
-    The leader sends the weights of its plan with each assignment, and members send them back when
-    they join again. A new leader therefore continues with the last weights, and small changes of
-    the load move nothing.
+    """Measured partition loads ("weights") that consumers pass on from rebalance to rebalance.
 
     Attributes:
         tolerance: see `TOLERANCE`; None if the strategy's own setting decides.
@@ -35,12 +30,15 @@ class Loads:
         weights: weights of all partitions, if this consumer made the last plan as the leader.
     """
 
+    # The leader sends the weights of its plan with each assignment, and members send them back when
+    # they join again. A new leader therefore continues with the last weights, and small changes of
+    # the load move nothing.
     tolerance: float | None = TOLERANCE
     held: dict[Partition, float] = field(default_factory=dict)
     weights: dict[Partition, float] = field(default_factory=dict)
 
     def store_weights(self, weights: Mapping[Partition, float]) -> None:
-        """Store the partition weights that the leader sent with this consumer's assignment."""
+        """Store the partition loads that the group leader sent with this consumer's assignment."""
         self.held = dict(weights)
 
     def with_weights(
@@ -52,15 +50,14 @@ class Loads:
     ) -> Strategy:
         """Return a copy of the strategy that balances partitions by their measured loads.
 
-        Loads come from the members, each for partitions that it owns, and from the leader's own
-        measurement, which has precedence.
-
         Args:
             strategy: the strategy to configure.
             reported: (member, its measured loads, its weights in the last plan) tuples.
             leader_loads: loads from the leader's load function.
             view: the leader's metadata.
         """
+        # Loads come from the members, each for partitions that it owns, and from the leader's own
+        # measurement, which has precedence.
         measured: dict[Partition, float] = {}
         before: dict[Partition, float] = {}
         for member, loads, held in reported:
