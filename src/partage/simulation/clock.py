@@ -41,14 +41,14 @@ class Clock:
         heapq.heappush(self._queue, (time_ms, rank, self._scheduled, action))
 
     def after(self, wait_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
-        """Schedule an action (a function) ``wait_ms`` milliseconds
-        after the current simulated time.
-        """
+        """Schedule a function to run after a simulated delay of ``wait_ms`` milliseconds."""
         self.schedule_at(self.now_ms + wait_ms, action, rank=rank)
 
     def run(self, before_ms: int | None = None) -> None:
-        """Run all scheduled actions in order of time,
-        or with ``before_ms`` only those due before it.
+        """Run all scheduled actions of the simulated clock in order of their due times.
+
+        Args:
+            before_ms: if given, only actions due before this simulated time (ms) run.
         """
         while self._queue and (before_ms is None or self._queue[0][0] < before_ms):
             time_ms, _, _, action = heapq.heappop(self._queue)
@@ -56,9 +56,8 @@ class Clock:
             action()
 
     def scheduled(self) -> list[tuple[int, Callable[[], None]]]:
-        """Return the pending actions in running order, as pairs (due time in ms, action).
-
-        running order.
+        """Return the scheduled actions of the simulated clock in running order, as pairs (due time
+        in ms, action).
         """
         # No two entries have one number, so that actions themselves are never compared.
         return [(time_ms, action) for time_ms, _, _, action in sorted(self._queue)]

@@ -35,7 +35,8 @@ _RebalanceKey: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class CommitStatistics:
-    """Statistics of a consumer group's offset commits: pauses in consumption, rates and intervals.
+    """Offset-commit statistics of one Kafka consumer group: pauses, consumption rates and commit
+    intervals.
 
     Simulations estimate the costs of rebalances (downtime, records read twice) from them.
 
@@ -52,7 +53,8 @@ class CommitStatistics:
 
     @classmethod
     def of(cls, pauses: Iterable[Pause] = (), rates: Rates | None = None) -> CommitStatistics:
-        """Build a group's commit statistics from its pauses in consumption and its commit rates.
+        """Build a consumer group's offset-commit statistics from its pauses and its consumption
+        rates.
 
         ``rates`` is a dict from (topic, partition) to records per second.
 
@@ -69,11 +71,14 @@ class CommitStatistics:
         return cls({key: tuple(of) for key, of in by_rebalance.items()}, rates or {}, intervals)
 
     def pauses_of(self, incarnation: int, generation: int) -> tuple[Pause, ...]:
-        """Return the pauses in consumption around one rebalance, one per partition.
+        """Return the pauses in a consumer group's offset commits around one rebalance, one per
+        partition.
 
-        A pause is a time without commits. The result is empty if no partition has commits before
-        and after the rebalance. A rebalance is identified by the group's incarnation (lifetime) and
-        generation.
+        The result is empty if no partition has commits before and after the rebalance.
+
+        Args:
+            incarnation: which lifetime of the group id (a deleted group can be created again).
+            generation: generation number of the rebalance.
         """
         return self.pauses.get((incarnation, generation), ())
 
@@ -98,8 +103,13 @@ class CommitRate:
     records: int = 0
 
     def add_commits(self, first_ms: int, last_ms: int, first_offset: int, last_offset: int) -> None:
-        """Add successive commits of the partition: time (ms) and offset of the first and the
-        last one.
+        """Add a run of successive offset commits of one partition to the measured consumption rate.
+
+        Args:
+            first_ms: time of the first commit (ms since the epoch).
+            last_ms: time of the last commit.
+            first_offset: offset of the first commit.
+            last_offset: offset of the last commit.
         """
         if self.first_ms is None:
             self.first_ms = first_ms
@@ -110,8 +120,8 @@ class CommitRate:
         self.last_offset = last_offset
 
     def add_stretch(self, stretch: Stretch) -> None:
-        """Add the partition's commits between two records of the group's log, summarised as a
-        `Stretch`.
+        """Add the offset commits that a `Stretch` summarises (first and last time and offset) to
+        the rate.
         """
         if stretch.commits:
             self.add_commits(
@@ -122,14 +132,17 @@ class CommitRate:
 
     @property
     def per_second(self) -> float | None:
-        """Records per second between the first and the last commit; None if no time passed."""
+        """Records per second that the group consumed between its first and last offset commit.
+
+        It is None if no time passed between them.
+        """
         if self.first_ms is None or self.last_ms <= self.first_ms:
             return None
         return self.records * 1_000 / (self.last_ms - self.first_ms)
 
 
 def rates_array(rates: Rates, index: Index) -> Weights:
-    """Convert consumption rates to an array by partition index, in records per second (float64[P]).
+    """Convert consumption rates by partition to an array indexed by partition number (records/s).
 
     ``rates`` is a dict by (topic, partition), ``index`` numbers the partitions. A partition without
     commits has 0.
@@ -141,8 +154,8 @@ def rates_array(rates: Rates, index: Index) -> Weights:
 
 
 def values_by_partition(values: Mapping[tuple[str, int], float], index: Index) -> FloatArray:
-    """Convert a dict by (topic, partition) to an array by partition index,
-    with NaN for missing ones.
+    """Convert a dict by (topic, partition) to an array by partition index, with NaN for missing
+    ones.
 
     >>> values_by_partition({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
     [nan, 2.5]

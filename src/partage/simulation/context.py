@@ -58,10 +58,12 @@ class SimulationContext:
         rebalances: Iterable[RecordedRebalance],
         commits: CommitStatistics,
     ) -> SimulationContext:
-        """Build the data shared by all simulations of a group.
+        """Build the data that all simulations of one consumer group share.
 
-        ``rebalances`` are all recorded rebalances of the group, ``commits`` the statistics of its
-        commits.
+        Args:
+            clusters: the cluster metadata over time.
+            rebalances: all recorded rebalances of the group.
+            commits: statistics of the group's offset commits.
         """
         bare = cls(clusters, CachedJudge(), commits)
         known = [one for one in rebalances if one.replayable] if commits.pauses else []
@@ -71,25 +73,25 @@ class SimulationContext:
 
     @cached_property
     def most(self) -> FloatArray:
-        """Maximum number of records that a partition's new owner may read again (float64[P]).
+        """Maximum number of records that a partition's new owner may process twice (float64[P]).
 
-        A new owner begins at the last committed offset. See `most_reread`.
+        A new owner begins at the last committed offset, so it rereads later records. See
+        `most_reread`.
         """
         return most_reread(self.commits, self.clusters.index)
 
     def duration(self, rebalance: RecordedRebalance) -> Bounds | None:
-        """Return bounds on a recorded rebalance's duration (ms); None if there are no commits
-        around it.
+        """Return lower and upper bounds on a recorded rebalance's duration in milliseconds.
 
-        Unlike `costs`, it does not cache the result.
+        The result is None if no offset commits show the duration. It is not cached.
         """
         return self._costs_of(rebalance).length_ms if rebalance.replayable else None
 
     def costs(self, rebalance: RecordedRebalance) -> RebalanceCosts:
-        """Return a recorded rebalance's costs: partition time without a consumer, and records read
+        """Return what a recorded rebalance cost: time without a consumer, and records processed
         twice.
 
-        Results are cached, because they are the same for all policies.
+        Results are cached, because they are the same for all simulated policies.
         """
         cached = self._costs.get(id(rebalance))
         if cached is None:
@@ -102,7 +104,9 @@ class SimulationContext:
         return cached[1]
 
     def _costs_of(self, rebalance: RecordedRebalance) -> RebalanceCosts:
-        """Compute a recorded rebalance's costs without the cache of `costs`."""
+        """Compute what a recorded rebalance cost: time without a consumer, and records processed
+        twice.
+        """
         generation = rebalance.generation
         pauses = rebalance.pauses or self.commits.pauses_of(
             generation.incarnation, generation.number

@@ -92,7 +92,8 @@ def rebalance_duration(bounds: Sequence[Bounds]) -> Bounds | None:
 
 
 def usual_duration(lengths: Iterable[Bounds | None]) -> Bounds | None:
-    """Return the usual rebalance duration (ms): medians of the lower and of the upper bounds.
+    """Return the usual duration of a group's rebalances (ms): medians of their lower and upper
+    bounds.
 
     ``lengths`` are bounds on the durations of rebalances, None if unknown.
 
@@ -167,10 +168,9 @@ def detection_delay(timeout_ms: int) -> Bounds:
 
 
 def most_reread(commits: CommitStatistics, index: Index) -> FloatArray:
-    """Estimate, for each partition, the maximum number of records that a new owner rereads
-    (float64[P]).
+    """Estimate how many records a new owner of each partition may process twice (float64[P]).
 
-    It is the number of records that arrive between two commits: the previous owner may have
+    It is the number of records that arrive between two offset commits: the previous owner may have
     processed them without committing. It is NaN if unknown.
 
     >>> commits = CommitStatistics(rates={("t", 0): 2.5}, intervals={("t", 0): 3_000})
@@ -258,8 +258,10 @@ class RebalanceCosts:
 
     @cached_property
     def recorded_owner(self) -> Int32Array:
-        """Recorded owner of each partition, as its position in the group's members; -1 for none
-        (int32[P]).
+        """Each partition's owner after the recorded rebalance (int32[P]), as an index of the
+        group's members.
+
+        It is -1 for a partition without an owner.
         """
         owner = np.full(self.given.index.partitions, -1, np.int32)
         owner[self.given.partition] = self.given.member_of
@@ -290,8 +292,9 @@ class RebalanceCosts:
         return reread_bounds(stops, self.recorded_reread, self.most)
 
     def reread_as_recorded(self) -> Bounds | None:
-        """Return how many records were read twice in the recorded rebalance; None if no commits
-        show it.
+        """Return how many records consumers processed twice in the recorded rebalance.
+
+        The result is None if no offset commits show it.
         """
         total = sum(self.rewinds.values())
         return Bounds(total, total) if self.rewinds else None
@@ -325,7 +328,7 @@ def costs_of(
 
 @dataclass(frozen=True, slots=True)
 class RecordedStops:
-    """The partitions that a recorded rebalance stopped, from whose pauses its duration is
+    """The partitions that a recorded rebalance interrupted, from whose pauses its duration is
     estimated.
 
     Attributes:
@@ -339,7 +342,7 @@ class RecordedStops:
 
     @classmethod
     def of(cls, rebalance: RecordedRebalance, stopped: Int32Array) -> RecordedStops:
-        """Build the stops of a recorded rebalance from the indices of its stopped partitions.
+        """Build a `RecordedStops` of a recorded rebalance from the partitions that it interrupted.
 
         A partition's owner counts as evicted if its session timed out.
         """
@@ -353,17 +356,20 @@ class RecordedStops:
         return cls(rebalance.generation.timestamp_ms, timeouts)
 
     def bounds(self, pauses: Iterable[Pause], clusters: ClusterHistory) -> list[Bounds]:
-        """Return bounds on the rebalance's duration (ms), one pair for each stopped partition with
-        commits.
+        """Return bounds on how long each interrupted partition had no consumer (ms).
 
-        A pause is a time without commits around the rebalance. Partitions without a commit before
-        and after the rebalance are left out.
+        Partitions without an offset commit before and after the rebalance are left out.
+
+        Args:
+            pauses: times without commits around the rebalance.
+            clusters: the cluster metadata over time.
         """
         return self.bounds_of(_add_partition_indices(pauses, clusters, clusters.at(self.time_ms)))
 
     def bounds_of(self, located: Iterable[tuple[int, Pause]]) -> list[Bounds]:
-        """Return bounds on the rebalance's duration like `bounds`, from (partition index, pause)
-        pairs.
+        """Return bounds on how long each interrupted partition had no consumer (ms).
+
+        ``located`` are pairs of a partition index and its pause (time without offset commits).
         """
         found = []
         for p, pause in located:
@@ -375,10 +381,8 @@ class RecordedStops:
 
 
 def recorded_stops(rebalance: RecordedRebalance, clusters: ClusterHistory) -> RecordedStops:
-    """Return the partitions that a recorded rebalance stopped, with the session timeouts of owners.
-
-    If the members' metadata are unusable for assignment strategies, only the recorded assignments
-    before and after the rebalance are compared.
+    """Return the partitions that a recorded rebalance interrupted, with their owners' session
+    timeouts.
     """
     generation = rebalance.generation
     cluster = clusters.at(generation.timestamp_ms)

@@ -85,8 +85,7 @@ def simulate_cumulative(
     context: SimulationContext,
     listener: ConsumptionListener | None = None,
 ) -> Iterator[SimulatedRebalance]:
-    """Simulate the whole history of a group under one policy, each rebalance after the previous
-    one.
+    """Simulate a consumer group's whole history under one policy, rebalance after rebalance.
 
     Each simulated rebalance starts from the previous simulated assignment. Yield rows of table
     ``replays``, in order of generation and of step (a rebalance may have follow-ups).
@@ -165,15 +164,10 @@ def _simulate(
 def _advance(
     simulations: Sequence[_Simulation], waiting: deque[tuple[int, int]], before_ms: int | None
 ) -> None:
-    """Run all simulations up to a simulated time, one recorded rebalance after the other.
+    """Run the simulations of all policies up to a simulated time, rebalance by rebalance.
 
-    Each rebalance is simulated under all policies before the next one.
-
-    Args:
-        simulations: the simulations.
-        waiting: (time, position in the history) of the recorded rebalances that have not been
-            simulated; changed in place.
-        before_ms: simulated time up to which actions run; None for all.
+    ``waiting`` has the recorded rebalances still to simulate, as (time in ms, index in the
+    history), and is changed in place. ``before_ms`` is None at the end.
     """
     while waiting and (before_ms is None or waiting[0][0] < before_ms):
         time_ms, position = waiting.popleft()
@@ -223,11 +217,10 @@ class _Simulation:
         self.newest_early = -1
 
     def schedule(self, position: int, rebalance: RecordedRebalance, time_ms: int) -> None:
-        """Schedule a recorded rebalance, and earlier evictions by the policy's shorter session
-        timeout.
+        """Schedule a recorded rebalance in the simulation of a policy, with evictions before it.
 
-        If an earlier run has simulated the rebalance, its stored rows are scheduled for output
-        instead. ``position`` is the rebalance's position in the history, ``time_ms`` its time.
+        If an earlier run has simulated it, its stored rows are scheduled for output instead.
+        ``position`` is the rebalance's index in the group's history, ``time_ms`` its time.
         """
         self.lengths.feed(rebalance)
         if self.continuation is not None:
@@ -242,16 +235,11 @@ class _Simulation:
         self.clock.schedule_at(time_ms, partial(self._replay, rebalance), rank=1)
 
     def is_full(self, simulations: int) -> bool:
-        """Return whether this simulation holds too many finished rows in memory.
-
-        The limit is divided equally among all ``simulations`` that run at once.
-        """
+        """Return whether this simulation, one of ``simulations``, has too many rows in memory."""
         return max(len(self.rows) / _MOST_ROWS, self.text / _MOST_TEXT) >= 1 / simulations
 
     def take_rows(self, count: int) -> list[SimulatedRebalance]:
-        """Remove and return the ``count`` oldest finished rows; free data that later rows do not
-        need.
-        """
+        """Remove and return the ``count`` oldest finished output rows, and free their memory."""
         self.rows.sort(key=lambda r: (r.incarnation, r.generation, r.step))
         done, self.rows = self.rows[:count], self.rows[count:]
         self.text = sum(len(row.plan or "") for row in self.rows)
@@ -264,10 +252,9 @@ class _Simulation:
     def _schedule_stored_rows(
         self, stored: Continuation, position: int, time_ms: int | None
     ) -> None:
-        """Schedule the output of rows that an earlier run stored, up to a recorded rebalance.
+        """Schedule the output of rows that an earlier run has stored, up to a recorded rebalance.
 
-        If the earlier run stored a checkpoint (its state) after that rebalance, it is restored
-        then.
+        ``stored`` has these rows and a checkpoint, the simulation state to continue from.
         """
         for number, row in stored.rows_until(position, time_ms):
             rank = _STORED_ROW + number
@@ -277,11 +264,7 @@ class _Simulation:
             self.clock.schedule_at(time_ms, partial(self._resume, past), rank=_CHECKPOINT)
 
     def schedule_last_rows(self, position: int) -> None:
-        """Schedule the output of stored rows that come after the last recorded rebalance.
-
-        Such rows are, for example, of evictions after it. ``position`` is that of the last
-        rebalance.
-        """
+        """Schedule the output of stored rows that follow the last recorded rebalance."""
         if self.continuation is not None and self.continuation.covers(position):
             self._schedule_stored_rows(self.continuation, position, None)
 
@@ -290,15 +273,11 @@ class _Simulation:
         self._append(row.finish(self.policy.name, rebalance, self.context, self.lengths))
 
     def finish_recorded(self, position: int, time_ms: int, *, is_last_at_time: bool) -> None:
-        """Finish a recorded rebalance: store a checkpoint of the state if one is requested after
-        it.
+        """Store the simulation state after a recorded rebalance, if a later run is to continue
+        there.
 
-        A later run continues from such checkpoints.
-
-        Args:
-            position: position of the rebalance in the group's history.
-            time_ms: simulated time.
-            is_last_at_time: whether the next recorded rebalance is later than this one.
+        ``position`` is the rebalance's index in the history. ``is_last_at_time`` is whether the
+        next recorded rebalance is later.
         """
         known = self.continuation
         if known is None:
@@ -310,10 +289,10 @@ class _Simulation:
         self.recent.forget_before(position - _MOST_KEPT)
 
     def _checkpoint(self, position: int, time_ms: int) -> Checkpoint:
-        """Return the current state of the simulation as a checkpoint, for a later run.
+        """Return the state of the simulation as a checkpoint, from which a later run continues.
 
         Raises:
-            KeyError: the state refers to a rebalance that is no longer in memory.
+            KeyError: it refers to a rebalance that is no longer in memory.
         """
         state, at, waits = self.state, self.recent.position, self.pending
         actions: list[PendingAction] = []
@@ -409,12 +388,9 @@ class _Simulation:
         self._complete_pending()
 
     def _depart(self, rebalance: RecordedRebalance, absence: Absence) -> tuple[bool, Absences]:
-        """Let a simulated member leave or stop responding, as the recorded member did
-        (``absence``).
+        """Remove a simulated member, or stop its heartbeats, as the recorded member did.
 
-        Returns:
-            Whether the coordinator notices it at once, and the partition-seconds without a consumer
-                until then.
+        Return whether the coordinator notices it at once, and partition-seconds lost until then.
         """
         member = absence.member
         key = self.state.key(member)
@@ -433,12 +409,9 @@ class _Simulation:
         return False, Absences()
 
     def _join(self, member: MemberState) -> tuple[bool, Absences]:
-        """Let a member of a recorded rebalance join the simulated group, or update its
-        subscription.
+        """Add a recorded member to the simulated consumer group, or update its subscription.
 
-        Returns:
-            Whether it is new or has another subscription, and the partition-seconds without a
-            consumer while it was absent.
+        Return whether this changes the group, and partition-seconds lost while it was absent.
         """
         state = self.state
         if member.id in state.evicted_early:
@@ -466,10 +439,7 @@ class _Simulation:
     # -- evictions -----------------------------------------------------------------------------
 
     def _time_out(self, key: str, absent: AbsentMember) -> None:
-        """Evict an absent member at its session timeout, and begin a rebalance.
-
-        Do nothing if the member has returned.
-        """
+        """Evict a member at its session timeout unless it has returned, and begin a rebalance."""
         if self.state.absent.get(key) is absent:
             later = self.clock.now_ms - absent.rebalance.generation.timestamp_ms
             extra = self._evict(key, absent.timeout_ms, later)
@@ -487,21 +457,19 @@ class _Simulation:
             self._begin(rebalance, self._evict(key, self._timeout(absence.member), later))
 
     def _evict(self, key: str, timeout_ms: int, delay_ms: int) -> Absences:
-        """Remove a dead member; return the partition-seconds between its death and its eviction.
+        """Remove a dead member from the simulated group; return the partition-seconds lost until
+        then.
 
-        Args:
-            key: key of the member in the simulation.
-            timeout_ms: its session timeout.
-            delay_ms: time from its recorded to its simulated eviction; negative if it is earlier.
+        ``delay_ms`` is the time from its recorded to its simulated eviction, negative if earlier.
         """
         partitions = len(self.state.members[key].owned)
         self._remove(key, timeout_ms, delay_ms)
         return Absences(detection_delay(timeout_ms).times(partitions / 1_000))
 
     def _remove(self, key: str, session_ms: int | None = None, delay_ms: int = 0) -> None:
-        """Remove a member from the simulated group; its partitions lose their owner.
+        """Remove a member from the simulated consumer group, so that its partitions have no owner.
 
-        ``session_ms`` is its session timeout if it was evicted. ``delay_ms`` is the time from its
+        ``session_ms`` is its session timeout if it was evicted, ``delay_ms`` the time from its
         recorded to its simulated departure.
         """
         ids = self._ids(key)
@@ -511,9 +479,8 @@ class _Simulation:
         self.consumption.remove(key)
 
     def _ids(self, key: str) -> tuple[str, ...]:
-        """Return the ids that a member has had since the last rebalance, the newest first.
-
-        It has two if it restarted as a static member.
+        """Return a member's Kafka member ids since the last rebalance (two after a static
+        restart).
         """
         former = self.state.former.get(key)
         return (self.state.members[key].state.id, *(() if former is None else (former,)))
@@ -524,15 +491,10 @@ class _Simulation:
     # -- rebalances ----------------------------------------------------------------------------
 
     def _begin(self, rebalance: RecordedRebalance, extra: Absences) -> None:
-        """Begin a simulated rebalance if a member responds and no other rebalance is waiting.
+        """Begin a simulated rebalance of the group, or add an output row with the reason why not.
 
-        Otherwise add a row with the reason. In a classic group the rebalance waits until absent
-        members have returned or were evicted.
-
-        Args:
-            rebalance: the recorded rebalance that caused it.
-            extra: partition-seconds without a consumer before the rebalance, such as the time until
-                a dead member is noticed.
+        In a classic group it waits until absent members have returned or were evicted. ``extra``
+        are the partition-seconds without a consumer before it.
         """
         state = self.state
         if len(state.absent) == len(state.members):
@@ -549,7 +511,7 @@ class _Simulation:
             self._complete(rebalance, extra, None)
 
     def _complete_pending(self) -> None:
-        """Run the waiting rebalance if all members have joined or were evicted by now."""
+        """Complete the waiting simulated rebalance if all members have joined or were evicted."""
         pending = self.pending
         if pending is not None and not self.state.absent and self.state.members:
             self.pending = None
@@ -560,9 +522,10 @@ class _Simulation:
     def _complete(
         self, rebalance: RecordedRebalance, extra: Absences, longer_ms: Bounds | None
     ) -> None:
-        """Run the strategy in a simulated rebalance, add its output row, and schedule a follow-up.
+        """Run the assignment strategy in a simulated rebalance and add its output row.
 
-        A follow-up is scheduled only if a cooperative rebalance needs one.
+        A second rebalance is scheduled if the cooperative protocol needs one. ``extra`` are the
+        partition-seconds without a consumer before it, ``longer_ms`` is how long it waited.
         """
         state = self.state
         resolved = ResolvedPolicy.at(self.policy, rebalance)
@@ -654,7 +617,7 @@ class _Simulation:
     def _estimate_downtime(
         self, rebalance: RecordedRebalance, inputs: UnreadInputs
     ) -> UnreadEstimate | None:
-        """Estimate the partition-seconds without a consumer in a rebalance from the given inputs.
+        """Estimate the partition-seconds without a consumer in one simulated rebalance.
 
         The inputs are kept, to be stored with the rebalance's output row.
         """
@@ -662,17 +625,12 @@ class _Simulation:
         return inputs.estimate(self.lengths, rebalance)
 
     def _follow_up(self, rebalance: RecordedRebalance, generation: int) -> None:
-        """Begin the second phase of a cooperative rebalance, unless another rebalance has begun
-        since.
-        """
+        """Begin the second phase of a cooperative rebalance, unless another one has begun since."""
         if generation == self.state.generation and self.pending is None:
             self._begin(rebalance, Absences())
 
     def _switch_strategy(self, resolved: ResolvedPolicy) -> None:
-        """Switch the group to another strategy; members lose the user data of the old one.
-
-        ``resolved`` is the policy with the strategy that it now uses.
-        """
+        """Switch the group to another assignment strategy; members lose the old one's user data."""
         before, self.state.resolved = self.state.resolved, resolved
         if before is not None and before.strategy is not resolved.strategy:
             for member in self.state.members.values():
@@ -688,9 +646,7 @@ class _Simulation:
     # -- rows ----------------------------------------------------------------------------------
 
     def _row_builder(self, rebalance: RecordedRebalance) -> RowBuilder | None:
-        """Return the builder of output rows for a recorded rebalance; None if it cannot be
-        simulated.
-        """
+        """Return the builder of a rebalance's output rows; None if it cannot be simulated."""
         if not rebalance.replayable:
             return None
         count = self.counts.get(id(rebalance))
@@ -700,18 +656,16 @@ class _Simulation:
         return count.rows
 
     def _row_count(self, rebalance: RecordedRebalance) -> int:
-        """Return how many output rows a recorded rebalance has so far, for the number of the
-        next row.
-        """
+        """Return how many output rows a recorded rebalance has so far (the next row's number)."""
         count = self.counts.get(id(rebalance))
         return 0 if count is None else count.steps
 
     def _add_row_without_rebalance(
         self, rebalance: RecordedRebalance, why: str, extra: Absences
     ) -> None:
-        """Add an output row with the reason why the policy has no rebalance for a recorded one.
+        """Add an output row for a recorded rebalance that does not happen under the policy.
 
-        ``extra`` is the time without a consumer before it (partition-seconds).
+        ``why`` is the reason, ``extra`` the time without a consumer before it (partition-seconds).
         """
         rows = self._row_builder(rebalance)
         resolved = ResolvedPolicy.at(self.policy, rebalance)

@@ -87,11 +87,12 @@ class SimulatedMember:
 def joined_group(
     members: Sequence[SimulatedMember], policy: Policy, strategy: Strategy, cluster: Cluster
 ) -> Group:
-    """Build the input of an assignment strategy: members with their subscriptions and claims.
+    """Build the input of an assignment strategy: the members, their subscriptions and owned
+    partitions.
 
-    Claims are the partitions that a member reports as owned when it joins. Eager members report
-    none. Cooperative members report owned partitions whose topics they still subscribe to. A
-    coordinator (KIP-848) knows each member's target.
+    Members report owned partitions ("claims") when they join. Eager members report none.
+    Cooperative members report owned partitions whose topics they still subscribe to. A coordinator
+    (KIP-848) knows each member's target assignment.
 
     Raises:
         InvalidProblemError: the record has values that no member can send.
@@ -118,9 +119,10 @@ def joined_group(
 
 
 def _claimed(member: SimulatedMember, policy: Policy, cluster: Cluster) -> Int32Array:
-    """Return the indices of the partitions that a member sends as owned when it joins.
+    """Return the partitions that a member reports as owned when it joins a rebalance.
 
-    For a coordinator's strategy (KIP-848) these are all partitions of the member's target.
+    They are partition indices (int32). In the consumer protocol (KIP-848) they are all partitions
+    of the member's target assignment.
     """
     if not policy.cooperative:
         return member.owned
@@ -158,7 +160,8 @@ def previous_owners_of(
 def last_owned(
     before: Mapping[str, Int32Array], assigned_now: Mapping[str, Int32Array]
 ) -> dict[str, Int32Array]:
-    """Return, for each current member, the partitions of which it is the current or last owner.
+    """Return, for each current member, the partitions of which it is the current or most recent
+    owner.
 
     In the first phase of a cooperative rebalance (KIP-429) a revoked partition has no owner. It
     still counts for its last owner until the second phase assigns it, because only then it moves.
@@ -182,7 +185,8 @@ def last_owned(
 def owner_view(
     partition_count: int, owned: Iterable[Int32Array], departed: Iterable[Int32Array] = ()
 ) -> Int32Array:
-    """Return each partition's owner as an array of member positions (int32[P]).
+    """Return an array with the owner of each partition, as an index of the group's members
+    (int32[P]).
 
     Args:
         partition_count: number of partitions.
@@ -220,18 +224,22 @@ class ConsumptionTracker:
         self._target: dict[str, Int32Array] = {}
 
     def owned(self, members: Sequence[SimulatedMember]) -> Mapping[str, Int32Array]:
-        """Return each member's partitions before a rebalance, by member key, for `rebalance`.
+        """Return the partitions that each member owns before a simulated rebalance, by member key.
 
-        The result is empty if there is no listener.
+        The result is empty if no listener is told about changes.
         """
         return {} if self._listener is None else {one.key: one.owned for one in members}
 
     def rebalance(
         self, members: Sequence[SimulatedMember], before: Mapping[str, Int32Array], policy: Policy
     ) -> None:
-        """Move all members from their old assignment (``before``) to the new one; report each step.
+        """Change the members' partitions to their new assignment, and report each step to the
+        listener.
 
-        reporting each step to the listener.
+        Args:
+            members: the members with their new assignment.
+            before: partitions of each member before the rebalance, by member key.
+            policy: the policy; eager members stop everything first.
         """
         if self._listener is None:
             return
@@ -261,8 +269,8 @@ class ConsumptionTracker:
                 self._notify()
 
     def _reconcile(self, key: str) -> None:
-        """Let a member consume those partitions of its target
-        that no other member still consumes.
+        """Let a member start to consume its assigned partitions that no other member still
+        consumes.
         """
         target = self._target.get(key)
         if target is None:

@@ -47,7 +47,7 @@ class Bounds(NamedTuple):
         return Bounds(self.low + other.low, self.high + other.high)
 
     def times(self, factor: float) -> Bounds:
-        """Return both bounds multiplied by a non-negative factor."""
+        """Return the lower and the upper bound multiplied by a non-negative factor."""
         return Bounds(self.low * factor, self.high * factor)
 
 
@@ -74,7 +74,7 @@ class PlanMetrics:
 
 @dataclass(frozen=True, slots=True)
 class RecomputeInputs:
-    """Inputs from which a later run recomputes some columns of a row with newer offset commits.
+    """Inputs from which a later run recomputes an output row with newer offset commits.
 
     These columns are ``stopped``, ``reread`` and ``load_spread`` of table ``replays``.
 
@@ -101,7 +101,7 @@ class RecomputeInputs:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRebalance:
-    """The result of one rebalance under one policy: a row of table ``replays``.
+    """The result of one rebalance under one policy: a row of the output table ``replays``.
 
     Most fields are columns of the table; docs/policies.md defines each column. ``measured``,
     ``stopped``, ``reread`` and ``unread`` become several columns each. ``recompute`` is no column.
@@ -158,7 +158,9 @@ class SimulatedRebalance:
 
 
 def _downtime_columns(estimate: UnreadEstimate | None) -> dict[str, float | None]:
-    """Return the columns of table ``replays`` for an estimated time without a consumer."""
+    """Return the output columns for the estimated time without a consumer in a simulated
+    rebalance.
+    """
     names = ("stopped_ps", "stopped_p10_ps", "stopped_p90_ps", "no_consumer_ps")
     if estimate is None:
         return dict.fromkeys(names)
@@ -206,8 +208,7 @@ class CachedJudge:
         weights: Weights = None,
         old_owners: PreviousOwners | None = None,
     ) -> PlanMetrics:
-        """Compute the quality metrics of a simulated assignment, or of a recorded one, which may be
-        invalid.
+        """Compute the quality metrics of a partition assignment; a recorded one may be invalid.
 
         Results are cached, because similar policies often lead to the same assignment.
 
@@ -240,9 +241,10 @@ class CachedJudge:
         return cached[1]
 
     def _intern_group(self, digest: bytes, group: Group) -> Group:
-        """Return the cached group with this digest, or cache ``group`` and return it.
+        """Return the one cached object for equal groups of members; cache ``group`` if it is the
+        first.
 
-        Caches use object identity as key, so equal groups must be the same object.
+        ``digest`` is a hash of the group's content. Other caches use object identity as key.
         """
         if len(self._groups) >= _MOST_CACHED:
             self._groups.clear()
@@ -318,7 +320,7 @@ _MOST_LOADS = 512
 
 
 class PlanLoads:
-    """Cache from an assignment to the partitions whose rates make up each member's load.
+    """Cache of the arrays from which the load of each member under an assignment is computed.
 
     `load_spread` computes the difference in load from them.
     """
@@ -328,10 +330,9 @@ class PlanLoads:
         self._facts: dict[tuple[int, int], Facts] = {}
 
     def loads(self, inputs: RecomputeInputs) -> Loads:
-        """Return the partitions whose rates make up each member's load, as arrays for
-        `load_spread`.
+        """Return, as arrays, the partitions whose consumption rates add up to each member's load.
 
-        ``inputs`` has the assignment.
+        `load_spread` takes these arrays. ``inputs`` contains the assignment.
         """
         key = (id(inputs.plan), id(inputs.group), id(inputs.cluster))
         known = self._loads.get(key)
@@ -356,8 +357,9 @@ def load_spread(loads: Loads | None, weights: Weights) -> float | None:
     """Return the difference between the highest and the lowest load of a member (records per
     second).
 
-    The loads of a row are from `PlanLoads`; ``weights`` are records per second of each partition.
-    All members count alike.
+    Args:
+        loads: arrays of an assignment from `PlanLoads.loads`.
+        weights: records per second of each partition (float64[P]).
     """
     if loads is None or weights is None or not len(loads[2]):
         return None

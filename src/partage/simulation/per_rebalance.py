@@ -82,8 +82,9 @@ def simulate_rebalance(
 def _rows(
     rebalance: RecordedRebalance, policies: Sequence[Policy], context: SimulationContext
 ) -> Iterator[SimulatedRebalance]:
-    """Simulate a rebalance under each policy and yield the rows;
-    equal policies are simulated once.
+    """Simulate one recorded rebalance under each policy and yield the output rows.
+
+    Equal policies are simulated once.
     """
     rows = RowBuilder.of(rebalance, context, PER_REBALANCE)
     simulated: dict[tuple[object, ...], list[SimulatedRebalance]] = {}
@@ -106,10 +107,16 @@ def _rows(
 def _rows_of_policy(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy, rows: RowBuilder
 ) -> Iterator[SimulatedRebalance]:
-    """Yield the rows of one policy for one recorded rebalance.
+    """Yield the output rows of one policy for one recorded rebalance.
 
-    Yield the simulated rebalance and its follow-ups, or one row with the reason why the policy has
-    no rebalance. ``resolved`` is the policy with its strategy, ``rows`` builds the rows.
+    They are the simulated rebalance and its second phase, or one row with the reason why there is
+    no rebalance under the policy.
+
+    Args:
+        rebalance: the recorded rebalance.
+        policy: the policy.
+        resolved: the policy with its strategy.
+        rows: builds the output rows.
     """
     if rebalance.is_migration:
         yield rows.no_rebalance_row(policy, resolved, _MIGRATED)
@@ -122,9 +129,13 @@ def _rows_of_policy(
 def _simulated_rows(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy, rows: RowBuilder
 ) -> Iterator[SimulatedRebalance]:
-    """Simulate a rebalance and its follow-ups under one policy; yield a row for each of them.
+    """Simulate a rebalance and its second phase under one policy; yield an output row for each.
 
-    ``resolved`` is the policy with its strategy, ``rows`` builds the rows.
+    Args:
+        rebalance: the recorded rebalance.
+        policy: the policy.
+        resolved: the policy with its strategy.
+        rows: builds the output rows.
     """
     generation = rebalance.generation
     state = generation.first
@@ -167,7 +178,8 @@ def _simulated_rows(
 def _group_as_sent(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy
 ) -> Group | None:
-    """Return the members with the owned partitions and user data that they really sent.
+    """Return the consumer group's members with the owned partitions and user data that they really
+    sent.
 
     Return None if the recorded group ran another strategy or protocol than the policy.
     """
@@ -200,7 +212,7 @@ def _build_member(
 
 
 def _avoids_rebalance(rebalance: RecordedRebalance, policy: Policy) -> bool:
-    """Return whether a policy with static members (KIP-345) avoids a recorded rebalance.
+    """Return whether a recorded rebalance would not happen with static members (KIP-345).
 
     It does if all causes of the rebalance are absences shorter than the session timeout, for which
     the coordinator waits.

@@ -101,9 +101,9 @@ class Policy:
 
     @classmethod
     def of(cls, policy: str | Strategy | Policy) -> Policy:
-        """Convert a policy's name or a strategy to a policy; return a policy unchanged.
+        """Convert the name of a policy, or an assignment strategy, to a `Policy`.
 
-        A strategy is combined with its preferred protocol.
+        A strategy is combined with its preferred protocol. A policy is returned unchanged.
 
         Raises:
             UnknownStrategyError, InvalidConfigError: as in `parse`.
@@ -126,8 +126,8 @@ class Policy:
 
     @property
     def short(self) -> str:
-        """The strategy's short name: without the prefix ``server:`` that the consumer protocol
-        implies.
+        """The name of the policy's strategy without the prefix ``server:`` of coordinator
+        assignors.
         """
         if self.strategy is None:
             return OWN
@@ -141,14 +141,16 @@ class Policy:
 
     @property
     def cooperative(self) -> bool:
-        """Return whether the protocol is cooperative (KIP-429),
-        so that rebalances may have a second phase.
+        """Return whether the policy uses the cooperative rebalance protocol (KIP-429), with two
+        phases.
         """
         return self.protocol == COOPERATIVE
 
     @property
     def eager(self) -> bool:
-        """Return whether the protocol is eager: all partitions are revoked in a rebalance."""
+        """Return whether the policy uses the eager protocol: members revoke all partitions in a
+        rebalance.
+        """
         return self.protocol == EAGER
 
     def as_strategy(self, protocol: str, strategy: Strategy) -> Policy:
@@ -200,7 +202,7 @@ def _strategy(wanted: str, given: str) -> Strategy:
 
 
 def _preferred(strategy: Strategy) -> str:
-    """Return the default protocol of a strategy, for policy names that give only the strategy."""
+    """Return the rebalance protocol to use for a strategy that is named without one."""
     if strategy.name.startswith(_SERVER):
         return CONSUMER
     first = strategy.protocols[0] if strategy.protocols else RebalanceProtocol.EAGER
@@ -286,8 +288,9 @@ def recorded_strategy(generation: Generation) -> Strategy | None:
 
 
 def is_recorded_strategy(policy: Policy, generation: Generation) -> bool:
-    """Return whether a recorded rebalance used the policy's strategy; always true for policy
-    `own`.
+    """Return whether a policy uses the assignment strategy of a recorded rebalance.
+
+    It is always true for policy `own` (the group's recorded settings).
     """
     if policy.strategy is None:
         return True
@@ -295,7 +298,8 @@ def is_recorded_strategy(policy: Policy, generation: Generation) -> bool:
 
 
 def _named_strategy(generation: Generation) -> Strategy | None:
-    """Return the strategy by the name in a recorded rebalance; None if Partage does not have it.
+    """Return the assignment strategy that a recorded rebalance names; None if Partage does not have
+    it.
 
     A name such as ``module:Class`` gives None too, so that a log cannot cause an import.
     """

@@ -86,7 +86,7 @@ class Absences(NamedTuple):
     away_s: float = 0.0
 
     def plus(self, other: Absences) -> Absences:
-        """Add the partition-seconds without a consumer of another `Absences` to these."""
+        """Return the sum of these and other partition-seconds without a consumer."""
         return Absences(self.bounds + other.bounds, self.away_s + other.away_s)
 
 
@@ -158,7 +158,7 @@ class PolicyState:
         return key in self.members and key not in self.absent
 
     def order_as_recorded(self, recorded: Iterable[MemberState]) -> None:
-        """Sort the simulated members in the order of the ``recorded`` ones.
+        """Sort the simulated members of a consumer group in the order of the ``recorded`` ones.
 
         Members that exist only in the simulated group come last.
         """
@@ -183,7 +183,10 @@ class PolicyState:
 
 
 def protocol_of(policy: Policy, rebalance: RecordedRebalance) -> str:
-    """Return the rebalance protocol of a group under a policy: for `own`, the recorded one."""
+    """Return the rebalance protocol under a policy: eager, cooperative or consumer.
+
+    For policy `own` it is the protocol of the recorded rebalance.
+    """
     is_own = policy.protocol == OWN
     return recorded_protocol(rebalance.generation) if is_own else policy.protocol
 
@@ -217,7 +220,8 @@ def stops_of(
     *,
     protocol: str | None = None,
 ) -> tuple[Stop, ...]:
-    """Return the partitions that stop in a simulated rebalance, with their last owners.
+    """Return the partitions that have no consumer during a simulated rebalance, with their last
+    owners.
 
     Args:
         stopped: indices of these partitions (int32), and the position of each partition's last
@@ -308,8 +312,8 @@ class Checkpoint:
 
     @property
     def rebalances(self) -> frozenset[int]:
-        """Positions, in the group's history, of the recorded rebalances that the stored state
-        refers to.
+        """Indices, in the group's history, of the recorded rebalances that the stored state refers
+        to.
         """
         found = {self.position, *(one.position for one in self.actions)}
         found |= {position for position, _ in self.steps}
@@ -317,7 +321,7 @@ class Checkpoint:
         return frozenset(found if self.resolved_at is None else found | {self.resolved_at})
 
     def to_bytes(self) -> bytes:
-        """Serialize the checkpoint; `from_bytes` restores it.
+        """Serialize the stored state of a simulation to bytes; `from_bytes` restores it.
 
         Raises:
             TypeError: a plug-in strategy stores values of unsupported types.
@@ -326,7 +330,7 @@ class Checkpoint:
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> Checkpoint:
-        """Restore the checkpoint that `to_bytes` serialized.
+        """Restore the state of a simulation from the bytes that `to_bytes` returned.
 
         Raises:
             InvalidCaptureError: the bytes are of another version, or damaged.
@@ -339,7 +343,7 @@ class Checkpoint:
 
 @lru_cache(maxsize=1)
 def _allowed_classes() -> tuple[type, ...]:
-    """Return the classes whose instances may be restored from a checkpoint.
+    """Return the classes whose instances may be restored from the stored state of a simulation.
 
     They include the classes in which built-in strategies store data of members.
     """
@@ -370,13 +374,13 @@ class RecentRebalances:
         return self._recent[position] if position in self._recent else self._old[position]
 
     def add(self, position: int, rebalance: RecordedRebalance) -> None:
-        """Add the next recorded rebalance, with its position in the group's history."""
+        """Add the next recorded rebalance; ``position`` is its index in the group's history."""
         self._recent[position] = rebalance
         # The object is kept as long as the entry, so that no other one gets its id.
         self._position_of[id(rebalance)] = position
 
     def position(self, rebalance: RecordedRebalance) -> int:
-        """Return a recorded rebalance's position in the group's history.
+        """Return the index of a recorded rebalance in its group's history.
 
         Raises:
             KeyError: the rebalance is too old and was removed.
@@ -384,7 +388,10 @@ class RecentRebalances:
         return self._position_of[id(rebalance)]
 
     def forget_before(self, position: int) -> None:
-        """Remove the rebalances before a position, except for those that checkpoints need."""
+        """Remove the recorded rebalances before an index in the history, to save memory.
+
+        Rebalances that checkpoints (stored simulation states) need are kept.
+        """
         while self._recent and (first := next(iter(self._recent))) < position:
             rebalance = self._recent.pop(first)
             if first in self._needed:
@@ -397,8 +404,7 @@ class RecentRebalances:
 
 
 class UnreadInputs(NamedTuple):
-    """Inputs of the estimate of a simulated rebalance's unread time (partitions without a
-    consumer).
+    """Inputs for estimating how long partitions had no consumer in a simulated rebalance.
 
     They are stored with the row, because the estimate changes with later commits.
 
@@ -426,9 +432,10 @@ class UnreadInputs(NamedTuple):
         )  # fmt: skip
 
     def to_json(self) -> list[Any]:
-        """Return the inputs as JSON values, from which `from_json` restores them.
+        """Return the inputs of a downtime estimate as JSON values, from which `from_json` restores
+        them.
 
-        The partitions that stop are left out, because the row already has their indices.
+        The interrupted partitions are left out, because the output row already has their indices.
         """
         owners: dict[tuple[Any, ...], int] = {}
         owner_of = [owners.setdefault(tuple(stop[2:]), len(owners)) for stop in self.stops]
@@ -436,7 +443,7 @@ class UnreadInputs(NamedTuple):
 
     @classmethod
     def from_json(cls, cells: list[Any], stops: Int32Array, index: Index) -> UnreadInputs:
-        """Restore the inputs from the JSON values that `to_json` returned.
+        """Restore the inputs of a downtime estimate from the JSON values that `to_json` returned.
 
         Args:
             cells: the JSON values.
@@ -465,9 +472,10 @@ _METRICS = (
 
 
 class StoredRow(NamedTuple):
-    """A row of table ``replays`` as stored for the next run, with values that JSON can represent.
+    """A row of the output table ``replays`` in the form that is stored for the next run.
 
-    Columns that depend on later commits are stored as inputs, from which `finish` computes them.
+    Values are representable in JSON. Columns that depend on later commits are stored as inputs,
+    from which `finish` computes them.
 
     Attributes:
         position: position of the recorded rebalance in the group's history.
@@ -492,7 +500,7 @@ class StoredRow(NamedTuple):
     def of(
         cls, position: int, row: SimulatedRebalance, unread: UnreadInputs | None, loads: PlanLoads
     ) -> StoredRow:
-        """Convert a simulated row to the form that is stored for the next run.
+        """Convert an output row of a simulation to the form that is stored for the next run.
 
         Args:
             position: position of the recorded rebalance in the group's history.
@@ -579,9 +587,7 @@ def _bounds(value: Any) -> Bounds | None:
 
 
 class SimulationStore(Protocol):
-    """Interface of a store for the rows and checkpoints of one policy's simulation, for the next
-    run.
-    """
+    """Interface of a store for the rows and states of one policy's simulation, for the next run."""
 
     def store_row(self, row: StoredRow) -> None:
         """Store the next output row of the simulation."""
@@ -609,8 +615,7 @@ class Continuation:
     _number: int = 0
 
     def covers(self, position: int) -> bool:
-        """Return whether the stored simulation includes a recorded rebalance, up to the
-        checkpoint's own.
+        """Return whether an earlier run has already simulated a recorded rebalance.
 
         Such a rebalance is not simulated again. ``position`` is its position in the group's
         history.
@@ -620,10 +625,12 @@ class Continuation:
     def rows_until(
         self, position: int, time_ms: int | None = None
     ) -> Iterator[tuple[int, StoredRow]]:
-        """Yield pairs (running number, row) of stored rows that have not been yielded yet.
+        """Yield the stored output rows up to a rebalance, as pairs (running number, row).
+
+        Rows that have been yielded before are left out.
 
         Args:
-            position: position of the newest recorded rebalance whose rows are yielded.
+            position: history index of the newest recorded rebalance whose rows are yielded.
             time_ms: the latest simulated time; None for all.
         """
         while True:

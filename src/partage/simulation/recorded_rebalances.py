@@ -42,7 +42,7 @@ _MOST_ABSENT = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """The absence of one member from its group, from its departure to its return.
+    """The absence of one member from its consumer group, from its departure to its return.
 
     An incarnation is one lifetime of a group id, from its creation to its deletion.
 
@@ -71,7 +71,7 @@ class _Departure:
 
 
 class _AbsenceTracker:
-    """Finds the absences of a group's members: matches each departure with the member's return.
+    """Finds when members of a consumer group leave, and when the same members return.
 
     A joining member counts as a returning one if the recorded causes say so (`history.causes`).
     """
@@ -82,9 +82,12 @@ class _AbsenceTracker:
         self._before: Generation | None = None
 
     def feed(self, generation: Generation) -> tuple[list[_Departure], list[Absence]]:
-        """Process the next generation; return the absences that begin and those that end with it.
+        """Process a group's next generation (rebalance) and find the members that left or returned.
 
         Call it for every generation in order, including those without members.
+
+        Returns:
+            The absences that begin with this generation, and those that end with it.
         """
         if self._before is not None and generation.incarnation != self._before.incarnation:
             self._before, self._departed = None, {}
@@ -115,7 +118,7 @@ class _AbsenceTracker:
 def departed_members(
     generation: Generation, before: Generation | None, timeout_ms: int | None
 ) -> list[Absence]:
-    """Return an absence for each member of the previous generation that is not in the new one.
+    """Return the members that left a consumer group in a rebalance, as one `Absence` each.
 
     Args:
         generation: the generation that the rebalance created.
@@ -199,9 +202,7 @@ class RecordedRebalance:
         return self.cause_kinds[:1] == (_FOLLOW_UP,)
 
     def owned_by_departed(self) -> list[Int32Array]:
-        """Return, for each member that left before this rebalance, the indices of its
-        partitions.
-        """
+        """Return the partition indices of each member that left the group before this rebalance."""
         present = {m.owner for m in self.generation.first.members}
         return [dense for owner, dense in self.owned.items() if owner not in present]
 
@@ -223,9 +224,10 @@ class OwnershipTracker:
         self._newest: RecordedRebalance | None = None
 
     def feed(self, generation: Generation) -> RecordedRebalance:
-        """Return the rebalance that created a generation, with the ownership before it.
+        """Return the rebalance that created a generation, with the partitions that members owned
+        before.
 
-        The caller adds departures, returns and pauses.
+        The caller adds departures, returns and pauses in consumption.
         """
         self._apply_newest()
         if generation.incarnation != self._incarnation:
@@ -235,10 +237,8 @@ class OwnershipTracker:
         return self._newest
 
     def _apply_newest(self) -> None:
-        """Update the ownership by the assignment of the newest rebalance.
-
-        This is deferred until the next rebalance is fed or the state is stored.
-        """
+        """Update which member owns which partition by the assignment of the newest rebalance."""
+        # The caller defers this until the next rebalance is added or the state is stored.
         newest, self._newest = self._newest, None
         if newest is None:
             return
@@ -253,10 +253,10 @@ class OwnershipTracker:
             self._owned, self._last_owned = {}, {}
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the tracker's state as values that `history.state_store.pack_state` can serialize.
+        """Return the tracked partition ownership as values that can be serialized between two runs.
 
-        Partition indices in it stay valid as long as metadata is only appended
-        (`ClusterHistory.append`).
+        `history.state_store.pack_state` serializes them. Partition indices stay valid as long as
+        metadata is only appended (`ClusterHistory.append`).
         """
         self._apply_newest()
         owned = self._owned
@@ -264,7 +264,7 @@ class OwnershipTracker:
         return self._incarnation, owned, more
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the state that `stored` returned."""
+        """Restore the tracked partition ownership from the values that `stored` returned."""
         self._incarnation, self._owned, more = state
         self._last_owned = self._owned | more
 
@@ -294,21 +294,23 @@ class RecordedRebalanceBuilder:
         self._before: Generation | None = None
 
     def feed(self, generation: Generation) -> Iterator[RecordedRebalance]:
-        """Add the group's next generation, with or without members.
+        """Add the consumer group's next generation; yield recorded rebalances that are complete.
 
-        Yield the rebalances for which enough later ones are known.
+        A rebalance is complete when enough later ones are known to find returning members.
         """
         self._queue.append((generation, *self._absences.feed(generation)))
         while self._behind is not None and len(self._queue) > self._behind:
             yield self._build_oldest()
 
     def finish(self) -> Iterator[RecordedRebalance]:
-        """Yield the remaining rebalances, at the end of the log."""
+        """Yield the recorded rebalances that are still incomplete, at the end of the log."""
         while self._queue:
             yield self._build_oldest()
 
     def _build_oldest(self) -> RecordedRebalance:
-        """Build the oldest waiting rebalance, and apply its assignment to the tracked ownership."""
+        """Build the oldest incomplete recorded rebalance, and apply its assignment to the
+        ownership.
+        """
         generation, departures, returns = self._queue.popleft()
         before, self._before = self._before, generation
         if before is not None and generation.incarnation != before.incarnation:

@@ -75,7 +75,7 @@ class RoundResult:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPolicy:
-    """A policy with the strategy that it runs at one recorded rebalance.
+    """A policy (protocol and options) with the assignment strategy that it runs at one rebalance.
 
     Attributes:
         policy: gives the protocol, and whether members are static.
@@ -184,8 +184,9 @@ class _FailedMemory:
 
 
 def _clear_assignments(members: Sequence[SimulatedMember], result: RoundResult) -> RoundResult:
-    """Clear all members' partitions and strategy data after a failed rebalance; return
-    ``result``.
+    """Clear all members' partitions and strategy data after a failed rebalance.
+
+    ``result`` is the failed rebalance, which is returned unchanged.
     """
     for member in members:
         member.owned, member.last_owned, member.memory = EMPTY, EMPTY, None
@@ -208,8 +209,7 @@ def _apply_plan(
     *,
     last_owner: Int32Array,
 ) -> None:
-    """Store a new assignment in the members: their partitions, and the data that the strategy
-    keeps.
+    """Store a new assignment in the simulated members: their partitions and their strategy data.
 
     Args:
         strategy: the strategy that made the assignment.
@@ -240,7 +240,10 @@ def _apply_plan(
 
 
 def _remembers(strategy: object) -> bool:
-    """Return whether a strategy stores data for members between rebalances (``on_assignment``)."""
+    """Return whether an assignment strategy stores data for members between rebalances.
+
+    Such a strategy defines ``on_assignment``.
+    """
     return getattr(type(strategy), "on_assignment", None) is not PlainStrategy.on_assignment
 
 
@@ -385,7 +388,7 @@ class SharedProblems:
 
 
 def _as_built_in(strategy: object) -> PlainStrategy | None:
-    """Return the strategy if it is built into Partage, else None.
+    """Return the assignment strategy if it is built into Partage, or None for a plug-in.
 
     Only built-in strategies declare which inputs they use.
     """
@@ -397,12 +400,15 @@ def _as_built_in(strategy: object) -> PlainStrategy | None:
 def _reported_partitions(
     members: Sequence[SimulatedMember], policy: Policy, problem: Problem
 ) -> tuple[NDArray[np.int64], Int32Array]:
-    """Return the partitions that each member reports as owned, as compressed rows (CSR).
+    """Return the partitions that each member reports as owned when it joins, as a sparse matrix
+    (CSR).
 
-    The first array has the start of each member's partitions in the second one (partition indices).
     Eager members report none. Cooperative members report existing partitions whose topics they
-    still subscribe to. In the consumer protocol, these are all existing partitions of their
-    targets.
+    still subscribe to. In the consumer protocol they are all existing partitions of their targets.
+
+    Returns:
+        The start of each member's partitions in the second array (int64[M + 1]), and the
+        partition indices (int32).
     """
     start = np.zeros(len(members) + 1, np.int64)
     if policy.eager:
@@ -419,7 +425,13 @@ def _reported_partitions(
 def _subscribes(
     problem: Problem, member: NDArray[np.int64], topic: Int32Array
 ) -> NDArray[np.bool_]:
-    """Return whether each member ``member[i]`` subscribes to topic ``topic[i]`` (bool[n])."""
+    """Return whether each listed member subscribes to the topic listed with it (bool[n]).
+
+    Args:
+        problem: the assignment problem with all subscriptions.
+        member: indices of members (int32[n]).
+        topic: index of a topic for each of them (int32[n]).
+    """
     topics = len(problem.index.topics)
     if len(problem.subscription_topics) == 1:
         is_wanted = np.zeros(topics, bool)

@@ -42,7 +42,8 @@ _NO_REBALANCE = PlanMetrics(moved=0, avoidable=0)
 
 @dataclass(frozen=True)
 class RowBuilder:
-    """Builder of the rows of table ``replays`` for one recorded rebalance, one row for each policy.
+    """Builder of the output rows (table ``replays``) for one recorded rebalance, one for each
+    policy.
 
     Attributes:
         rebalance: the recorded rebalance.
@@ -64,8 +65,9 @@ class RowBuilder:
     def of(
         cls, rebalance: RecordedRebalance, context: SimulationContext, reading: str
     ) -> RowBuilder:
-        """Create the row builder of a recorded rebalance for one kind of simulation
-        (``reading``).
+        """Create the builder of output rows for a recorded rebalance.
+
+        ``reading`` is the kind of rows: recorded, per_rebalance or cumulative.
         """
         costs = context.costs(rebalance)
         return cls(rebalance, context, costs, costs.cluster, costs.given, reading)
@@ -78,10 +80,15 @@ class RowBuilder:
         place: RowPlace | None,
         **columns: Any,
     ) -> SimulatedRebalance:
-        """Build a row of table ``replays`` from its identifying columns and the keyword arguments.
+        """Build an output row of a simulated policy from its identifying columns and the given
+        values.
 
-        ``resolved`` is the policy with its strategy, ``place`` has the row's number and simulated
-        time.
+        Args:
+            policy: the policy.
+            resolved: the policy with its strategy.
+            status: whether the simulation succeeded.
+            place: the row's number and simulated time.
+            **columns: values of the other columns.
         """
         generation = self.rebalance.generation
         step, time_ms = place or (0, generation.timestamp_ms)
@@ -101,10 +108,9 @@ class RowBuilder:
         )
 
     def recorded_name(self, policy: Policy) -> tuple[str, bool]:
-        """Return the strategy's name for a policy's row, and whether the recorded rebalance used
-        it.
+        """Return a policy's strategy name, and whether the recorded rebalance used that strategy.
 
-        The name for policy `own` is that of the recorded strategy.
+        For policy `own` it is the name of the recorded strategy.
         """
         generation = self.rebalance.generation
         strategy = policy.strategy.name if policy.strategy else generation.first.strategy or ""
@@ -113,9 +119,9 @@ class RowBuilder:
     def unknown_strategy_row(
         self, policy: Policy, place: RowPlace | None = None
     ) -> SimulatedRebalance:
-        """Return the row of policy `own` for a recorded strategy that Partage does not implement.
+        """Return the output row for a recorded assignment strategy that Partage does not implement.
 
-        but is not implemented by Partage.
+        Only policy `own` (the group's recorded settings) has such rows.
         """
         return self._row(policy, None, NOT_YET, place)
 
@@ -129,10 +135,15 @@ class RowBuilder:
         stopped: Bounds | None = NOTHING,
         unread: UnreadEstimate | None = None,
     ) -> SimulatedRebalance:
-        """Return a row with the reason (``why``) why the policy has no rebalance for a recorded
-        one.
+        """Return the output row for a recorded rebalance that does not happen under a policy.
 
-        under a policy.
+        Args:
+            policy: the policy.
+            resolved: the policy with its strategy.
+            why: the reason, such as a restart within the session timeout.
+            place: number and simulated time of the row.
+            stopped: bounds on partition-seconds without a consumer.
+            unread: best estimate of these partition-seconds.
         """
         return self._row(
             policy,
@@ -160,7 +171,7 @@ class RowBuilder:
         unread: Callable[[Int32Array, RoundResult], UnreadEstimate | None] | None = None,
         is_stored: bool = False,
     ) -> SimulatedRebalance:
-        """Return the row of a simulated rebalance, with its metrics and costs.
+        """Return the output row of a simulated rebalance, with its metrics and costs.
 
         Args:
             policy: the policy of the row.
@@ -212,8 +223,8 @@ class RowBuilder:
         )
 
     def _changed_owners(self, plan: Plan) -> int:
-        """Count the partitions that ``plan`` assigns to another member than the recorded
-        assignment does.
+        """Count the partitions that an assignment gives to another member than the recorded one
+        does.
         """
         number = {member: i for i, member in enumerate(self.recorded.members)}
         if plan.members == self.recorded.members and len(number) == len(plan.members):
@@ -226,8 +237,7 @@ class RowBuilder:
         return int(np.count_nonzero(owner != self.costs.recorded_owner))
 
     def clear_unreliable_breaches(self, metrics: PlanMetrics) -> PlanMetrics:
-        """Return the metrics; clear the number of rule violations if the partition counts were not
-        recorded.
+        """Remove the number of rule violations from metrics if partition counts were not recorded.
 
         With assumed partition counts or unknown partitions, this number would be unreliable.
         """
@@ -268,7 +278,7 @@ class RowCount:
 
 
 class RowPlace(NamedTuple):
-    """Number and time of an output row, among the rows of the same recorded rebalance and policy.
+    """Number and time of an output row among those of the same recorded rebalance and policy.
 
     Attributes:
         step: number of the row, from 0; follow-ups have later numbers.
@@ -280,7 +290,7 @@ class RowPlace(NamedTuple):
 
 
 def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> SimulatedRebalance:
-    """Return the row of table ``replays`` for the recorded assignment itself, with its metrics."""
+    """Return the output row that describes the recorded assignment itself, with its metrics."""
     rows = RowBuilder.of(rebalance, context, RECORDED)
     generation, given = rebalance.generation, rows.recorded
     members, old_owners = _recorded_problem(rebalance, rows)
@@ -332,7 +342,7 @@ def _recorded_problem(
 
 
 def _numbers_by_topic(plan: Plan) -> dict[str, dict[str, list[int]]]:
-    """Return an assignment as a dict from member id to topic to partition numbers.
+    """Convert an assignment to nested dicts: member id to topic to list of partition numbers.
 
     It equals `Plan.to_dict`, but is faster for assignments with few partitions.
     """

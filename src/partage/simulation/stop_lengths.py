@@ -58,7 +58,7 @@ _RESTART_MS = 300
 
 
 class Stop(NamedTuple):
-    """A partition whose consumption stops in a simulated rebalance, with its last owner.
+    """A partition that has no consumer during a simulated rebalance, with its last owner.
 
     Attributes:
         topic, partition: the partition.
@@ -88,7 +88,7 @@ class _Length(NamedTuple):
     p90: float
 
     def plus(self, later_ms: float) -> _Length:
-        """Return this estimate for a stop that ends ``later_ms`` later (or earlier, if
+        """Return this estimated duration, ``later_ms`` milliseconds longer (or shorter, if
         negative).
         """
         return _Length(*(max(0.0, one + later_ms) for one in self))
@@ -116,7 +116,8 @@ class _Mean:
 
 @dataclass(slots=True)
 class _RebalanceMeans:
-    """Mean durations without a consumer in one recorded rebalance.
+    """Mean times without a consumer in one recorded rebalance: by member, for leavers and for
+    stayers.
 
     There is a mean for each member, one for all members that left, and one for all that stayed.
     """
@@ -144,7 +145,7 @@ class StopLengths:
         self._usual: dict[bool, _Mean] = defaultdict(_Mean)
 
     def feed(self, rebalance: RecordedRebalance) -> None:
-        """Add the intervals without a consumer of the next recorded rebalance, in order of time."""
+        """Add the recorded intervals without a consumer of the next rebalance, in order of time."""
         if not rebalance.is_follow_up:
             self._newest = _RebalanceMeans()
         members = _ids(rebalance)
@@ -205,7 +206,7 @@ class StopLengths:
     def _estimate_length(
         self, stop: Stop, rebalance: RecordedRebalance, means: _RebalanceMeans
     ) -> _Length:
-        """Estimate how long one partition that stops has no consumer.
+        """Estimate how long one partition has no consumer during a simulated rebalance.
 
         The estimate is the partition's own recorded interval if there is one, else a mean of other
         partitions, else the result of the stop model (computed from timeouts).
@@ -222,7 +223,7 @@ class StopLengths:
     def _recorded_length(
         self, stop: Stop, rebalance: RecordedRebalance, means: _RebalanceMeans
     ) -> _Length | None:
-        """Return how long a partition that stops had no consumer in the record.
+        """Return how long a partition had no consumer during the recorded rebalance.
 
         It is the partition's own recorded interval, or else a mean; None without either.
         """
@@ -236,10 +237,11 @@ class StopLengths:
         return None
 
     def _take_interval(self, stop: Stop, time_ms: int) -> UnreadInterval | None:
-        """Remove and return the recorded interval that matches a simulated stop; None if there is
-        none.
+        """Remove and return the recorded time without a consumer that matches a simulated
+        interruption.
 
-        The interval must have the same partition and last owner, and end after ``time_ms``.
+        It has the same partition and last owner, and ends after ``time_ms``. The result is None if
+        there is none.
         """
         intervals = self._intervals.get((stop.topic, stop.partition))
         if not intervals:
@@ -260,7 +262,7 @@ def _ids(rebalance: RecordedRebalance) -> frozenset[str]:
 
 
 def _restarted_without_rebalance(interval: UnreadInterval, rebalance: RecordedRebalance) -> bool:
-    """Return whether an interval without a consumer is due to a restart that caused no rebalance.
+    """Return whether a partition had no consumer because a member restarted without a rebalance.
 
     In a classic group, a static member resumes its partitions some time after the last rebalance.
     In other groups, a restarted static member has a new id; a member that was evicted and rejoined
@@ -284,30 +286,28 @@ def _of(one: UnreadInterval) -> _Length:
 
 
 def _cooperative_handover(session_ms: float, recorded: _Length | None) -> _Length:
-    """Return how long a partition is unread that moves in a cooperative rebalance.
-
-    It is one heartbeat interval. Members that lose no partition learn of the second rebalance with
-    their next heartbeat, and their timers began with the first one. If recorded stops were longer,
-    members are slow to rejoin, and the second rebalance takes as long.
+    """Estimate how long a partition has no consumer when it moves in a cooperative rebalance.
 
     Args:
         session_ms: the longest session timeout of the members.
-        recorded: length of such a stop in the record, under another protocol; None if unknown.
+        recorded: how long such moves took in the record, under another protocol; None if unknown.
     """
+    # It is one heartbeat interval. Members that lose no partition learn of the second rebalance
+    # with their next heartbeat, and their timers began with the first one. If recorded stops were
+    # longer, members are slow to rejoin, and the second rebalance takes as long.
     heartbeat = heartbeat_interval(session_ms)
     usual = _Length(heartbeat + _POLL_MS / 2, heartbeat, heartbeat + _POLL_MS)
     return usual if recorded is None else _Length(*map(max, zip(usual, recorded, strict=True)))
 
 
 def _consumer_handover(session_ms: float) -> _Length:
-    """Return how long a partition is unread that moves in a group of the consumer protocol.
+    """Estimate how long a partition has no consumer when it moves under the consumer protocol
+    (KIP-848).
 
-    It waits for the new owner's next heartbeat, which may come at any time within one interval, and
-    for its next poll. Nobody waits for slow members.
-
-    Args:
-        session_ms: the broker's session timeout of consumer groups.
+    ``session_ms`` is the broker's session timeout of consumer groups.
     """
+    # The partition waits for the new owner's next heartbeat, which may come at any time within one
+    # interval, and for its next poll. Nobody waits for slow members.
     heartbeat = heartbeat_interval(session_ms, classic=False)
     low, best, high = (share * heartbeat + after_heartbeat(0.0).mean for share in (0.1, 0.5, 0.9))
     return _Length(best, low, high)

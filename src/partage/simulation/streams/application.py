@@ -168,7 +168,7 @@ class SimulatedApplication:
 
     @cached_property
     def layout(self) -> TopologyLayout:
-        """The application's tasks with their source and changelog topics, including internal
+        """The application's Kafka Streams tasks with their source, changelog and internal
         topics.
         """
         made = TopologyLayout.of(self.topology, self.counts)
@@ -191,5 +191,5 @@ class SimulatedApplication:
         return found
 
     def state_of(self, task: TaskId) -> TaskState:
-        """Return the size of a task's state and its throughput."""
+        """Return the size of a Kafka Streams task's state and its throughput."""
         return self._task_states[task]

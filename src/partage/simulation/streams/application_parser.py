@@ -39,16 +39,19 @@ _LONGEST_NAME = 200
 
 
 def check_object(value: object, path: str) -> Mapping[str, Any]:
-    """Check that a JSON value is an object, and return it; ``path`` names the value in errors."""
+    """Check that a parsed JSON value is an object (dict), and return it.
+
+    ``path`` names the value in error messages.
+    """
     if not isinstance(value, Mapping) or not all(isinstance(one, str) for one in value):
         raise InvalidProblemError("must be an object", path=path, value=value)
     return value
 
 
 def check_fields(value: Mapping[str, Any], path: str, known: Collection[str]) -> None:
-    """Check that a JSON object has only known fields.
+    """Check that a JSON object has only known fields, so that a misspelt field is reported.
 
-    Otherwise a misspelt field would silently keep its default.
+    ``path`` names the object in error messages.
     """
     for name in value:
         if name not in known:
@@ -75,12 +78,14 @@ def check_number(value: object, path: str, minimum: float, maximum: float) -> fl
 
 
 def seconds_to_ms(value: object, path: str, minimum: float, maximum: float) -> int:
-    """Check a number of seconds against a minimum and a maximum, and return it in milliseconds."""
+    """Check that a JSON value is a number of seconds within bounds, and return it in
+    milliseconds.
+    """
     return round(check_number(value, path, minimum, maximum) * 1000)
 
 
 def text(value: object, path: str) -> str:
-    """Check that a value is a non-empty string of bounded length, and return it."""
+    """Check that a JSON value is a non-empty string of bounded length, and return it."""
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME:
         what = f"must be text of 1 to {_LONGEST_NAME} characters"
         raise InvalidProblemError(what, path=path, value=value)
@@ -88,14 +93,14 @@ def text(value: object, path: str) -> str:
 
 
 def names(value: object, path: str) -> tuple[str, ...]:
-    """Check that a value is a list of non-empty strings, and return it."""
+    """Check that a JSON value is a list of non-empty strings, and return it as a tuple."""
     if not isinstance(value, list | tuple):
         raise InvalidProblemError("must be a list", path=path, value=value)
     return tuple(text(one, f"{path}.{place}") for place, one in enumerate(value))
 
 
 def switch(value: object, path: str) -> bool:
-    """Check that a value is a boolean, and return it."""
+    """Check that a JSON value is a boolean, and return it."""
     if not isinstance(value, bool):
         raise InvalidProblemError("must be true or false", path=path, value=value)
     return value
@@ -208,7 +213,7 @@ def _known(
 def _add_scale_out_clients(
     event: Mapping[str, Any], path: str, clients: dict[str, SimulatedClient]
 ) -> tuple[str, ...]:
-    """Insert the new clients of a scale-out event into ``clients``, and return their names.
+    """Add the new clients of a scale-out event to the dict ``clients``, and return their names.
 
     They are copies of an existing client, with new names and process ids.
     """
@@ -432,7 +437,7 @@ def _records_of_bytes(value: object, record_bytes: int, path: str) -> int | list
 def _records_by_task(
     value: list[Any], path: str, other_stores: list[tuple[int, ...]]
 ) -> tuple[int, ...]:
-    """Parse a list with a store's number of records in each task.
+    """Parse a JSON list with the number of records that a state store has in each Streams task.
 
     The lists of all stores of a sub-topology (``other_stores``) must have the same length.
     """
@@ -465,7 +470,7 @@ def _clients(given: Mapping[str, Any]) -> dict[str, SimulatedClient]:
 
 
 def _parse_client(name: str, place: int, fields: Mapping[str, Any]) -> SimulatedClient:
-    """Parse one client of the application from the fields of its JSON object.
+    """Parse one client of a Kafka Streams application from the fields of its JSON object.
 
     ``place`` is its position in the list of clients, from which a process id is made if none is
     given.
@@ -499,7 +504,7 @@ def _parse_client(name: str, place: int, fields: Mapping[str, Any]) -> Simulated
 
 
 def _parse_racks(given: Mapping[str, Any]) -> dict[str, tuple[frozenset[str], ...]]:
-    """Parse the racks of each partition's replicas.
+    """Parse the racks of each partition's replicas from a JSON object.
 
     Return a dict from topic to a tuple with a set of racks for each partition.
     """

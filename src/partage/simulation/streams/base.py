@@ -79,7 +79,9 @@ class StreamsSimulation(ABC):
 
     @abstractmethod
     def request_rebalance(self, name: str) -> None:
-        """React to a client that requests a rebalance, for example a probing rebalance."""
+        """React to a Streams client that requests a rebalance of its group, such as a probing
+        rebalance.
+        """
 
     def last_heartbeat_ms(self, consumer: str) -> int:
         """Return when the group received the last heartbeat of a dead consumer (ms)."""
@@ -89,7 +91,7 @@ class StreamsSimulation(ABC):
     # -- time ----------------------------------------------------------------------------------
 
     def schedule(self, at_ms: int, action: Callable[[], bool | None], *, rank: int = 0) -> None:
-        """Schedule an action (a function) of the simulation at a simulated time.
+        """Schedule an action (a function) of the Kafka Streams simulation at a simulated time.
 
         State restoration advances to that time before the action runs. Afterwards, tasks whose
         state is restored start. This is skipped if the action returns False, because it changed
@@ -106,9 +108,9 @@ class StreamsSimulation(ABC):
         self.clock.schedule_at(at_ms, run_action, rank=rank)
 
     def _start_restored_tasks(self) -> None:
-        """Start the tasks whose state is restored, and schedule the next start.
+        """Start the Kafka Streams tasks whose state is restored.
 
-        The next start is due when the next restoration completes.
+        The next start is scheduled for when the next restoration completes.
         """
         due_ms = self.state.start_restored_tasks()
         self._recorder.record(self.clock.now_ms, self.state.activities())
@@ -127,7 +129,7 @@ class StreamsSimulation(ABC):
     # -- clients -------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Start the clients that run from the beginning, and form their group."""
+        """Start the Streams clients that run from the beginning, and form their group."""
         for client in self.app.clients.values():
             if client.starts:
                 self._start(client)
@@ -137,7 +139,7 @@ class StreamsSimulation(ABC):
         self._start_restored_tasks()
 
     def _apply_event(self, event: TraceEvent) -> None:
-        """Apply an event of the trace: start, stop or rejoin its clients, or slow down the
+        """Apply an event of the simulated trace: start, stop or restart clients, or slow down
         brokers.
         """
         now = self.clock.now_ms
@@ -173,7 +175,7 @@ class StreamsSimulation(ABC):
             self.add_client(self.state.up[name])
 
     def _start(self, client: SimulatedClient) -> None:
-        """Start a client with the state that its disk still has."""
+        """Start a simulated Streams client, with the task state that its disk still has."""
         self._starts[client.name] += 1
         starts = self._starts[client.name]
         numbered = tuple(f"{client.name}-{starts}-{thread}" for thread in range(client.threads))
@@ -188,7 +190,10 @@ class StreamsSimulation(ABC):
         self._recorder.up(self.clock.now_ms, client.name)
 
     def _stop(self, name: str, event: TraceEvent) -> None:
-        """Stop or crash a client, and schedule its return; do nothing if it is not running."""
+        """Stop or crash a simulated Streams client, and schedule its return.
+
+        Nothing happens if it is not running.
+        """
         stopped = self.state.up.pop(name, None)
         if stopped is None:
             return
@@ -214,7 +219,7 @@ class StreamsSimulation(ABC):
             self.schedule(now + event.back_ms, lambda: self._start_and_join(name))
 
     def _evict(self) -> None:
-        """Evict dead consumers whose session timeout has passed."""
+        """Evict dead consumers from the simulated group when their session timeout has passed."""
         now = self.clock.now_ms
         evicted: dict[str, list[str]] = {}
         for consumer, (due, name) in list(self.undetected.items()):
@@ -225,7 +230,7 @@ class StreamsSimulation(ABC):
             self.remove_consumers(name, consumers, "was missed")
 
     def clean_up_later(self, client: RunningClient, tasks: list[TaskId]) -> None:
-        """Schedule the removal of the local state of ``tasks``, which a client no longer needs.
+        """Schedule the removal of task state from a client's disk, for tasks that it no longer has.
 
         The client's cleaner runs at every multiple of ``state.cleanup.delay.ms`` from its start and
         removes state that has been closed for longer than that delay.

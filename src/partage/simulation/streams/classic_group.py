@@ -114,9 +114,10 @@ class ClassicGroupSimulation(StreamsSimulation):
         return since + (self.clock.now_ms - since) // interval * interval
 
     def _delay_first_rebalance(self, remaining_ms: int) -> None:
-        """Delay the first rebalance of an empty group by ``group.initial.rebalance.delay.ms``.
+        """Delay the first rebalance of an empty group, so that more members can join.
 
-        The delay is extended while members join, by at most ``remaining_ms`` in total.
+        Each further member extends the delay (``group.initial.rebalance.delay.ms``), by at most
+        ``remaining_ms`` in total.
         """
         self._is_delayed, self._has_newcomers = True, False
         wait = min(self.app.runtime.group_initial_rebalance_delay_ms, remaining_ms)
@@ -133,8 +134,7 @@ class ClassicGroupSimulation(StreamsSimulation):
     # -- joining -------------------------------------------------------------------------------
 
     def rejoin_at_once(self, revoked: Mapping[str, Collection[TaskId]]) -> None:
-        """Let members rejoin immediately after they revoked tasks, with the state that they have
-        now.
+        """Let members rejoin the group immediately after they revoked tasks.
 
         Args:
             revoked: dict from member to stateful tasks that it has just revoked and closed.
@@ -161,7 +161,7 @@ class ClassicGroupSimulation(StreamsSimulation):
         is_wanted: Callable[[], bool] = lambda: True,
         retry_ms: int = 0,
     ) -> None:
-        """Let members rejoin after a delay, unless there has been another rebalance by then.
+        """Let members rejoin the group after a delay, unless another rebalance has begun by then.
 
         Args:
             wait_ms: time until they rejoin.
@@ -188,8 +188,8 @@ class ClassicGroupSimulation(StreamsSimulation):
         self.schedule(self.clock.now_ms + wait_ms, rejoin)
 
     def _request(self, cause: str, *clients: RunningClient) -> None:
-        """Begin a rebalance, or add a cause to the current one; let the given clients join at
-        once.
+        """Begin a simulated rebalance for a cause, or add the cause to the rebalance that is under
+        way.
         """
         self._begin_rebalance(cause)
         for client in clients:
@@ -198,7 +198,7 @@ class ClassicGroupSimulation(StreamsSimulation):
         self._complete_if_all_joined()
 
     def _begin_rebalance(self, cause: str) -> None:
-        """Begin a rebalance, and schedule the heartbeats by which members learn of it.
+        """Begin a simulated rebalance, and schedule the heartbeats by which members learn of it.
 
         If a rebalance is under way, only its cause is added.
         """
@@ -222,9 +222,12 @@ class ClassicGroupSimulation(StreamsSimulation):
     def _join_at_heartbeat(
         self, at_ms: int, consumers: Sequence[str], rebalance_number: int
     ) -> None:
-        """Let members join a rebalance of which they learn with their heartbeat at ``at_ms``.
+        """Let members join a rebalance at the heartbeat by which they learn of it.
 
-        Nothing happens if the rebalance with that number is over by then.
+        Args:
+            at_ms: simulated time of the heartbeat.
+            consumers: the members.
+            rebalance_number: number of the rebalance; nothing happens if it is over by then.
         """
 
         def join() -> bool:
@@ -245,8 +248,7 @@ class ClassicGroupSimulation(StreamsSimulation):
         revoked: Collection[TaskId] = (),
         locked: Mapping[tuple[str, TaskId], str] | None = None,
     ) -> None:
-        """Let a stream thread join the rebalance, and report the offset sums of its local task
-        state.
+        """Let a Streams thread join the rebalance and report how complete its local task state is.
 
         It reports its own tasks, and state on disk that no thread uses. Only one thread of a client
         can lock such state: the first one to join.
@@ -282,7 +284,7 @@ class ClassicGroupSimulation(StreamsSimulation):
         return {one: client for client in self.state.up.values() for one in client.consumers}
 
     def _complete_if_all_joined(self) -> bool:
-        """Complete the rebalance if all members have joined; return whether they have.
+        """Complete the simulated rebalance if all members have joined; return whether they have.
 
         Members that do not respond must have been evicted before.
         """
@@ -303,8 +305,7 @@ class ClassicGroupSimulation(StreamsSimulation):
     # -- assignment of tasks ---------------------------------------------------------------------
 
     def _complete(self, joined: dict[str, StreamsMember], causes: tuple[str, ...]) -> None:
-        """Run the leader's task assignor, give members their tasks,
-        and schedule further rebalances.
+        """Assign the Streams tasks to the joined members, and schedule the rebalances that follow.
 
         Raises:
             UnsupportedProblemError: the assignor does not support this application.
@@ -355,7 +356,8 @@ class ClassicGroupSimulation(StreamsSimulation):
     def _with_observed_lags(
         self, joined: dict[str, StreamsMember], observed: ObservedState
     ) -> dict[str, StreamsMember]:
-        """Replace simulated lags in the members' subscriptions by those that a real leader saw.
+        """Replace simulated state lags in the members' subscriptions by lags that a real leader
+        saw.
 
         State that no thread has open is reported by the same thread as in reality.
         """
@@ -373,7 +375,7 @@ class ClassicGroupSimulation(StreamsSimulation):
         return found
 
     def _remember_reporters(self, joined: dict[str, StreamsMember]) -> None:
-        """Store which thread reported the state of each task that is on disk but not open.
+        """Store which thread reported each task whose state is on disk but not open.
 
         The same thread reports it again in an immediate follow-up rebalance.
         """
@@ -386,8 +388,10 @@ class ClassicGroupSimulation(StreamsSimulation):
             }
 
     def _assign(self, assignment: StreamsGroupAssignment, plan: TaskPlan) -> dict[str, set[TaskId]]:
-        """Give all clients their new tasks; return for each member the stateful tasks
-        that it closed.
+        """Give all Streams clients their new tasks.
+
+        Returns:
+            For each member the stateful tasks that it closed.
         """
         closed: dict[str, set[TaskId]] = {one: set() for one in assignment.consumers}
         problem = plan.problem
@@ -452,7 +456,7 @@ class ClassicGroupSimulation(StreamsSimulation):
     def _schedule_rejoins(
         self, assignment: StreamsGroupAssignment, revoking: dict[str, set[TaskId]]
     ) -> None:
-        """Schedule the follow-up and probing rebalances that a new assignment requires.
+        """Schedule the follow-up and probing rebalances that a new task assignment requires.
 
         Args:
             assignment: the assignment of all members.
@@ -474,7 +478,7 @@ class ClassicGroupSimulation(StreamsSimulation):
                 self.rejoin_after(wait, [consumer], "probing", self._is_probing_wanted, interval)
 
     def _follow_up_delay(self) -> int:
-        """Return the time until a follow-up rebalance begins (ms).
+        """Return the time until the follow-up rebalance of a task assignment begins (ms).
 
         If an assignor requests follow-ups although nothing changes, Kafka would rebalance
         endlessly. The simulation then waits for the probing interval.

@@ -54,7 +54,7 @@ class StateCopy:
 
     @property
     def behind(self) -> bool:
-        """Return whether the copy lacks records of the task's changelog."""
+        """Return whether this copy of a task's state lacks records of the changelog topic."""
         return self.lag > _ROUNDING
 
 
@@ -88,7 +88,7 @@ def share_bandwidth(copies: Iterable[StateCopy], bandwidth: float) -> None:
 
 
 def fair_shares(wanted: Sequence[float], total: float) -> list[float]:
-    """Divide ``total`` by max-min fairness among participants with the demands ``wanted``.
+    """Divide an amount among participants by max-min fairness: equal shares, none above its demand.
 
     All get equal shares, but none more than its demand.
 
@@ -122,7 +122,7 @@ def millis_until_caught_up(copy: StateCopy) -> float | None:
 
 @dataclass(frozen=True)
 class ObservedState:
-    """Lags and end offsets that a real leader saw in a rebalance, used in place of simulated ones.
+    """State lags and end offsets that a real Streams leader saw, used in place of simulated ones.
 
     Attributes:
         ends: dict from stateful task to number of records in its changelogs.
@@ -143,8 +143,8 @@ class ObservedState:
 
 @dataclass
 class RunningClient:
-    """A running client of a simulated application:
-    its threads, its tasks and the state on its disk.
+    """A running client of a simulated application: its threads, its tasks and the state on its
+    disk.
 
     Attributes:
         client: the client's description in the input.
@@ -183,7 +183,7 @@ class RunningClient:
         return {**self.active, **self.standby}
 
     def closed_cleanly(self) -> dict[TaskId, StateCopy]:
-        """Return the copies of task state that survive a crash under ``exactly_once_v2``.
+        """Return the copies of task state that survive a client's crash under ``exactly_once_v2``.
 
         These are copies that were not open. A store that was open may hold uncommitted records.
         When it is opened again, Kafka Streams throws ``TaskCorruptedException`` and restores the
@@ -269,7 +269,8 @@ class ApplicationState:
         return state.records + state.writes_per_second * now_ms / 1000
 
     def _inactive_state_bytes(self) -> float:
-        """Return the total size of state on disk that does not belong to active tasks.
+        """Return the total size (bytes) of state on disk that does not belong to active Streams
+        tasks.
 
         It consists of standbys, warm-ups, and copies that are no longer used.
         """
@@ -283,7 +284,7 @@ class ApplicationState:
     # -- changes -------------------------------------------------------------------------------
 
     def add_client(self, client: RunningClient) -> None:
-        """Add a client that has started, with the state on its disk."""
+        """Add a Streams client that has started, with the task state on its disk."""
         self.up[client.name] = client
         for task, copy in client.disk.items():
             self._update_lag(task, copy)
@@ -327,7 +328,8 @@ class ApplicationState:
     def _share_restore_bandwidth(self, client: RunningClient) -> Iterable[float]:
         """Divide a client's restore bandwidth among its copies of task state that lack records.
 
-        Return the times until these copies have caught up (ms), without those that never do.
+        Returns:
+            The times until these copies have caught up (ms), without those that never do.
         """
         copies = []
         for task, copy in client.disk.items():
@@ -351,7 +353,11 @@ class ApplicationState:
         standby: dict[TaskId, str],
         warmups: set[TaskId],
     ) -> list[TaskId]:
-        """Replace a client's tasks; return the tasks whose state on disk it no longer needs."""
+        """Replace a Streams client's active, standby and warm-up tasks.
+
+        Returns:
+            The tasks whose state on disk it no longer needs.
+        """
         before = {*client.active, *client.standby}
         client.active, client.standby, client.warmups = active, standby, warmups
         for task in (*active, *standby):
@@ -404,10 +410,9 @@ class ApplicationState:
     def subscription(
         self, client: RunningClient, consumer: str, tasks: Iterable[TaskId]
     ) -> StreamsMember:
-        """Return the subscription that a consumer sends when it joins, with offset sums of the
-        given tasks.
+        """Return the subscription that a Streams consumer sends when it joins its group.
 
-        with offset sums of the given tasks.
+        It contains the offset sums of ``tasks``, which tell how complete their local state is.
         """
         return StreamsMember(
             consumer,
@@ -424,7 +429,7 @@ class ApplicationState:
         )
 
     def _offset_sum(self, client: RunningClient, task: TaskId) -> int:
-        """Return the offset sum that a client reports for a task, which tells how complete its
+        """Return the offset sum that a client reports for a task: how complete its local
         state is.
         """
         copy = client.disk[task]

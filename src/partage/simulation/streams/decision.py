@@ -93,7 +93,7 @@ class LeaderDecision:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the leader's decision as a dict that JSON can represent."""
+        """Return the Streams leader's task assignment as a dict that JSON can represent."""
         return {
             "assignor": self.assignor,
             "clients": {name: self.tasks_of(one) for one, name in enumerate(self.clients)},
@@ -299,8 +299,9 @@ def _problem(state: GivenClientStates) -> TaskProblem:
 
 
 def _check_no_duplicates(field: str, tasks_by_client: Mapping[str, tuple[TaskId, ...]]) -> None:
-    """Check that no client's list of tasks contains a task twice; ``field`` names the list in
-    errors.
+    """Check that no client's list of Streams tasks contains a task twice.
+
+    ``field`` names the list in error messages.
     """
     for name, tasks in tasks_by_client.items():
         if len(set(tasks)) < len(tasks):

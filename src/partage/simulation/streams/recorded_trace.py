@@ -53,14 +53,14 @@ class ClientThread:
 
     @property
     def order(self) -> tuple[int, str]:
-        """Sort key of threads: the number in the client id, then the member id."""
+        """Sort key of stream threads: the thread number in the client id, then the member id."""
         found = _THREAD_NUMBER.search(self.client_id)
         return int(found[1]) if found else 0, self.member
 
 
 @dataclass(frozen=True)
 class RecordedChange:
-    """The clients of a recorded rebalance, and when members of the previous rebalance stopped.
+    """The Streams clients of a recorded rebalance, and the members that stopped before it.
 
     Attributes:
         at_ms: time of its record.
@@ -146,7 +146,7 @@ def record_trace(
 
 
 def _first_change(changes: Sequence[RecordedChange], lead_ms: float, most_events: int) -> int:
-    """Return the index of the rebalance with which the trace begins.
+    """Return the index of the recorded rebalance with which a simulated trace begins.
 
     It is the first one with clients that has at most ``most_events`` starts and stops after it.
 
@@ -165,7 +165,9 @@ def _first_change(changes: Sequence[RecordedChange], lead_ms: float, most_events
 
 
 def _runs(changes: Sequence[RecordedChange], lead_ms: float) -> dict[ProcessId, list[_Run]]:
-    """Return the times in which each client ran, derived from its recorded rebalances."""
+    """Return the times from start to stop of each Streams client, derived from recorded
+    rebalances.
+    """
     runs: dict[ProcessId, list[_Run]] = {}
     before: Mapping[ProcessId, tuple[ClientThread, ...]] = {}
     for number, now in enumerate(changes):
@@ -203,9 +205,13 @@ def _ids(threads: Iterable[ClientThread]) -> set[str]:
 
 
 def _stop(now: RecordedChange, members: Iterable[str]) -> tuple[int, bool]:
-    """Return when a client stopped, and whether its session timed out.
+    """Return when a Streams client stopped, and whether its session timed out.
 
     Unless the rebalance says otherwise, the client left with a LeaveGroup.
+
+    Args:
+        now: the first recorded rebalance without the client.
+        members: member ids of its threads.
     """
     known = [now.stopped[one] for one in members if one in now.stopped]
     if not known:
@@ -216,8 +222,8 @@ def _stop(now: RecordedChange, members: Iterable[str]) -> tuple[int, bool]:
 def _events(
     runs: Mapping[ProcessId, Sequence[_Run]], from_ms: int
 ) -> list[tuple[ProcessId, TraceEvent]]:
-    """Return the starts and stops of all clients after the beginning of the trace, in order of
-    time.
+    """Return the starts and stops of all Streams clients after a simulation's begin, in
+    time order.
     """
     found = []
     for process, of_client in runs.items():
@@ -241,11 +247,9 @@ def _names(application: str, runs: Mapping[ProcessId, Sequence[_Run]]) -> dict[P
 def _clients(
     names: Mapping[ProcessId, str], runs: Mapping[ProcessId, Sequence[_Run]], from_ms: int
 ) -> dict[str, SimulatedClient]:
-    """Return the simulated clients, with the recorded member ids of each start.
-
-    If a client restarts with fewer threads, or a member was evicted and rejoined with its old id,
-    further ids are numbered: under a longer session timeout the group would have both members.
-    """
+    """Return the Streams clients to simulate, with the recorded member ids of each start."""
+    # If a client restarts with fewer threads, or a member was evicted and rejoined with its old id,
+    # further ids are numbered: under a longer session timeout the group would have both members.
     found = {}
     for process, of_client in runs.items():
         threads = max(len(run.threads) for run in of_client)

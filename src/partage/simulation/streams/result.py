@@ -67,7 +67,9 @@ class StreamsRebalance:
     )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the rebalance as a dict that JSON can represent; times are in seconds."""
+        """Return a simulated Streams rebalance as a dict that JSON can represent; times are in
+        seconds.
+        """
         return {
             "began": self.began_ms / 1000,
             "at": self.at_ms / 1000,
@@ -132,9 +134,7 @@ def _as_text(rows: Mapping[str, tuple[TaskId, ...]]) -> dict[str, list[str]]:
 
 
 class IntervalRecorder:
-    """Records the activities of tasks on clients over time, as intervals in a
-    `SimulationResult`.
-    """
+    """Records what each client does with each Streams task over time, as intervals."""
 
     def __init__(self, result: SimulationResult) -> None:
         self._result = result
@@ -142,8 +142,9 @@ class IntervalRecorder:
         self._up: dict[str, int] = {}
 
     def record(self, now_ms: int, activities: Mapping[tuple[str, TaskId], Kind]) -> None:
-        """Record the activities of all tasks from ``now_ms`` on; end intervals whose activity
-        has changed.
+        """Record what each client does with each task from the simulated time ``now_ms`` on.
+
+        ``activities`` is a dict from (client, task) to running, restoring, standby and so on.
         """
         for key, (kind, since) in list(self._open.items()):
             if activities.get(key) != kind:
@@ -154,15 +155,15 @@ class IntervalRecorder:
             self._open.setdefault(key, (kind, now_ms))
 
     def up(self, now_ms: int, client: str) -> None:
-        """Record that a client has started, at simulated time ``now_ms``."""
+        """Record that a Streams client has started, at simulated time ``now_ms``."""
         self._up[client] = now_ms
 
     def down(self, now_ms: int, client: str) -> None:
-        """Record that a client has stopped or crashed, at simulated time ``now_ms``."""
+        """Record that a Streams client has stopped or crashed, at simulated time ``now_ms``."""
         self._result.present.setdefault(client, []).append((self._up.pop(client), now_ms))
 
     def end(self, now_ms: int) -> None:
-        """Close all open intervals at the end of the simulation."""
+        """Close all open intervals of task activity at the end of the simulation (``now_ms``)."""
         self.record(now_ms, {})
         for client in list(self._up):
             self.down(now_ms, client)
@@ -244,7 +245,7 @@ def measure(result: SimulationResult) -> StreamsMetrics:
 
 
 def outages(result: SimulationResult) -> list[int]:
-    """Return the length of each time in which a task had no owner with all its state (ms).
+    """Return each time span in which a Streams task had no owner with all its state, in ms.
 
     Time in which no client runs does not count: no settings shorten it.
 
@@ -271,7 +272,9 @@ def outages(result: SimulationResult) -> list[int]:
 
 
 def _gaps(intervals: Iterable[tuple[int, int]], length_ms: int) -> list[tuple[int, int]]:
-    """Return the parts of the time from 0 to ``length_ms`` that no interval covers."""
+    """Return the parts of the time from 0 to ``length_ms`` that none of the given intervals
+    covers.
+    """
     found, covered = [], 0
     for begin, end in (*sorted(intervals), (length_ms, length_ms)):
         if begin > covered:
@@ -281,7 +284,7 @@ def _gaps(intervals: Iterable[tuple[int, int]], length_ms: int) -> list[tuple[in
 
 
 def _moves(result: SimulationResult) -> int:
-    """Count how often a task began to run on another client than before."""
+    """Count how often a Streams task began to run on another client than before."""
     last: dict[TaskId, str] = {}
     moves = 0
     for span in sorted(result.spans, key=lambda span: span.from_ms):
@@ -292,7 +295,7 @@ def _moves(result: SimulationResult) -> int:
 
 
 def _spreads(result: SimulationResult) -> tuple[float, float]:
-    """Return the imbalance of active tasks between clients: the mean over time, and at the end.
+    """Return how unevenly active tasks are spread over clients: the mean over time, and at the end.
 
     The imbalance is the difference between the clients with the most and the fewest active tasks
     per thread.

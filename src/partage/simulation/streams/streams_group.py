@@ -161,8 +161,8 @@ class StreamsGroupSimulation(StreamsSimulation):
         self._members[consumer] = member
 
     def _delay(self) -> None:
-        """Delay the first target assignment of an empty group,
-        so that more members can join before it.
+        """Delay the first task assignment of an empty streams group, so that more members
+        can join.
         """
         self._is_delayed = True
 
@@ -176,7 +176,9 @@ class StreamsGroupSimulation(StreamsSimulation):
     # -- target assignments --------------------------------------------------------------------
 
     def _request_target(self, cause: str) -> None:
-        """Request a new target assignment; the next heartbeat of a member computes it."""
+        """Request a new target assignment of the streams group; the next member heartbeat computes
+        it.
+        """
         if not self._causes:
             self._began_ms = self.clock.now_ms
         if cause not in self._causes:
@@ -185,8 +187,9 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._schedule_heartbeat(member)
 
     def _compute_target_if_due(self, joining: _Member | None = None) -> None:
-        """Compute the requested target assignment if the minimum interval since the last one has
-        passed.
+        """Compute the requested target assignment if enough time has passed since the last one.
+
+        ``joining`` is the member whose join triggers it, None if there is none.
         """
         if not self._causes or self._is_delayed:
             return
@@ -195,8 +198,7 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._compute_target(joining)
 
     def _compute_target(self, joining: _Member | None = None) -> None:
-        """Compute a new target assignment with the coordinator's assignor, and record the
-        rebalance.
+        """Compute a new assignment of Streams tasks with the coordinator's assignor, and record it.
 
         ``joining`` is the member whose join triggers it, None if there is none.
         """
@@ -271,7 +273,7 @@ class StreamsGroupSimulation(StreamsSimulation):
     # -- heartbeats and reconciliation ---------------------------------------------------------
 
     def _schedule_heartbeat(self, member: _Member) -> None:
-        """Schedule a member's heartbeat at ``due_ms``, unless an earlier one is scheduled."""
+        """Schedule a streams group member's next heartbeat, unless an earlier one is scheduled."""
         if member.is_reconciled and not self._causes:
             return
         interval = self._runtime.streams_heartbeat_interval_ms
@@ -279,7 +281,9 @@ class StreamsGroupSimulation(StreamsSimulation):
         self._schedule_heartbeat_at(member, member.since_ms + beats * interval)
 
     def _schedule_heartbeat_at(self, member: _Member, due_ms: int) -> None:
-        """Schedule a member's heartbeat at a given time, unless it has an earlier one."""
+        """Schedule a streams group member's heartbeat at a given simulated time, if it has no
+        earlier one.
+        """
         if member.due_ms is not None and member.due_ms <= due_ms:
             return
         member.due_ms = due_ms
@@ -293,7 +297,9 @@ class StreamsGroupSimulation(StreamsSimulation):
         self.schedule(due_ms, heartbeat)
 
     def _heartbeat(self, member: _Member, *, joining: bool = False) -> bool:
-        """Process a member's heartbeat; return whether the member's tasks have changed."""
+        """Process a streams group member's heartbeat; return whether the member's tasks have
+        changed.
+        """
         was_revoking = member.is_revoking
         member.due_ms, member.since_ms = None, self.clock.now_ms
         self._compute_target_if_due(member if joining else None)
@@ -306,15 +312,15 @@ class StreamsGroupSimulation(StreamsSimulation):
         return is_changed or was_revoking
 
     def _reconcile(self, member: _Member) -> bool:
-        """Let a member revoke tasks outside of its target, or else take free tasks of its target.
-
-        The coordinator decides by its state before this heartbeat: a task whose revocation the
-        member confirms is free for other members at once, but for this member only with its next
-        heartbeat.
+        """Let a member revoke tasks outside of its target assignment, or else take free tasks of
+        it.
 
         Returns:
             Whether the member revokes or takes a task.
         """
+        # The coordinator decides by its state before this heartbeat: a task whose revocation the
+        # member confirms is free for other members at once, but for this member only with its next
+        # heartbeat.
         active, standby = member.kept
         member.revoking = active - member.target
         member.revoking_standby = standby - member.target_standby
@@ -331,7 +337,8 @@ class StreamsGroupSimulation(StreamsSimulation):
         return bool(member.is_revoking or demoted or any(new))
 
     def _tasks_of_process_peers(self, member: _Member) -> set[TaskId]:
-        """Return the tasks that other members of the same process have, as active or standby.
+        """Return the Streams tasks that other members of the same process have, as active or
+        standby.
 
         The member cannot take a copy of these tasks.
         """
@@ -342,7 +349,9 @@ class StreamsGroupSimulation(StreamsSimulation):
         return {task for one in others for task in one.active | one.standby}
 
     def _free_tasks(self, member: _Member) -> tuple[set[TaskId], set[TaskId]]:
-        """Return the active and the standby tasks of a member's target that it can take now."""
+        """Return the active and standby tasks of a member's target assignment that it can
+        take now.
+        """
         same_process = [
             one for one in self._members.values()
             if one.process == member.process and (self._assignor.is_4_3 or one is not member)

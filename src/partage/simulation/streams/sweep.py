@@ -137,10 +137,12 @@ def simulate_cell(
 def apply_cell(
     application: SimulatedApplication, cell: SweepCell
 ) -> tuple[SimulatedApplication, TaskAssignor | ServerSticky]:
-    """Apply the settings of one combination of a sweep; return the changed application and the
-    assignor.
+    """Apply the settings of one combination of a parameter sweep to a Streams application.
 
     ``balance_factor`` is not a Kafka setting, but a parameter of the algorithm proposed in KIP-441.
+
+    Returns:
+        The changed application and its task assignor.
 
     Raises:
         InvalidConfigError: a setting is invalid, or ``balance_factor`` is set for another assignor.
@@ -207,8 +209,7 @@ class StandbyGain:
 
 
 def standby_gain(application: SimulatedApplication, assignor: str) -> StandbyGain:
-    """Compare an application's trace, simulated with its standby replicas and with one replica
-    less.
+    """Compare simulated outages with an application's standby replicas and with one replica less.
 
     An application without standbys is simulated with one and with none.
 
@@ -252,8 +253,8 @@ def standby_gain(application: SimulatedApplication, assignor: str) -> StandbyGai
 def _mean_outages(
     application: SimulatedApplication, cell: SweepCell, interval_ms: int
 ) -> tuple[float, float]:
-    """Return the longest and the total outage of tasks in seconds, as means over shifted event
-    times.
+    """Return the longest and the total outage of Streams tasks in seconds, as means over several
+    runs.
 
     An outage depends on when its event occurs between two heartbeats. So the events are delayed by
     several times within ``interval_ms``, the heartbeat interval.
@@ -316,10 +317,10 @@ class SettingsOutcome:
 def settings_outcome(
     application: SimulatedApplication, cell: SweepCell, *, phases: int = _PHASES
 ) -> SettingsOutcome:
-    """Simulate an application's trace several times, with its events shifted within a heartbeat
-    interval.
+    """Simulate a Streams application several times under one combination of settings.
 
-    Return mean results, since outages depend on when an event occurs between two heartbeats.
+    Return mean results, since outages depend on when an event occurs between two heartbeats. Events
+    are shifted within a heartbeat interval.
 
     Args:
         application: the application with its trace of events.
@@ -349,7 +350,7 @@ def settings_outcome(
 def settings_to_compare(
     application: SimulatedApplication, assignor: str, *, has_racks: bool
 ) -> Iterator[SweepCell]:
-    """Yield the settings of a recorded application, then other settings that may suit it better.
+    """Yield the settings of a recorded Streams application, then others that may suit it better.
 
     Args:
         application: the application with its present settings.
@@ -390,7 +391,9 @@ def settings_to_compare(
 
 
 def _standby_cells(application: SimulatedApplication, assignor: str) -> Iterator[SweepCell]:
-    """Yield the numbers of standbys, from none to two, that the clients have room for."""
+    """Yield settings with none, one and two standby replicas, as far as there are enough
+    clients.
+    """
     now = application.settings.num_standby_replicas
     most = min(2, len(application.clients) - 1)
     yield from _changes(assignor, _STANDBYS, now, range(most + 1))
