@@ -33,7 +33,7 @@ class AiokafkaRange(PlainStrategy):
     aliases = ("aiokafka.coordinator.assignors.range.RangePartitionAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of aiokafka's range assignor, which accepts every input."""
+        """Assign partitions as aiokafka's range assignor does; every input has a plan."""
         ids = problem.group.ids
         return assign_ranges(problem, lambda members: sorted(members, key=ids.__getitem__))
 
@@ -60,7 +60,7 @@ class AiokafkaRoundRobin(PlainStrategy):
     aliases = ("aiokafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of aiokafka's round-robin assignor, which accepts every input."""
+        """Assign partitions as aiokafka's round-robin assignor does; every input has a plan."""
         ids = problem.group.ids
         return assign_round_robin(
             PeerProblem(problem), sorted(range(len(ids)), key=ids.__getitem__)
@@ -100,8 +100,9 @@ class AiokafkaSticky(RemembersAssignment):
     )
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of aiokafka's sticky assignor; warn if aiokafka would loop forever on
-        this problem.
+        """Assign partitions as aiokafka's sticky assignor does.
+
+        The plan has a warning if aiokafka would loop forever on this input.
 
         Raises:
             PeerAssignorError: aiokafka raises an error on this problem.

@@ -59,7 +59,7 @@ class KafkaPythonRange(PlainStrategy):
     aliases = ("kafka.coordinator.assignors.range.RangePartitionAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of kafka-python's range assignor, which accepts every input."""
+        """Assign partitions as kafka-python's range assignor does; every input has a plan."""
         return assign_ranges(problem, partial(sort_members, problem.group))
 
 
@@ -87,7 +87,7 @@ class KafkaPythonRoundRobin(PlainStrategy):
     aliases = ("kafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of kafka-python's round-robin assignor.
+        """Assign partitions as kafka-python's round-robin assignor does.
 
         Raises:
             PeerAssignorError: the next member does not subscribe to a topic; kafka-python raises
@@ -147,8 +147,9 @@ class KafkaPythonSticky(RemembersAssignment):
     version_first = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of kafka-python's sticky assignor; warn if kafka-python would loop
-        forever on this problem.
+        """Assign partitions as kafka-python's sticky assignor does.
+
+        The plan has a warning if kafka-python would loop forever on this input.
 
         Raises:
             PeerAssignorError: kafka-python raises an error on this problem.
@@ -188,7 +189,7 @@ class KafkaPythonCooperativeSticky(PlainStrategy):
     protocols = (RebalanceProtocol.COOPERATIVE,)
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes:
-        """Return b"": members of this strategy send no user data.
+        """Return empty user data (b""), as kafka-python's cooperative-sticky members send it.
 
         They report their partitions in the subscription's owned partitions. kafka-python sends b""
         rather than null.
@@ -196,10 +197,10 @@ class KafkaPythonCooperativeSticky(PlainStrategy):
         return b""
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of the cooperative-sticky assignor; warn if kafka-python would loop
-        forever on this problem.
+        """Assign partitions as kafka-python's cooperative-sticky assignor does.
 
         A partition that moves is revoked in the first rebalance and assigned in the next (KIP-429).
+        The plan has a warning if kafka-python would loop forever on this input.
 
         Raises:
             PeerAssignorError: kafka-python raises an error on this problem.
@@ -225,11 +226,9 @@ class KafkaPythonCooperativeSticky(PlainStrategy):
 
 
 def sort_members(group: Group, members: Sequence[int]) -> list[int]:
-    """Sort members as kafka-python does, including its bug that drops some members of a mixed
-    group.
+    """Sort members as kafka-python does, including a bug that drops some members of a mixed group.
 
-    Static members come first, by (instance id, id), then dynamic ones by id; strings sort by code
-    points. The client calls ``itertools.groupby`` without sorting first. If static and dynamic
+    Static members come first, by (instance id, id), then dynamic ones by id. If static and dynamic
     members alternate in join order, only the **last** sequence of each kind remains; the other
     members get no partitions.
 
@@ -238,6 +237,7 @@ def sort_members(group: Group, members: Sequence[int]) -> list[int]:
     >>> [group[m].id for m in sort_members(group, [0, 1, 2])]
     ['b', 'c']
     """
+    # The client calls ``itertools.groupby`` without sorting first. Strings sort by code points.
     runs = {
         is_static: list(run)
         for is_static, run in groupby(members, key=lambda m: group[m].instance_id is not None)
@@ -252,17 +252,18 @@ def sort_members(group: Group, members: Sequence[int]) -> list[int]:
 def assign_sticky(
     peer: PeerProblem, claims: Sequence[Claims], *, undoes_exchanges: bool
 ) -> tuple[list[list[int]], EndlessLoop | None]:
-    """Assign partitions by the sticky algorithm of kafka-python or aiokafka; return each member's
-    partitions, and the endless loop if the client would loop forever.
-
-    In that case the partitions are the most even valid assignment that the loop visits. Partitions
-    are slots: indices of the problem's sorted partitions.
+    """Assign partitions by the sticky algorithm of the Python clients kafka-python and aiokafka.
 
     Args:
-        peer: the problem.
+        peer: the group's members, topics and partitions.
         claims: the partitions that each member reports as owned, and their generation.
         undoes_exchanges: whether to apply kafka-python's remedy for endless exchanges, see
             `PythonAssignment`.
+
+    Returns:
+        The partitions of each member (indices of the problem's sorted partitions); and the endless
+            loop if the client would loop forever, else None. In case of a loop the partitions are
+            the most even valid assignment that it visits.
 
     Raises:
         PeerAssignorError: the client raises an error on this problem.
@@ -279,17 +280,17 @@ def assign_sticky(
 
 
 def settle_claims(peer: PeerProblem, claims: Sequence[Claims]) -> SettledClaims:
-    """Find each partition's owner among the members that report it as owned, as the Python clients
-    do.
+    """Choose one owner for each partition that members report as owned, as the Python clients do.
 
     The member with the newest generation is the owner, the one with the second newest generation
-    the previous owner. With equal generations the first member counts. Only with generation 0,
-    which the clients take for "no generation", the last one does.
+    the previous owner.
     """
     claimants_by_slot: dict[int, dict[int, int]] = {}
     for member, (partitions, generation) in enumerate(claims):
         for slot in peer.claimed_slots(partitions):
             claimants = claimants_by_slot.setdefault(slot, {})
+            # With equal generations the first member counts. Only with generation 0, which the
+            # clients take for "no generation", the last one does.
             if generation == 0 or generation not in claimants:
                 claimants[generation] = member
     owned: list[list[int]] = [[] for _ in claims]
@@ -303,14 +304,13 @@ def settle_claims(peer: PeerProblem, claims: Sequence[Claims]) -> SettledClaims:
 
 
 def order_slots(peer: PeerProblem, claims: SettledClaims, *, has_claims: bool) -> list[int]:
-    """Return all partitions in the order in which kafka-python and aiokafka assign and move them.
+    """Return all partitions in the order in which kafka-python's sticky algorithm assigns and moves
+    them.
 
-    Partitions with the fewest subscribers come first. If members report owned partitions and
-    subscriptions are identical, the owned partitions come first (`owned_slots_in_turns`).
-    Partitions are slots: indices of the problem's sorted partitions.
+    Partitions with the fewest subscribers come first.
 
     Args:
-        peer: the problem.
+        peer: the group's members, topics and partitions.
         claims: the owners after conflicting reports are resolved.
         has_claims: whether a member reports any partition, even one that does not exist.
     """
@@ -321,16 +321,17 @@ def order_slots(peer: PeerProblem, claims: SettledClaims, *, has_claims: bool) -
     # members with the same topics may have "different" subscriptions.
     if not has_claims or not subscriptions_identical(peer, peer.subscriptions):
         return by_subscribers
+    # With identical subscriptions the owned partitions come first.
     owned = owned_slots_in_turns(peer, claims)
     is_owned = set(owned)
     return owned + [slot for slot in by_subscribers if slot not in is_owned]
 
 
 class PythonAssignment(GeneralAssignment):
-    """Execution of Kafka's general sticky algorithm, as kafka-python and aiokafka implement it.
+    """One run of Kafka's sticky algorithm, as kafka-python and aiokafka implement it.
 
     Args:
-        peer: the problem.
+        peer: the group's members, topics and partitions.
         claims: the owners after conflicting reports of members are resolved.
         order: all partitions in the order of `order_slots`.
         undoes_exchanges: whether kafka-python's remedy for endless exchanges is applied (3.0):
@@ -356,13 +357,16 @@ class PythonAssignment(GeneralAssignment):
         self._added_again: set[int] = set()
 
     def _replace_excluded_target(self, owner: int, target: int) -> int:
-        """Return -1 if the previous owner cannot take a partition: the least loaded subscriber gets
-        it.
+        """Return -1, so that the least loaded subscriber gets a partition whose previous owner
+        cannot.
 
-        kafka-python fails there if the present owner has more than one partition.
+        Args:
+            owner: the current owner of the partition.
+            target: the previous owner.
 
         Raises:
-            PeerAssignorError: kafka-python raises KeyError.
+            PeerAssignorError: kafka-python raises KeyError, because the current owner has other
+                partitions.
         """
         self._added_again.add(target)
         if self._queue.load[owner] > 1:
@@ -413,24 +417,23 @@ class PythonAssignment(GeneralAssignment):
 
 
 class Movements:
-    """Record of the partitions moved so far: first source and current target of each (Kafka's
+    """Record of the partitions that moved so far, with source and target (Kafka's
     ``PartitionMovements``).
-
-    The clients keep the partitions that moved from one member to another in a hash set and pick an
-    arbitrary one, which depends on the process's hash seed. Here the first one by topic and number
-    is picked.
     """
 
     def __init__(self) -> None:
+        # The clients keep the partitions that moved from one member to another in a hash set and
+        # pick an arbitrary one, which depends on the process's hash seed. Here the first one by
+        # topic and number is picked.
         self._way: dict[int, tuple[int, int]] = {}
         self._slots: dict[tuple[int, int, int], list[int]] = {}
 
     def opposite(self, slot: int, topic: int, source: int, target: int) -> int:
-        """Return the partition to move back instead of moving ``slot``, or ``slot`` if there is
-        none.
+        """Return a partition that can move back to ``target``, so that one move is undone; else
+        ``slot``.
 
-        It is a partition of the topic that moved from ``target`` to ``source`` earlier. Moving it
-        back has the same effect on loads and keeps one more partition in place.
+        It is a partition of the same topic that moved from ``target`` to ``source`` before. Moving
+        it back has the same effect on loads and keeps one more partition in place.
         """
         if slot in self._way:
             source = self._way[slot][0]
@@ -438,9 +441,9 @@ class Movements:
         return back[0] if back else slot
 
     def add(self, slot: int, topic: int, source: int, target: int) -> None:
-        """Record that a partition has moved from ``source`` to ``target``.
+        """Record that a partition has moved from member ``source`` to member ``target``.
 
-        A partition that returned to its first source counts as not moved.
+        A partition that returned to its first owner counts as not moved.
         """
         if slot in self._way:
             source, before = self._way.pop(slot)
@@ -454,8 +457,7 @@ class Movements:
         insort(self._slots.setdefault((topic, source, target), []), slot)
 
     def state(self) -> frozenset[tuple[int, tuple[int, int]]]:
-        """Return all moves recorded so far as a comparable value, to detect endless loops.
-
-        Equal values after two passes over the partitions mean that the algorithm loops forever.
+        """Return all moves of partitions recorded so far as one comparable value, to detect endless
+        loops.
         """
         return frozenset(self._way.items())

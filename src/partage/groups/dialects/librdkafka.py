@@ -58,7 +58,7 @@ class LibrdkafkaRange(PlainStrategy):
     exact_to = "rd_kafka_range_assignor_assign_cb librdkafka 2.16.0"
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of librdkafka's range assignor.
+        """Assign partitions as librdkafka's range assignor does.
 
         Raises:
             PeerAssignorError: a member has an empty subscription.
@@ -105,7 +105,7 @@ class LibrdkafkaRoundRobin(PlainStrategy):
     exact_to = "rd_kafka_roundrobin_assignor_assign_cb librdkafka 2.16.0"
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of librdkafka's round-robin assignor.
+        """Assign partitions as librdkafka's round-robin assignor does.
 
         Raises:
             PeerAssignorError: a member has an empty subscription.
@@ -152,12 +152,11 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
     merges_topics = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of the cooperative-sticky assignor; warn if librdkafka would loop forever
-        on this problem.
+        """Assign partitions as librdkafka's cooperative-sticky assignor does.
 
         A partition that moves is revoked in the first rebalance and assigned in the next (KIP-429).
         ``plan.unresolved`` has the partitions that no longer exist, which librdkafka gives back to
-        their owners.
+        their owners. The plan has a warning if librdkafka would loop forever on this input.
 
         Raises:
             PeerAssignorError: the library would crash or its behaviour is undefined, or a member
@@ -192,10 +191,6 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
 def sort_members(group: Group, members: Sequence[int]) -> list[int]:
     """Sort members as librdkafka does: two static members by instance id, other pairs by member id.
 
-    Strings compare as UTF-8 bytes. If both kinds are mixed, this relation is not transitive, and
-    the result depends on the sort algorithm. So it is the merge sort of the GNU C library's
-    ``qsort``, with which librdkafka is built on Linux.
-
     >>> from partage.model import Member
     >>> group = Group([Member("b", instance_id="1"), Member("a", instance_id="2"), Member("c")])
     >>> [group[m].id for m in sort_members(group, [0, 1, 2])]
@@ -203,6 +198,9 @@ def sort_members(group: Group, members: Sequence[int]) -> list[int]:
     """
     if len(members) <= 1:
         return list(members)
+    # Strings compare as UTF-8 bytes. If static and dynamic members are mixed, the relation is not
+    # transitive, and the result depends on the sort algorithm. So this is the merge sort of the GNU
+    # C library's qsort, with which librdkafka is built on Linux.
     half = len(members) // 2
     left, right = sort_members(group, members[:half]), sort_members(group, members[half:])
     merged: list[int] = []
@@ -225,7 +223,7 @@ def _is_not_after(group: Group, member: int, other: int) -> bool:
 
 
 class _TopicRange:
-    """State of librdkafka's range assignment for one topic: subscribers and unassigned partitions.
+    """One topic's subscribers and unassigned partitions in librdkafka's range assignor.
 
     Each subscriber gets the quota, and the first ones get one more partition.
 
@@ -270,9 +268,10 @@ class _TopicRange:
         return has_rack and self.is_on_rack(member, slot) and self.capacity(member) > 0
 
     def assign(self, fits: Callable[[int, int], bool]) -> None:
-        """Assign partitions to the topic's subscribers, in order, up to each member's quota.
+        """Give each subscriber, in order, the topic's first suitable unassigned partitions, up to
+        its quota.
 
-        A member gets the first unassigned partitions for which ``fits(member, partition)`` is true.
+        ``fits`` is a function of a member and a partition that tells whether the member may get it.
         """
         for member in self.members:
             capacity = self.capacity(member)
@@ -289,11 +288,12 @@ class _TopicRange:
 
 
 def _assign_copartitioned(ranges: Sequence[_TopicRange]) -> None:
-    """Assign partitions with the same number of several topics to the same member.
+    """Assign partitions with the same number of several topics to the same consumer.
 
-    The member chosen for a number is the first with free capacity whose rack has a replica of this
-    partition of every topic.
+    ``ranges`` are the topics, which have equal subscribers and partition counts.
     """
+    # The member chosen for a number is the first with free capacity whose rack has a replica of
+    # this partition of every topic.
     for number in range(len(ranges[0].slots)):
         for member in ranges[0].members:
             if all(one.can_give_by_rack(member, one.slots[number]) for one in ranges):
@@ -305,11 +305,8 @@ def _assign_copartitioned(ranges: Sequence[_TopicRange]) -> None:
 def _build_lists(
     members: int, target: dict[int, int], claimant: dict[int, int], staying: set[int]
 ) -> list[list[int]]:
-    """Return the list of partitions that each member gets in one of the two rebalances of a
-    cooperative plan.
-
-    Each list has first the partitions that stay, then those without a current owner, then those
-    that the member owns but the plan does not assign.
+    """Return the list of partitions that each consumer gets in one of the two cooperative
+    rebalances.
 
     Args:
         members: number of members.
@@ -317,6 +314,8 @@ def _build_lists(
         claimant: member that reports each partition as owned.
         staying: the partitions that do not move.
     """
+    # Each list has first the partitions that stay, then those without a current owner, then those
+    # that the member owns but the plan does not assign.
     lists: list[list[int]] = [[] for _ in range(members)]
     for p in target:
         if p in staying:
@@ -337,10 +336,10 @@ def _is_same_member(group: Group, member: int, other: int) -> bool:
 
 
 def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolved]]:
-    """Return the last member, in join order, that reports each existing partition as owned, as a
+    """Return the last member in join order that reports each existing partition as owned, as a
     dict.
 
-    The second result yields an `Unresolved` for each reported partition that does not exist.
+    A second iterator yields an `Unresolved` for each reported partition that does not exist.
     """
     start, claimed = problem.claims
     claimant: dict[int, int] = {}
@@ -357,12 +356,12 @@ def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolv
 
 
 def assign_sticky(peer: LibrdkafkaProblem) -> tuple[list[list[int]], EndlessLoop | None]:
-    """Assign partitions by librdkafka's sticky algorithm; return each member's partitions, and the
-    endless loop if librdkafka would loop forever.
+    """Assign partitions by the sticky algorithm of the C client librdkafka.
 
-    In that case the partitions are the most even valid assignment that the loop visits. Partitions
-    are slots: indices of the problem's sorted partitions. A slot may be in the lists of two
-    members.
+    Returns:
+        The partitions of each member (indices of the problem's sorted partitions; one may have two
+            owners); and the endless loop if librdkafka would loop forever, else None. In case of a
+            loop the partitions are the most even valid assignment that it visits.
 
     Raises:
         PeerAssignorError: the library would crash, or its behaviour is undefined.
@@ -384,12 +383,10 @@ class LibrdkafkaClaims(SettledClaims):
 
 
 def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
-    """Find each partition's owner among the members that report it as owned, as librdkafka does.
+    """Choose one owner for each partition that members report as owned, as librdkafka does.
 
     The member with the newest generation is the owner, the one with the second newest generation
     the previous owner. Two reports with the same generation leave the partition without owner.
-    Members' lists are in the reverse order of first reports, because librdkafka visits its maps
-    from the latest entry.
     """
     claims: dict[int, list[tuple[int, int]]] = {}
     last_claimant = {}
@@ -399,6 +396,8 @@ def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
             last_claimant[slot] = member
     owned: list[list[int]] = [[] for _ in peer.problem.group]
     previous = {}
+    # Members' lists are in the reverse order of first reports, because librdkafka visits its maps
+    # from the latest entry.
     for slot in reversed(list(claims)):
         by_generation = sorted(claims[slot])
         if len({generation for generation, _ in by_generation}) < len(by_generation):
@@ -411,16 +410,16 @@ def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
 
 
 def order_slots(peer: LibrdkafkaProblem, claims: SettledClaims) -> list[int]:
-    """Return all partitions in the order in which librdkafka assigns and moves them.
+    """Return all partitions in the order in which librdkafka's sticky algorithm assigns and moves
+    them.
 
-    Partitions with the fewest subscribers come first. If subscriptions are identical, the owned
-    partitions come first (`owned_slots_in_turns`, each list from its start), then the others in the
-    reverse of the metadata's order. Partitions are slots: indices of the problem's sorted
-    partitions.
+    Partitions with the fewest subscribers come first.
     """
     slots = range(len(peer.topic_of_slot))
     if not subscriptions_identical(peer, peer.topic_sets):
         return sorted(slots, key=lambda s: len(peer.subscribers[peer.topic_of_slot[s]]))
+    # With identical subscriptions the owned partitions come first, each list from its start, then
+    # the others in the reverse of the metadata's order.
     backwards = [slots_of_member[::-1] for slots_of_member in claims.owned]
     order = owned_slots_in_turns(peer, SettledClaims(backwards, claims.previous))
     if not order:
@@ -432,7 +431,7 @@ def order_slots(peer: LibrdkafkaProblem, claims: SettledClaims) -> list[int]:
 
 
 class LibrdkafkaAssignment(GeneralAssignment):
-    """Execution of Kafka's general sticky algorithm, as librdkafka implements it.
+    """One run of Kafka's sticky algorithm, as the C client librdkafka implements it.
 
     Args:
         peer: the problem.
@@ -491,16 +490,15 @@ class LibrdkafkaAssignment(GeneralAssignment):
         raise _crash("asks for the load of a member that it has excluded")
 
     def _move(self, slot: int, topic: int, target: int) -> None:
-        """Move a partition to a member; a defect of librdkafka may move another partition instead.
-
-        `LibrdkafkaMovements` reproduces the defect. The source member loses the partition if its
-        list has it.
+        """Move a partition to a member; a defect of librdkafka may move another partition
+        instead.
         """
         moving, source = self._movements.move(slot, topic, self.owner, target)
         # A slot that moves in place of another may have a new owner by now.
         self._is_irregular |= self.owner[moving] != source
         self._moving.add(moving)
         self._give(target, moving)
+        # The source member loses the partition only if its list has it.
         if moving in self.lists[source]:
             self.lists[source].remove(moving)
             self._queue.change_load(source, -1)
@@ -532,8 +530,9 @@ class LibrdkafkaAssignment(GeneralAssignment):
 
 
 class _ListedOwners(dict[int, int]):
-    """Dict from partition to owner in which a missing key raises `PeerAssignorError`, because
-    librdkafka would crash.
+    """Dict from partition to owner that raises `PeerAssignorError` for a missing partition.
+
+    librdkafka would crash there.
     """
 
     def __missing__(self, slot: int) -> int:
@@ -545,7 +544,7 @@ class _ListedOwners(dict[int, int]):
 
 @dataclass(eq=False, slots=True)
 class _Direction:
-    """Direction in which partitions move: from a source member to a target member.
+    """Source and target member of moves of partitions in librdkafka's sticky assignor.
 
     Directions are compared by identity, as the library compares addresses.
     """
@@ -556,10 +555,12 @@ class _Direction:
 
 @dataclass(eq=False, slots=True)
 class _MovedSlots:
-    """List of a topic's partitions that moved from one member to the same other member.
+    """Partitions of a topic that moved from one member to another, as librdkafka stores them.
 
-    ``key`` is the direction object under which librdkafka stores the list. A defect may free this
-    object while librdkafka still uses it as the key.
+    Attributes:
+        key: the direction object under which librdkafka stores the list. A defect may free this
+            object while librdkafka still uses it as the key.
+        slots: the partitions.
     """
 
     key: _Direction
@@ -569,9 +570,8 @@ class _MovedSlots:
 class LibrdkafkaMovements:
     """Record of the partitions moved so far, with three defects of librdkafka that change plans.
 
-    It records each partition's source and target, and the partitions by topic and direction. Where
-    a defect reads freed memory, the result is undefined, and an error is raised here. The defects
-    are:
+    Where a defect reads freed memory, the result is undefined, and an error is raised here. The
+    defects are:
 
     * It looks for an opposite move under (target, present owner) where Kafka looks under (target,
       first source). A partition that returns therefore finds the list that it is in itself.
@@ -589,8 +589,10 @@ class LibrdkafkaMovements:
         self._alive: list[_Direction] = []  # freed ways stay alive here, so that ids are unique
 
     def move(self, slot: int, topic: int, owner: Sequence[int], target: int) -> tuple[int, int]:
-        """Record a move, and return the partition that librdkafka actually moves (mostly ``slot``),
-        and its source.
+        """Record the move of a partition; return the partition that librdkafka really moves, and
+        its source.
+
+        It is mostly ``slot`` itself, but may be another partition of the topic.
 
         Args:
             slot: the partition that should move.
@@ -659,13 +661,12 @@ class LibrdkafkaMovements:
         moved.slots.append(slot)
 
     def state(self) -> object:
-        """Return all moves recorded so far as a comparable value, to detect endless loops.
-
-        Equal values in two passes show that librdkafka loops forever. The value includes which keys
-        of lists are freed, because that affects later moves.
+        """Return all moves of partitions recorded so far as one comparable value, to detect endless
+        loops.
         """
         ways = {slot: (way.source, way.target) for slot, way in self._way.items()}
         slot_of = {id(way): slot for slot, way in self._way.items()}
+        # The value includes which keys of lists are freed, because that affects later moves.
         lists = {
             (topic, *way): (slot_of.get(id(one.key)), id(one.key) in self._freed, *one.slots)
             for topic, moved in self._moved.items()

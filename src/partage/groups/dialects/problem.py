@@ -32,8 +32,7 @@ __all__ = [
 
 
 class PeerAssignorError(UnsupportedProblemError):
-    """Raised for an input on which the assignor of a non-Java client, such as kafka-python, itself
-    fails.
+    """Raised for an input on which another client's assignor, such as kafka-python's, itself fails.
 
     Attributes:
         peer_exception: name of the client's exception. ``"hangs"``: the client loops forever;
@@ -49,8 +48,7 @@ class PeerAssignorError(UnsupportedProblemError):
 
 
 class PeerProblem:
-    """Members, topics and numbered partitions of a rebalance, as assignors of non-Java clients see
-    them.
+    """Members, topics and partitions of a rebalance, as assignors of non-Java clients see them.
 
     A *slot* is the index of a partition in an array that is sorted by topic name and partition
     number. Names sort by code points (Java's order differs beyond U+FFFF). Topics without
@@ -80,7 +78,7 @@ class PeerProblem:
 
     @cached_property
     def topic_by_name(self) -> dict[str, int]:
-        """Dict from topic name to the topic's position in ``topics``."""
+        """Dict from topic name to the topic's index in the list ``topics``."""
         return {self.problem.index.topics[t]: k for k, t in enumerate(self.topics)}
 
     @cached_property
@@ -120,7 +118,7 @@ class PeerProblem:
 
     @cached_property
     def topic_of_slot(self) -> list[int]:
-        """Topic of each partition, by slot (the partition's number in this problem)."""
+        """Topic of each partition, as an index into the list ``topics``."""
         return [k for k in range(len(self.topics)) for _ in self.slots_of(k)]
 
     @cached_property
@@ -129,14 +127,14 @@ class PeerProblem:
         return [{number[s]: s for s in self.slots_of(k)} for k in range(len(self.topics))]
 
     def slots_of(self, topic: int) -> range:
-        """Return the slots of a topic's partitions: indices in the array of all sorted
+        """Return the range of indices of a topic's partitions, in the array of all sorted
         partitions.
         """
         return range(self.first_slot[topic], self.first_slot[topic + 1])
 
     def claimed_slots(self, claims: Iterable[tuple[str | None, int]]) -> list[int]:
-        """Convert owned (topic name, partition number) pairs to slots: indices in the array of all
-        sorted partitions.
+        """Convert (topic name, partition number) pairs to indices in the array of all sorted
+        partitions.
 
         Pairs of unknown topics or partitions are left out.
         """
@@ -150,13 +148,12 @@ class PeerProblem:
         return slots
 
     def name(self, slot: int) -> str:
-        """Return the name of a partition as "topic-number"."""
+        """Return the name of a partition, e.g. "orders-3"."""
         topic, number = self.problem.index.name(int(self.partition_of_slot[slot]))
         return f"{topic}-{number}"
 
     def plan(self, lists: Sequence[Sequence[int]], **attributes: object) -> Plan:
-        """Build a plan from the slots of each member: indices in the array of all sorted
-        partitions.
+        """Build a plan from each member's list of partitions (indices of the sorted partitions).
 
         ``attributes`` are further fields of the plan.
         """
@@ -190,8 +187,8 @@ class LibrdkafkaProblem(PeerProblem):
 
     @cached_property
     def metadata_order(self) -> list[int]:
-        """Topics in the order in which members first name them, in which the group leader requests
-        their metadata.
+        """Topics in the order in which members first name them; the leader requests metadata in
+        this order.
 
         This is assumed to be the order of the broker's response, which librdkafka keeps.
         """
@@ -199,13 +196,14 @@ class LibrdkafkaProblem(PeerProblem):
 
     @cached_property
     def racks(self) -> list[frozenset[str]]:
-        """Racks of each partition's replicas, by slot (the partition's number in this problem)."""
+        """Racks of each partition's replicas; partitions are in order of topic name and number."""
         return [
             frozenset(self.problem.cluster.racks_of(p)) for p in self.partition_of_slot.tolist()
         ]
 
     def uses_racks(self, topics: Sequence[int], members: Sequence[int]) -> bool:
-        """Return whether librdkafka considers racks when it assigns these topics to these members.
+        """Return whether librdkafka considers racks when it assigns the given topics to the given
+        members.
 
         It does if a replica is on a member's rack, and some rack lacks replicas of some partition.
         """
@@ -223,13 +221,10 @@ class LibrdkafkaProblem(PeerProblem):
 
 
 def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int]]) -> Plan:
-    """Return the plan of the range assignor of kafka-python or aiokafka, which ignores racks.
-
-    If a member names a topic twice, it gets two ranges, of which the second replaces the first. The
-    partitions of the first then have no owner.
+    """Assign partitions as the range assignors of kafka-python and aiokafka do, which ignore racks.
 
     Args:
-        problem: the problem.
+        problem: the group and the cluster.
         in_order: function that sorts a topic's subscribers as the client does, and may drop some.
     """
     peer = PeerProblem(problem)
@@ -240,6 +235,8 @@ def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int
         if subscriber_set not in sorted_members:
             sorted_members[subscriber_set] = in_order(subscriber_set)
         members = sorted_members[subscriber_set]
+        # If a member names a topic twice, it gets two ranges, of which the second replaces the
+        # first. The partitions of the first then have no owner.
         for member, slots in dict(divide_into_ranges(members, peer.slots_of(k))).items():
             lists[member].extend(slots)
     return peer.plan(lists)
@@ -248,7 +245,7 @@ def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int
 def divide_into_ranges(members: Sequence[int], slots: range) -> list[tuple[int, range]]:
     """Divide a topic's partitions into consecutive ranges, one for each member.
 
-    If the division leaves a remainder, the first members get one more partition. ``slots`` are the
+    For example, 5 partitions and 2 members give the ranges 0 to 2 and 3 to 4. ``slots`` are the
     indices of the topic's partitions.
     """
     quota, extra = divmod(len(slots), len(members))
@@ -262,11 +259,10 @@ def divide_into_ranges(members: Sequence[int], slots: range) -> list[tuple[int, 
 
 
 def assign_round_robin(peer: PeerProblem, members: Sequence[int]) -> Plan:
-    """Return the round-robin plan: each partition goes to the next member in turn that subscribes
-    to it.
+    """Assign partitions round robin: each goes to the next member that subscribes to its topic.
 
     Args:
-        peer: the problem.
+        peer: the group's members, topics and partitions.
         members: all members in the client's order.
     """
     topic_sets = peer.topic_sets

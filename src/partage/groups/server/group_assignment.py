@@ -42,16 +42,16 @@ class GroupAssignment:
 
     @classmethod
     def empty(cls, spec: GroupSpec) -> GroupAssignment:
-        """Return an assignment in which no member has an entry: Kafka's result for a group without
-        subscriptions.
+        """Return the assignment of a group without subscriptions, in which no member has an
+        entry.
         """
         start = np.zeros(spec.members + 1, np.int32)
         return cls(start, np.zeros(0, np.int32), present=False)
 
     def plan(self, spec: GroupSpec) -> Plan:
-        """Convert the result to a `Plan`, in which each partition has at most one owner.
+        """Convert the assignor's result to a `Plan`, in which each partition has at most one owner.
 
-        Every member has an entry, even if Kafka's map has none.
+        Every member gets an entry, even if Kafka's map has none. ``spec`` is the assignor's input.
 
         Raises:
             PlanInvariantError: a partition has two owners, because the previous targets had.
@@ -59,7 +59,9 @@ class GroupAssignment:
         return Plan(*self._parts(spec))
 
     def assignment(self, spec: GroupSpec) -> Assignment:
-        """Convert the result to an `Assignment`, in which a partition may have several owners."""
+        """Convert the assignor's result to an `Assignment`, in which a partition may have several
+        owners.
+        """
         return Assignment(*self._parts(spec))
 
     def _parts(
@@ -73,7 +75,8 @@ class GroupAssignment:
 def concatenate_runs(
     parts: Sequence[tuple[Int32Array, NDArray[np.int64], NDArray[np.int64]]], members: int
 ) -> tuple[Int32Array, Int32Array]:
-    """Merge several arrays of partitions, each grouped by member, into one array grouped by member.
+    """Merge several arrays of partitions that are grouped by member into one array grouped by
+    member.
 
     Args:
         parts: partitions, and the begin and end of each member's range in them (int64[M] each). The
@@ -104,7 +107,8 @@ def concatenate_runs(
 
 
 def assignment_to_json(assignment: GroupAssignment, spec: GroupSpec) -> dict[str, Any]:
-    """Convert a server-side assignor's result to JSON with the keys ``type`` and ``assignment``.
+    """Convert the result of a server-side assignor to a JSON document (``type`` and
+    ``assignment``).
 
     Topic ids are in Java's sort order, partitions ascending. ``spec`` is the assignor's input.
     """

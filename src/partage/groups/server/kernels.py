@@ -22,22 +22,23 @@ __all__ = [
     " int32[::1], boolean[::1])"
 )
 def read_claims(at, name_start, name, number, extent, size, partition, given):
-    """Convert the partitions that members report as owned to index numbers; return how many were
-    converted.
-
-    The conversion stops at the first special case: a partition that the topic does not have, a
-    partition that is reported twice, or partitions of one topic that are not consecutive.
+    """Convert the owned partitions of members, given as (topic, number), to partition indices.
 
     Args:
         at: int64[M + 1], first reported partition of each member.
         name_start: int64[M + 1], first topic name of each member.
         name: int32[n], topic name of each partition, counted from the member's first.
         number: int32[n], partition number.
-        extent: int32[N, 2], first index number of each topic name, and its number of partitions.
+        extent: int32[N, 2], first index of each topic name's partitions, and their number.
         size: int32[N], output: number of partitions of each name.
-        partition: int32[n], output: index numbers of the partitions.
+        partition: int32[n], output: indices of the partitions.
         given: bool[P], output: whether a partition is reported.
+
+    Returns:
+        The number of converted partitions.
     """
+    # The conversion stops at the first special case: a partition that the topic does not have, a
+    # partition that is reported twice, or partitions of one topic that are not consecutive.
     for m in range(len(at) - 1):
         last = name_start[m]
         for i in range(at[m], at[m + 1]):
@@ -58,7 +59,7 @@ def read_claims(at, name_start, name, number, extent, size, partition, given):
 
 @kernel("void(int64[::1], int64, int64, int64[::1], int64[::1])")
 def larger_quotas(previous, quota, extra, kept, missing):
-    """Compute how many previous partitions each member keeps, and how many new ones it gets.
+    """Compute how many of its previous partitions each member keeps, and how many new ones it gets.
 
     Args:
         previous: number of previous partitions of each member, in the order of the coordinator's
@@ -83,12 +84,12 @@ def larger_quotas(previous, quota, extra, kept, missing):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int64)")
 def line_up(members, sizes, line, other, count, bits):
-    """Sort members by their number of partitions with a stable radix sort; write them to ``line``.
+    """Sort the members of a consumer group by their number of partitions (stable radix sort).
 
     Args:
         members: the members.
         sizes: number of partitions of each member.
-        line: output.
+        line: output: the sorted members.
         other: buffer as long as ``line``.
         count: buffer with 2 ** bits counters.
         bits: number of bits that are sorted at once.
@@ -123,7 +124,7 @@ def line_up(members, sizes, line, other, count, bits):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
 def fill(line, sizes, free, owner):
-    """Assign unassigned partitions one by one, each to the member with the fewest partitions.
+    """Assign each unassigned partition of a topic to the member with the fewest partitions.
 
     Args:
         line: the members, sorted by their number of partitions.
@@ -147,6 +148,8 @@ def fill(line, sizes, free, owner):
 @kernel("int64(int64, int64, int32[::1], int32[::1], int32[::1], int32[::1])")
 def next_uneven(begin, end, set_of_topic, start, members, sizes):
     """Return the next topic with two subscribers whose numbers of partitions differ by two or more.
+
+    Topics are searched from index ``begin`` to ``end``.
 
     Args:
         begin: first topic to search.
@@ -177,18 +180,20 @@ def next_uneven(begin, end, set_of_topic, start, members, sizes):
     " int32[::1], int32[::1], int32[::1])"
 )
 def rebalance(members, line, sizes, partitions, owner, block, left, begin):
-    """Move a topic's partitions from its most to its least loaded subscribers until the loads are
-    even; return the number of moves.
+    """Move a topic's partitions from its most to its least loaded subscribers until loads are even.
 
     Args:
         members: the topic's subscribers.
-        line: the subscribers, sorted by load.
+        line: the subscribers, sorted by their number of partitions.
         sizes: number of partitions of each member; updated.
         partitions: the topic's partitions.
         owner: owner of each partition; updated.
         block: buffer as long as ``partitions``: partitions sorted by owner and number.
         left: buffer: number of each member's partitions that are not yet moved.
         begin: buffer: first index of each member in ``block``.
+
+    Returns:
+        The number of moved partitions.
     """
     for i in range(len(members)):
         left[members[i]] = 0
@@ -254,9 +259,12 @@ def rebalance(members, line, sizes, partitions, owner, block, left, begin):
 
 @kernel("void(int32[::1], int32[::1], int32[::1])")
 def collect(owner, end, out):
-    """Write all assigned partitions to ``out``, grouped by owner.
+    """Write all assigned partitions to an array, grouped by their owner.
 
-    ``end`` has the index of ``out`` for each owner's next partition; it is advanced.
+    Args:
+        owner: int32[P], owner of each partition, -1 for none.
+        end: for each owner the index in ``out`` of its next partition; advanced.
+        out: output: the partitions.
     """
     for partition in range(len(owner)):
         m = owner[partition]

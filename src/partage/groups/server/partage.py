@@ -44,14 +44,16 @@ class _JarAssignor(PlainStrategy):
     in_broker = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the assignor's plan for a group; owned partitions are used as the previous target
+        """Assign the partitions of a consumer group; owned partitions are used as the previous
         assignment.
         """
         spec = GroupSpec(problem)
         return self.decide(spec).plan(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Return the assignment for a `GroupSpec`, the input that a group coordinator has."""
+        """Assign the partitions of a consumer group from a `GroupSpec`, the input that a group
+        coordinator has.
+        """
         return self._decide(spec) if spec.members else GroupAssignment.empty(spec)
 
     def _decide(self, spec: GroupSpec) -> GroupAssignment:
@@ -85,7 +87,7 @@ class PartageOptimal(_JarAssignor):
     options = (Setting(_RACKS, "true", "whether rack mismatches matter"),)
 
     def configure(self, config: Mapping[str, object]) -> PartageOptimal:
-        """Check the values of a configuration and return the strategy with these settings.
+        """Return a copy of the assignor with the settings of a broker configuration.
 
         Raises:
             InvalidConfigError: the setting is neither true nor false.
@@ -158,7 +160,7 @@ class PartageFailover(_JarAssignor):
     options = (Setting(_PRIORITIES, "none", "priorities by instance id: ID:INT32,ID:INT32"),)
 
     def configure(self, config: Mapping[str, object]) -> PartageFailover:
-        """Check the values of a configuration and return the strategy with these settings.
+        """Return a copy of the assignor with the priorities of a broker configuration.
 
         Raises:
             InvalidConfigError: the setting is no list of ``INSTANCE_ID:INT32``.
@@ -189,8 +191,10 @@ class PartageFailover(_JarAssignor):
 
 
 class _CoordinatorProblem(CanonicalProblem):
-    """Input of the optimal assignor in the broker: topics are sorted by topic id, and the previous
-    target assignment replaces the owned partitions.
+    """Input of the optimal assignor in the broker, with topics sorted by topic id instead of by
+    name.
+
+    The previous target assignment replaces the members' owned partitions.
     """
 
     def __init__(self, spec: GroupSpec) -> None:
@@ -199,9 +203,11 @@ class _CoordinatorProblem(CanonicalProblem):
 
     @cached_property
     def claimed(self) -> tuple[Int64Array, Int64Array]:
-        """Partitions of the previous target assignment, as two arrays: members and partitions.
+        """Partitions of the previous target assignment, as two arrays: members and their
+        partitions.
 
-        Both are indices in canonical order. Partitions that do not exist are left out.
+        Both are indices in an order that does not depend on the join order. Partitions that do not
+        exist are left out.
         """
         previous = self._previous
         place = np.empty(self.members, np.int64)
@@ -215,7 +221,7 @@ class _CoordinatorProblem(CanonicalProblem):
 
 
 def _drop_unsubscribed_topics(table: RackTable, canonical: CanonicalProblem) -> RackTable:
-    """Return the rack costs without those of topics that have no subscriber.
+    """Remove topics without a subscriber from the costs of consuming across racks.
 
     A coordinator's assignor gets no information on such topics.
     """
@@ -227,7 +233,7 @@ def _drop_unsubscribed_topics(table: RackTable, canonical: CanonicalProblem) -> 
 
 
 def _topics_by_id(spec: GroupSpec) -> Int32Array:
-    """Return the existing topics with a subscriber, in Java's order of topic ids (int32)."""
+    """Return the existing topics that have a subscriber, in Java's order of topic ids (int32)."""
     topics = spec.problem.subscribed_topics
     high, low = spec.ids.signed
     ordered: Int32Array = topics[np.lexsort((low[topics], high[topics]))]

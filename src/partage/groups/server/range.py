@@ -50,14 +50,15 @@ class ServerRange(PlainStrategy):
     reads_claims = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the range plan for the group's members and topics; in contrast to `decide`, it
-        never raises.
+        """Assign the partitions of a consumer group by range; in contrast to `decide`, this never
+        raises.
         """
         spec = GroupSpec(problem)
         return self.decide(spec).plan(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Return the range assignment for a `GroupSpec`, the input that a group coordinator has.
+        """Assign the partitions of a consumer group by range, from the input that a group
+        coordinator has.
 
         Raises:
             CoordinatorAssignorError: the partition count of a subscribed topic is unknown.
@@ -78,7 +79,8 @@ class ServerRange(PlainStrategy):
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Topics with equal subscribers and partition counts, in which each member gets the same range.
+    """Topics with equal subscribers and partition counts, in which each consumer gets the same
+    range.
 
     Attributes:
         rows: int32[topics, count], the partitions of each topic.

@@ -62,13 +62,15 @@ class ServerSimple(PlainStrategy):
     several_owners = True
 
     def assign(self, problem: Problem, memory: object = None) -> Assignment:
-        """Return the assignment for a share group's members and topics; it accepts every input."""
+        """Assign the partitions of a share group (KIP-932), in which a partition may have several
+        members.
+        """
         spec = GroupSpec(problem, several_owners=True)
         return self.decide(spec).assignment(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Return a share group's assignment for a `GroupSpec`, the input that a group coordinator
-        has.
+        """Assign the partitions of a share group from a `GroupSpec`, the input that a group
+        coordinator has.
 
         Raises:
             CoordinatorAssignorError: the partition count of a subscribed topic is unknown, or
@@ -81,7 +83,7 @@ class ServerSimple(PlainStrategy):
 
 
 def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Assign partitions to share group members with equal subscriptions.
+    """Assign the partitions of a share group whose members all subscribe to the same topics.
 
     It is Kafka's ``SimpleHomogeneousAssignmentBuilder``.
 
@@ -121,10 +123,9 @@ def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
 
 
 def _assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Assign partitions topic by topic to share group members with different subscriptions.
+    """Assign the partitions of a share group whose members subscribe to different topics.
 
-    It is Kafka's ``SimpleHeterogeneousAssignmentBuilder``. By a defect (Q24 in docs/quirks.md),
-    members keep previous partitions of topics without subscribers.
+    It is Kafka's ``SimpleHeterogeneousAssignmentBuilder``.
 
     Raises:
         CoordinatorAssignorError: a topic's partition count is unknown, or Kafka's class finds no
@@ -133,6 +134,8 @@ def _assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
     subscribers = _subscribers_by_topic(spec)
     if not subscribers:
         return GroupAssignment.empty(spec)
+    # By a defect of Kafka's class (Q24 in docs/quirks.md), members keep previous partitions of
+    # topics without subscribers.
     result = _MemberSets(spec)
     hashes = spec.ids.hashes
     topics = list(subscribers)
@@ -156,10 +159,15 @@ def _subscribers_by_topic(spec: GroupSpec) -> dict[int, list[int]]:
 
 
 def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers: list[int]) -> None:
-    """Assign one topic's partitions to its subscribers, several members for each partition.
+    """Assign each partition of a topic to several members of a share group.
 
-    Previous members keep a partition as far as quotas allow. ``result``, the assignment under
-    construction, is changed.
+    Previous members keep a partition as far as quotas allow.
+
+    Args:
+        spec: the assignor's input.
+        result: the assignment under construction; changed in place.
+        topic: the topic, as an index of the cluster's topics.
+        subscribers: the topic's subscribers.
     """
     first, count, dense = spec.numbered
     target = dense[first[topic] : first[topic] + count[topic]]
@@ -185,10 +193,10 @@ def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers:
 
 
 def _quotas(members: int, partitions: int) -> tuple[int, list[int]]:
-    """Return how many members each partition gets, and a list of how many partitions each member
-    gets.
+    """Return how many members each partition of a share group gets, and each member's partition
+    count.
 
-    ``members`` and ``partitions`` are the numbers of members and of partitions.
+    For example, 5 members and 2 partitions give 3 members for each partition.
 
     >>> _quotas(5, 2)
     (3, [2, 1, 1, 1, 1])
@@ -205,7 +213,9 @@ def _table_for(size: int) -> int:
 
 
 def _previous_by_member(spec: GroupSpec) -> PartitionsByTopic:
-    """Return each member's previous partitions, in the iteration order of Java's maps and sets."""
+    """Return the partitions that each share group member has now, in the iteration order of Java's
+    maps.
+    """
     before = spec.previous
     position = np.empty(spec.members, np.int64)
     position[spec.visit] = np.arange(spec.members)
@@ -224,16 +234,19 @@ def _previous_by_member(spec: GroupSpec) -> PartitionsByTopic:
 
 
 class _MemberSets:
-    """Share group assignment under construction: a set of partitions for each member and topic.
-
-    Sets may be empty. Members are indices in the coordinator's map, partitions are index numbers.
+    """Assignment of a share group under construction: a set of partitions for each member and
+    topic.
 
     Attributes:
         previous: the previous assignment of each member, in the iteration order of Java's maps.
     """
 
     def __init__(self, spec: GroupSpec, only_topics: frozenset[int] | None = None) -> None:
-        """Start from the previous assignment, of all topics (None) or of ``only_topics``."""
+        """Copy the previous assignment of a share group, of all topics (None) or of
+        ``only_topics``.
+        """
+        # Members are indices in the coordinator's map, partitions are index numbers. Sets may be
+        # empty.
         self._spec = spec
         self._topic_of = spec.problem.index.topic_of.tolist()
         self.previous = [
@@ -268,8 +281,8 @@ class _MemberSets:
 
 
 class _SharedPartitions:
-    """Members of each partition of a share group, and partitions of each member, in Java's
-    iteration order.
+    """Members of each partition and partitions of each member in a share group, in Java's iteration
+    order.
 
     Args:
         result: the assignment under construction; every change is also made there.
@@ -339,9 +352,10 @@ class _SharedPartitions:
                 self.under_quota.add(member)
 
     def assign_missing(self, members_per_partition: int, quota: Callable[[int], int]) -> None:
-        """Add members to the partitions that have fewer than ``members_per_partition``.
+        """Add members to each partition of a share group that has fewer than
+        ``members_per_partition``.
 
-        Members under their quota take turns. ``quota`` returns the quota of a member.
+        Members below their quota take turns. ``quota`` is a function that returns a member's quota.
 
         Raises:
             CoordinatorAssignorError: Kafka's class finds no member under its quota for a partition
@@ -375,8 +389,9 @@ class _CyclicCursor:
         return not self._items
 
     def next_outside(self, excluded: frozenset[int]) -> int:
-        """Return the next member in cyclic order that is not in ``excluded``; -1 if a whole cycle
-        has none.
+        """Return the next member in cyclic order that is not in the set ``excluded``, or -1.
+
+        The result is -1 if a whole cycle contains no such member.
         """
         while True:
             if self._next >= len(self._items):

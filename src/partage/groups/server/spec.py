@@ -60,7 +60,9 @@ class TopicIds:
 
     @classmethod
     def of(cls, names: Sequence[str], ids: Sequence[str | None]) -> TopicIds:
-        """Decode base64 topic ids as Kafka prints them; derive missing ids from topic names."""
+        """Decode the ids of topics from base64, as Kafka prints them; derive missing ids from topic
+        names.
+        """
         if not any(ids):
             return cls(b"".join(map(derived_id, names)))
         pairs = zip(names, ids, strict=True)
@@ -68,21 +70,21 @@ class TopicIds:
 
     @cached_property
     def hashes(self) -> NDArray[np.uint32]:
-        """Java's ``Uuid.hashCode`` of each topic id (uint32[T])."""
+        """Java's ``Uuid.hashCode`` of each topic's id (uint32[T])."""
         mixed = self.high ^ self.low
         hashes: NDArray[np.uint32] = ((mixed >> np.uint64(32)) ^ mixed).astype(np.uint32)
         return hashes
 
     @property
     def signed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The two 8-byte halves of each topic id as signed integers, in which form Java compares
-        them.
+        """First and last 8 bytes of each topic's id as signed integers, as Java compares them (two
+        int64[T]).
         """
         return self.high.view(np.int64), self.low.view(np.int64)
 
     @property
     def texts(self) -> list[str]:
-        """The topic ids in the form in which Kafka prints them (URL-safe base64)."""
+        """Ids of topics in the form in which Kafka prints them (URL-safe base64)."""
         raw = np.stack([self.high, self.low], axis=1).astype(">u8").tobytes()
         pieces = (raw[i : i + _BYTES] for i in range(0, len(raw), _BYTES))
         return [base64.urlsafe_b64encode(one).decode().rstrip("=") for one in pieces]
@@ -121,11 +123,11 @@ def _decoded(topic_id: str | None) -> bytes | None:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Previous target assignment of a group (KIP-848): for each member one set of partitions per
+    """Previous target assignment of a consumer group (KIP-848): a set of partitions per member and
     topic.
 
-    Members and sets keep the order of insertion, which decides Java's iteration order. Both levels
-    are in compressed rows (CSR). M counts members, S sets, P partitions.
+    M counts members, S sets, P partitions; both levels are in compressed rows (CSR). Members and
+    sets keep the order of insertion, which decides Java's iteration order.
 
     Attributes:
         set_start: int32[M + 1], first set of each member.
@@ -145,14 +147,14 @@ class Targets:
 
     @classmethod
     def empty(cls, members: int) -> Targets:
-        """Return a previous target assignment in which no member has any partition."""
+        """Return a previous target assignment in which no member of the group has any partition."""
         none, start = np.zeros(0, np.int32), np.zeros(members + 1, np.int32)
         return cls(start, none, np.zeros(0, np.uint32), start[:1], none)
 
     def owned_partitions(self, partitions: int) -> NDArray[np.bool_]:
-        """Return a mask of the partitions that have a previous owner (bool[P]).
+        """Return which partitions have an owner in the previous target assignment (bool[P]).
 
-        ``partitions`` is the number of partitions in the index.
+        ``partitions`` is the number P of partitions in the cluster's index.
         """
         if self.given is not None:
             return self.given
@@ -162,28 +164,30 @@ class Targets:
 
     @cached_property
     def member(self) -> Int32Array:
-        """Member of each set of partitions; there is one set for each member and topic
-        (int32[S]).
+        """Member of each set of partitions in the previous target assignment (int32[S]).
+
+        There is one set for each member and topic.
         """
         sets = np.diff(self.set_start)
         return np.repeat(np.arange(len(sets), dtype=np.int32), sets)
 
     @cached_property
     def size(self) -> Int32Array:
-        """Number of partitions in each set of a member and topic (int32[S])."""
+        """Number of partitions in each set of the previous target assignment (int32[S])."""
         return np.diff(self.start)
 
     @cached_property
     def set_of(self) -> Int32Array:
-        """Return the index of the set to which each entry of ``partition`` belongs (int32[n]).
+        """Return the set to which each partition of the previous target assignment belongs
+        (int32[n]).
 
         There is one set for each member and topic.
         """
         return np.repeat(np.arange(len(self.topic), dtype=np.int32), self.size)
 
     def empty_sets(self, selected: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
-        """Return the (member, topic) pairs for which the previous target has an empty set of
-        partitions.
+        """Return the (member, topic) pairs whose set of partitions is empty in the previous
+        assignment.
 
         ``selected`` (bool[S]) marks the sets to consider.
         """
@@ -202,13 +206,9 @@ def previous_targets(
     *,
     several_owners: bool = False,
 ) -> Targets:
-    """Build the coordinator's previous target assignment from the partitions that members report as
-    owned.
+    """Build the coordinator's previous target assignment from the partitions that members own.
 
-    A coordinator's own targets have each existing partition at most once. Members may report
-    anything: partitions that do not exist are dropped. A partition that several members report goes
-    to the newest generation, with equal generations to the last in join order. With
-    ``several_owners`` it belongs to all of them.
+    A partition that several members report goes to the newest generation.
 
     Args:
         problem: the group and the cluster.
@@ -240,6 +240,9 @@ def previous_targets(
         inside[inside] = problem.cluster.partition_exists[partition[inside]]
         # A partition of a deleted and recreated topic belongs to the old topic id.
         inside[inside] &= problem.cluster.topic_exists[topic[inside]]
+    # A coordinator's own targets have each existing partition at most once, but members may report
+    # anything. With equal generations the last member in join order owns the partition; with
+    # ``several_owners`` it belongs to all of them. Partitions that do not exist are dropped.
     times = np.bincount(partition[inside], minlength=1)
     if int(times.max()) > 1:
         inside &= _find_valid_claims(
@@ -259,9 +262,7 @@ def _has_holes(problem: Problem, dense: Int32Array) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _SentClaims:
-    """Partitions that members report as owned, as flat arrays in the order sent.
-
-    Each member sends topic names, and for each partition a name and a partition number.
+    """Partitions that members report as owned, as flat arrays of topic names and partition numbers.
 
     Attributes:
         name_start: int64[M + 1], first topic name of each member (CSR).
@@ -364,18 +365,16 @@ def _find_valid_claims(
     *,
     several_owners: bool,
 ) -> NDArray[np.bool_]:
-    """Return for each reported partition whether the member owns it (bool[n]): of several members,
-    the one with the newest generation does.
+    """Return for each reported partition whether the member that reports it owns it (bool[n]).
 
-    With equal generations, it is the last member in join order. With ``several_owners`` all of them
-    own it.
+    Of several members, the one with the newest generation owns it; then the last in join order.
 
     Args:
         problem: the group and the cluster.
         claimed: the partitions that members report as owned.
         partition: int32[n], index numbers of these partitions.
         exists: bool[n], whether each of them exists.
-        several_owners: whether a partition may have several owners (share groups).
+        several_owners: whether a partition may have several owners (share groups); then all own it.
     """
     good = np.ones(len(partition), bool)
     at = np.flatnonzero(exists)
@@ -415,11 +414,12 @@ class CoordinatorAssignorError(UnsupportedProblemError):
 
 
 class GroupSpec:
-    """Input of a server-side assignor: subscriptions, topic ids and previous target assignment.
+    """Input of an assignor in the broker: subscriptions, topic ids and the previous target
+    assignment.
 
-    If only a `Problem` is given, the previous targets are the members' ``owned`` partitions (see
-    `previous_targets`), missing topic ids are derived from names (see `TopicIds`), and every
-    partition is assignable.
+    It is Kafka's ``GroupSpec``. If only a `Problem` is given, the previous targets are the members'
+    ``owned`` partitions (see `previous_targets`), missing topic ids are derived from names (see
+    `TopicIds`), and every partition is assignable.
 
     Attributes:
         problem: members, and topics as the metadata has them.
@@ -447,12 +447,12 @@ class GroupSpec:
 
     @cached_property
     def members(self) -> int:
-        """The number of members."""
+        """Number of members in the group."""
         return len(self.problem.group)
 
     @cached_property
     def visit(self) -> list[int]:
-        """List of all members in the order in which the coordinator passes them to an assignor.
+        """Members in the order in which the group coordinator passes them to an assignor.
 
         It is the iteration order of a Java map.
         """
@@ -460,14 +460,16 @@ class GroupSpec:
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
-        """The list `visit` as an array: members in the order in which an assignor gets them
+        """Members in the order in which the group coordinator passes them to an assignor
         (int64[M]).
+
+        It is the list `visit` as an array.
         """
         return np.array(self.visit, np.intp)
 
     @cached_property
     def ids(self) -> TopicIds:
-        """Topic ids of all known topics; they are cached for groups with the same topics."""
+        """Ids of all topics of the cluster; they are cached for groups with the same topics."""
         index = self.problem.index
         if index not in _ids:
             _ids[index] = TopicIds.of(index.topics, index.ids)
@@ -475,7 +477,7 @@ class GroupSpec:
 
     @cached_property
     def previous(self) -> Targets:
-        """Previous target assignment; if none was given, the members' owned partitions."""
+        """Previous target assignment of the group; by default the members' owned partitions."""
         if self._previous is not None:
             return self._previous
         return previous_targets(
@@ -493,7 +495,7 @@ class GroupSpec:
 
     @cached_property
     def plain(self) -> bool:
-        """True if the index numbers of partitions are sorted by topic and partition number.
+        """True if the indices of partitions are sorted by topic and partition number.
 
         They are not after a topic has grown or was deleted.
         """
@@ -501,7 +503,7 @@ class GroupSpec:
 
     @cached_property
     def numbered(self) -> tuple[Int32Array, Int32Array, Int32Array]:
-        """All partitions sorted by topic and partition number.
+        """All partitions of the cluster, sorted by topic and partition number.
 
         The result is three arrays: the first index of each topic in the list, its number of
         partitions, and the list.
@@ -509,10 +511,14 @@ class GroupSpec:
         return of_subscriptions(self.problem, _number_partitions)
 
     def partitions_of(self, topics: Int32Array) -> tuple[Int32Array, Int32Array]:
-        """Return the partitions of some topics in compressed rows (CSR), sorted by partition
+        """Return the partitions of the given topics, in the order of topics, then by partition
         number.
 
-        The rows are the topics in the given order.
+        Returns:
+            Where each topic's partitions begin, and the partitions (compressed rows, CSR).
+
+        Raises:
+            CoordinatorAssignorError: the partition count of a topic is unknown.
         """
         self.require_partition_counts(topics)
         first, count, dense = self.numbered
@@ -525,8 +531,8 @@ class GroupSpec:
         return start, dense[places]
 
     def unassigned_partitions(self, topics: Int32Array) -> Int32Array:
-        """Return the partitions of ``topics`` that have no previous owner, in the order of
-        ``topics``, then by partition number.
+        """Return the partitions of the given topics that no member owned before, by topic and
+        number.
 
         Raises:
             CoordinatorAssignorError: the partition count of a topic is unknown.
@@ -547,31 +553,32 @@ class GroupSpec:
         return free[order[: int(np.count_nonzero(turn < len(topics)))]]
 
     def require_partition_counts(self, topics: Int32Array) -> None:
-        """Check that the partition counts of topics are known, and raise CoordinatorAssignorError
-        if not.
+        """Raise CoordinatorAssignorError if the partition count of one of the given topics is
+        unknown.
         """
         for topic in self.uncounted.intersection(topics.tolist()) if self.uncounted else ():
             name = self.problem.index.topics[topic]
             raise CoordinatorAssignorError(f"topic {name!r}: its partition count is unknown")
 
     def existing_topics(self, subscription: int) -> tuple[Int32Array, int]:
-        """Return a subscription's existing topics in the iteration order of Java's ``HashSet`` of
-        topic names, and its number of distinct names.
+        """Return the existing topics of a subscription in Java's iteration order, and its number of
+        names.
 
-        Names of topics that do not exist count, because Kafka sizes a map by this number.
+        The number includes topics that do not exist. ``subscription`` is an index of the group's
+        subscriptions.
         """
         sent = self.problem.group.subscriptions[subscription]
         names = list(dict.fromkeys(sent))
         order = copied_order(string_hashes(names), len(sent), lambda: string_ranks(names))
         topics = [self.problem.cluster.topic(names[i]) for i in order]
+        # Names of topics that do not exist count, because Kafka sizes a map by this number.
         return np.array([t for t in topics if t >= 0], np.int32), len(names)
 
     @cached_property
     def subscribed_pairs(self) -> NDArray[np.int64]:
-        """All pairs of a subscription and one of its topics, as sorted int64 keys for binary
-        search.
+        """All (subscription, topic) pairs as sorted integers, for binary search (int64).
 
-        The key is subscription * number of topics + topic.
+        The integer is subscription * number of topics + topic.
         """
         by_class = self.problem.subscription_topics
         width = max(len(self.problem.index.topics), 1)
@@ -582,19 +589,18 @@ class GroupSpec:
     def _subscribes(self) -> NDArray[np.bool_] | None:
         """Mask of the topics in each subscription (bool[subscriptions, T + 1]); None if it would be
         too large.
-
-        The last column, which topic number -1 selects, is False.
         """
         shape = (len(self.problem.group.subscriptions), len(self.problem.index.topics) + 1)
         if shape[0] * shape[1] > _LARGEST_MATRIX:
             return None
+        # The last column, which topic number -1 selects, stays False.
         matrix = np.zeros(shape, bool)
         for i, topics in enumerate(self.problem.subscription_topics):
             matrix[i, topics] = True
         return matrix
 
     def subscribes(self, member: Int32Array, topic: Int32Array) -> NDArray[np.bool_]:
-        """Return for each pair of member and topic whether the member subscribes to the topic
+        """Return for each (member, topic) pair whether the member subscribes to the topic
         (bool[n]).
 
         Topic -1 means no topic: the result is False.

@@ -70,14 +70,15 @@ class ServerUniform(PlainStrategy):
     reads_generation = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the uniform plan for the group's members and topics; the owned partitions are used
-        as the previous target assignment.
+        """Assign the partitions of a consumer group evenly; members keep owned partitions where
+        possible.
         """
         spec = GroupSpec(problem)
         return self.decide(spec).plan(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Return the uniform assignment for a `GroupSpec`, the input that a group coordinator has.
+        """Assign the partitions of a consumer group evenly, from the input that a group coordinator
+        has.
 
         Raises:
             CoordinatorAssignorError: the partition count of a subscribed topic is unknown, or
@@ -95,13 +96,10 @@ _MIXED_FROM = 1 << 16
 
 
 def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Assign the partitions of a group whose members all subscribe to the same topics.
+    """Assign the partitions of a consumer group whose members all subscribe to the same topics.
 
     This is Kafka's ``UniformHomogeneousAssignmentBuilder``. Members keep previous partitions up to
     their quota; the other partitions are assigned in consecutive ranges.
-
-    The number of a member's previous partitions decides its quota. The iteration order of
-    Java's maps and sets decides which partitions beyond the quota it loses.
 
     Raises:
         CoordinatorAssignorError: a topic's partition count is unknown, or the previous targets
@@ -115,6 +113,8 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
     spec.require_partition_counts(topics)
     kept, missing = _quotas(spec.order, len(rows.partition), before.total)
     partition = spec.previous.partition
+    # The number of a member's previous partitions decides its quota. The iteration order of Java's
+    # maps and sets decides which partitions beyond the quota it loses.
     keeps, released = _revoke_over_quota(spec, before, kept)
     free = rows.partition
     if len(partition):
@@ -132,23 +132,20 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
 
 
 def _partitions_in_order(problem: Problem) -> TopicRows:
-    """Return the partitions of the topics to which all members subscribe, in Kafka's iteration
-    order.
-
-    Kafka iterates a copy of the ``HashSet`` of topics in the first member's subscription.
+    """Return the partitions of all subscribed topics, in the order in which Kafka's assignor
+    iterates them.
     """
     spec = GroupSpec(problem)
     named, size = spec.existing_topics(int(problem.group.subscription_of[spec.visit[0]]))
+    # Kafka iterates a copy of the HashSet of topics in the first member's subscription.
     topics = named[copied_order(spec.ids.hashes[named].tolist(), size)]
     return TopicRows(topics, *spec.partitions_of(topics))
 
 
 @dataclass(frozen=True, eq=False)
 class _PreviousSets:
-    """Previous target assignment as sets of partitions, one for each member and topic (see
-    `Targets`).
-
-    A member may keep the partitions of topics to which it still subscribes.
+    """Partitions of the previous target assignment that members may keep, as sets by member and
+    topic.
 
     Attributes:
         subscribed: bool[S], whether the member still subscribes to a set's topic.
@@ -176,14 +173,15 @@ def _quotas(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return how many previous partitions each member keeps, and how many new ones it gets.
 
-    Loads differ by at most one. The larger quotas go to the first members of the coordinator's map
-    with enough previous partitions, then to the last members.
+    Each member's total is the number of partitions divided by members, rounded up or down.
 
     Args:
         order: int64[M], order of members in the coordinator's map.
         partitions: number of partitions.
         total: int64[M], number of previous partitions of each member.
     """
+    # The larger quotas go to the first members of the coordinator's map with enough previous
+    # partitions, then to the last members.
     quota, extra = divmod(partitions, len(order))
     kept, missing = np.zeros((2, len(order)), np.int64)
     larger_quotas(total[order], quota, extra, kept, missing, work=4 * len(order))
@@ -195,15 +193,16 @@ def _quotas(
 def _revoke_over_quota(
     spec: GroupSpec, previous: _PreviousSets, kept: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_] | None, Int32Array]:
-    """Find the previous partitions that exceed their owner's quota and are revoked.
-
-    Return a mask of the partitions that stay (bool[n], None if all stay), and the revoked ones.
+    """Find the partitions that members must release because they own more than their quota.
 
     Args:
         spec: the assignor's input.
         previous: the previous target assignment.
         kept: int64[M], number of partitions that each member keeps: the first ones in the iteration
             order of Java's maps and sets.
+
+    Returns:
+        A mask of the partitions that stay (bool[n], None if all stay), and the revoked ones.
     """
     before = spec.previous
     if not len(before.partition):
@@ -239,16 +238,22 @@ def _revoke_over_quota(
 def _find_revoked_in_order(
     spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]
 ) -> Int32Array | None:
-    """Return the partitions that members over their quota lose: those after the first ``kept`` of
-    each set. None if Java does not iterate the sets in ascending order.
+    """Return the partitions that members above their quota lose, if Java's sets iterate in
+    ascending order.
 
-    The order is ascending if all partition numbers are smaller than the set's number of buckets, so
-    that each is alone in its bucket, and than 65,536, where hash mixing begins. ``sets`` are the
-    sets of partitions from which members lose some.
+    Args:
+        spec: the assignor's input.
+        sets: the sets of previous partitions from which members lose some.
+        kept: number of first partitions that stay in each set.
+
+    Returns:
+        The lost partitions; None if Java does not iterate the sets in ascending order.
     """
     before, index = spec.previous, spec.problem.index
     entries, rank = _expand_rows(before.start, sets)
     number = index.number_of[before.partition[entries]]
+    # The order is ascending if all partition numbers are smaller than the set's number of buckets,
+    # so that each is alone in its bucket, and than 65,536, where hash mixing begins.
     room = np.maximum(before.size[sets] * 4 // 3, _DEFAULT_TABLE - 1)
     slots = np.int64(1) << np.frexp(room)[1]  # the least power of two above
     alone = (number < slots[rank]) & (number < _MIXED_FROM)
@@ -263,7 +268,7 @@ def _find_revoked_in_order(
 def _expand_rows(start: Int32Array, rows: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:
     """Return the indices of all entries in the given rows of a compressed-row (CSR) array.
 
-    The second result is, for each entry, the position of its row in ``rows``.
+    The second array has, for each entry, the index of its row in ``rows``.
     """
     sizes = np.diff(start)[rows]
     rank = np.repeat(np.arange(len(rows)), sizes)
@@ -303,12 +308,11 @@ _MAX_DIGIT_BITS = 12
 
 
 def assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Assign the partitions of a group whose members subscribe to different topics.
+    """Assign the partitions of a consumer group whose members subscribe to different topics.
 
     This is Kafka's ``UniformHeterogeneousAssignmentBuilder``. Members keep previous partitions of
     topics that they still subscribe to; unassigned partitions go, topic by topic, to the least
-    loaded subscriber; then topics are balanced one by one. Members are numbers: positions in the
-    iteration order of the coordinator's map.
+    loaded subscriber; then topics are balanced one by one.
 
     Raises:
         CoordinatorAssignorError: a topic's partition count is unknown, or a previous target
@@ -326,7 +330,7 @@ def assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
 
 @dataclass(frozen=True, eq=False)
 class _SubscribedTopics:
-    """Topics that have subscribers, and the members that subscribe to each.
+    """Topics that have subscribers, and the members of the consumer group that subscribe to each.
 
     Topics with the same subscribers share one set of members.
 
@@ -375,10 +379,11 @@ class _SubscribedTopics:
 def _find_subscriber_sets(
     spec: GroupSpec,
 ) -> tuple[Int32Array, Int32Array, list[NDArray[np.int64]]]:
-    """Return the subscribed topics, the index of each topic's set of subscribers, and these sets.
+    """Group the subscribed topics by their set of subscribers.
 
-    Topics with the same subscribers share a set, which is given as an array of subscriptions. Sets
-    are in order of first occurrence.
+    Returns:
+        The topics, the index of each topic's set of subscribers, and these sets, each as an array
+            of subscriptions, in order of first occurrence.
     """
     width = max(len(spec.problem.index.topics), 1)
     subscription, topic = np.divmod(spec.subscribed_pairs, width)
@@ -393,9 +398,9 @@ def _find_subscriber_sets(
 
 
 class _HeterogeneousBuilder:
-    """Builder of the uniform assignment for members with different subscriptions.
+    """Builder of the assignment for a consumer group whose members subscribe to different topics.
 
-    It has the owner of each partition and each member's number of partitions. Members are positions
+    It has the owner of each partition and each member's number of partitions. Members are indices
     in the coordinator's map.
     """
 
@@ -444,13 +449,13 @@ class _HeterogeneousBuilder:
             fill(line, self.sizes, of_topic, self.owner, work=self._work)
 
     def balance(self) -> None:
-        """Move partitions between each topic's subscribers, topic by topic, until loads are even.
-
-        It ends when a round returns to the topic that moved a partition last, or after 16 rounds.
+        """Move partitions between each topic's subscribers, topic by topic, until their loads are
+        even.
         """
         subscribers = self.subscribed.set_sizes[self.subscribed.subscriber_set]
         shared = np.flatnonzero(subscribers > 1)
         set_of_topic = self.subscribed.subscriber_set[shared]
+        # It ends when a round returns to the topic that moved a partition last, or after 16 rounds.
         last_moved = -1
         for _ in range(_MAX_ROUNDS):
             at = 0
@@ -512,10 +517,11 @@ class _HeterogeneousBuilder:
 
 
 class _DuplicateOwners:
-    """Partitions with several previous owners, which only malformed input has.
+    """Partitions with several previous owners, which only malformed input of a group coordinator
+    has.
 
-    Kafka's class then regards the last of them in its map as the owner, but the others still have
-    the partition in their sets, and it counts in their loads.
+    Kafka's class regards the last of them in its map as the owner, but the others still have the
+    partition in their sets, and it counts in their loads.
     """
 
     def __init__(self) -> None:
@@ -525,9 +531,12 @@ class _DuplicateOwners:
         return bool(self.pairs)
 
     def record_owners(self, owner: Int32Array, partition: Int32Array, member: Int32Array) -> None:
-        """Record the owners of partitions that occur in several (partition, member) pairs.
+        """Record the owners of partitions that have several previous owners.
 
-        ``owner`` of each such partition is set to the last one in map order, as in Kafka.
+        Args:
+            owner: owner of each partition; set to the last one in map order, as in Kafka.
+            partition: the partition of each (partition, member) pair.
+            member: the member of each pair.
         """
         order = np.argsort(member, kind="stable")
         owner[partition[order]] = member[order]
@@ -536,7 +545,7 @@ class _DuplicateOwners:
     def to_assignment(
         self, owner: Int32Array, visit: Int32Array, emptied: tuple[tuple[int, int], ...]
     ) -> GroupAssignment:
-        """Return the final assignment, in which a partition with several previous owners belongs to
+        """Return the new assignment, in which a partition with several previous owners belongs to
         all of them.
 
         Args:
