@@ -88,7 +88,7 @@ class CommitGuard:
         self._read_again_from.clear()
 
     async def _on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """Store which offsets are processed but not committed, before Faust gives up the
+        """Store which offsets are processed but not committed, before Faust revokes the
         partitions.
         """
         for tp in revoked:

@@ -265,8 +265,7 @@ def _explain_assignment(
     clusters: ClusterHistory,
     decide: Callable[[Group, Cluster], _Partitions],
 ) -> str | None:
-    """Search for an input, such as older metadata, with which a strategy computes exactly the
-    recorded assignment of a consumer group.
+    """Search for an input with which a strategy computes exactly a group's recorded assignment.
 
     Returns:
         A description of that input for the report, or None if no input fits.
@@ -277,6 +276,7 @@ def _explain_assignment(
         decide: function that runs the strategy and returns a dict from member to topic to
             partitions.
     """
+    # Such inputs are older metadata or other owned partitions.
     state, at = generation.first, generation.timestamp_ms
     record, sent, now = recorded_plan(state), recorded_group(state), clusters.at(at)
     near = list(_alternative_metadata(generation, clusters, at, "leader"))
@@ -468,12 +468,13 @@ def _has_whole_input(generation: Generation, cluster: Cluster) -> bool:
 def _explain_target(
     generation: Generation, clusters: ClusterHistory, at_ms: int, record: _Targets | _Tasks
 ) -> str | None:
-    """Search for an input, such as older metadata, with which the group coordinator's assignor
-    computes exactly the recorded assignment.
+    """Search for an input with which the group coordinator's assignor computes the recorded
+    assignment.
 
     The result describes that input for the report; it is None if no input fits. ``record`` is the
     recorded assignment of each member.
     """
+    # Such inputs are older metadata or another order of members.
     now = clusters.at(at_ms)
     tried: Iterable[tuple[str, Cluster, tuple[int, ...] | None]] = chain(
         (
@@ -622,8 +623,7 @@ def _recorded_tasks(target: Mapping[str, Roles]) -> _Tasks:
 def _fitting_releases(
     generation: Generation, cluster: Cluster, record: _Targets | _Tasks
 ) -> list[str]:
-    """Return the Kafka releases whose task assignor computes exactly the recorded tasks of a
-    streams group.
+    """Return the Kafka releases whose task assignor reproduces a streams group's recorded tasks.
 
     They are names of assignors, for the oldest release first.
     """

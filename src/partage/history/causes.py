@@ -323,7 +323,7 @@ class CauseFinder:
             member: the member that joins.
             away_ms: time since the departure of a member with the same client id and host.
         """
-        # Members that share a client id and host cannot be told apart. A restart is then likely
+        # Members that share a client id and host cannot be distinguished. A restart is then likely
         # only if it was quick: before two of three heartbeats are missed.
         if member.instance is not None:
             return True

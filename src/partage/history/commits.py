@@ -275,12 +275,11 @@ def _count(flags: BoolArray, start: Int64Array) -> Int64Array:
 
 
 def _first_and_last_commits(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the indices of the first and last offset commit in each run of rows, without
-    tombstones.
+    """Return the indices of the first and last offset commit in each block of consecutive rows.
 
     Args:
-        real: False for tombstones (deleted offsets).
-        start: index at which each run begins.
+        real: whether each row is a commit; False for tombstones (deleted offsets).
+        start: index at which each block of rows begins.
     """
     # Both results are 0 for a run that has only tombstones.
     if not len(start):
@@ -292,13 +291,13 @@ def _first_and_last_commits(real: BoolArray, start: Int64Array) -> tuple[Int64Ar
 
 
 def _largest_gaps(time_ms: Int64Array, real: BoolArray, run: Int64Array, count: int) -> Int64Array:
-    """Return the longest time between two successive offset commits within each run of rows (ms).
+    """Return the longest time between two successive offset commits in each block of rows (ms).
 
     Args:
         time_ms: time of each commit or tombstone.
         real: False for tombstones, which are ignored.
-        run: run of each commit.
-        count: number of runs.
+        run: number of the block to which each row belongs.
+        count: number of blocks.
     """
     when, run_of = time_ms[real], run[real]
     is_same = run_of[1:] == run_of[:-1]
@@ -309,14 +308,14 @@ def _largest_gaps(time_ms: Int64Array, real: BoolArray, run: Int64Array, count: 
 
 
 def _last_advances(source: Commits, order: Int64Array, run: Int64Array, count: int) -> Int64Array:
-    """Return the index of the last offset commit in each run that increased the offset; -1 for
+    """Return the index of the last commit in each block of rows that increased the offset; -1 for
     none.
 
     Args:
         source: the commits.
-        order: indices of the commits, sorted by run (int64[n]).
-        run: the run of each sorted commit (int64[n]).
-        count: number of runs.
+        order: indices of the commits, sorted by block (int64[n]).
+        run: number of the block of each sorted commit (int64[n]).
+        count: number of blocks.
     """
     rows = np.flatnonzero(source.real[order])
     run_of, offset = run[rows], source.offset[order][rows]
@@ -470,7 +469,12 @@ class CommitFolder:
         return MinuteColumns(out[:, :made], list(self._series))
 
     def _number(self, runs: RunColumns) -> Int64Array:
-        """Return the number of each commit summary's partition; new partitions get new numbers."""
+        """Return the number of the partition of each offset commit summary; new partitions get new
+        numbers.
+
+        Args:
+            runs: the summaries, as columns.
+        """
         pair = (runs.topic << 32) | (runs.partition & 0xFFFFFFFF)
         _, first, inverse = np.unique(pair, return_index=True, return_inverse=True)
         number = np.empty(len(first), np.int64)

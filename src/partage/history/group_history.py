@@ -159,16 +159,17 @@ class GroupHistory:
         }
 
     def commit_values(self) -> list[Any]:
-        """Return what offset commits change of the history's state, as JSON values.
+        """Return the part of the group's history that offset commits change, as values for JSON.
 
-        They are the commits of each partition (`PauseTracker.commit_values`), and the log position
-        up to which coordinator moves were yielded.
+        `resume_commits` restores it.
         """
+        # It has the commits of each partition, and the log position up to which coordinator moves
+        # were yielded.
         place = self._moves.position
         return [self._pauses.commit_values(), place and [place.partition, place.offset]]
 
     def resume_commits(self, values: Sequence[Any]) -> None:
-        """Restore what offset commits changed from the values that `commit_values` returned."""
+        """Restore the part of the group's history that `commit_values` returned."""
         partitions, place = values
         self._pauses.resume_commits(partitions)
         self._moves.position = None if place is None else LogPosition(*place)

@@ -115,7 +115,7 @@ class PauseTracker:
         self.partitions = {} if partitions is None else partitions
 
     def commit_values(self) -> list[list[Any]]:
-        """Return what commits change of each partition's state, as lists of JSON values.
+        """Return the offset commit statistics of each partition as lists of values for JSON.
 
         A list has topic, partition, whether a pause waits for the next commit, and the other fields
         of `PartitionCommits` except for the waiting pauses.
@@ -127,7 +127,8 @@ class PauseTracker:
         ]  # fmt: skip
 
     def resume_commits(self, values: Iterable[Sequence[Any]]) -> None:
-        """Restore what commits changed from the lists that `commit_values` returned.
+        """Restore the offset commit statistics of partitions from the lists that `commit_values`
+        returned.
 
         Waiting pauses stay as they are.
         """

@@ -290,7 +290,12 @@ class UnreadTracker:
     def _find_missed_assignments(
         self, generation: Generation, revoked: Mapping[str, list[_Pair]]
     ) -> dict[str, list[_Pair]]:
-        """Return the revoked partitions of consumers that never received their last assignment."""
+        """Return the revoked partitions of consumers that never received their last assignment.
+
+        Args:
+            generation: the rebalance.
+            revoked: partitions that each consumer revoked.
+        """
         # If a slow member or leader misses the end of a rebalance, all members rejoin at once.
         # Neither members nor topics change, and no member commits in between.
         if not generation.causes or generation.causes[0].kind != "request":
@@ -450,8 +455,13 @@ class UnreadTracker:
                 state.no_consumer_ms += stop.apart_ms
 
     def _end_stall(self, stop: OpenStop, member: str, time_ms: int, end: Instant) -> None:
-        """Set the time at which a consumer that no longer polled stopped: just before the next one
-        reads.
+        """Correct the time at which a consumer that no longer polls stopped reading a partition.
+
+        Args:
+            stop: the partition without a consumer.
+            member: id of the next owner.
+            time_ms: time of the record.
+            end: when the next owner begins to read.
         """
         # If the next owner is the same client, it lost its partitions when it polled again, shortly
         # before it rejoined.
@@ -485,7 +495,12 @@ class UnreadTracker:
         return found
 
     def _remove_from_owner(self, owner: str, pair: _Pair) -> float:
-        """Remove a partition from its owner; return since when the owner consumed it (ms)."""
+        """Remove a partition from its owner; return since when the owner consumed it (ms).
+
+        Args:
+            owner: member id of the owner.
+            pair: topic and partition number.
+        """
         reads = self.state.reads[owner]
         since = reads.pop(pair)
         if not reads:
@@ -547,8 +562,12 @@ class UnreadTracker:
     # -- commits of an owner -------------------------------------------------------------------
 
     def _commits_of(self, owner: str, pairs: Iterable[_Pair]) -> MemberCommits:
-        """Return offset commit statistics of a consumer for some partitions, for the stop
-        estimate.
+        """Return offset commit statistics of a consumer, from which the time of its stop is
+        estimated.
+
+        Args:
+            owner: member id of the consumer.
+            pairs: (topic, partition) pairs that it owns.
         """
         # The time of the last commit only considers commits since the owner got the partition.
         state = self.state
@@ -565,9 +584,10 @@ class UnreadTracker:
         return MemberCommits(last, usual, share)
 
     def _count_revocation(self, *, is_prompt: bool) -> None:
-        """Count a revocation of partitions, to learn how often the group's consumers commit then.
+        """Count a revocation of partitions, to learn how often the group's consumers commit at one.
 
-        ``is_prompt`` says that the consumer committed at that moment.
+        Args:
+            is_prompt: whether the consumer committed at that moment.
         """
         self.state.stops += 1
         self.state.prompt += is_prompt
@@ -577,9 +597,14 @@ class UnreadTracker:
         return float(sent if sent > 0 else self._timeout_ms or SESSION_TIMEOUT_MS)
 
     def _absence(self, owner: str, pairs: list[_Pair], time_ms: int, *, is_same: bool) -> Instant:
-        """Estimate when a static consumer stopped that another one replaces.
+        """Estimate when a static consumer stopped that a consumer with the same instance id
+        replaces.
 
-        ``is_same`` says that both have one client id and host, and may be the same process.
+        Args:
+            owner: member id of the consumer that stopped.
+            pairs: (topic, partition) pairs that it owned.
+            time_ms: time of the record with the new consumer.
+            is_same: whether both have one client id and host, and may be the same process.
         """
         poll_ms = self.state.polls.get(owner, 0) if is_same else 0
         return absence_time(self._commits_of(owner, pairs), time_ms, poll_ms)

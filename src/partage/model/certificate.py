@@ -52,8 +52,10 @@ class Certificate:
 
     @property
     def gaps(self) -> dict[str, float]:
-        """Greatest possible improvement of each figure: the assignment's value minus its lower
-        bound.
+        """Greatest possible improvement of the assignment in each figure, such as its number of
+        moves.
+
+        It is the assignment's value minus the lower bound.
 
         >>> Certificate(np.zeros(0, np.int32), "counts", {"moves": 3}, {"moves": 3}).gaps
         {'moves': 0}

@@ -98,7 +98,7 @@ class Picture(NamedTuple):
 
 
 def bar(parts: Iterable[tuple[int, int]], most: int) -> Picture:
-    """Draw one horizontal bar that is stacked from coloured parts, as SVG.
+    """Draw one horizontal bar that is stacked from coloured parts, as SVG for an HTML table.
 
     Args:
         parts: the palette index and the size of each part.

@@ -185,7 +185,9 @@ class Disks:
         return np.repeat(brokers, np.diff(self.start))
 
     def band(self, k: int, amount: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the least and the greatest amount of a resource that a balanced disk may have.
+        """Return the least and the greatest amount of a resource on a disk that counts as balanced.
+
+        The results are int64[D] for D disks, for example bytes.
 
         The results are int64[D] for D disks.
 

@@ -80,7 +80,7 @@ class ServerPlan:
 
 class ServerSticky:
     """Sticky task assignor of Kafka's group coordinator (KIP-1071): members keep their previous
-    tasks as far as the load stays even.
+    tasks.
 
     Guarantees, in order of priority:
 

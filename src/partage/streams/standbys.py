@@ -55,8 +55,8 @@ class TagIndex:
                 used.add((key, value))
 
     def is_used(self, used: set[Tag], client: int) -> bool:
-        """Return whether a client shares a tag, such as its zone, with a client that has a copy of
-        the task.
+        """Return whether a client shares a tag, such as its zone, with a client with a copy of the
+        task.
 
         Args:
             used: tags (key, value) of the clients with a copy of the task, see `mark`.
