@@ -248,9 +248,9 @@ def test_a_measurement_assumes_that_members_leave(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(live_groups, "measure_group", lambda *_, **__: found)
     options = ("forecast", "-b", "b:1", "--group", "billing", "--rolling-restart",
                "--restart-time", "5s", "--session-timeout", "10s")  # fmt: skip
-    assumed, told = run(*options), run(*options, "--no-leave")
+    assumed, given = run(*options), run(*options, "--no-leave")
     assert "(assumed; --no-leave for pods that are killed)" in assumed.stdout.replace("\n", " ")
-    assert "assumed" not in told.stdout
+    assert "assumed" not in given.stdout
     leaving, killed = (
         json.loads(run(*options, *more, "--json").stdout)[0]["present"]
         for more in ((), ("--no-leave",))

@@ -244,8 +244,8 @@ def stops_of(
             one = departed[p]
             later = one.later_ms + waited_ms
             # The coordinator assigns them at once; classic members first have to rejoin.
-            told = protocol if protocol == CONSUMER and one.session_ms is None else None
-            found.append(Stop(name, number, one.members, one.session_ms, later, True, told))
+            handover = protocol if protocol == CONSUMER and one.session_ms is None else None
+            found.append(Stop(name, number, one.members, one.session_ms, later, True, handover))
         else:
             one_stop = Stop(name, number, ids[owner], later_ms=waited_ms, protocol=protocol)
             found.append(one_stop)
