@@ -343,6 +343,10 @@ class ClusterConnection:
         """Return all settings of a Kafka broker or topic, by name.
 
         The dict is empty if the account may not read them.
+
+        Args:
+            kind: "BROKER" or "TOPIC".
+            resource: id of the broker or name of the topic.
         """
         from kafka.admin import ConfigResource, ConfigResourceType
         from kafka.errors import KafkaError

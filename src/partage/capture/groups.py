@@ -191,7 +191,7 @@ def _described(
 
 @cache
 def _describe_request(api_name: str) -> Any:
-    """Return kafka-python's class for a request such as "ConsumerGroupDescribe"."""
+    """Return kafka-python's class for a request such as "ConsumerGroupDescribe" (``api_name``)."""
     # kafka-python 3.0 has no classes for consumer, share and streams groups (KIP-848, KIP-932,
     # KIP-1071). They are created from JSON schemas of this package.
     from kafka.protocol.api_message import ApiMessage

@@ -44,7 +44,11 @@ def capture_log_dirs(folders: Sequence[Path], writer: CaptureWriter) -> None:
     """Record the group log from copied log directories of Kafka brokers, instead of a running
     cluster.
 
-    Records that it already has are skipped. Unreadable ranges become warnings in the manifest.
+    Unreadable ranges become warnings in the manifest.
+
+    Args:
+        folders: the copied log directories.
+        writer: the recording; records that it already has are skipped.
 
     Raises:
         InvalidCaptureError: a folder does not exist, or none has a segment of the group log.
@@ -277,6 +281,11 @@ def batches_in(
 
 def _bytes_of_batch(file: BinaryIO, position: int, size: int) -> bytes:
     """Read the bytes of one record batch from a Kafka log file, after a check of its length.
+
+    Args:
+        file: the file.
+        position: position at which the batch begins, in bytes.
+        size: size of the file.
 
     Raises:
         TruncatedError: the file ends before the batch does.

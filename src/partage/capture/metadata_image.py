@@ -159,7 +159,12 @@ class MetadataImage:
         found |= {name: value[name] for name in ("leader", "replicas", "isr") if name in value}
 
     def state(self, ts_ms: int, cluster_id: str | None = None) -> dict[str, Any]:
-        """Return the brokers, topics and leaders of the cluster as a line of ``cluster.jsonl``."""
+        """Return the brokers, topics and leaders of the cluster as a line of ``cluster.jsonl``.
+
+        Args:
+            ts_ms: time of the state (ms).
+            cluster_id: id of the cluster, None if unknown.
+        """
         brokers = [
             {"id": number, **{name: one[name] for name in ("rack", "host", "port")}}
             for number, one in sorted(self._brokers.items())

@@ -312,7 +312,10 @@ def _topics_permission(
 ) -> Permission:
     """Check if the account may DESCRIBE the Kafka topics that consumer groups use.
 
-    ``consumed`` are topics that the group log names.
+    Args:
+        connection: an open connection.
+        metadata: the cluster's metadata, which lists the visible topics.
+        consumed: topics that the group log names.
     """
     shown = {one.name for one in metadata.topics if not one.error_code}
     asked = sorted(set(consumed) - shown)[:_MOST_NAMES]
@@ -330,6 +333,11 @@ def _groups_permission(
     connection: ClusterConnection, nodes: Sequence[int], logged: Iterable[str]
 ) -> tuple[int | None, Permission]:
     """Check if the account may DESCRIBE the Kafka groups that the group log names.
+
+    Args:
+        connection: an open connection.
+        nodes: ids of the brokers.
+        logged: group ids that the group log names.
 
     Returns:
         The number of listed groups (None if the brokers refuse), and the permission.
@@ -529,7 +537,13 @@ class _LogProbe:
         return found
 
     def _drop(self, partition: int, error: int, why: str = "") -> None:
-        """Leave out a log partition that cannot be read, and add a warning about it."""
+        """Leave out a log partition that cannot be read, and add a warning about it.
+
+        Args:
+            partition: the partition.
+            error: Kafka's error code, 0 if ``why`` has the reason.
+            why: the reason, as text.
+        """
         if error == _NOT_AUTHORIZED:
             self.readable = False
         else:

@@ -334,7 +334,12 @@ def _file(name: str, location: str) -> bytes:
 
 
 def _read_truststore(location: str, password: str) -> str:
-    """Read the certificates of a JKS or PKCS12 truststore with Java's keytool, as PEM text."""
+    """Read the certificates of a JKS or PKCS12 truststore with Java's keytool, as PEM text.
+
+    Args:
+        location: path of the truststore.
+        password: password of the truststore.
+    """
     # The password is passed in an environment variable, because other users can see command lines.
     name = "ssl.truststore.location"
     keytool = shutil.which("keytool")

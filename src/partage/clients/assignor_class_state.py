@@ -239,7 +239,14 @@ class AssignorState:
         generation: int,
         group: str,
     ) -> None:
-        """Store the partitions that this consumer was assigned, for its next subscription."""
+        """Store the partitions that this consumer was assigned, for its next subscription.
+
+        Args:
+            pairs: (topic, partition) pairs.
+            user_data: the assignor's user data in the assignment.
+            generation: generation of the group.
+            group: the group id, for warnings.
+        """
         # A warning is logged if the broker computed the assignment (KIP-848): the strategy then has
         # no effect.
         self.consumer.received(pairs, user_data, generation)

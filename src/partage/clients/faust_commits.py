@@ -219,7 +219,12 @@ class CommitGuard:
             await self.consumer.seek(tp, offset)
 
     def _is_in_a_stream(self, tp: Any, offset: int) -> bool:
-        """Return whether a Faust stream processes a record, or has it in its queue."""
+        """Return whether a Faust stream processes a record, or has it in its queue.
+
+        Args:
+            tp: the record's partition.
+            offset: the record's offset.
+        """
         channels = self.consumer.app.topics._tp_index.get(tp, ())
         queues = [channel._queue for channel in channels if channel._queue is not None]
         queued = [event.message for queue in queues for event in queue._queue]

@@ -34,7 +34,13 @@ class _Metrics(Protocol):
     """Interface to a metrics library (Prometheus or OpenTelemetry) for partition assignors."""
 
     def record_plan(self, labels: dict[str, str], seconds: float, measures: Measures) -> None:
-        """Publish the computing time (s) and the quality of a group's assignment as metrics."""
+        """Publish the computing time (s) and the quality of a group's assignment as metrics.
+
+        Args:
+            labels: labels of the metrics, such as the group.
+            seconds: computing time.
+            measures: the assignment's quality.
+        """
 
     def record_failure(self, labels: dict[str, str]) -> None:
         """Count one failed partition assignment in the metrics."""

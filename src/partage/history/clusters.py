@@ -270,7 +270,7 @@ class TopicNames:
         self.learnt: dict[str, str] = {}
 
     def learn(self, topic_id: str, name: str) -> None:
-        """Remember a topic's name and id, if the cluster metadata lacks them."""
+        """Remember a Kafka topic's name and topic id, if the cluster metadata lacks them."""
         if self._clusters.index.topic_by_id(topic_id) < 0:
             self.learnt.setdefault(topic_id, name)
 
@@ -383,7 +383,13 @@ def _existing_since(clusters: ClusterHistory, position: int, topic: str) -> int:
 
 
 def _difference(cluster: Cluster, other: Cluster, topics: Sequence[str]) -> str:
-    """Describe in words in which topics and brokers two states of a Kafka cluster differ."""
+    """Describe in words in which topics and brokers two states of a Kafka cluster differ.
+
+    Args:
+        cluster: one state.
+        other: the other state.
+        topics: names of the topics to compare.
+    """
     words = []
     for name in dict.fromkeys(topics):
         here, there = cluster.topic(name), other.topic(name)
@@ -412,8 +418,12 @@ def _without_topics(cluster: Cluster, topics: list[int]) -> Cluster:
 def _other_racks(
     clusters: ClusterHistory, position: int, observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield copies of cluster metadata with more or fewer broker racks, as (description,
-    cluster).
+    """Yield copies of cluster metadata with more or fewer broker racks, as (description, cluster).
+
+    Args:
+        clusters: the cluster metadata over time.
+        position: position of the metadata to change.
+        observer: ``leader`` or ``coordinator``, for the description.
     """
     # While a broker is down, metadata may lack its rack. So racks known from other times are added,
     # and the rack of one broker after the other is removed.

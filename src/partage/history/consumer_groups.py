@@ -459,6 +459,10 @@ def resolve_topics(
     """Return the topics to which a group member subscribes, by name or regular expression
     (KIP-848).
 
+    Args:
+        value: the member's metadata record.
+        resolved: topics that each regular expression matches.
+
     >>> resolve_topics({"subscribedTopicNames": ["a"], "subscribedTopicRegex": "b.*"},
     ...                {"b.*": ("b1", "b2")})
     ('a', 'b1', 'b2')

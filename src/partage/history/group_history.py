@@ -169,7 +169,11 @@ class GroupHistory:
         return [self._pauses.commit_values(), place and [place.partition, place.offset]]
 
     def resume_commits(self, values: Sequence[Any]) -> None:
-        """Restore the part of the group's history that `commit_values` returned."""
+        """Restore the part of the group's history that offset commits change.
+
+        Args:
+            values: result of `commit_values`.
+        """
         partitions, place = values
         self._pauses.resume_commits(partitions)
         self._moves.position = None if place is None else LogPosition(*place)

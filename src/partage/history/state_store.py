@@ -80,6 +80,8 @@ def pack_state(value: object, more: tuple[type, ...] = (), *, level: int = 6) ->
 def unpack_state(blob: bytes, more: tuple[type, ...] = ()) -> Any:
     """Restore the history state that `pack_state` serialized to bytes.
 
+    ``more`` are the additional classes, as for `pack_state`.
+
     Raises:
         InvalidCaptureError: the bytes are of another layout or version, or damaged.
     """

@@ -98,7 +98,9 @@ class Instant(NamedTuple):
     latest: float
 
     def widened(self, other: Instant) -> Instant:
-        """Return this uncertain time with the uncertainty of another, independent time added."""
+        """Return this uncertain time with the uncertainty of another, independent one (``other``)
+        added.
+        """
         return Instant(
             self.mean,
             self.variance + other.variance,
@@ -356,7 +358,9 @@ def departure_time(
 
 
 def _overlap(one: Instant, other: Instant) -> float:
-    """Return the probability density (per ms) that two uncertain times are equal."""
+    """Return the probability density (per ms) that the uncertain times ``one`` and ``other`` are
+    equal.
+    """
     # Both are taken as uniform and independent; the result is a likelihood for Bayes' rule.
     common = min(one.latest, other.latest) - max(one.earliest, other.earliest)
     widths = max(1.0, one.latest - one.earliest) * max(1.0, other.latest - other.earliest)

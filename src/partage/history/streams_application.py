@@ -270,8 +270,13 @@ def shared_changelogs(
     stateful: frozenset[SubtopologyKey],
     cluster: Cluster,
 ) -> Iterator[Changelogs]:
-    """Yield the possible mappings of changelog topics to Kafka Streams sub-topologies with
-    state.
+    """Yield the possible mappings of changelog topics to Kafka Streams sub-topologies with state.
+
+    Args:
+        rebalance: the recorded rebalance.
+        topology: the sub-topologies that the records show.
+        stateful: the sub-topologies with state.
+        cluster: the cluster metadata.
     """
     # A changelog has as many partitions as its sub-topology has tasks. Each stateful sub-topology
     # must get a changelog, because its racks would be unknown otherwise.

@@ -95,8 +95,28 @@ class OpenStop:
 
 @dataclass(slots=True)
 class UnreadState:
-    """Data that must be stored to continue the estimate of times without a consumer
-    (`UnreadTracker`).
+    """State of the estimate of times without a consumer, as plain values that can be stored.
+
+    Attributes:
+        owner: dict from partition to member id of its owner.
+        reads: dict from member id to its partitions, with the time from which it reads each.
+        stopped: dict from partition without a consumer to details of its stop.
+        sources: number of stops so far.
+        sums: times without a consumer that the current rebalance ended, by source.
+        ended: the same times by partition.
+        no_consumer_ms: time without a subscribed member that the current rebalance ended.
+        rewrites: number of records of the current generation so far.
+        subscribed: dict from member id to subscribed topics.
+        topics: topics with a subscriber.
+        prompt, stops: number of revocations with a commit within a moment, and of all with commits.
+        sessions: dict from member id to session timeout in milliseconds; -1 if it sent none.
+        static: dict from member id to whether it has an instance id.
+        polls: dict from member id to its max.poll.interval.ms.
+        clients: dict from member id to client id, host and instance id.
+        java: members that are Java consumers.
+        is_classic: whether the newest rebalance is one of the classic protocol.
+        stalled: dict from the client of a member that exceeded its max.poll.interval.ms to the
+            time of its departure (ms).
     """
 
     owner: dict[_Pair, str] = field(default_factory=dict)

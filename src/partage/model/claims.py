@@ -49,7 +49,9 @@ class Claims:
     def of(cls, owned: object, path: str = "owned") -> Claims:
         """Build a consumer's reported partitions from a dict of topic to numbers, or from pairs.
 
-        ``path`` is the name of the argument in error messages. Pairs are (topic, partition).
+        Args:
+            owned: dict from topic to partition numbers, or (topic, partition) pairs.
+            path: name of the argument in error messages.
 
         Raises:
             InvalidProblemError: a topic name is not a string, or a partition number does not fit an

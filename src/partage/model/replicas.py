@@ -376,7 +376,15 @@ def _divide_evenly(
     sizes: NDArray[np.int64],
     total: float,
 ) -> NDArray[np.float64]:
-    """Divide a load among racks so that the loads per broker are as even as possible."""
+    """Divide a load among racks so that the loads per broker are as even as possible.
+
+    Args:
+        others: float64[racks], load that each rack already has.
+        low: float64[racks], the least that each rack gets.
+        high: float64[racks], the most that each rack gets.
+        sizes: int64[racks], number of brokers of each rack.
+        total: the load to divide.
+    """
     # The method is bisection.
     bottom, top = 0.0, float((others + high).max(initial=0.0)) + total + 1.0
     for _ in range(100):

@@ -163,6 +163,11 @@ def longest_lasting(states: Iterable[tuple[int, int, int, _T]]) -> _T:
 def client_name(application: str, client_id: str, taken: Iterable[str]) -> str:
     """Return a short, unique name for a Kafka Streams instance, from a stream thread's client id.
 
+    Args:
+        application: the ``application.id``.
+        client_id: client id of a stream thread, such as "shop-host7-StreamThread-1-consumer".
+        taken: names that other instances have already.
+
     >>> client_name("shop", "shop-host7-StreamThread-1-consumer", ["host7"])
     'host7-2'
     """

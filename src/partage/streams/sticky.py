@@ -228,6 +228,10 @@ class StickyCore:
         """Return the best of several clients for a Kafka Streams task.
 
         It is the client that ran the task, else one with its standby, else the least loaded client.
+
+        Args:
+            task: number of the task.
+            among: numbers of the clients.
         """
         if len(among) == 1:
             return among[0]
