@@ -143,7 +143,7 @@ def test_repeated_places_are_found_across_tables(size: int) -> None:
     assert sum(one.num_rows for one in repeats.watch(tables)) == table.num_rows
     assert repeats.found == {3: [2, 2, 0]}
     differing = RepeatedPlaces()
-    assert list(differing.note([_places(7, 7, values={1: b"other"})]))
+    assert list(differing.watch([_places(7, 7, values={1: b"other"})]))
     assert differing.found == {3: [1, 7, 1]}
 
 
