@@ -78,7 +78,8 @@ class Strategy(Protocol):
     def aliases(self) -> tuple[str, ...]: ...  # noqa: D102 - see Attributes
 
     def configure(self, config: Mapping[str, object]) -> Strategy:
-        """Return the strategy with its settings from a configuration.
+        """Return a copy of the assignor with the settings of a client's configuration (name to
+        value).
 
         Settings of other strategies are ignored, as in Kafka.
 
@@ -88,18 +89,20 @@ class Strategy(Protocol):
         ...
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes | None:
-        """Return the user data that a member sends with its subscription, None to send none.
+        """Return the user data that a consumer sends with its subscription in JoinGroup, None to
+        send none.
 
-        ``memory`` is the state that `on_assignment` returned after the member's last rebalance,
-        None before the first one.
+        ``topics`` are the subscribed topics. ``memory`` is the state that `on_assignment` returned
+        after the consumer's last rebalance, None before the first one.
         """
         ...
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Compute the assignment as the group leader, and return it with an entry for every member.
+        """Assign the partitions of all subscribed topics to the members, as the consumer group's
+        leader.
 
-        ``memory`` is the state that the leader's `on_assignment` returned, None before the first
-        one.
+        The plan has an entry for every member. ``memory`` is the state that the leader's
+        `on_assignment` returned, None before the first one.
 
         Raises:
             UnsupportedProblemError: the strategy is not applicable; the reproduced class fails,
@@ -114,11 +117,11 @@ class Strategy(Protocol):
         generation: int,
         memory: object = None,
     ) -> object:
-        """Return the state that a member keeps until the next rebalance, after it received its
+        """Return the state that a consumer stores until the next rebalance, after it got its
         assignment.
 
         It is passed as ``memory`` to `subscription_user_data` and to the next call. Most strategies
-        keep none.
+        store nothing.
         """
         ...
 
@@ -150,7 +153,7 @@ class PlainStrategy:
         return f"<strategy {self.name}>"
 
     def configure(self, config: Mapping[str, object]) -> PlainStrategy:
-        """Return the strategy itself, since it has no settings."""
+        """Return the assignor itself, since it has no settings."""
         return self
 
     def subscription_user_data(
@@ -158,7 +161,9 @@ class PlainStrategy:
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes | None:
-        """Return None: members of this strategy send no user data."""
+        """Return None, because consumers with this assignor send no user data with their
+        subscription.
+        """
         return None
 
     def on_assignment(
@@ -168,5 +173,5 @@ class PlainStrategy:
         generation: int,
         memory: object = None,
     ) -> object:
-        """Return None: members of this strategy keep no state between rebalances."""
+        """Return None, because consumers with this assignor store nothing between rebalances."""
         return None

@@ -68,14 +68,17 @@ _USER_DATA = load_message("FailoverUserData")
 
 @dataclass(frozen=True)
 class Priorities:
-    """Failover priorities of a member: one for all topics, and exceptions for single topics."""
+    """Failover priorities of a consumer: one for all topics, and exceptions for single topics.
+
+    The subscriber with the highest priority gets all partitions of a topic.
+    """
 
     general: int = DEFAULT_PRIORITY
     by_topic: Mapping[str, int] = field(default_factory=dict, hash=False)
 
 
 def write_priorities(priorities: Priorities) -> bytes:
-    r"""Encode a member's failover priority as 4 bytes of user data (big-endian int32).
+    r"""Encode a consumer's failover priority as user data for JoinGroup: a big-endian int32.
 
     If some topics have other priorities, an extension follows.
 
@@ -91,17 +94,20 @@ def write_priorities(priorities: Priorities) -> bytes:
 
 
 def read_priorities(data: bytes | None) -> tuple[Priorities, str | None]:
-    r"""Decode a member's failover priorities from user data; also return why the data is invalid,
-    or None.
+    r"""Decode a consumer's failover priorities from its user data, with the reason if they are
+    invalid.
 
-    User data that is null, too short, too long or malformed means the lowest priority: a member
-    whose setting cannot be read must not own everything.
+    Null, too short, too long or malformed data give the lowest priority.
+
+    Returns:
+        The priorities, and the reason why the data is invalid, or None.
 
     >>> read_priorities(b"\0\0\0\x0a")
     (Priorities(general=10, by_topic={}), None)
     >>> read_priorities(b"\0")[1]
     'has 1 byte of user data where 4 are due'
     """
+    # A member whose setting cannot be read must not own everything.
     if data is None:
         return Priorities(LOWEST_PRIORITY), "has no user data"
     if len(data) == 4:
@@ -183,7 +189,8 @@ class Failover(PlainStrategy):
 
     @property
     def protocols(self) -> tuple[RebalanceProtocol, ...]:  # type: ignore[override]  # by settings
-        """Supported rebalance protocols: EAGER; if preemption is disabled, COOPERATIVE, too.
+        """Rebalance protocols that the failover assignor supports: EAGER, without preemption
+        COOPERATIVE, too.
 
         Without preemption no live member loses a partition, so COOPERATIVE is safe.
         """
@@ -192,7 +199,7 @@ class Failover(PlainStrategy):
         return (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
 
     def configure(self, config: Mapping[str, object]) -> Failover:
-        """Check the values of a configuration and return the strategy with these settings.
+        """Return a copy of the assignor with the settings of a client's configuration.
 
         The class documents the settings.
 
@@ -219,13 +226,13 @@ class Failover(PlainStrategy):
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes:
-        """Encode the member's failover priorities as its user data."""
+        """Encode the consumer's failover priorities as user data for JoinGroup."""
         return write_priorities(Priorities(self.priority, self.topic_priority))
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan: each partition to its topic's subscriber with the highest priority.
+        """Assign each topic's partitions to its subscriber with the highest failover priority.
 
-        Its ``warnings`` name members with unreadable or missing priorities.
+        The plan's ``warnings`` name members with unreadable or missing priorities.
         """
         decoded = [read_priorities(member.user_data) for member in problem.group]
         ranking = _Ranking(problem, [priorities for priorities, _ in decoded])
@@ -242,9 +249,9 @@ class Failover(PlainStrategy):
 
 
 class _Ranking:
-    """Members of a group in descending order of failover priority, for all topics or for one.
+    """Members of a consumer group by failover priority, highest first, for all topics or for one.
 
-    Ties go to the lower member id.
+    With equal priorities, the lower member id comes first.
     """
 
     def __init__(self, problem: Problem, priorities: list[Priorities]) -> None:
@@ -275,15 +282,12 @@ class _Ranking:
 def _restore_owned_partitions(
     problem: Problem, rows: TopicRows, ranking: _Ranking, owner: Int32Array
 ) -> None:
-    """Change a plan so that members keep the partitions that they own (without preemption).
-
-    A partition without current owner goes to the highest-ranked owner of the topic's other
-    partitions, or else to the highest-ranked subscriber.
+    """Give partitions back to the consumers that own them, for failover without preemption.
 
     Args:
-        problem: the problem.
+        problem: the group and the cluster.
         rows: the partitions of the plan, topic by topic.
-        ranking: the members in descending order of priority.
+        ranking: the members by failover priority.
         owner: int32[n], owner of each partition; changed in place.
     """
     start, claimed = problem.claims
@@ -301,17 +305,20 @@ def _restore_owned_partitions(
             _current_owner(problem, ranked, claimants.get(p)) for p in rows.partition[row].tolist()
         ]
         incumbents = set(current)
+        # A partition without current owner goes to the highest-ranked owner of the topic's other
+        # partitions, or else to the highest-ranked subscriber.
         default = next((member for member in ranked if member in incumbents), ranked[0])
         owner[row] = [default if member < 0 else member for member in current]
 
 
 def _current_owner(problem: Problem, ranked: list[int], claimants: set[int] | None) -> int:
-    """Return the owner of a partition that several members report as owned, -1 for none.
+    """Return the consumer that owns a partition now, among those that report it as owned; -1 for
+    none.
 
     It is the subscriber with the newest generation; with equal generations the highest-ranked one.
 
     Args:
-        problem: the problem.
+        problem: the group and the cluster.
         ranked: the topic's subscribers in descending order of priority.
         claimants: the members that report the partition; None for none.
     """
@@ -356,7 +363,7 @@ def _unset_warning(members: Sequence[str], *, everyone: bool) -> str:
 
 
 def _parse_int32(setting: str, value: object) -> int:
-    """Check that the value of a setting is an int32 (or its text), and return the number.
+    """Parse the value of an int32 setting, e.g. 10 or "10".
 
     Raises:
         InvalidConfigError: the value is no int32.
@@ -370,9 +377,8 @@ def _parse_int32(setting: str, value: object) -> int:
 
 
 def _parse_switch(setting: str, value: object) -> bool:
-    """Check that the value of a setting is a boolean (or its text), and return it.
-
-    As in Kafka, the case of the text does not matter.
+    """Parse the value of a boolean setting, e.g. True, "true" or "FALSE" (as in Kafka, in any
+    case).
 
     Raises:
         InvalidConfigError: the value is neither true nor false.

@@ -29,7 +29,7 @@ DEFAULT_STRATEGIES = ("range", "cooperative-sticky")
 
 @dataclass(frozen=True)
 class Negotiation:
-    """Members of a group and the strategies that each supports, from which the coordinator selects
+    """Members of a consumer group and the assignors that each supports; the coordinator selects
     one.
 
     Strategies are protocol names, such as "range"; a Java class name is replaced by the protocol
@@ -55,7 +55,7 @@ class Negotiation:
     def join(
         self, member_id: str, supported: Sequence[str], *, protocol_type: str = "consumer"
     ) -> Negotiation:
-        """Return the group after a member has joined, or rejoined with other supported strategies.
+        """Return the group after a member has joined, or rejoined with other supported assignors.
 
         A group without members accepts any protocol type and any list that is not empty. Otherwise
         the member must have the group's protocol type, and at least one strategy that all members
@@ -94,7 +94,7 @@ class Negotiation:
         return Negotiation(protocol_type, members, self.member_map.with_key(member_id))
 
     def leave(self, member_id: str) -> Negotiation:
-        """Return the group after a member has left; an unknown member changes nothing."""
+        """Return the consumer group after a member has left; an unknown member changes nothing."""
         if member_id not in self.member_map.spread:
             return self
         members = tuple(one for one in self.members if one[0] != member_id)
@@ -102,14 +102,16 @@ class Negotiation:
         return Negotiation(protocol_type, members, self.member_map.without_key(member_id))
 
     def candidates(self) -> tuple[str, ...]:
-        """Return the strategies that all members support, in the first member's order."""
+        """Return the assignors that all members of the group support, in the first member's
+        order.
+        """
         lists = [names for _, names in self.members]
         return tuple(n for n in lists[0] if all(n in one for one in lists)) if lists else ()
 
     def votes(self) -> dict[str, int]:
-        """Return the number of votes for each candidate, in the order of first votes.
+        """Return the number of members that prefer each assignor that all members support.
 
-        Each member votes for the first candidate of its own list.
+        Each member votes for the first of its own list. The dict is in the order of first votes.
         """
         candidates = set(self.candidates())
         count: dict[str, int] = {}
@@ -121,20 +123,20 @@ class Negotiation:
 
     @property
     def selected(self) -> str | None:
-        """Strategy with the most votes, which the group uses; None for a group without members.
-
-        Of strategies with equally many votes, the first in the iteration order of the coordinator's
-        ``HashMap`` wins.
+        """Assignor with the most votes, which the consumer group uses; None for a group without
+        members.
         """
         votes = self.votes()
         names = list(votes)
+        # Of strategies with equally many votes, the first in the iteration order of the
+        # coordinator's HashMap wins.
         order = hash_order([string_hash(n) for n in names], rank=lambda: string_ranks(names))
         # max takes the first of equals, as Stream.max does there.
         return max((names[i] for i in order), key=votes.__getitem__, default=None)
 
 
 def _expect_first_member(member_id: str, names: tuple[str, ...], protocol_type: str) -> None:
-    """Check that the first member of a group has a protocol type and a strategy.
+    """Check that the first member of a consumer group has a protocol type and supports an assignor.
 
     Raises:
         InconsistentGroupProtocolError: one is missing.
@@ -149,7 +151,8 @@ def _expect_first_member(member_id: str, names: tuple[str, ...], protocol_type: 
 
 @dataclass(frozen=True)
 class Negotiated:
-    """Strategy that the group coordinator selects for a group, with the votes and the reason.
+    """Assignor that the group coordinator selects for a consumer group, with the votes and the
+    reason.
 
     Attributes:
         strategy: the protocol name that the coordinator selected.
@@ -173,8 +176,7 @@ class Negotiated:
 
 
 def negotiate(group: Group) -> Negotiated:
-    """Return the strategy that the group coordinator selects for a group, with the votes and the
-    reason.
+    """Return the assignor that the group coordinator selects for a consumer group, and the reason.
 
     Members join in the group's order, each with its `strategies`; a member that lists none supports
     Kafka's default, ``range`` and ``cooperative-sticky``.
@@ -220,7 +222,7 @@ def _explain_selection(
 
 
 def rebalance_protocol(strategies: Iterable[Strategy]) -> RebalanceProtocol:
-    """Return the rebalance protocol of a consumer: the highest one that all its strategies support.
+    """Return the rebalance protocol of a consumer: the highest one that all its assignors support.
 
     Kafka's default list, range and cooperative-sticky, therefore uses EAGER.
 

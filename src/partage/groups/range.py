@@ -22,19 +22,16 @@ _ANYWHERE = -1
 def apply_racks(
     problem: Problem, rows: TopicRows, subscribers: SubscriberSets, position: Int32Array
 ) -> bool:
-    """Assign partitions to members on a replica's rack (KIP-881); return whether racks have any
-    effect.
-
-    Every member of a topic gets the same number of partitions as without racks, except that other
-    members may get the extra ones of an uneven division: those that first exceed the even share.
-    Partitions that are left are assigned as without racks. Topics with the same subscribers and
-    partition count are assigned together as soon as one of them needs racks.
+    """Let the range assignor prefer consumers on the rack of a replica (KIP-881).
 
     Args:
         problem: the group and the cluster.
         rows: the partitions, topic by topic.
         subscribers: the members that subscribe to each topic.
         position: int32[n], owner of each partition without regard to racks; changed in place.
+
+    Returns:
+        Whether racks have any effect.
     """
     if not problem.group.has_racks:
         return False
@@ -51,6 +48,10 @@ def apply_racks(
         count = int(rows.counts[topics[0]])
         if len(topics) == 1 and not needs_racks[topics[0]]:
             continue
+        # Every member of a topic gets the same number of partitions as without racks, except that
+        # other members may get the extra ones of an uneven division: those that first exceed the
+        # even share. Partitions that are left are assigned as without racks. Topics with the same
+        # subscribers and partition count are assigned together as soon as one of them needs racks.
         quotas = _Quotas(len(members), count)
         if len(topics) == 1:
             owner = _assign_topic(quotas, racks, pairs.partitions_by_rack(topics[0]), count)
@@ -73,9 +74,9 @@ def _co_partitioned_topics(rows: TopicRows, subscribers: SubscriberSets) -> Iter
 
 
 class _PartitionRacks:
-    """Racks of each partition's replicas, as pairs of partition and rack without repetitions.
+    """Racks of each partition's replicas, as (partition, rack) pairs without repetitions.
 
-    A partition is a position in `TopicRows`.
+    A partition is an index into the array of all partitions (`TopicRows`).
     """
 
     def __init__(self, problem: Problem, rows: TopicRows) -> None:
@@ -112,7 +113,9 @@ class _PartitionRacks:
         return meets & differs
 
     def partitions_by_rack(self, topic: int) -> dict[int, list[int]]:
-        """Return a dict from rack to the partition numbers of a topic that have a replica on it."""
+        """Return the partitions of a topic that have a replica on each rack, e.g. {rack 0: [0,
+        2]}.
+        """
         first, last = self.rows.start[topic], self.rows.start[topic + 1]
         of_topic = slice(self.start[first], self.start[last])
         out: dict[int, list[int]] = defaultdict(list)
@@ -147,7 +150,9 @@ def _distinct(keys: NDArray[np.int64], below: int) -> NDArray[np.int64]:
 
 
 class _Quotas:
-    """Number of partitions of one topic that each member may still get."""
+    """Number of partitions of one topic that each consumer may still get from the range
+    assignor.
+    """
 
     def __init__(self, members: int, partitions: int) -> None:
         self.quota, self.extra = divmod(partitions, members)
@@ -173,10 +178,17 @@ class _Quotas:
 def _assign_topic(
     quotas: _Quotas, racks: list[int], by_rack: dict[int, list[int]], count: int
 ) -> list[int]:
-    """Assign a topic's partitions to members that have the rack of a replica, up to each member's
+    """Assign a topic's partitions to consumers on the rack of a replica, up to each consumer's
     quota.
 
-    ``by_rack`` has the partition numbers on each rack.
+    Args:
+        quotas: the number of partitions that each member may get; updated.
+        racks: rack of each member.
+        by_rack: the partition numbers that have a replica on each rack.
+        count: number of partitions.
+
+    Returns:
+        The member of each partition, -1 for none.
     """
     owner = [-1] * count
     by_rack = {**by_rack, _ANYWHERE: list(range(count))}
@@ -202,18 +214,23 @@ def _assign_topic(
 def _assign_co_partitioned(
     quotas: _Quotas, racks: list[int], common: list[list[int]], count: int
 ) -> list[int]:
-    """Assign partitions with the same number of several topics to the same member; return the
-    members.
+    """Assign partitions with the same number of several topics to one consumer on a common rack.
 
-    The member chosen for a number is the first one below its quota whose rack has a replica of all
-    these partitions. ``common`` has these racks for each number. All topics have ``count``
-    partitions and the same quotas.
+    Args:
+        quotas: the number of partitions of each topic that each member may get; updated.
+        racks: rack of each member.
+        common: for each partition number the racks that have a replica in every topic.
+        count: number of partitions of each topic.
+
+    Returns:
+        The member of each partition number, -1 for none.
     """
     owner = [-1] * count
     waiting: dict[int, list[int]] = defaultdict(list)
     for member in reversed(range(len(racks))):
         waiting[racks[member]].append(member)
     for nth in range(count):
+        # The first member below its quota whose rack has a replica of all these partitions.
         best = _first_with_room(quotas, waiting, [_ANYWHERE, *common[nth]])
         if best >= 0:
             owner[nth] = best
@@ -270,7 +287,10 @@ class Range(PlainStrategy):
     reads_claims = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the range assignor's plan; it is empty for a group without members or topics."""
+        """Assign each topic's partitions to its subscribers in consecutive ranges.
+
+        The plan is empty for a group without members or topics.
+        """
         rows = rows_in_map_order(problem)
         subscribers = SubscriberSets.of(problem, rows.topics)
         position = _assign_runs(rows, subscribers)
@@ -284,10 +304,11 @@ class Range(PlainStrategy):
 
 
 def _assign_runs(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
-    """Return the owner of each partition without regard to racks: each member gets consecutive
-    partitions of a topic.
+    """Divide each topic's partitions into consecutive ranges, one for each subscriber, without
+    racks.
 
-    Owners are indices in the sort order of members (int32[n]).
+    Returns:
+        The owner of each partition, as an index in the sort order of members (int32[n]).
     """
     cut: dict[tuple[int, int], Int32Array] = {}
     pieces: list[Int32Array] = []

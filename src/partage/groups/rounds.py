@@ -57,8 +57,9 @@ _MOST_NAMED = 5
 
 
 class Join:
-    """Event of a simulation with `play`: members join the group in this order, with the partitions
-    that they report as owned.
+    """Event of a simulation with `play`: members join the consumer group, in the given order.
+
+    Partitions that they report as owned are used.
 
     >>> Join(Member("c1", ["t"]))
     Join(c1)
@@ -74,7 +75,7 @@ class Join:
 
 
 class Leave:
-    """Event of a simulation with `play`: members leave the group.
+    """Event of a simulation with `play`: members leave the consumer group.
 
     >>> Leave("c1", "c2")
     Leave(c1, c2)
@@ -102,9 +103,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """Event of a simulation with `play`: new cluster metadata, in which topics may be created,
-    extended or deleted.
-    """
+    """Event of a simulation with `play`: the cluster's topics are created, extended or deleted."""
 
     cluster: Cluster
 
@@ -121,7 +120,7 @@ def _existing(cluster: Cluster, topic: int) -> list[int]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Round:
-    """One rebalance of a simulation: its cause, the members and the resulting plan.
+    """One simulated rebalance of a consumer group: its cause, the members and the resulting plan.
 
     Attributes:
         generation: the group's generation, from 1.
@@ -144,7 +143,7 @@ class Round:
 
     @cached_property
     def owner(self) -> dict[tuple[str, int], str]:
-        """Dict from (topic, partition) to the member that owns it after the rebalance.
+        """Dict from (topic, partition) to the consumer that owns it after the rebalance.
 
         In share groups it is the first of several members.
         """
@@ -165,10 +164,11 @@ class Round:
         return tuple(sorted(name for name in names if name not in self.owner))
 
     def figures(self) -> tuple[int, str, int, int, int, int]:
-        """Return the rebalance as a row of the printed table of `Rounds`, with its columns
-        ``COLUMNS``.
+        """Return the figures of a simulated rebalance as a table row: generation, cause, members
+        and so on.
 
-        ``moved`` only counts partitions that have a new owner.
+        The last three are the numbers of assigned partitions, of partitions with a new owner, and
+        of partitions without owner.
         """
         change = "follow-up" if self.change is None else str(self.change)
         given = len(self.plan.partition)
@@ -185,7 +185,7 @@ class Round:
 
 
 class Rounds(tuple[Round, ...]):
-    """Results of `play`: a tuple with one `Round` for each rebalance; it prints as a table."""
+    """Rebalances that `play` has simulated, as a tuple of `Round`; it prints as a table."""
 
     __slots__ = ()
     COLUMNS = ("generation", "change", "members", "partitions", "moved", "unowned")
@@ -219,13 +219,12 @@ class Rounds(tuple[Round, ...]):
 
 
 def play(strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]) -> Rounds:
-    """Simulate the rebalances that a sequence of changes causes; return one `Round` for each
-    rebalance.
+    """Simulate the rebalances that a sequence of changes causes in a consumer group.
 
-    A change under a cooperative strategy may cause follow-up rebalances. If the strategy raises an
-    error, a round has the reason in ``refused``, and its ``unowned`` partitions are not consumed
-    until the next round. If the follow-ups of a cooperative group never end, the last one has a
-    warning in ``plan.warnings``.
+    A change under a cooperative strategy may cause follow-up rebalances. The result has one `Round`
+    for each rebalance. If the strategy raises an error, a round has the reason in ``refused``, and
+    its ``unowned`` partitions are not consumed until the next round. If the follow-ups of a
+    cooperative group never end, the last one has a warning in ``plan.warnings``.
 
     Raises:
         UnknownStrategyError: no strategy has that name.
@@ -253,12 +252,12 @@ def play(strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]) 
 
 
 def _expect_metadata(change: object) -> None:
-    """Raise an error if a change is neither a `Metadata` nor any other type of change.
+    """Raise an error if an event of a simulation is not a `Metadata`.
 
-    The caller has handled the other types.
+    The caller has handled the other types of events.
 
     Raises:
-        InvalidProblemError: the value is not a change.
+        InvalidProblemError: the value is not an event.
     """
     if not isinstance(change, Metadata):
         what = "must be a Join, Leave, Subscribe or Metadata"
@@ -273,7 +272,9 @@ def _without_generation(memory: Any) -> object:
 
 @dataclass(slots=True)
 class _Consumer:
-    """Simulated consumer between rebalances: its owned partitions, and its strategy's memory."""
+    """Simulated consumer between two rebalances: its owned partitions, and its assignor's stored
+    state.
+    """
 
     member: Member
     owned: Pairs = ()
@@ -284,11 +285,12 @@ class _Consumer:
 def _newest_claims(
     consumers: Mapping[str, _Consumer],
 ) -> tuple[dict[tuple[str, int], str], tuple[str, ...]]:
-    """Return the owner of each partition: the member that reports it as owned with the newest
-    generation.
+    """Return the consumer that owns each partition, if several report it as owned.
 
-    With equal generations, it is the member that joined first. The second result has a warning if
-    several members report a partition.
+    It is the one with the newest generation, then the one that joined first.
+
+    Returns:
+        A dict from (topic, partition) to member id, and a warning if several members report one.
     """
     newest: dict[tuple[str, int], str] = {}
     contested = set()
@@ -313,7 +315,7 @@ def _name_partitions(partitions: AbstractSet[tuple[str, int]]) -> str:
 
 @dataclass(slots=True)
 class _GroupSimulation:
-    """State of a simulated group between rebalances.
+    """Simulated consumer group between two rebalances, with its members and cluster metadata.
 
     Attributes:
         strategy: the strategy of all members.
@@ -330,7 +332,7 @@ class _GroupSimulation:
     warnings: list[str] = field(default_factory=list)
 
     def apply(self, change: Change) -> None:
-        """Apply a change to the group and simulate the rebalances that it causes.
+        """Apply a change, such as a joining member, and simulate the rebalances that it causes.
 
         Raises:
             InvalidProblemError: the value is not a change, or does not fit the group.
@@ -381,10 +383,10 @@ class _GroupSimulation:
         return self._cooperative or bool(getattr(self.strategy, "in_broker", False))
 
     def _rebalance(self, change: Change | None) -> None:
-        """Simulate a rebalance and its follow-ups, until no cooperative member must revoke a
+        """Simulate a rebalance and its cooperative follow-ups, until no member must revoke a
         partition.
 
-        If the state of the group repeats, the follow-ups would never end; a warning says so.
+        ``change`` is the cause.
         """
         repeated = RepeatedState()
         for _ in range(_MOST_FOLLOW_UPS + 1):
@@ -393,6 +395,7 @@ class _GroupSimulation:
             revoking = self._add_round(change, before)
             if not (self._cooperative and revoking):
                 return
+            # The follow-ups would never end; a warning says so.
             if repeated.matches(self._cycle_state()):
                 self._warn_of_cycle(repeated.length)
                 return
@@ -401,12 +404,10 @@ class _GroupSimulation:
         self._warn(f"{what} follow-up rebalances")
 
     def _cycle_state(self) -> object:
-        """Return the values on which the next follow-up rebalance depends, to detect endless
-        follow-ups.
-
-        These are the members' owned partitions and assignor states. The generation is left out,
-        because it grows with each rebalance.
+        """Return the members' owned partitions and stored states, to detect endless follow-up
+        rebalances.
         """
+        # The generation is left out, because it grows with each rebalance.
         return [
             (member_id, one.owned, _without_generation(one.memory))
             for member_id, one in self.consumers.items()
@@ -463,13 +464,19 @@ class _GroupSimulation:
         before: dict[tuple[str, int], str],
         reason: str,
     ) -> None:
-        """Add a round without a plan, because the strategy raised an error.
+        """Record a rebalance in which the assignor raised an error, so that there is no plan.
 
-        Members keep what they own until the next rebalance. If several members report a partition,
-        the one with the newest generation is shown as its owner.
+        Args:
+            generation: the group's generation.
+            change: the cause of the rebalance.
+            group: the members as they joined.
+            before: the previous owner of each partition.
+            reason: the message of the error.
         """
         for one, member in zip(self.consumers.values(), group, strict=True):
             one.owned = tuple(member.owned) if self._keeps_partitions else ()
+        # Members keep what they own until the next rebalance. If several members report a
+        # partition, the one with the newest generation is shown as its owner.
         owner, contested = _newest_claims(self.consumers)
         owned = {
             member_id: [p for p in dict.fromkeys(one.owned) if owner[p] == member_id]
@@ -481,8 +488,7 @@ class _GroupSimulation:
         self.rounds.append(Round(generation, change, group, self.cluster, left, before, reason))
 
     def _joining_member(self, one: _Consumer) -> Member:
-        """Return the member that a simulated consumer sends when it joins: owned partitions,
-        generation and user data.
+        """Return a simulated consumer as it joins: with owned partitions, generation and user data.
 
         Owned partitions of topics to which it no longer subscribes are left out.
         """

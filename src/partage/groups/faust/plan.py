@@ -22,8 +22,8 @@ ByTopic = dict[str, list[int]]
 
 @dataclass(slots=True)
 class CopartitionedAssignment:
-    """Active and standby partition numbers of one member, which apply to each topic of a
-    copartitioned set.
+    """Active and standby partition numbers of one Faust member, for each topic of a copartitioned
+    set.
 
     Source: Faust's class of the same name.
 
@@ -36,8 +36,9 @@ class CopartitionedAssignment:
 
     @classmethod
     def of(cls, actives: Iterable[int], standbys: Iterable[int]) -> CopartitionedAssignment:
-        """Build an assignment from two lists of partition numbers; a partition in both lists is
-        active only.
+        """Build an assignment from lists of active and standby partition numbers.
+
+        A partition in both lists is active only.
         """
         assignment = cls(set(actives), set(standbys))
         if not assignment.actives.isdisjoint(assignment.standbys):
@@ -51,7 +52,7 @@ class CopartitionedAssignment:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FaustPlan(Plan):
-    """Plan of a Faust group, with the Faust metadata that each worker receives with its assignment.
+    """Assignment of a Faust group, with the metadata that each worker receives with it.
 
     Each partition has one owner. All members are active for a global table's changelog; this is
     only visible in ``metadata`` and `wire`.
@@ -72,7 +73,7 @@ class FaustPlan(Plan):
     changelogs: frozenset[str] = frozenset()
 
     def wire(self) -> dict[str, list[tuple[str, list[int]]]]:
-        """Return the partitions that each member's client consumes: active ones, then standbys of
+        """Return the partitions that each Faust member consumes: active ones, then standbys of
         changelogs.
 
         The result is a dict from member to (topic, partition numbers) pairs, sorted by topic. A
@@ -89,7 +90,9 @@ class FaustPlan(Plan):
 
     @property
     def standbys(self) -> dict[str, ByTopic]:
-        """The standby partitions by member and topic, sorted, without topics that have none.
+        """Standby partitions of each Faust member, by topic, e.g. {"a": {"t": [0]}}.
+
+        Topics without standbys are left out.
 
         >>> from partage.groups.registry import find
         >>> from partage.model import Cluster, Group, Member
@@ -117,7 +120,8 @@ class FaustPlan(Plan):
         return [*standbys, *super()._remarks()]
 
     def with_standbys(self) -> Assignment:
-        """Return one assignment of all members' active and standby partitions, each with its role.
+        """Return one assignment with the active and standby partitions of all Faust members, with
+        roles.
 
         A member's active partitions come first.
 
@@ -219,10 +223,13 @@ def _assign_global_changelogs(
     actives: Sequence[ByTopic],
     standbys: Sequence[ByTopic],
 ) -> None:
-    """Make each member active for all partitions of global tables' changelogs.
+    """Make each member of a Faust group active for all partitions of global tables' changelogs.
 
-    A member's standbys are the partitions that another member owns; for topics in
-    ``settings.copied`` they are all partitions. ``actives`` and ``standbys`` are changed.
+    Args:
+        groups: the sets of copartitioned topics.
+        settings: the leader's settings, which name the changelogs.
+        actives: active partitions of each member by topic; changed in place.
+        standbys: standby partitions of each member by topic; changed in place.
 
     Source: ``PartitionAssignor._global_table_standby_assignments``.
     """
@@ -234,6 +241,8 @@ def _assign_global_changelogs(
         every = set(range(count[topic]))
         for active_by_topic, standby_by_topic in zip(actives, standbys, strict=True):
             owned = set(active_by_topic.get(topic, ()))
+            # A member's standbys are the partitions that another member owns; for topics in
+            # ``settings.copied`` they are all partitions.
             copied = every if topic in settings.copied else every - owned
             standby_by_topic[topic] = list(copied)
             active_by_topic[topic] = list(every)

@@ -68,7 +68,8 @@ class FaustSettings:
     replicas_are_configured: bool = field(default=False, repr=False, compare=False)
 
     def with_config(self, config: Mapping[str, object]) -> Self:
-        """Return a copy of the settings, updated from a configuration; other keys are ignored.
+        """Return a copy of the settings, updated from a client's configuration; other keys are
+        ignored.
 
         Raises:
             InvalidConfigError: a value has the wrong type.
@@ -88,7 +89,7 @@ class FaustSettings:
 
     @property
     def all_changelogs(self) -> frozenset[str]:
-        """The changelog topics of tables and of global tables."""
+        """Changelog topics of tables and of global tables of a Faust application."""
         return frozenset(self.changelogs) | frozenset(self.global_changelogs)
 
 

@@ -65,7 +65,9 @@ class Faust(FaustStrategy):
     def assign_copartitioned(
         self, topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
     ) -> list[CopartitionedAssignment]:
-        """Return the active and standby partitions of each subscriber of copartitioned topics.
+        """Choose the active and standby members of each partition number of copartitioned topics.
+
+        The result has an assignment for each subscriber.
 
         Raises:
             PeerAssignorError: Faust's class fails, or does not terminate, on this problem.
@@ -82,7 +84,7 @@ class Faust(FaustStrategy):
 
 
 def _previous_partitions(by_topic: ByTopic, topics: Iterable[str]) -> list[int]:
-    """Return a member's previous partition numbers of copartitioned topics.
+    """Return the partition numbers of copartitioned topics that a Faust member had before.
 
     They are taken from the first of the topics in which the member had any.
 
@@ -132,10 +134,13 @@ def assign_partitions(
 def _assign_actives(
     assignments: Sequence[CopartitionedAssignment], partitions: int, max_capacity: int
 ) -> None:
-    """Assign each partition without an active member to the first member with a standby of it.
+    """Assign each partition without an active member to a member with a standby of it, or round
+    robin.
 
-    If there is none, it goes to the next member in turn. Members with ``max_capacity`` active
-    partitions get no more.
+    Args:
+        assignments: the assignment of each member; changed in place.
+        partitions: number of partitions.
+        max_capacity: the greatest number of active partitions of a member.
     """
     actives = [assignment.actives for assignment in assignments]
     unassigned = _unassign_overassigned(actives, partitions, 1)
@@ -166,9 +171,13 @@ def _assign_standbys(
     max_capacity: int,
     replicas: int,
 ) -> None:
-    """Assign missing standbys to members below the limit of standbys.
+    """Assign missing standbys of partitions to members that have fewer than the maximum.
 
-    If all members are at the limit, one of them first loses a standby of another partition.
+    Args:
+        assignments: the assignment of each member; changed in place.
+        partitions: number of partitions.
+        max_capacity: the greatest number of active partitions of a member.
+        replicas: number of standbys of each partition.
     """
     limit = max_capacity * replicas
     standbys = [assignment.standbys for assignment in assignments]
@@ -184,6 +193,8 @@ def _assign_standbys(
             target = candidates[position]
             current = (position + 1) % members
         else:
+            # If all members are at the limit, one of them first loses a standby of another
+            # partition.
             target = _find_full_member(assignments, p, limit)
             unassigned.append(_free_up_partition(assignments, target, limit))
             livelock.check(unassigned, current, standbys)
@@ -195,10 +206,12 @@ def _assign_standbys(
 def _find_active_member(
     candidates: Sequence[CopartitionedAssignment], current: int, max_capacity: int
 ) -> int:
-    """Return the position of the next member, from ``current`` on, that can take an active
-    partition.
+    """Return the index of the next member that has fewer than the maximum of active partitions.
 
-    A member with ``max_capacity`` active partitions can take no more. The search is cyclic.
+    Args:
+        candidates: the members' assignments.
+        current: index at which the cyclic search begins.
+        max_capacity: the greatest number of active partitions of a member.
 
     Source: ``_find_round_robin_assignable``.
     """
@@ -233,15 +246,19 @@ def _find_full_member(
 def _free_up_partition(
     assignments: Sequence[CopartitionedAssignment], full: CopartitionedAssignment, limit: int
 ) -> int:
-    """Remove one standby from the member ``full``, and return its partition.
+    """Remove one standby from a member that has the maximum number, and return its partition.
 
-    It is the lowest partition of which another member, with fewer than ``limit`` standbys, can take
-    a standby; else the lowest partition.
+    Args:
+        assignments: the assignment of each member.
+        full: the member.
+        limit: the greatest number of standbys of a member.
     """
     standbys = full.standbys
     if not standbys:
         raise _failure("a member without standbys is full", "ValueError")
     others = [one for one in assignments if one is not full and len(one.standbys) != limit]
+    # The lowest partition of which another member below the limit can take a standby; else the
+    # lowest partition.
     for p in sorted(standbys):
         if any(not other.has(p) for other in others):
             break
@@ -252,15 +269,21 @@ def _free_up_partition(
 
 
 def _unassign_overassigned(assigned: Sequence[set[int]], partitions: int, copies: int) -> list[int]:
-    """Remove surplus copies, so that no partition has more than ``copies``; return the partitions
-    that lack copies.
+    """Remove surplus copies of partitions from members; return the partitions that lack copies.
 
-    The first members lose surplus copies. The result lists a partition once for each missing copy,
-    in ascending order. Source: ``_unassign_overassigned`` and ``_get_unassigned``.
+    Args:
+        assigned: the partitions of each member; changed in place.
+        partitions: number of partitions.
+        copies: the number of copies that each partition must have.
+
+    Returns:
+        Each partition once for each missing copy, in ascending order.
     """
     unassigned = []
     for p, count in enumerate(_count_assigned(assigned, partitions)):
         for _ in range(count - copies):
+            # The first members lose surplus copies, as in Faust's ``_unassign_overassigned`` and
+            # ``_get_unassigned``.
             next(numbers for numbers in assigned if p in numbers).remove(p)
         unassigned += [p] * (copies - count)
     return unassigned
@@ -277,11 +300,10 @@ def _count_assigned(assigned: Sequence[set[int]], partitions: int) -> list[int]:
 
 
 class _LivelockDetector:
-    """Detector of an endless loop in which standbys evict each other (Brent's cycle detection,
-    1980).
+    """Detector of an endless loop in which standby partitions replace each other on members.
 
-    Each state of the eviction loop follows from the previous one. If a state repeats, the loop
-    never ends.
+    It is Brent's cycle detection (1980): each state follows from the previous one, so a repeated
+    state proves that the loop never ends.
     """
 
     def __init__(self) -> None:
@@ -290,8 +312,12 @@ class _LivelockDetector:
         self._reference: object = None
 
     def check(self, unassigned: deque[int], current: int, standbys: Sequence[set[int]]) -> None:
-        """Count an eviction of a standby; raise `PeerAssignorError` if a state repeats, because
-        Faust would loop forever.
+        """Raise `PeerAssignorError` if Faust's loop of replaced standbys is in a state as before.
+
+        Args:
+            unassigned: the partitions that lack a standby.
+            current: the member at which the search continues.
+            standbys: the standby partitions of each member.
         """
         self._evictions += 1
         if self._evictions < _EVICTIONS_BEFORE_CHECK:

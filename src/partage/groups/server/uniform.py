@@ -195,6 +195,9 @@ def _revoke_over_quota(
 ) -> tuple[NDArray[np.bool_] | None, Int32Array]:
     """Find the partitions that members must release because they own more than their quota.
 
+    The result is a mask of the partitions that stay (bool[n], None if all stay), and the released
+    ones.
+
     Args:
         spec: the assignor's input.
         previous: the previous target assignment.

@@ -221,13 +221,6 @@ class ResolvedClaims:
         disputed: bool[S], whether two members of one generation claim the partition, even if a
             newer generation then takes it; None if no partition is disputed.
         any_claim: whether any member claims a partition.
-
-    Attributes:
-        owner: int32[S], owner of each slot, -1 for none.
-        held: bool[n], whether each claim is still valid; None if all are.
-        disputed: bool[S], whether two members of one generation claim the slot, even if a newer
-            generation then takes it; None if no slot is disputed.
-        any_claim: whether any member claims a partition.
     """
 
     owner: Int32Array
