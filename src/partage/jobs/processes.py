@@ -71,11 +71,11 @@ class WorkerProcesses:
 
     @property
     def count(self) -> int:
-        """Number of workers."""
+        """Number of worker processes besides the calling process."""
         return len(self._starts)
 
     def _start(self, count: int, modules: tuple[str, ...]) -> None:
-        """Start the workers; continue without workers if loky is missing or a process cannot
+        """Start the worker processes; continue without them if loky is missing or none can
         start.
         """
         try:
@@ -138,7 +138,7 @@ class WorkerProcesses:
             raise
 
     def _submit(self, queue: _Queue[Any, Any]) -> None:
-        """Send the next item of the queue to the workers; called when a worker becomes free."""
+        """Send the next item of a job to a worker process; called when a worker becomes free."""
         position = queue.take(share=True)
         if position is None:
             return
@@ -152,7 +152,8 @@ class WorkerProcesses:
             sent.add_done_callback(partial(self._receive, queue, position))
 
     def _receive(self, queue: _Queue[Any, Any], position: int, sent: Future[Any]) -> None:
-        """Handle the result or error of an item that a worker has run, and send the next item.
+        """Handle the result or error of an item that a worker process has run, and send the next
+        item.
 
         ``position`` is the item's position in the queue, ``sent`` the future of its result.
         """
@@ -167,9 +168,9 @@ class WorkerProcesses:
 
 
 class _Queue(Generic[Item, Result]):
-    """Thread-safe queue of one job's items, with the results so far and the first exception.
+    """Thread-safe queue of a job's items that worker processes and the calling process take.
 
-    Worker processes and the calling process take items from it.
+    It also collects the results and the first exception.
 
     Args:
         job: the function to call with each item.
@@ -192,14 +193,17 @@ class _Queue(Generic[Item, Result]):
 
     @property
     def is_shared(self) -> bool:
-        """Return whether a worker process has taken an item and not yet finished it."""
+        """Return whether any worker process still runs an item of the job."""
         return self._shared > 0
 
     def take(self, *, share: bool = False) -> int | None:
-        """Remove the next item and return its position; None if none is left or the job has failed.
+        """Take the next item of the job from the queue and return its index.
 
-        With ``share=True`` the item is for a worker process. Otherwise the calling process runs it,
-        and this method waits while workers have items, because a worker may return an item.
+        The result is None if no item is left or the job has failed. Without ``share`` this method
+        waits while workers run items, because a worker may return one.
+
+        Args:
+            share: whether a worker process will run the item; otherwise the calling process does.
         """
         with self._changed:
             while not share and not self._waiting and self._shared and self._error is None:
@@ -210,14 +214,16 @@ class _Queue(Generic[Item, Result]):
             return self._waiting.pop()
 
     def give_back(self, position: int) -> None:
-        """Put back an item that no worker can run; the calling process then runs it."""
+        """Put an item of the job back that no worker process can run; the calling process then runs
+        it.
+        """
         with self._changed:
             self._waiting.append(position)
             self._shared -= 1
             self._changed.notify_all()
 
     def finish(self, position: int, result: Result, *, shared: bool = False) -> None:
-        """Store the result of an item, and report progress."""
+        """Store the result of the item at index ``position``, and report progress."""
         with self._changed:
             self._results[position] = result
             self._shared -= shared
@@ -229,15 +235,15 @@ class _Queue(Generic[Item, Result]):
                     self._error = self._error or e
 
     def fail(self, error: BaseException, *, shared: bool = False) -> None:
-        """Store the first exception of the job; no further item is taken."""
+        """Store the job's first exception, and stop further items."""
         with self._changed:
             self._error = self._error or error
             self._shared -= shared
             self._changed.notify_all()
 
     def run(self) -> list[Result]:
-        """Run remaining items in the calling process; return all results, including those of
-        workers.
+        """Run the remaining items of a job in the calling process, and return the results of all
+        items.
         """
         try:
             while (position := self.take()) is not None:
@@ -278,7 +284,7 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _prepare(caller: int, modules: Sequence[str]) -> None:
-    """Set up a worker process: signals, output, imports and garbage collection.
+    """Set up a worker process after its start: signals, output, imports and garbage collection.
 
     ``caller`` is the process id of the calling process.
     """

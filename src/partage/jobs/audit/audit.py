@@ -76,7 +76,7 @@ class CoSubscription:
 def read_co_subscriptions(
     spark: SparkSession, capture: str | Path
 ) -> dict[tuple[str, ...], CoSubscription]:
-    """Return the sets of topics that consumer groups of a capture read together.
+    """Return the sets of topics that consumer groups of a capture read together, with the groups.
 
     The result is a dict from a sorted tuple of two or more topics to the groups that read them.
     Such topics may be joined, so the audit compares how they are partitioned.
@@ -105,10 +105,10 @@ def _find_subscribed_topics(
 ) -> Iterator[pa.RecordBatch]:
     """Find the sets of topics that consumer groups subscribe to, in one Spark task.
 
-    The task reads some ``slices`` (row ranges of Parquet files), whose numbers it gets. Only group
-    metadata is decoded; offset commits are skipped. Each result row has a group, topics that it
-    reads together, and whether its topology joins them.
+    The task reads some row ranges of Parquet files (``slices``) by number. Each result row has a
+    group, topics that it reads together, and whether its topology joins them.
     """
+    # Only group metadata is decoded; offset commits are skipped.
     import pyarrow as pa
 
     found: dict[tuple[str, tuple[str, ...], bool], None] = {}
@@ -141,8 +141,7 @@ def _group_records(table: pa.Table) -> Iterator[tuple[bytes | None, bytes | None
 def _subscribed_topics(
     key: bytes | None, value: bytes | None
 ) -> Iterator[tuple[str, tuple[str, ...], bool]]:
-    """Decode a group metadata record; yield each set of two or more topics that the group reads
-    together.
+    """Decode a group metadata record, and yield each set of topics that the group reads together.
 
     Each result is (group id, sorted topics, whether the topology of a streams group joins them).
     Damaged records are skipped; `partage replay` reports them.
@@ -189,7 +188,8 @@ _MOST_READ = 32
 
 @dataclass(frozen=True, slots=True)
 class TopicAudit:
-    """The audit result of one topic: which client partitioners wrote it, and which keys are split.
+    """The audit result of one topic: the client partitioners that wrote it, and keys in several
+    partitions.
 
     A split key has records in several partitions. Times are milliseconds UTC.
 
@@ -218,7 +218,7 @@ class TopicAudit:
 
     @property
     def broken(self) -> bool:
-        """Return whether the topic needs attention: several partitioners wrote it, or many keys are
+        """Return whether a topic needs attention: several partitioners wrote it, or many keys are
         split.
 
         A split key has records in several partitions.
@@ -238,7 +238,7 @@ class TopicAudit:
 
 @dataclass(frozen=True, slots=True)
 class BrokenJoin:
-    """A reason why a join of two topics loses records: they are not co-partitioned.
+    """A pair of topics whose join loses records, because equal keys are in different partitions.
 
     Attributes:
         broken: the reason, with examples.
@@ -392,10 +392,14 @@ def _pairs(spark: SparkSession, source: TopicSource) -> DataFrame:
 def _count_row_groups(
     row_groups: Sequence[tuple[str, int]], tasks: int, task_numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Count the records of each (topic, key, partition) in one Spark task's Parquet row groups.
+    """Count the records of each (topic, key, partition) in one Spark task's part of the Parquet
+    files.
 
-    ``row_groups`` are (path, row group) pairs. Task n of ``tasks`` reads the row groups n, n +
-    ``tasks``, n + 2 ``tasks`` and so on.
+    Args:
+        row_groups: (path, row group) pairs of all files.
+        tasks: number of tasks.
+        task_numbers: batches with the number n of this task, which reads the row groups n, n +
+            ``tasks``, n + 2 ``tasks`` and so on.
     """
     pairing = PairCounter()
     for batch in task_numbers:
@@ -407,8 +411,8 @@ def _count_row_groups(
 
 
 def _count_spark_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the number of records of each (topic, key, partition) in batches that Spark has
-    read.
+    """Count the records of each (topic, key, partition) in batches of records that Spark
+    has read.
     """
     import pyarrow as pa
 
@@ -455,7 +459,7 @@ def _find_broken_joins(
 
 
 def _likely_joined(one: JoinSide, other: JoinSide) -> bool:
-    """Return whether two topics are probably joined by an application.
+    """Return whether an application probably joins two topics, judged by their keys and partitions.
 
     They are if their partition counts are equal and they have enough keys in common.
     """
@@ -464,7 +468,7 @@ def _likely_joined(one: JoinSide, other: JoinSide) -> bool:
 
 
 def _find_partitioners(pairs: pa.Table, topic: TopicAudit) -> TopicVerdict:
-    """Find the partitioners that place a topic's sampled keys as observed.
+    """Find the client partitioners that place a topic's sampled keys in the observed partitions.
 
     ``pairs`` is a sample of the topic's (key, partition) pairs, ``topic`` the audit of all its
     records.
@@ -474,7 +478,7 @@ def _find_partitioners(pairs: pa.Table, topic: TopicAudit) -> TopicVerdict:
 
 
 def _is_partition_count_certain(topic: TopicAudit, verdict: TopicVerdict) -> bool:
-    """Return whether a topic's current partition count is certain.
+    """Return whether a topic's current partition count is known for certain.
 
     It is if cluster metadata has it, or if the partitioners found place nearly all keys as observed
     with this count.
@@ -491,10 +495,10 @@ def _sides(
     audits: dict[str, TopicAudit],
     verdicts: dict[str, TopicVerdict],
 ) -> tuple[JoinSide, JoinSide]:
-    """Return the two topics of a join, with samples of their keys that can be compared.
+    """Return the two topics of a join, each with a sample of its keys, for comparison.
 
-    Both samples are reduced to the lower sampling rate. So a key that both topics have is in both
-    samples or in neither.
+    Both samples have the same rate, so a key that both topics have is in both samples or in
+    neither.
 
     Args:
         pair: the names of the topics.

@@ -99,10 +99,10 @@ class TopicSource:
 
 
 def open_topics(where: str, kafka: Mapping[str, str] | None = None) -> TopicSource:
-    """Check the input of an audit (a capture, Parquet files or a Kafka address); return a
-    `TopicSource`.
+    """Check the input of an audit: a capture, Parquet files or a Kafka address.
 
-    Parquet files need the columns of a capture; an address is ``kafka://host:port/a,b``.
+    Parquet files need the columns of a capture; an address is ``kafka://host:port/a,b``. Return the
+    validated input.
 
     Args:
         where: the path or the address.
@@ -224,15 +224,14 @@ PAIRS_DDL = (
 class PairCounter:
     """Counts the records of each (topic, key, partition) that one Spark worker reads.
 
-    Call `add` for each table of records, then `rows` for the result.
+    Call `add` for each table of records, then `rows` for the result: one row for each (topic, key,
+    partition), and one for each record without a key.
 
     A topic with very many keys is sampled: a hash of the key decides whether its records are
-    counted. All workers sample the same keys, so their results can be added.
-
-    The result has one row for each (topic, key, partition), and one for each record without a key,
-    with its offset in column ``place``. Column ``level`` is the sampling level: one key in 2**level
-    was sampled. Rows with a null partition count the records of a topic that were not sampled: one
-    row for records with a key (the key is then empty), one for records without.
+    counted. All workers sample the same keys, so their results can be added. Column ``level`` is
+    the sampling level: one key in 2**level was sampled. Column ``place`` is the offset of a record
+    without a key. Rows with a null partition count the records of a topic that were not sampled:
+    one row for records with a key (the key is then empty), one for records without.
     """
 
     _tables: list[Any] = field(default_factory=list)
@@ -243,7 +242,10 @@ class PairCounter:
     _most: int = _MERGE_AT
 
     def add(self, table: pa.Table) -> None:
-        """Count the records of a table (columns topic, partition, offset, timestamp_ms and key)."""
+        """Count the records of an Arrow table by topic, key and partition.
+
+        Its columns are topic, partition, offset, timestamp_ms and key.
+        """
         from pyarrow import compute
 
         named = compute.fill_null(compute.not_equal(table["topic"], NOWHERE), fill_value=False)
@@ -278,9 +280,9 @@ class PairCounter:
         self._held = sum(map(len, (*self._tables, *self._nulls)))
 
     def _keep_sampled(self, table: pa.Table) -> pa.Table:
-        """Remove the (topic, key, partition) rows of keys outside of each topic's sample.
+        """Reduce the counts of each topic to a sample of its keys, to bound memory.
 
-        A topic's sampling rate is halved until at most `MOST_PAIRS` of its rows are left.
+        The sampling rate is halved until at most `MOST_PAIRS` rows of a topic are left.
         """
         import pyarrow as pa
         from pyarrow import compute
@@ -304,8 +306,9 @@ class PairCounter:
         return pa.concat_tables(out)
 
     def _keep_first_keyless(self, nulls: pa.Table) -> pa.Table:
-        """Return each topic's earliest records without a key, at most `MOST_NULLS`, and count
-        the others.
+        """Return each topic's earliest records without a key, at most `MOST_NULLS` per topic.
+
+        The other records without a key are only counted.
         """
         import pyarrow as pa
         from pyarrow import compute
@@ -319,10 +322,9 @@ class PairCounter:
         return pa.concat_tables(out) if out else nulls
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the worker's counts as Arrow batches with the schema `PAIRS_DDL`.
+        """Yield this worker's record counts by topic, key and partition as Arrow batches.
 
-        Rows with the counts of each (topic, key, partition) come first, then the records without a
-        key.
+        Records without a key come last. The schema is `PAIRS_DDL`.
         """
         import pyarrow as pa
 
@@ -366,7 +368,7 @@ _SUMS = ("records", "first_ms", "last_ms")
 
 
 def _expect_partitions(table: pa.Table) -> None:
-    """Raise an error if a record's partition number is out of Kafka's range, 0 to 2**31 - 2."""
+    """Check that the partition numbers of all records are within Kafka's range, 0 to 2**31 - 2."""
     from pyarrow import compute
 
     ends = compute.min_max(table["partition"]).as_py()
@@ -380,12 +382,12 @@ def _expect_partitions(table: pa.Table) -> None:
 
 
 def sample_hashes(keys: pa.Array) -> NDArray[np.int32]:
-    """Return a hash of each key (int32[n]), from which `in_sample` decides whether the key is
-    sampled.
+    """Return a hash of each record key (int32[n]), by which a sample of the keys is chosen.
 
-    The hash is the top 24 bits of the key's 32-bit FNV-1a hash. These are independent of the low
-    bits, from which partitioners compute a partition.
+    `in_sample` compares it with a level.
     """
+    # The hash is the top 24 bits of the key's 32-bit FNV-1a hash. These are independent of the low
+    # bits, from which partitioners compute a partition.
     from partage.keys import partition_for
 
     found = partition_for(keys, partitions=2**31 - 1, partitioner="librdkafka:fnv1a")
@@ -393,7 +395,7 @@ def sample_hashes(keys: pa.Array) -> NDArray[np.int32]:
 
 
 def in_sample(hashes: NDArray[np.int32], level: int) -> NDArray[np.bool_]:
-    """Return a mask of the keys in the sample of a given level, which has one key in 2**level.
+    """Return a mask of the record keys that belong to a sample of one key in 2**level (bool[n]).
 
     ``hashes`` are the keys' `sample_hashes`. The sample of a higher level is a subset of that of a
     lower level.
@@ -424,7 +426,7 @@ def judge_topics(
     joined_topics: frozenset[str],
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Find the partitioners that wrote each topic, in a Spark task; yield one result row per topic.
+    """Find the client partitioners that wrote each topic, in a Spark task; yield one row per topic.
 
     Args:
         known_counts: dict from topic to its partition counts over time, if metadata has them.
@@ -517,7 +519,7 @@ def _topic(
 def _possible_counts(
     known: tuple[int, ...] | None, highest: int, pairs: pa.Table
 ) -> tuple[int, ...]:
-    """Return the partition counts that a topic's producers may have used.
+    """Return the partition counts that a topic may have had when its records were written.
 
     These are the counts in the metadata, if available (``known``). Otherwise the smallest count is
     ``highest``, the highest partition with a record, plus one. Larger counts are added if a
@@ -543,13 +545,16 @@ def _possible_counts(
 
 
 def _try_counts(pairs: KeyPairs, smallest: int, larger: range) -> TopicVerdict:
-    """Find the partitioners and partition counts that place keys as observed.
+    """Find the client partitioners and the partition count that explain the partitions of sampled
+    keys.
 
-    ``smallest`` is the highest partition with a record plus one; ``larger`` is a range of larger
-    counts. If ``smallest`` is low, all counts up to the end of ``larger`` are tried. Otherwise the
-    counts in ``larger`` are tried first, and then smaller counts with the partitioners found so
-    far.
+    Args:
+        pairs: sampled (key, partition) pairs of a topic.
+        smallest: the highest partition with a record, plus one.
+        larger: range of larger partition counts to try.
     """
+    # If ``smallest`` is low, all counts up to the end of ``larger`` are tried. Otherwise the counts
+    # in ``larger`` are tried first, and then smaller counts with the partitioners found so far.
     if smallest <= _TRIED_COUNTS:
         return who_wrote(pairs, range(1, larger.stop), known_families(), partitions_of)
     first = who_wrote(pairs, larger, known_families(), partitions_of)
@@ -560,7 +565,7 @@ def _try_counts(pairs: KeyPairs, smallest: int, larger: range) -> TopicVerdict:
 
 
 def _merge_workers(keyed: pa.Table) -> tuple[pa.Table, int]:
-    """Merge the rows of all workers into one row for each (key, partition), with summed records.
+    """Add up the record counts of all workers by key and partition.
 
     Return the table and its sampling level n: one key in 2**n was sampled. Workers may have sampled
     a topic at different rates; only keys in all samples remain.
@@ -580,7 +585,7 @@ def _merge_workers(keyed: pa.Table) -> tuple[pa.Table, int]:
 
 
 def _thin_out(pairs: pa.Table, limit: int) -> pa.Table:
-    """Halve a topic's sample of keys until at most ``limit`` (key, partition) rows are left.
+    """Reduce a topic's sample of keys until at most ``limit`` (key, partition) rows are left.
 
     A hash of the key decides which keys remain, so the samples of all topics select the same keys.
     """
@@ -595,7 +600,7 @@ def _thin_out(pairs: pa.Table, limit: int) -> pa.Table:
 
 
 def filter_by_level(pairs: pa.Table, level: int) -> pa.Table:
-    """Return the (key, partition) rows whose keys are in the sample of a given level.
+    """Return the (key, partition) rows whose keys belong to a smaller sample, one key in 2**level.
 
     The sample of level n has one key in 2**n. A hash of the key decides, so the samples of any two
     topics select the same keys.

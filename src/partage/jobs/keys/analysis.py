@@ -59,7 +59,7 @@ class HotKey:
 
 @dataclass
 class KeySpread:
-    """The result of `partage keys`: the load of each partition at each requested partition count.
+    """The result of `partage keys`: records per partition at each requested partition count.
 
     Load is a number of records.
 
@@ -216,7 +216,7 @@ def _valid_counts(counts: Sequence[int]) -> tuple[int, ...]:
 def _expect_limits(
     max_share: float | None, max_rate: float | None, columns: InputColumns, source: str
 ) -> None:
-    """Check that the limits on a partition's share of the records and on its rate are in range.
+    """Check the user's limits on a partition's share of the records and on its records per second.
 
     A limit on the rate also needs a column of record times.
     """
@@ -231,7 +231,7 @@ def _expect_limits(
 
 
 def _expect_key_partitioner(partitioner: str) -> None:
-    """Raise an error unless a partitioner chooses the partition by the key alone.
+    """Check that a client partitioner chooses the partition by the record's key alone.
 
     Partitioners with a state, or that use the partition named in the record, cannot be analysed.
     """
@@ -255,8 +255,13 @@ def _count_and_search(
 ) -> KeySpread:
     """Count the records of each partition, and find the smallest partition count within the limits.
 
-    The limits on a partition's share and rate are in ``spread``, where the results are stored too.
-    ``run`` executes the job, ``top`` is the number of hottest keys to store.
+    Args:
+        run: executes the counting job in threads or in Spark.
+        source: the input.
+        job: the settings of the run.
+        spread: the limits; the results are stored here too.
+        top: number of hottest keys to store.
+        stages: reports progress.
     """
     job = replace(job, buckets=run.buckets, rows=(source.rows or 0) // run.tasks)
     limited = spread.max_share is not None or spread.max_rate is not None
@@ -279,7 +284,7 @@ def _count_and_search(
 
 @dataclass(frozen=True)
 class _RecordLimit:
-    """Upper limit on the records of one partition, and the keys to which it applies.
+    """Upper limit on the number of records in one partition, and the keys to which it applies.
 
     Attributes:
         loads: function (job, partition counts) that returns the records of each partition at these
@@ -296,7 +301,7 @@ class _RecordLimit:
 
 
 def _limit_records(run: LocalJob | SparkJob, spread: KeySpread, share: float) -> _RecordLimit:
-    """Convert the maximum share of one partition (0 to 1) to a maximum number of records.
+    """Convert a maximum share of the records per partition (0 to 1) to a number of records.
 
     It is a share of the keyed records in ``spread``, the result of the last count by ``run``.
     """
@@ -305,7 +310,7 @@ def _limit_records(run: LocalJob | SparkJob, spread: KeySpread, share: float) ->
 
 
 def _limit_busiest_hour(run: LocalJob | SparkJob, job: KeyJob, spread: KeySpread) -> _RecordLimit:
-    """Convert the maximum rate of one partition to a maximum number of records in the busiest hour.
+    """Convert a maximum rate of one partition to a number of records in the busiest hour.
 
     In the busiest hour, one partition got the most records. The input is read again to count the
     keys of that hour.
@@ -349,7 +354,7 @@ def _fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tuple[int
 
 
 def _store_sums(spread: KeySpread, rows: pa.Table, job: KeyJob, top: int) -> None:
-    """Add up the result rows of all workers, and store the sums in the result ``spread``.
+    """Add up the record counts of all workers, and store the sums in the result ``spread``.
 
     ``top`` is the number of hottest keys to store, ``job`` has the requested partition counts.
     """
@@ -401,7 +406,8 @@ def _fill_hottest(found: KeySpread, rows: list[dict[str, Any]], job: KeyJob, top
 
 
 def _store_loads(spread: KeySpread, count: int, rows: dict[str, Any]) -> None:
-    """Store the records and bytes of each partition, at partition count ``count``, in the result.
+    """Store the records and bytes of each partition, at one partition count, in the result
+    ``spread``.
 
     ``rows`` are columns with one element for each partition with records.
     """
@@ -413,7 +419,7 @@ def _store_loads(spread: KeySpread, count: int, rows: dict[str, Any]) -> None:
 
 
 def _store_hours(spread: KeySpread, count: int, rows: dict[str, Any]) -> None:
-    """Store the partition with the most records in each hour, at partition count ``count``.
+    """Store the busiest partition of each hour, at one partition count, in the result ``spread``.
 
     On ties it is the lowest partition. ``rows`` are columns with one element for each hour and
     partition.

@@ -44,7 +44,7 @@ _NAMES = [column.split()[0] for column in ROWS_DDL.split(", ")]
 
 
 class RowKind(IntEnum):
-    """Kinds of rows that the two stages of `partage keys` (count, merge) return.
+    """Kinds of result rows of `partage keys`, such as key counts, partition loads and totals.
 
     All rows have the same columns. What a column means depends on the row's kind.
     """
@@ -72,7 +72,7 @@ def row_batch(
     partition: _Longs | None = None,
     keys: list[bytes] | pa.Array | None = None,
 ) -> pa.RecordBatch:
-    """Build an Arrow batch of result rows of `partage keys`, all of one kind and partition count.
+    """Build an Arrow batch of result rows of `partage keys`, all of one kind.
 
     ``records`` and ``size`` (bytes) have one element per row. Columns that are not given get empty
     values.
@@ -95,12 +95,12 @@ def row_batch(
 
 
 def is_block(rows: pa.RecordBatch) -> bool:
-    """Return whether a batch has packed blocks of distinct keys, not counts of records."""
+    """Return whether result rows contain distinct keys in packed form, not counts of records."""
     return bool(rows.num_rows) and rows.column(0)[0].as_py() == int(RowKind.KEYS)
 
 
 def key_array(data: NDArray[np.uint8], starts: _Longs) -> pa.LargeBinaryArray:
-    """Return the bytes of many keys as an Arrow large_binary array, without copying them.
+    """Return the bytes of many record keys as an Arrow large_binary array, without copying them.
 
     Args:
         data: uint8, the bytes of all keys.
@@ -113,7 +113,7 @@ def key_array(data: NDArray[np.uint8], starts: _Longs) -> pa.LargeBinaryArray:
 
 
 def pack_keys(table: Distinct, buckets: int) -> Iterator[pa.RecordBatch]:
-    """Pack the distinct keys of a hash table, with their counts, into rows that workers exchange.
+    """Serialize the distinct keys of a hash table, with their record counts, for other workers.
 
     Each row contains some megabytes of keys of one bucket. A key's hash decides its bucket (one of
     ``buckets``), so all workers put equal keys into the same bucket.
@@ -134,9 +134,9 @@ def pack_keys(table: Distinct, buckets: int) -> Iterator[pa.RecordBatch]:
 
 
 def _slices_by_size(lengths: _Longs) -> Iterator[slice]:
-    """Yield consecutive slices of a list of keys, each with about `_BLOCK_BYTES` bytes of keys.
+    """Yield slices of a list of keys, so that each slice has about `_BLOCK_BYTES` bytes of keys.
 
-    ``lengths`` are the keys' sizes in bytes.
+    ``lengths`` are the keys' sizes in bytes (int64[n]).
     """
     number = np.cumsum(lengths + 8) // _BLOCK_BYTES
     cuts = (np.flatnonzero(np.diff(number)) + 1).tolist()
@@ -169,7 +169,7 @@ def _narrow(values: _Longs) -> NDArray[np.unsignedinteger]:
 
 
 def unpack_keys(rows: pa.RecordBatch) -> Iterator[tuple[pa.Array, _Longs, _Longs]]:
-    """Unpack rows of packed keys; yield the keys, record counts and bytes of each row.
+    """Restore the keys, record counts and bytes from rows that `pack_keys` made; yield them by row.
 
     The keys are an Arrow large_binary array, the numbers int64 arrays of the same length.
     """

@@ -64,7 +64,7 @@ class InputColumns:
 
     @property
     def names(self) -> list[str]:
-        """Names of the key, value and time columns that are read, without duplicates."""
+        """Names of the input columns for key, value and time, without duplicates."""
         return list(dict.fromkeys(n for n in (self.key, self.value, self.time) if n is not None))
 
     @property
@@ -98,7 +98,8 @@ def column_type(schema: pa.Schema, name: str) -> pa.DataType | None:
 
 
 def _leaf_columns(fields: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the names of all columns that are not structs; fields of structs have dotted paths.
+    """Yield the names of all columns that are not structs, such as ``meta.tenant`` for a struct's
+    field.
 
     ``prefix`` is the path of the enclosing struct.
     """
@@ -149,7 +150,7 @@ def expect_columns(
 
 
 def _column_hint(schema: pa.Schema, name: str) -> str:
-    """Return a hint for the error about a nested column, with the names of the column's fields."""
+    """Return a hint for the error message about a nested column: the names of its fields."""
     inner = [path for path in _leaf_columns(schema) if path.startswith(f"{name}.")]
     if inner:
         return f"name a column in it: {', '.join(inner[:_LISTED])}"
@@ -228,7 +229,9 @@ def serialize(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
 
 
 def _serialize_uuids(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
-    """Serialize UUIDs as the 36 characters that Kafka's `UUIDSerializer` writes, or as 16 bytes."""
+    """Serialize a column of UUIDs as Kafka's `UUIDSerializer` does (36 characters), or as
+    16 bytes.
+    """
     import pyarrow as pa
 
     if serializer == "string":
@@ -243,7 +246,14 @@ def _serialize_uuids(keys: pa.Array, serializer: str | None, name: str) -> pa.Ar
 
 
 def _serialize_numbers(keys: pa.Array, dtype: str, serializer: str, name: str) -> pa.Array:
-    """Serialize numbers as big-endian bytes of a NumPy type, such as ``>i4`` (``dtype``)."""
+    """Serialize a column of numbers as Kafka's serializers do, in big-endian bytes.
+
+    Args:
+        keys: the numbers.
+        dtype: the NumPy type to write, such as ``>i4``.
+        serializer: name of the serializer, for errors.
+        name: name of the column, for errors.
+    """
     import pyarrow as pa
     from pyarrow import compute
 
@@ -265,7 +275,7 @@ def _serialize_numbers(keys: pa.Array, dtype: str, serializer: str, name: str) -
 
 
 def normalize_empty_keys(keys: pa.Array, partitioner: str) -> pa.Array:
-    """Convert empty keys to null, or null keys to empty, as a partitioner treats them.
+    """Make empty keys null, or null keys empty, so that they are treated as a partitioner does.
 
     In the result, null means that the key is not hashed. librdkafka's default partitioner picks a
     random partition for null and empty keys, so empty keys become null. librdkafka's
@@ -354,7 +364,7 @@ def convert_times(column: pa.Array, name: str) -> _Longs:
 
 
 def _expect_milliseconds(times: _Longs, name: str, *, numbers: bool) -> None:
-    """Raise an error if times are probably not in milliseconds since 1970.
+    """Check that a column of times is plausible as milliseconds since 1970.
 
     If all are early in 1970 they are probably seconds. After the year 9999 they are probably
     microseconds or nanoseconds. ``numbers`` says whether the column has numbers, not text.
@@ -374,7 +384,7 @@ def _expect_milliseconds(times: _Longs, name: str, *, numbers: bool) -> None:
 
 
 def _parse_times(column: pa.Array) -> pa.Array:
-    """Parse a column of text as timestamps or whole numbers.
+    """Parse a text column as timestamps (ISO 8601) or whole numbers.
 
     Values with and without a time zone may be mixed.
     """

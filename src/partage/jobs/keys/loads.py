@@ -66,22 +66,22 @@ class KeyJob:
 
     @property
     def changes(self) -> list[tuple[int, int]]:
-        """Pairs of partition counts to compare, for records that move: each count with every
-        larger one.
+        """Pairs of partition counts (small, large) between which moved records are counted.
+
+        Each count is paired with every larger one.
         """
         return [(a, b) for i, a in enumerate(self.counts) for b in self.counts[i + 1 :]]
 
 
 def partitions_at(keys: pa.Array, counts: Sequence[int], partitioner: str) -> dict[int, Any]:
-    """Compute the partition of each key at several partition counts.
+    """Return the partition that a client chooses for each key, at several partition counts.
 
     Return a dict from partition count to an array with one partition per key (int32). The result
     for a null key is arbitrary.
-
-    Clients compute a hash modulo the partition count. So a key's partition at a common multiple of
-    the counts, modulo a count, is its partition at that count. If the common multiple is small,
-    keys are hashed only once. A custom partitioner is called for each count.
     """
+    # Clients compute a hash modulo the partition count. So a key's partition at a common multiple
+    # of the counts, modulo a count, is its partition at that count. If the common multiple is
+    # small, keys are hashed only once. A custom partitioner is called for each count.
     common = lcm(*counts)
     if common > _MOST_PARTITIONS or not _is_hash_modulo(partitioner):
         return {n: _place(keys, n, partitioner).view(np.int32) for n in counts}
@@ -110,7 +110,7 @@ def _place(keys: pa.Array, partitions: int, partitioner: str) -> NDArray[np.uint
 
 
 class PartitionLoads:
-    """Sums of records and bytes for each partition, at several partition counts.
+    """Numbers of records and bytes in each partition of a topic, at several partition counts.
 
     For each pair of partition counts, it also counts the records and keys that change their
     partition.
@@ -130,8 +130,12 @@ class PartitionLoads:
         )
 
     def add(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
-        """Add distinct keys, with the number of records and bytes (``size``) of each key, to the
-        sums.
+        """Add distinct record keys to the sums of the partitions to which they belong.
+
+        Args:
+            keys: the keys.
+            records: number of records of each key (int64[n]).
+            size: bytes of these records (int64[n]).
         """
         # Batches are small: whether compiling pays is decided by all of them together.
         self._bytes += keys.nbytes
@@ -147,7 +151,7 @@ class PartitionLoads:
             self._add_move(move)
 
     def _add_compiled(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
-        """Add distinct keys to the sums of all partition counts in one pass of a compiled kernel.
+        """Add distinct record keys to the sums of all partitions with a compiled kernel.
 
         The result equals that of the NumPy code in `add`.
         """
@@ -178,8 +182,9 @@ class PartitionLoads:
         self._dense[n] = self._dense[n] + found if n in self._dense else found
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the sums of each partition, and the records that a new partition count moves, as
-        batches.
+        """Yield the records and bytes of each partition as Arrow batches.
+
+        They also have the number of records that each change of the partition count would move.
         """
         for n, (records, size) in self._dense.items():
             used = np.flatnonzero(records)
@@ -196,10 +201,10 @@ class PartitionLoads:
 def merge_bucket(
     job: KeyJob, top: int, batches: Iterable[pa.RecordBatch], *, keep: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Add up the workers' counts of each key in a bucket; yield the load of each partition.
+    """Add up the workers' counts of each key, for one subset ("bucket") of the keys.
 
-    This is the second stage of `partage keys`, called by a Spark task or thread. A bucket has all
-    counts of its keys.
+    This is the second stage of `partage keys`, called by a Spark task or thread. Yield the records
+    and bytes of each partition. A bucket has all counts of its keys.
 
     Args:
         job: the settings of the run.
@@ -236,9 +241,13 @@ def _buffers(keys: pa.LargeBinaryArray) -> tuple[NDArray[np.uint8], _Longs]:
 def _hottest(table: Distinct, slots: _Longs, heads: _Longs, top: int) -> Iterator[pa.RecordBatch]:
     """Yield result rows with the ``top`` keys that have the most records.
 
-    Keys with equal counts are ordered by their bytes. ``slots`` and ``heads`` are the keys' offsets
-    in the hash table ``table`` and their counts.
+    Args:
+        table: hash table of all keys.
+        slots: positions of the keys in the hash table (int64[n]).
+        heads: number of records of each key (int64[n]).
+        top: number of keys to yield.
     """
+    # Keys with equal counts are ordered by their bytes.
     from pyarrow import compute
     from pyarrow import table as arrow_table
 
@@ -262,7 +271,7 @@ def _hottest(table: Distinct, slots: _Longs, heads: _Longs, top: int) -> Iterato
 def loads_at(
     job: KeyJob, counts: range, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Compute the number of records of each partition at additional partition counts.
+    """Compute the number of records in each partition of a topic at additional partition counts.
 
     ``batches`` has the distinct keys of the whole input with their numbers of records. Yield one
     result row for each partition with records.

@@ -66,7 +66,7 @@ class InputPart:
 
     @property
     def name(self) -> str:
-        """The part's path and, for a Parquet file, its row group, for error messages."""
+        """Path of the file, and for a Parquet file its row group, for error messages."""
         return f"{self.path}, row group {self.row_group}" if self.format == "parquet" else self.path
 
 
@@ -184,7 +184,7 @@ def _find_files(path: Path) -> list[tuple[Path, str]]:
 
 
 def _files_below(folder: Path, seen: set[Path]) -> Iterator[Path]:
-    """Yield every file in a folder tree once, following symbolic links to folders.
+    """Yield every file in a folder and its subfolders once, following symbolic links to folders.
 
     ``seen`` has the folders that have been listed already.
     """
@@ -205,8 +205,8 @@ def _is_parquet(file: Path) -> bool:
 
 
 def _row_groups(file: Path, columns: InputColumns, serializer: str | None) -> Iterator[InputPart]:
-    """Check that a Parquet file has the needed columns, and yield an `InputPart` for each row
-    group.
+    """Check that a Parquet file has the needed columns; yield each of its row groups as an
+    `InputPart`.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -237,7 +237,7 @@ def _row_groups(file: Path, columns: InputColumns, serializer: str | None) -> It
 def _text_part(
     file: Path, file_format: str, columns: InputColumns, serializer: str | None, *, lenient: bool
 ) -> InputPart:
-    """Check the columns of a CSV or JSON file, and return the file as one part of the input.
+    """Check the columns of a CSV or JSON file, and return the file as one `InputPart`.
 
     ``file_format`` is ``csv`` or ``json``. ``lenient`` accepts a file that pyarrow cannot parse,
     since Spark may be able to read it.
@@ -377,7 +377,7 @@ def _read_array(path: str) -> pa.Table:
 
 
 def _read_schema(path: str, names: Sequence[str]) -> pa.Schema:
-    """Return the fields and types of a JSON file with one object per line.
+    """Return the Arrow schema of a JSON file with one object per line.
 
     The file is read in blocks until all of ``names`` have appeared.
     """
@@ -395,7 +395,9 @@ def _read_schema(path: str, names: Sequence[str]) -> pa.Schema:
 
 
 def _line_blocks(path: str) -> Iterator[bytes]:
-    """Yield the text of a file in blocks of some megabytes; each ends at the end of a line."""
+    """Yield the bytes of a text file in blocks of some megabytes, each ending at the end of
+    a line.
+    """
     rest = b""
     with _open_stream(path) as file:
         while block := file.read(_BLOCK):
@@ -418,10 +420,9 @@ def _parse_json(lines: bytes, options: Any = None) -> pa.Table:
 
 
 def _timestamps_as_text(inferred: pa.DataType) -> pa.DataType:
-    """Return an inferred Arrow type with timestamp and null types replaced by text, also inside
-    structs.
+    """Replace timestamp and null types in an inferred Arrow type by text, also inside structs.
 
-    pyarrow infers the type from JSON. Times are parsed later, from their text in the file.
+    Times are parsed later, from their text in the JSON file.
     """
     import pyarrow as pa
     from pyarrow import types

@@ -76,7 +76,7 @@ _T = TypeVar("_T")
 
 
 class LocalJob:
-    """Runner of `partage keys` without Spark: both stages (count, merge) run in threads.
+    """Runner of `partage keys` without Spark: reads, counts and merges keys in threads.
 
     Attributes:
         spark: None, because there is no session as in `SparkJob`.
@@ -94,10 +94,12 @@ class LocalJob:
         self._kept: list[pa.RecordBatch] = []
 
     def summaries(self, job: KeyJob, top: int, *, keep: bool) -> pa.Table:
-        """Count and merge the keys of the whole input; return all result rows as a table.
+        """Count the records of each key of the whole input in threads, and return all result rows.
 
-        ``top`` is the number of hottest keys to return. With ``keep=True`` the merged keys stay in
-        memory for `loads`.
+        Args:
+            job: the settings of the run.
+            top: number of hottest keys to return.
+            keep: whether the counted keys stay in memory, for `loads`.
         """
         import pyarrow as pa
 
@@ -125,10 +127,10 @@ class LocalJob:
         return pa.Table.from_batches(found + [row for row in merged if not is_block(row)])
 
     def loads(self) -> Callable[[KeyJob, range], pa.Table]:
-        """Return a function (job, partition counts) that computes the load of each partition.
+        """Return a function that computes the records of each partition at other partition counts.
 
-        It uses the keys that the last call of `summaries` kept in memory, so the counts may differ
-        from the job's.
+        Its arguments are a job and a range of partition counts. It uses the keys that the last call
+        of `summaries` kept in memory.
         """
         return partial(self._loads, tuple(self._kept))
 
@@ -172,7 +174,7 @@ class _PartQueue:
         self._lock, self._next, self._done = Lock(), 0, 0
 
     def take(self, share: tuple[int, int] | None) -> Iterator[InputPart]:
-        """Yield input parts to one worker thread until none is left.
+        """Yield input parts (row groups or files) to one worker thread until none is left.
 
         If ``share`` is None, each part goes to the first free thread. If it is (number, count),
         this thread gets the parts number, number + count, number + 2 count and so on.
@@ -212,10 +214,15 @@ def _merge_one_bucket(
     job: KeyJob, top: int, blocks: list[list[pa.RecordBatch]], bucket: int, stop: Event, *,
     keep: bool,
 ) -> list[pa.RecordBatch]:  # fmt: skip
-    """Add up the counts of equal keys in one bucket, and return the result rows.
+    """Add up the counts of equal keys in one subset ("bucket") of the keys; return the result rows.
 
-    ``blocks`` has the packed keys of each bucket. The memory of a packed row is freed as soon as it
-    is added. Nothing is done once the event ``stop`` is set.
+    Args:
+        job: the settings of the run.
+        top: number of hottest keys to return.
+        blocks: packed keys of each bucket; each is freed as soon as it is added.
+        bucket: number of the bucket.
+        stop: event that ends the work early.
+        keep: whether to return the merged keys too.
     """
     if stop.is_set():
         return []
@@ -242,7 +249,7 @@ _CONNECTORS = {
 
 
 class SparkJob:
-    """Runner of `partage keys` in Spark: both stages (count, merge) run in the session's workers.
+    """Runner of `partage keys` in Spark: reads, counts and merges keys in the session's workers.
 
     Attributes:
         spark: the session.
@@ -261,10 +268,12 @@ class SparkJob:
         self._rows: DataFrame | None = None
 
     def summaries(self, job: KeyJob, top: int, *, keep: bool) -> pa.Table:
-        """Count and merge the keys of the whole input in Spark; return all result rows as a table.
+        """Count the records of each key of the whole input in Spark, and return all result rows.
 
-        ``top`` is the number of hottest keys to return. With ``keep=True`` Spark caches the merged
-        keys for `loads`.
+        Args:
+            job: the settings of the run.
+            top: number of hottest keys to return.
+            keep: whether Spark caches the counted keys, for `loads`.
         """
         rows = self._count_keys(job).repartitionById(self.tasks, "bucket")
         rows = rows.mapInArrow(partial(_merge_in_worker, job, top, keep=keep), ROWS_DDL)
@@ -274,10 +283,10 @@ class SparkJob:
         return rows.where(f"kind <> {int(RowKind.KEYS)}").toArrow()
 
     def loads(self) -> Callable[[KeyJob, range], pa.Table]:
-        """Return a function (job, partition counts) that computes the load of each partition.
+        """Return a function that computes the records of each partition at other partition counts.
 
-        It uses the keys that the last call of `summaries` cached in Spark, so the counts may differ
-        from the job's.
+        Its arguments are a job and a range of partition counts. It uses the keys that the last call
+        of `summaries` cached in Spark.
         """
         if self._rows is None:
             raise RuntimeError("no keys were kept")
@@ -294,7 +303,7 @@ class SparkJob:
 def read_and_count(
     job: KeyJob, parts: Sequence[InputPart], tasks: int, task_numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Read this Spark task's parts of the input, and count their records by key.
+    """Read this Spark task's parts of the input (row groups or files), and count records by key.
 
     Task n of ``tasks`` reads the parts n, n + ``tasks``, n + 2 ``tasks`` and so on.
     ``task_numbers`` has the number of the task.
@@ -333,8 +342,7 @@ def _loads(keys: DataFrame, job: KeyJob, counts: range) -> pa.Table:
 
 
 def _key_frame(spark: SparkSession, source: KeySource) -> DataFrame:
-    """Return a Spark data frame of the input's key, value and time columns, named ``0``, ``1``,
-    ``2``.
+    """Return a Spark data frame of the key, value and time columns, named ``0``, ``1`` and ``2``.
 
     The workers cannot address names with a dot.
 
@@ -393,7 +401,7 @@ _HOUR_ROW = ("n", "hour", "partition", "records")
 def count_part(
     counter: KeyCounter, part: InputPart, is_stopped: Callable[[], bool] = bool
 ) -> Iterator[pa.RecordBatch]:
-    """Read one part of the input, and add its records to a worker's counts.
+    """Read a row group or file, and add its records to a worker's counts by key.
 
     Yield packed keys whenever the counter reaches its memory limit.
 
@@ -475,7 +483,7 @@ class KeyCounter:
         self, keys: pa.Array, *, records: _Longs | None = None, value: _Longs | None = None,
         size: _Longs | None = None,
     ) -> None:  # fmt: skip
-        """Add a batch of keys to the hash table of counts.
+        """Add a batch of record keys to the hash table that counts records and bytes of each key.
 
         By default each key is one record, of the key's and ``value`` bytes. For keys that have been
         counted already, ``records`` and ``size`` are their numbers of records and bytes.
@@ -500,7 +508,9 @@ class KeyCounter:
         self._table.count(column.data, starts, null=column.null, times=records, sizes=size)
 
     def _count_dictionary(self, keys: pa.DictionaryArray, value: _Longs | None) -> None:
-        """Count the records of a dictionary-encoded key column, hashing each distinct key once."""
+        """Count records by key in a dictionary-encoded Arrow column, hashing each distinct key
+        once.
+        """
         codes = keys.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         distinct = keys.dictionary
         valid = codes >= 0
@@ -522,10 +532,10 @@ class KeyCounter:
         self._count_keys(distinct, records=times.astype(np.int64), size=size)
 
     def _filter_by_time(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-        """Update the first and last record time; return the batch without records outside the job's
-        hour.
+        """Return the records of the only hour that the job counts; all records if it counts all
+        hours.
 
-        If the job has no hour, all records remain. ``name`` is the time column.
+        The first and last record time are updated too. ``name`` is the time column.
         """
         import pyarrow as pa
 
@@ -541,7 +551,8 @@ class KeyCounter:
         return batch
 
     def _count_hours(self, batch: pa.RecordBatch, keys: pa.Array) -> None:
-        """Count the records of a batch by hour and partition, at each partition count.
+        """Count the records of a batch by hour and by partition, at each partition count of the
+        job.
 
         Memory is used only for hours and partitions that have records.
         """
@@ -560,7 +571,7 @@ class KeyCounter:
             self._hour_rows = [_sum_by_hour(self._hour_rows)]
 
     def flush_if_full(self) -> Iterator[pa.RecordBatch]:
-        """Yield or drop keys of the hash table if it has reached its memory limit.
+        """Free memory if the hash table of key counts is full: yield its keys, or drop rare ones.
 
         An exact count yields all keys as packed rows and empties the table. An approximate count
         drops the rarest keys.
@@ -573,7 +584,7 @@ class KeyCounter:
             self._table.clear()
 
     def _drop_rare(self) -> None:
-        """Remove the rarest keys from the hash table of an approximate count, to bound memory.
+        """Remove the keys with the fewest records from an approximate count, to bound memory.
 
         Their records are first added to the loads of their partitions.
         """
@@ -596,7 +607,9 @@ class KeyCounter:
                     size=counted.bytes[often])  # fmt: skip
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the worker's remaining results: keys, records by hour and partition, and totals."""
+        """Yield a worker's remaining results: key counts, records by hour and partition, and
+        totals.
+        """
         from pyarrow import compute
 
         if self.job.approximate:
@@ -619,7 +632,10 @@ class KeyCounter:
 
 
 def _serialize_key_column(column: pa.Array, job: KeyJob) -> pa.Array:
-    """Serialize the key column to bytes; a dictionary-encoded column stays dictionary-encoded."""
+    """Serialize the key column to the bytes that a Kafka producer would send.
+
+    A dictionary-encoded column stays dictionary-encoded.
+    """
     import pyarrow as pa
     from pyarrow import types
 

@@ -78,8 +78,7 @@ _OF_GROUPS = frozenset(
 
 
 class Appender:
-    """The part of `partage replay --append` that continues the last published run of an output
-    folder.
+    """Continues the last published run of an output folder (`partage replay --append`).
 
     It finds the records that the last run has not read, and the groups that they affect. Only these
     groups are replayed again; the output rows of other groups are reused.
@@ -113,7 +112,7 @@ class Appender:
 
     @classmethod
     def of(cls, run: ReplayRun, source: Capture) -> Appender:
-        """Read the last published run's state, and check whether the new run can continue it.
+        """Read the state of the last published run, and check whether the new run can continue it.
 
         If it cannot, the appender reads all records, and its ``reason`` says why.
 
@@ -143,9 +142,7 @@ class Appender:
     # -- input -----------------------------------------------------------------------------------
 
     def _unread_slices(self) -> tuple[Any, ...]:
-        """Return the slices (row ranges) of input files that are new or have changed since the
-        last run.
-        """
+        """Return the row ranges of input files that are new or have changed since the last run."""
         if self.past is None:
             return self._whole.slices
         return tuple(
@@ -160,13 +157,14 @@ class Appender:
         return before is not None and all(before[n] == self._files[name][n] for n in names)
 
     def tally(self) -> Tally:
-        """Return the sum of the record counts of all earlier runs, as a new `Tally`."""
+        """Return the record counts of all earlier runs, added up."""
         return Tally() if self.past is None else Tally.of_json(self.past.tally)
 
     def with_ended_transactions(
         self, engine: Engine, decoded: Rows, raw: CommitsTable | None
     ) -> Rows:
-        """Add the offset commits whose transactions were open in the last run to the decoded rows.
+        """Add the offset commits whose transactions were still open in the last run to the decoded
+        rows.
 
         They are decoded again, because their transactions may have ended since. ``raw`` is table
         ``commits``, if it is written.
@@ -208,10 +206,9 @@ class Appender:
     # -- rows of groups ----------------------------------------------------------------------------
 
     def metadata_rows(self, engine: Engine, decoded: Rows) -> Rows:
-        """Return the decoded rows of all groups, new and stored, from which cluster metadata is
-        inferred.
+        """Return the decoded rows of all consumer groups, from which cluster metadata is inferred.
 
-        ``decoded`` are the new rows.
+        They are ``decoded`` (the new rows) and those that earlier runs stored.
         """
         self._fresh = decoded
         if self.past is None or not self.past.decoded:
@@ -219,11 +216,15 @@ class Appender:
         return decoded.union(read_decoded(engine, self._run.out, self.past.decoded))
 
     def group_rows(self, engine: Engine, done: JobResults, around: LogContext) -> Rows:
-        """Return the decoded rows, new and stored, of all groups whose history must be rebuilt.
+        """Return the decoded rows of all consumer groups whose history must be rebuilt.
 
-        These are groups with new records, or whose metadata or log context has changed. The new
-        rows are stored for the next run. ``done`` has the results of the run so far, ``around`` the
-        log context.
+        These are groups with new records, or whose metadata has changed. The new rows are stored
+        for the next run.
+
+        Args:
+            engine: runs the jobs.
+            done: results of the run so far.
+            around: the log context, such as coordinator moves.
         """
         fresh = self._fresh
         if fresh is None:
@@ -248,9 +249,7 @@ class Appender:
         return group_rows_of(fresh).union(read_decoded(engine, out, stored, self._dirty))
 
     def with_stored_results(self, histories: list[SpilledHistory]) -> list[SpilledHistory]:
-        """Add the file positions of the simulation results that the last run stored to each
-        history.
-        """
+        """Add to each group's history where the last run stored its simulation results."""
         known = {} if self.past is None else self.past.groups
         return [
             _with_stored_results(one, known[one.group]) if one.group in known else one
@@ -264,11 +263,11 @@ class Appender:
         return bool(group["failed"]) or self._context.digest(group["seen"]) != group["view"]
 
     def keep_groups(self, engine: Engine, done: JobResults) -> Rows | None:
-        """Reuse the last run's output rows and totals of groups that the new records do not affect.
+        """Reuse the last run's output rows of consumer groups that have no new records.
 
-        If a file of the last run also has rows of groups that are replayed again, a job copies it
-        without those rows. Return the job's result rows; None if no file needs copying. Totals are
-        added to ``done``.
+        If a file also has rows of groups that are replayed again, a job copies it without those
+        rows. Return the job's result rows; None if no file needs copying. Totals are added to
+        ``done``.
         """
         past = self.past
         if past is None:
@@ -300,9 +299,9 @@ class Appender:
     # -- results -----------------------------------------------------------------------------------
 
     def counts(self, done: JobResults) -> dict[str, Any]:
-        """Return the entry of ``summary.json`` about the run that was continued.
+        """Return numbers about a continued run for ``summary.json``: new records and replayed
+        groups.
 
-        It has the number of new records, of replayed groups, and of groups whose rows are reused.
         ``done`` has the results of this run.
         """
         records = done.tally.rows - self.tally().rows
@@ -313,10 +312,9 @@ class Appender:
         }  # fmt: skip
 
     def note(self, done: JobResults) -> str:
-        """Return a message for the user about the continuation of the last run.
+        """Return a message for the user about how the last run was continued, or why it was not.
 
-        It says how many records and groups were new, or why all records were read. ``done`` has the
-        results of this run.
+        ``done`` has the results of this run.
         """
         if self.past is None:
             if not self.reason:
@@ -329,8 +327,7 @@ class Appender:
         )
 
     def state(self, done: JobResults) -> ReplayState:
-        """Return the state of this run (`ReplayState`), from which the next appending run
-        continues.
+        """Return the state of this run, from which the next run with ``--append`` continues.
 
         ``done`` has the results of this run.
         """
@@ -386,7 +383,7 @@ class Appender:
 
 
 def _with_stored_results(history: SpilledHistory, group: Mapping[str, Any]) -> SpilledHistory:
-    """Return a group's history with the file positions of the results that the last run stored.
+    """Return a group's history with the places where the last run stored its simulation results.
 
     The simulations continue from these results. ``group`` is the group's entry in the last run's
     state.
@@ -401,7 +398,7 @@ def _with_stored_results(history: SpilledHistory, group: Mapping[str, Any]) -> S
 
 
 def _settings(run: ReplayRun) -> dict[str, Any]:
-    """Return the command-line options of a run that affect its tables, by name, with their values.
+    """Return the command-line options of a run that affect its output tables, as a dict by name.
 
     A run can only be continued with the same settings.
     """
@@ -446,7 +443,7 @@ def _footer(path: Path) -> dict[str, Any]:
 
 
 def _batches_digest(source: Capture, positions: Mapping[int, int]) -> str | None:
-    """Return a digest of the transactional batches on which the records read so far depend.
+    """Return a digest of the transactional batches that decide about the records read so far.
 
     ``positions`` is a dict from log partition to the highest offset read. The result is None if the
     capture has no ``batches.parquet``.
@@ -463,7 +460,7 @@ def _batches_digest(source: Capture, positions: Mapping[int, int]) -> str | None
 
 
 class _Context:
-    """Inputs other than a group's own records on which its output rows depend, to detect changes.
+    """Inputs besides a consumer group's own records on which its output rows depend.
 
     Args:
         states: the cluster metadata over time.
@@ -481,7 +478,8 @@ class _Context:
         self._everywhere = repr((topics, sorted(clusters.racks().items())))
 
     def digest(self, seen: Mapping[str, Any]) -> str:
-        """Return a digest of the metadata, coordinator moves and clock errors that affect a group.
+        """Return a digest of the cluster metadata and coordinator moves that affect a consumer
+        group.
 
         If it differs from the last run's digest, the group must be replayed again.
 
@@ -508,9 +506,7 @@ class _Context:
 
 
 def _distinct_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the distinct group ids in one Spark task's decoded rows, as one batch for the
-    driver.
-    """
+    """Yield the distinct consumer group ids in one Spark task's rows, as one Arrow batch."""
     import pyarrow as pa
 
     names: set[str] = set()
@@ -525,7 +521,7 @@ def _copy_task(
     groups: tuple[str, ...],
     numbers: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Copy the output rows of some groups from files of an earlier run, in a Spark task.
+    """Copy the output rows of some consumer groups from files of an earlier run, in a Spark task.
 
     Args:
         where: output folder and id of this run.

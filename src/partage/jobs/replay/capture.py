@@ -79,8 +79,7 @@ _BATCH_COLUMNS = {
 
 @dataclass(frozen=True)
 class Capture:
-    """A validated capture: the Parquet files of its records, and the contents of its metadata
-    files.
+    """A validated capture: the Parquet files of a cluster's group records, and its metadata files.
 
     Attributes:
         folder: the source as given; a path is made absolute.
@@ -161,7 +160,8 @@ def open_capture(
 
 
 def _open_stream(out: Path) -> Capture:
-    """Return the input of a stream's output folder: its capture, or the decoded rows of a cluster.
+    """Return the input of a folder that `partage watch` has written: its capture or decoded
+    records.
 
     Raises:
         InvalidCaptureError: the capture is gone, or no micro-batch is published.
@@ -183,7 +183,8 @@ def _open_stream(out: Path) -> Capture:
 
 
 def open_records(source: str | Path) -> tuple[Slice, ...]:
-    """Check the files with the records of a capture, and divide them into slices for workers.
+    """Check the Parquet files with a capture's records, and divide them into row ranges for
+    workers.
 
     A slice is a range of rows of one file.
 
@@ -246,7 +247,8 @@ def files_of(table: Path) -> list[Path]:
 def read_metadata(
     folder: Path,
 ) -> tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...] | None, tuple[str, ...]]:
-    """Read a capture's metadata files; return (cluster states, transactional batches, notes).
+    """Read a capture's metadata files: cluster states, transactional batches and notes for the
+    user.
 
     Notes are messages for the user about damaged lines.
 
@@ -257,11 +259,7 @@ def read_metadata(
 
 
 def _find_file(folder: Path | None, name: str) -> Path | None:
-    """Return the path of the file called ``name`` in a folder or its parent folder, None if
-    missing.
-
-    Return None if neither has the file.
-    """
+    """Return the path of a file in a folder or its parent folder; None if neither has it."""
     for at in [] if folder is None else [folder, folder.parent]:
         if (at / name).exists():
             return at / name
@@ -291,8 +289,9 @@ def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
 
 
 def _torn_line_notes(folder: Path | None) -> tuple[str, ...]:
-    """Return a list with a warning if the last line of ``cluster.jsonl`` is incomplete, else an
-    empty one.
+    """Return a warning for the user if the last line of ``cluster.jsonl`` is incomplete.
+
+    The result is a tuple with one or no text.
     """
     path = _find_file(folder, "cluster.jsonl")
     whole, _, last = (b"" if path is None else path.read_bytes()).rpartition(b"\n")
@@ -421,7 +420,7 @@ _OTHERS = {_BATCHES, "topics.parquet"}
 
 @contextmanager
 def with_remote_files(spark: SparkSession, capture: Capture) -> Iterator[Capture]:
-    """Download the metadata files of a capture in remote storage (``s3a://``) for the ``with``
+    """Download the metadata files of a capture in remote storage (``s3a://``) during a ``with``
     block.
 
     Yield the capture with the contents of these files. The local copies are removed afterwards. A
@@ -520,7 +519,7 @@ class _RemoteCapture:
                 return
 
     def _records_table(self, manifest: Manifest | None) -> SparkTable:
-        """Return the table (name and paths) from which Spark reads the capture's records.
+        """Return the table of files from which Spark reads the capture's records in remote storage.
 
         If the capture has a manifest, only the complete files that it lists belong to the table.
         """

@@ -120,16 +120,20 @@ _COMPILED_FROM = 1_000_000
 
 
 def worth_compiling(records: int, parallelism: int) -> bool:
-    """Return whether each worker decodes enough records to be worth loading the compiled kernels.
+    """Return whether a job has enough records that loading its compiled (Numba) kernels saves time.
 
-    Loading Numba and the kernels takes a second.
+    Loading them takes a second.
+
+    Args:
+        records: number of records; None if unknown.
+        parallelism: number of workers that share them.
     """
     return records // max(1, parallelism) >= _COMPILED_FROM
 
 
 @dataclass(frozen=True)
 class _DecodeTask:
-    """Settings of the decode job, which are sent to every task.
+    """Settings that every task of the record-decoding job gets.
 
     Attributes:
         batches: transactional rows of ``batches.parquet``.
@@ -154,9 +158,9 @@ class _DecodeTask:
 def _decode_slices(
     slices: tuple[Slice, ...], job: _DecodeTask, slice_numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Read some slices (row ranges) of a capture's files, decode them, and yield result rows.
+    """Read and decode some row ranges of a capture's files in a Spark task; yield result rows.
 
-    It runs in a Spark task. ``slice_numbers`` has the indices of the task's slices.
+    ``slice_numbers`` has the indices of the task's row ranges.
     """
     mine = (slices[n] for batch in slice_numbers for n in batch.column(0).to_pylist())
     if job.known is None:
@@ -174,7 +178,7 @@ def _decode_slices(
 def _decode_table_batches(
     job: _DecodeTask, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Decode batches of records that Spark or an earlier job has read; yield result rows."""
+    """Decode batches of group records that Spark or an earlier job has read; yield result rows."""
     import pyarrow as pa
 
     tables = (widen(pa.Table.from_batches([batch])) for batch in batches if batch.num_rows)
@@ -212,7 +216,7 @@ def decode_table(
     keep_open: bool = False,
     gaps: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Decode a table of log records, which may be in any order; yield result rows in log order.
+    """Decode a table of ``__consumer_offsets`` records; yield result rows in log order.
 
     Args:
         table: the records: partition, offset, timestamp_ms, key and value.
@@ -255,10 +259,9 @@ def decode_table(
 def _open_commits(
     columns: LogColumns, found: OffsetCommits, effects: Effects
 ) -> list[dict[str, Any]]:
-    """Return the offset commits of open transactions as undecoded result rows.
+    """Return the offset commits of open transactions as undecoded rows, for a later run.
 
-    A later appending run decodes them when the transaction has ended. ``found`` are the decoded
-    commits, ``effects`` says which are open.
+    ``found`` are the decoded commits, ``effects`` says which are open.
     """
     is_open = effects.outcome[found.row] == Outcome.OPEN
     return [
@@ -311,12 +314,12 @@ def _retry_task(
 
 
 def _infer_topic_ids(found: OffsetCommits) -> dict[str, str]:
-    """Return a dict from topic id to topic name, inferred from offset commits.
+    """Infer topic names by topic id from offset commits, as a dict.
 
-    Target assignments of consumer groups contain only topic ids. If no metadata was recorded, the
-    names of these topics occur only in commits. The first and the last commit of each topic are
-    examined.
+    The first and the last commit of each topic are examined.
     """
+    # Target assignments of consumer groups contain only topic ids. If no metadata was recorded, the
+    # names of these topics occur only in commits.
     number: dict[str, int] = {}
     topic_of = np.array([number.setdefault(t, len(number)) for _, t in found.pairs], np.int64)
     named = np.flatnonzero((found.value_version >= _WITH_TOPIC_ID) & (found.topic_id >= 0))
@@ -332,7 +335,7 @@ def _infer_topic_ids(found: OffsetCommits) -> dict[str, str]:
 
 
 def _highest_partitions(runs: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
-    """Return a dict from topic to its highest partition in offset commits.
+    """Return the highest partition number of each topic in offset commits, as a dict.
 
     ``runs`` are commit runs; their column ``pair`` is an index into ``pairs``, the (group, topic)
     pairs. Impossible partition numbers are ignored.
@@ -348,7 +351,7 @@ def _highest_partitions(runs: Runs, pairs: list[tuple[str, str]]) -> dict[str, i
 
 
 def _find_effects(log_columns: LogColumns, transactions: Transactions, tally: Tally) -> Effects:
-    """Return when each record takes effect: at once, at its transaction's commit marker, or never.
+    """Return when each offset commit takes effect: at once, at its transaction's end, or never.
 
     A transactional commit takes effect at the position and time of its commit marker. Offset and
     time ranges of the records are also added to ``tally``.
@@ -381,9 +384,7 @@ def _effective_commits(
 ) -> tuple[Commits, NDArray[np.int64]]:
     """Return the selected offset commits that took effect, and their indices in ``found``.
 
-    Commits of aborted or open transactions are left out. Commits between the same two records of
-    their group get the same stretch number, by which they are merged later
-    (`history.commits.number_stretches`).
+    Commits of aborted or open transactions are left out.
 
     Args:
         log_columns: all records.
@@ -393,6 +394,8 @@ def _effective_commits(
         selection: the selected groups and times.
         gaps: see `decode_table`.
     """
+    # Commits between the same two records of their group get the same stretch number, by which they
+    # are merged later (`history.commits.number_stretches`).
     at = _as_slice(found.row, len(log_columns.partition))
     outcome = effects.outcome[at]
     counts = (outcome == Outcome.PLAIN) | (outcome == Outcome.COMMITTED)
@@ -417,11 +420,9 @@ def _effective_commits(
 
 
 def _split_at_clock_jumps(commits: Commits, tally: Tally) -> Commits:
-    """Split stretches of commits where the log's timestamps jump, by giving them different numbers.
-
-    Commits with one stretch number and minute are later merged into a commit run. A run must not
-    mix times of a wrong broker clock with correct ones.
-    """
+    """Separate offset commits before and after a jump of the log's timestamps (a wrong clock)."""
+    # Commits with one stretch number and minute are later merged into a commit run, which must not
+    # mix times of a wrong broker clock with correct ones. So they get different stretch numbers.
     starts = {p: [one.offset for one in found] for p, found in tally.strands.items()}
     number = np.zeros(len(commits.pair), np.int64)
     for partition, offsets in starts.items():
@@ -435,9 +436,10 @@ def _split_at_clock_jumps(commits: Commits, tally: Tally) -> Commits:
 
 
 def _as_slice(rows: NDArray[np.int64], count: int) -> NDArray[np.int64] | slice:
-    """Return ascending row indices, or a slice if they select all ``count`` rows.
+    """Convert row indices to a slice if they select all ``count`` rows, so that indexing copies
+    nothing.
 
-    Indexing with a slice makes a view instead of a copy.
+    The indices are ascending.
     """
     return slice(None) if len(rows) == count else rows
 
@@ -450,12 +452,9 @@ def _number_stretches(
     *,
     gaps: bool,
 ) -> NDArray[np.int64] | None:
-    """Number the stretches of commits: those between the same two records of their group get one
-    number.
+    """Number the stretches of offset commits between two successive records of the same group.
 
-    Return a number for each commit (int64[n]), or None if all are equal. A transactional commit may
-    take effect at a marker beyond this task's rows, with unknown group records before it. So the
-    commits of each such marker get a separate number.
+    Commits in one stretch get the same number (int64[n]); the result is None if all are equal.
 
     Args:
         pairs: the (group, topic) pairs.
@@ -464,6 +463,8 @@ def _number_stretches(
         others: its group records.
         gaps: see `decode_table`.
     """
+    # A transactional commit may take effect at a marker beyond this task's rows, with unknown group
+    # records before it. So the commits of each such marker get a separate number.
     pair, partition, offset = commits
     if not len(pair):
         return None
@@ -489,12 +490,10 @@ def _number_later_markers(
     *,
     gaps: bool,
 ) -> NDArray[np.int64] | None:
-    """Number the transaction markers beyond this task's rows at which commits take effect.
+    """Number the transaction ends, beyond this task's records, at which its commits take effect.
 
-    Return the number of each commit's marker (int64[n]): above 0 and equal for commits of one
-    marker, 0 for commits without such a marker. Return None if no commit has one. With ``gaps``,
-    records may be missing anywhere, so all commits are numbered by the position at which they take
-    effect.
+    Return the number of each commit's transaction marker (int64[n]), or 0 for a commit without one.
+    The result is None if no commit has one.
 
     Args:
         partition: log partition of each commit.
@@ -502,6 +501,8 @@ def _number_later_markers(
         log_columns: all records of this task.
         gaps: see `decode_table`.
     """
+    # With ``gaps``, records may be missing anywhere, so all commits are numbered by the position at
+    # which they take effect.
     ends = np.append(np.flatnonzero(log_columns.partition[1:] != log_columns.partition[:-1]),
                      len(log_columns.partition) - 1)  # fmt: skip
     last = log_columns.offset[ends][np.searchsorted(log_columns.partition[ends], partition)]
@@ -520,7 +521,7 @@ def _number_later_markers(
 def group_records(
     log_columns: LogColumns, found: OffsetCommits, tally: Tally, selection: Selection
 ) -> BlockRows:
-    """Decode all group records (not offset commits), and pack them by group and log partition.
+    """Decode all group records (not offset commits) of a task, and pack them by consumer group.
 
     Their numbers are added to ``tally``. ``found`` are the offset commits, whose errors are
     included in the damaged records.
@@ -554,9 +555,13 @@ def group_records(
 
 
 def bad_row(raw: RawRecord, part: str, why: str, group: str | None) -> dict[str, Any]:
-    """Return the result row of a record whose key or value (``part``) is damaged, with the reason.
+    """Return the result row of a log record that cannot be decoded, with the reason.
 
-    ``why`` is the reason, ``group`` the group's id if the key is readable.
+    Args:
+        raw: the record.
+        part: "key" or "value".
+        why: the reason.
+        group: the group's id if the key is readable.
     """
     return {
         "kind": DecodedKind.BAD_RECORD, "group": group, "part": part, "text": why,
@@ -566,7 +571,7 @@ def bad_row(raw: RawRecord, part: str, why: str, group: str | None) -> dict[str,
 
 
 class _GroupRecordDecoder:
-    """Decoder of one task's group records, which counts the records in a tally.
+    """Decoder of the group records (not offset commits) that one task reads.
 
     A key that occurs several times is decoded once.
     """
@@ -577,9 +582,9 @@ class _GroupRecordDecoder:
         self._by_column = False
 
     def parse_key(self, row: int) -> _Named:
-        """Return the record type and group in a record's key, or the error if the key is damaged.
+        """Decode a record's key: return its record type and group, or the error if it is damaged.
 
-        ``row`` is the record's index in the log columns.
+        ``row`` is the record's index.
         """
         key = self._columns.key[row]
         known = self._known.get(key)
@@ -599,7 +604,7 @@ class _GroupRecordDecoder:
     def split_by_group(
         self, rows: _Longs, damaged: dict[int, WireFormatError]
     ) -> Iterator[tuple[str, _Longs]]:
-        """Group record indices by group and log partition; yield (group, indices).
+        """Divide record indices by consumer group and log partition; yield (group, indices) pairs.
 
         ``rows`` are indices into the log columns. Rows whose keys are damaged are added to
         ``damaged``. Large groups are yielded in several parts.
@@ -626,7 +631,7 @@ class _GroupRecordDecoder:
     def decode(
         self, rows: _Longs, damaged: dict[int, WireFormatError]
     ) -> tuple[list[ClassicColumns], dict[int, DecodedRecord]]:
-        """Decode the values of the group records at the given rows of the log columns.
+        """Decode the values of the group records with the given indices (``rows``).
 
         Return records of classic groups as columns, and all other records in a dict by row. Errors
         are added to ``damaged``, by row.
@@ -667,20 +672,20 @@ class CommitsTable:
     run_id: str
 
     def writer(self) -> CommitsWriter:
-        """Return a writer for this Spark task's file of the table."""
+        """Create the writer of this Spark task's file of the output table ``commits``."""
         return CommitsWriter(TableWriters(self.out, self.run_id, task_name()))
 
 
 class CommitsWriter:
-    """Writer of one task's file of table ``commits``, with one row for each commit that took
-    effect.
+    """Writer of one task's file of the output table ``commits`` (offset commits that took
+    effect).
     """
 
     def __init__(self, writers: TableWriters) -> None:
         self._writers = writers
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the Parquet files of the output table ``commits``."""
         self._writers.close()
 
     def add(self, found: OffsetCommits, indices: NDArray[np.int64], commits: Commits) -> None:
@@ -716,7 +721,7 @@ class CommitsWriter:
         self._writers.add_table("commits", table)
 
     def receipts(self) -> list[str]:
-        """Close the files and return a receipt (path, rows and size) of each file, as JSON text."""
+        """Close the files of table ``commits``; return path, rows and size of each as JSON text."""
         return [json.dumps(asdict(r)) for r in self._writers.finish()]
 
 

@@ -47,7 +47,7 @@ __all__ = [
 
 
 class DecodedKind(IntEnum):
-    """Kinds of rows that the decode job returns, such as group records, commit runs and errors.
+    """Kinds of rows that the record-decoding job returns: group records, offset commits, errors.
 
     All kinds have the same columns; each kind uses some of them.
     """
@@ -91,7 +91,7 @@ def _types() -> dict[str, pa.DataType]:
 
 
 def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-    """Build an Arrow batch of the decode job's result rows; missing columns are null."""
+    """Build an Arrow batch of the record-decoding job's result rows; missing columns are null."""
     import pyarrow as pa
 
     arrays = [columns.get(name, pa.nulls(count, kind)) for name, kind in _types().items()]
@@ -99,7 +99,7 @@ def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
 
 
 def batch_of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Convert result rows (dicts), such as damaged records or record counts, to an Arrow batch."""
+    """Convert result rows in the form of dicts, such as damaged records, to an Arrow batch."""
     import pyarrow as pa
 
     columns = {n: pa.array([row.get(n) for row in rows], kind) for n, kind in _types().items()}
@@ -107,7 +107,7 @@ def batch_of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 
 class BlockRows(NamedTuple):
-    """Decoded group records of one task, packed into blocks for the next job.
+    """Decoded group records of one task, packed into byte strings for the next job.
 
     A block has the records of one group and one log partition.
 
@@ -127,7 +127,7 @@ class BlockRows(NamedTuple):
 
 
 def batch_of_records(log_columns: LogColumns, records: BlockRows) -> pa.RecordBatch:
-    """Return decoded group records as an Arrow batch, one row per record.
+    """Convert decoded group records to an Arrow batch with one row per record.
 
     A row has the record's log position and time, and its index in a packed block of records. The
     first row of a block also has the block's bytes.
@@ -148,10 +148,10 @@ def batch_of_records(log_columns: LogColumns, records: BlockRows) -> pa.RecordBa
 
 
 def batch_of_runs(runs: Runs, pairs: list[tuple[str, str]]) -> pa.RecordBatch:
-    """Convert commit runs to an Arrow batch, in which one row has many runs.
+    """Convert summaries of offset commits to an Arrow batch, in which one row has many summaries.
 
-    A commit run has the commits of one partition within a minute and between two group records.
-    Column ``pair`` of the runs is an index into ``pairs``, the (group, topic) pairs.
+    A summary ("commit run") has the commits of one partition within a minute and between two group
+    records. Column ``pair`` is an index into ``pairs``, the (group, topic) pairs.
     """
     import pyarrow as pa
 
@@ -169,19 +169,18 @@ _Longs = NDArray[np.int64]
 
 
 def pack_runs(runs: Runs, pairs: list[tuple[str, str]]) -> dict[str, pa.Array]:
-    """Pack commit runs into Arrow columns, in which one row has many runs.
+    """Pack summaries of offset commits into Arrow columns, in which one row has many summaries.
 
-    A commit run has the commits of one partition within a minute and between two group records. A
-    row has the runs of one group between two of its records, in one task. Commits that take effect
-    at one transaction marker have a separate row.
-
-    Column ``value`` has the fields of the runs as little-endian int64, one run after the other.
-    Column ``topic`` is a JSON list of their topics.
+    A summary ("commit run") has the commits of one partition within a minute and between two group
+    records. A row has the runs of one group between two of its records, in one task.
 
     Args:
         runs: the commit runs.
         pairs: ``pairs[pair]`` are the group and the topic of a run.
     """
+    # Commits that take effect at one transaction marker have a separate row. Column ``value`` has
+    # the fields of the runs as little-endian int64, one run after the other. Column ``topic`` is a
+    # JSON list of their topics.
     import pyarrow as pa
 
     groups, topics = _NameCodes(), [_NameCodes() for _ in range(len(pairs))]
@@ -212,11 +211,12 @@ def pack_runs(runs: Runs, pairs: list[tuple[str, str]]) -> dict[str, pa.Array]:
 
 
 def _run_matrix(runs: Runs, topic: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the fields of commit runs as a matrix with one row per run (int64[runs, _WIDTH]).
+    """Return the fields of offset-commit summaries as a matrix, one row each (int64[runs, _WIDTH]).
 
-    ``topic`` is each run's index in the packed row's list of topics. Offsets are 0 in runs without
-    commits. The largest gap between commits is -1 in runs with fewer than two.
+    ``topic`` is each summary's index in the packed row's list of topics.
     """
+    # Offsets are 0 in runs without commits. The largest gap between commits is -1 in runs with
+    # fewer than two.
     there = runs.commits > 0
     columns: tuple[NDArray[Any], ...] = (
         topic, runs.partition, runs.log_partition, runs.log_offset, runs.minute_ms,
@@ -245,7 +245,7 @@ class _NameCodes:
 
 
 def unpack_runs(rows: pa.RecordBatch) -> tuple[RunColumns, NDArray[np.int64]]:
-    """Unpack the commit runs from rows that `pack_runs` made, for all rows at once.
+    """Restore the summaries of offset commits from rows that `pack_runs` made.
 
     Return all commit runs and the number of runs in each row. Column ``stretch`` is 0: the caller
     fills it in.
@@ -266,10 +266,15 @@ def unpack_runs(rows: pa.RecordBatch) -> tuple[RunColumns, NDArray[np.int64]]:
 def _merge_topic_lists(
     cells: pa.Array, run_counts: NDArray[np.int64], local: NDArray[np.int64]
 ) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the distinct topics of packed rows, and each commit run's index into them.
+    """Merge the topic lists of several rows into one list without duplicates.
 
-    ``cells`` has each row's list of topics as JSON text. ``run_counts`` is the number of runs in
-    each row, and ``local`` each run's index into its row's list.
+    Args:
+        cells: each row's list of topics as JSON text.
+        run_counts: number of commit summaries in each row.
+        local: each summary's index into its row's list.
+
+    Returns:
+        The distinct topics, and each summary's index into them.
     """
     coded: Any = cells.dictionary_encode()
     codes = _NameCodes()
@@ -300,7 +305,7 @@ _ARRAYS = (
 def pack_block(
     rows: _Longs, columns: Sequence[ClassicColumns], others: Mapping[int, DecodedRecord]
 ) -> bytes:
-    """Pack the decoded records of one group and log partition into bytes.
+    """Serialize the decoded records of one consumer group and log partition to bytes.
 
     Args:
         rows: index in the log columns of each record to pack, ascending (int64[n]).
@@ -319,7 +324,7 @@ def pack_block(
 
 
 class BlockReader:
-    """Reader that restores group records from rows of the decode job.
+    """Reader that restores group records from the rows of the record-decoding job.
 
     The packed blocks of records must come in their original order. A block is unpacked when its
     first record is requested.
@@ -330,7 +335,7 @@ class BlockReader:
         self._block: _Block | None = None
 
     def records(self, rows: pa.RecordBatch) -> list[Callable[[], GroupRecord]]:
-        """Return, for each row, a function that builds the row's group record.
+        """Return one function for each row that builds the row's group record when it is called.
 
         Records are built lazily, because the caller may skip some. Call the functions in order. A
         packed block of records may continue in the next batch.
@@ -350,7 +355,7 @@ class BlockReader:
 
 
 class _Block:
-    """A packed block of group records, which is unpacked when its first record is requested.
+    """Serialized group records of one consumer group, decoded when the first record is requested.
 
     Args:
         raw: the bytes that `pack_block` returned.
@@ -371,7 +376,7 @@ class _Block:
             yield from states.of(_unpack(raw))
 
     def record(self, number: int, group: str, place: LogPosition, time_ms: int) -> GroupRecord:
-        """Build the group record with the given index (``number``) in the block.
+        """Build the group record with the index ``number`` among these serialized records.
 
         ``place`` is the record's log position. Call it with ascending indices.
         """
@@ -387,7 +392,7 @@ class _Block:
 
 
 class _Regions(NamedTuple):
-    """Byte ranges of the original records that decoded columns refer to, and where they are packed.
+    """Byte ranges of log records that decoded columns refer to, before and after they are packed.
 
         bytes of the records    ....[member a]......[member b][leader]....
         after the move          [member a][member b][leader]
@@ -403,7 +408,7 @@ class _Regions(NamedTuple):
 
     @classmethod
     def of(cls, members: _Longs, others: Sequence[_Longs]) -> _Regions:
-        """Find the byte ranges of records that decoded columns refer to.
+        """Find the bytes of log records that must be stored because decoded columns refer to them.
 
         These are the encoded group members, and strings and payloads outside of members.
 
@@ -424,7 +429,7 @@ class _Regions(NamedTuple):
         return cls(start, end, np.cumsum(end - start) - (end - start))
 
     def move(self, positions: _Longs) -> _Longs:
-        """Convert positions in the original record bytes to positions in the packed bytes.
+        """Convert byte positions in the original log records to positions in the packed bytes.
 
         The result is arbitrary for a byte outside of all ranges.
         """
@@ -434,13 +439,13 @@ class _Regions(NamedTuple):
         return self.moved[region] + positions - self.start[region]
 
     def cut(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Return the bytes of all ranges, one after the other without gaps."""
+        """Return the bytes of all ranges, concatenated."""
         pairs = zip(self.start.tolist(), self.end.tolist(), strict=True)
         return np.concatenate([data[:0], *(data[at:end] for at, end in pairs)])
 
 
 def _sort_ranges(places: _Longs) -> tuple[_Longs, _Longs]:
-    """Sort byte ranges; return the first byte of each range and the byte after it.
+    """Sort byte ranges by their first byte; return arrays of first and end positions.
 
     ``places`` has a row (first byte, size) for each range. Empty ranges are left out.
     """
@@ -450,8 +455,9 @@ def _sort_ranges(places: _Longs) -> tuple[_Longs, _Longs]:
 
 
 def _pack(columns: ClassicColumns, rows: _Longs) -> bytes:
-    """Serialize the decoded classic group records at the given rows, with the bytes they refer
-    to.
+    """Serialize decoded records of classic groups, with the bytes that they refer to.
+
+    ``rows`` are the records' indices.
     """
     number = np.minimum(np.searchsorted(rows, columns.column("row")), len(rows) - 1)
     chosen = rows[number] == columns.column("row")
@@ -482,7 +488,7 @@ def _pack(columns: ClassicColumns, rows: _Longs) -> bytes:
 
 
 def _unpack(raw: bytes) -> ClassicColumns:
-    """Restore decoded classic records from the bytes that `_pack` returned.
+    """Restore decoded records of classic groups from the bytes that `_pack` returned.
 
     Column ``row`` of the result is each record's index in its block.
     """

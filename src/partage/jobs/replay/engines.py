@@ -57,33 +57,32 @@ Job = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
 class SharedValue(Protocol):
-    """Interface of a read-only value that the driver shares with every task (a broadcast)."""
+    """Interface of a read-only value that every task of a job can read (a broadcast)."""
 
     @property
     def value(self) -> Any:
-        """The value itself, as given to `Engine.share`."""
+        """The value that all tasks share."""
 
     def destroy(self) -> None:
         """Free the shared value; no job may read it afterwards."""
 
 
 class Rows(Protocol):
-    """Interface of a lazily computed table, which one job of a replay returns and the next one
-    reads.
+    """Interface of a table that is computed when it is read; jobs of a replay exchange such
+    tables.
     """
 
     def filter_kinds(self, *kinds: int) -> Rows:
         """Return the rows whose column ``kind`` has one of the given values."""
 
     def sorted_by(self, key: str, order: Sequence[str]) -> Rows:
-        """Divide the rows among tasks by column ``key``, and sort them within each task by
-        ``order``.
+        """Sort the rows for each task by the columns ``order``.
 
-        Rows with equal keys are in the same task.
+        Rows with an equal value of column ``key`` are in the same task.
         """
 
     def union(self, other: Rows) -> Rows:
-        """Return these rows and those of another table with equal columns."""
+        """Return a table with these rows and those of another table with equal columns."""
 
     def run(self, job: Job, ddl: str) -> Rows:
         """Apply a job to the rows, and return its result.
@@ -93,13 +92,13 @@ class Rows(Protocol):
         """
 
     def collect(self, *columns: str) -> list[tuple[Any, ...]]:
-        """Compute the lazy rows, and return the given columns as a list of tuples."""
+        """Compute the lazy table, and return its named columns as a list of tuples."""
 
     def persist(self) -> Rows:
-        """Cache the rows, so that several jobs can read them, and return them."""
+        """Cache the computed rows for several jobs, and return the cached table."""
 
     def unpersist(self) -> object:
-        """Free the rows that `persist` has cached."""
+        """Free the memory of rows that `persist` has cached."""
 
 
 class Engine(Protocol):
@@ -120,11 +119,13 @@ class Engine(Protocol):
         """Make a read-only value available to all tasks of later jobs."""
 
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> Rows:
-        """Run a job on the numbers 0 to ``count`` - 1, divided among ``tasks`` tasks; return its
-        rows.
+        """Run a job on the numbers 0 to ``count`` - 1, such as indices of input files.
 
-        A number is, for example, the index of a piece of the input. ``ddl`` has the columns of the
-        rows.
+        Args:
+            job: function from Arrow batches of numbers to Arrow batches of rows.
+            count: how many numbers.
+            tasks: number of tasks that share them.
+            ddl: names and types of the result's columns, as Spark SQL.
         """
 
     def table(self, table: SparkTable) -> Rows:
@@ -134,7 +135,7 @@ class Engine(Protocol):
         """
 
     def stage(self, stages: Stages, name: str) -> AbstractContextManager[None]:
-        """Measure how long the ``with`` block takes, and report the progress of the jobs in it.
+        """Measure how long a ``with`` block takes, and report the progress of its jobs.
 
         ``stages`` gets the measurement for the stage called ``name``.
         """
@@ -215,7 +216,7 @@ class SparkEngine:
         return SparkRows(table.rows(self.spark))
 
     def stage(self, stages: Stages, name: str) -> AbstractContextManager[None]:
-        """Measure how long the ``with`` block takes; report finished tasks of its Spark jobs.
+        """Measure how long a ``with`` block takes, and report finished tasks of its Spark jobs.
 
         ``stages`` gets the measurement for the stage called ``name``.
         """
@@ -227,11 +228,11 @@ _BATCH_ROWS = 20_000
 
 
 def _ignore_progress(done: int, total: int) -> None:
-    """Ignore a progress report (the default)."""
+    """Do nothing with a progress report (the default)."""
 
 
 class LocalRows:
-    """Lazy rows of a replay without Spark: this process computes them when they are read.
+    """Table of a replay without Spark, which this process computes when it is read.
 
     Args:
         batches: function that returns the rows' batches; called once for each job that reads them.
@@ -317,7 +318,7 @@ class LocalRows:
         return self
 
     def unpersist(self) -> None:
-        """Free the rows that `persist` has cached."""
+        """Free the memory of rows that `persist` has cached."""
         self._kept = None
 
 
@@ -330,7 +331,7 @@ def _sorted_batches(table: pa.Table, order: Sequence[str]) -> list[pa.RecordBatc
 
 
 class _PartitionedRows(LocalRows):
-    """Sorted rows, divided into one part for each worker process.
+    """Sorted rows, divided into one part for each worker process by a key.
 
     All rows with an equal key are in one part.
 
@@ -348,7 +349,9 @@ class _PartitionedRows(LocalRows):
         self._unsorted, self._key, self._order = rows, key, order
 
     def run(self, job: Job, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark needs the columns
-        """Apply a job to each part; its result is computed when it is read."""
+        """Apply a job to the rows of each worker process; its result is computed when it is
+        read.
+        """
         return self._rows(lambda: self._results(job))
 
     def _results(self, job: Job) -> Iterator[pa.RecordBatch]:
@@ -358,7 +361,7 @@ class _PartitionedRows(LocalRows):
         return chain.from_iterable(self._workers.map(partial(_run_part, job), parts))
 
     def _parts(self) -> list[list[pa.RecordBatch]]:
-        """Return the sorted rows of each process, as lists of batches.
+        """Return the sorted rows of each worker process, as lists of Arrow batches.
 
         The rows of each key go to the process that has the fewest rows so far.
         """
@@ -446,7 +449,8 @@ class LocalEngine:
         return _LocalValue(value)
 
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark's
-        """Run a job on the items 0 to ``count`` - 1 and return its lazy rows.
+        """Run a job on the numbers 0 to ``count`` - 1, such as indices of input files, without
+        Spark.
 
         With several processes the items are divided into ``tasks`` tasks.
         """
@@ -483,8 +487,7 @@ class LocalEngine:
 
     @contextmanager
     def stage(self, stages: Stages, name: str) -> Iterator[None]:
-        """Measure how long the ``with`` block takes; report how many parts of the block's job are
-        done.
+        """Measure how long a ``with`` block takes, and report how much of its job is done.
 
         ``stages`` gets the measurement for the stage called ``name``.
         """
@@ -562,7 +565,7 @@ def _spark_only(table: SparkTable | None) -> str:
 
 
 def local_processes(capture: Capture, policies: int, asked: int | None = None) -> int:
-    """Return how many processes the local engine uses for a capture.
+    """Return how many processes a replay without Spark uses for a capture.
 
     Args:
         capture: the input.
