@@ -120,13 +120,9 @@ _COMPILED_FROM = 1_000_000
 
 
 def worth_compiling(records: int, parallelism: int) -> bool:
-    """Return whether a job has enough records that loading its compiled (Numba) kernels saves time.
+    """Return whether there are enough records that loading compiled (Numba) kernels saves time.
 
-    Loading them takes a second.
-
-    Args:
-        records: number of records; None if unknown.
-        parallelism: number of workers that share them.
+    Loading takes a second. ``parallelism`` workers share the records.
     """
     return records // max(1, parallelism) >= _COMPILED_FROM
 
@@ -158,10 +154,7 @@ class _DecodeTask:
 def _decode_slices(
     slices: tuple[Slice, ...], job: _DecodeTask, slice_numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Read and decode some row ranges of a capture's files in a Spark task; yield result rows.
-
-    ``slice_numbers`` has the indices of the task's row ranges.
-    """
+    """Read and decode some row ranges (by number) of a capture's files in a Spark task."""
     mine = (slices[n] for batch in slice_numbers for n in batch.column(0).to_pylist())
     if job.known is None:
         tables = (table for one in mine for table in read_slice(one, coded=job.many))
@@ -259,10 +252,7 @@ def decode_table(
 def _open_commits(
     columns: LogColumns, found: OffsetCommits, effects: Effects
 ) -> list[dict[str, Any]]:
-    """Return the offset commits of open transactions as undecoded rows, for a later run.
-
-    ``found`` are the decoded commits, ``effects`` says which are open.
-    """
+    """Return the offset commits of open transactions as undecoded rows, for a later run."""
     is_open = effects.outcome[found.row] == Outcome.OPEN
     return [
         {"kind": DecodedKind.OPEN_COMMIT, "log_partition": raw.partition, "log_offset": raw.offset,
@@ -281,14 +271,8 @@ def retry_open_commits(
 ) -> Rows:
     """Decode offset commits whose transactions had not ended in an earlier run; return lazy rows.
 
-    Record counts in the result include only what has changed since that run.
-
-    Args:
-        engine: schedules the job.
-        capture: has the batches of the whole log.
-        commits: the commits as records.
-        selection: groups and times of the earlier run.
-        raw: where to write table ``commits``; None if the table is not wanted.
+    Record counts in the result include only what has changed since that run. ``capture`` has the
+    batches of the whole log. ``raw`` says where to write table ``commits``, if it is wanted.
     """
     ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
     job = _DecodeTask(tuple(capture.batches or ()), selection, raw, many=False, known={}, gaps=True)
@@ -314,10 +298,7 @@ def _retry_task(
 
 
 def _infer_topic_ids(found: OffsetCommits) -> dict[str, str]:
-    """Infer topic names by topic id from offset commits, as a dict.
-
-    The first and the last commit of each topic are examined.
-    """
+    """Infer topic names by topic id from the first and last offset commit of each topic."""
     # Target assignments of consumer groups contain only topic ids. If no metadata was recorded, the
     # names of these topics occur only in commits.
     number: dict[str, int] = {}
@@ -384,15 +365,8 @@ def _effective_commits(
 ) -> tuple[Commits, NDArray[np.int64]]:
     """Return the selected offset commits that took effect, and their indices in ``found``.
 
-    Commits of aborted or open transactions are left out.
-
-    Args:
-        log_columns: all records.
-        found: the decoded offset commits.
-        effects: when each record takes effect.
-        others: the group records.
-        selection: the selected groups and times.
-        gaps: see `decode_table`.
+    Commits of aborted or open transactions are left out. ``effects`` says when each record takes
+    effect; ``others`` are the group records.
     """
     # Commits between the same two records of their group get the same stretch number, by which they
     # are merged later (`history.commits.number_stretches`).
@@ -455,13 +429,7 @@ def _number_stretches(
     """Number the stretches of offset commits between two successive records of the same group.
 
     Commits in one stretch get the same number (int64[n]); the result is None if all are equal.
-
-    Args:
-        pairs: the (group, topic) pairs.
-        commits: pair index, log partition and effective offset of each commit.
-        log_columns: all records of this task.
-        others: its group records.
-        gaps: see `decode_table`.
+    ``others`` are the group records of this task.
     """
     # A transactional commit may take effect at a marker beyond this task's rows, with unknown group
     # records before it. So the commits of each such marker get a separate number.
@@ -492,14 +460,8 @@ def _number_later_markers(
 ) -> NDArray[np.int64] | None:
     """Number the transaction ends, beyond this task's records, at which its commits take effect.
 
-    Return the number of each commit's transaction marker (int64[n]), or 0 for a commit without one.
-    The result is None if no commit has one.
-
-    Args:
-        partition: log partition of each commit.
-        offset: offset at which it takes effect.
-        log_columns: all records of this task.
-        gaps: see `decode_table`.
+    Return the number of each commit's transaction end (int64[n]), 0 if it has none, or None if no
+    commit has one. A commit takes effect in its log partition at the given offset.
     """
     # With ``gaps``, records may be missing anywhere, so all commits are numbered by the position at
     # which they take effect.
@@ -555,13 +517,9 @@ def group_records(
 
 
 def bad_row(raw: RawRecord, part: str, why: str, group: str | None) -> dict[str, Any]:
-    """Return the result row of a log record that cannot be decoded, with the reason.
+    """Return the result row of a log record that cannot be decoded, with the reason ``why``.
 
-    Args:
-        raw: the record.
-        part: "key" or "value".
-        why: the reason.
-        group: the group's id if the key is readable.
+    ``part`` is "key" or "value". ``group`` is the group's id if the key is readable.
     """
     return {
         "kind": DecodedKind.BAD_RECORD, "group": group, "part": part, "text": why,
@@ -582,9 +540,8 @@ class _GroupRecordDecoder:
         self._by_column = False
 
     def parse_key(self, row: int) -> _Named:
-        """Decode a record's key: return its record type and group, or the error if it is damaged.
-
-        ``row`` is the record's index.
+        """Decode the key of record ``row``: return its type and group, or the error if it is
+        damaged.
         """
         key = self._columns.key[row]
         known = self._known.get(key)
@@ -689,12 +646,9 @@ class CommitsWriter:
         self._writers.close()
 
     def add(self, found: OffsetCommits, indices: NDArray[np.int64], commits: Commits) -> None:
-        """Write offset commits that took effect to table ``commits``.
+        """Write offset commits that took effect to the output table ``commits``.
 
-        Args:
-            found: the decoded commits.
-            indices: indices of the written commits in ``found``.
-            commits: log positions and times of the written commits.
+        ``indices`` are those of the written commits in ``found``, all decoded commits of the task.
         """
         import pyarrow as pa
 
