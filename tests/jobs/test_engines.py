@@ -21,7 +21,7 @@ from partage.tables.schemas import TABLES
 
 
 def _capture(count: int | None, table: SparkTable | None = None) -> SimpleNamespace:
-    return SimpleNamespace(records=count, table=table)
+    return SimpleNamespace(records=count, table=table, decoded=None)
 
 
 SMALL, LARGE = _capture(LOCAL_RECORDS), _capture(LOCAL_RECORDS + 1)
