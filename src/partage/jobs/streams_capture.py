@@ -100,7 +100,7 @@ _RATE_NOTE = "The restore rate is not in the capture: each client restores 50 MB
 
 
 class _Record(NamedTuple):
-    """A decoded record of the application's group, with its offset and time."""
+    """A decoded record of a Streams application's consumer group, with its offset and time."""
 
     offset: int
     time_ms: int
@@ -217,7 +217,9 @@ def _group_records(folder: Path, group: str) -> tuple[list[_Record], dict[TopicP
 
 
 def _decoded(key: bytes, value: bytes | None, group: str) -> DecodedRecord | None:
-    """Decode a record of the given group; return None if it is damaged or of another group."""
+    """Decode a record if it is of the given consumer group; otherwise, or if damaged,
+    return None.
+    """
     try:
         found = decode_record(key, value)
     except WireFormatError:
@@ -248,7 +250,7 @@ class _StreamsMembers:
 def _streams_group(
     records: Sequence[_Record], clusters: ClusterHistory, folder: Path
 ) -> StreamsState | None:
-    """Return the application of a streams group (KIP-1071).
+    """Return a Kafka Streams application from the records of its streams group (KIP-1071).
 
     Return None if its topology or its members are unknown.
     """
@@ -310,7 +312,7 @@ def streams_subtopologies(
 
 
 def _store_by_member(values: dict[str, Mapping[str, Any]], record: DecodedRecord) -> None:
-    """Store the value of a group member's record by member id; remove the member on a tombstone."""
+    """Store a record's value by member id in a dict; remove the member if the value is empty."""
     if record.value is None:
         values.pop(record.key["memberId"], None)
     else:
@@ -337,9 +339,8 @@ def _streams_clients(application: str, found: _StreamsMembers) -> tuple[Recorded
 
 
 def _task_ids(assigned: Iterable[Mapping[str, Any]], kind: str) -> tuple[str, ...]:
-    """Return the task ids in the current assignments of some members.
-
-    ``kind`` is the field of the assignments: active, standby or warm-up tasks.
+    """Return the Streams task ids in members' assignments; ``kind`` is active, standby or
+    warm-up.
     """
     rows = [row for value in assigned for row in value[kind] or ()]
     return tuple(f"{row['subtopologyId']}_{p}" for row in rows for p in row["partitions"])
@@ -379,7 +380,9 @@ class ClassicGeneration(NamedTuple):
 def _classic_group(
     records: Sequence[_Record], clusters: ClusterHistory, application: str, logs: TopicSizes
 ) -> StreamsState | None:
-    """Return the application of a classic group; None if no generation can be decoded.
+    """Return a Kafka Streams application from the records of its classic group.
+
+    The result is None if no generation can be decoded.
 
     Raises:
         UnsupportedProblemError: the application has named topologies.
@@ -450,9 +453,7 @@ def classic_state(
 
 
 def _generations(records: Iterable[_Record]) -> Iterator[ClassicGeneration]:
-    """Yield the generations of a classic Streams group, without those whose user data is
-    damaged.
-    """
+    """Yield the generations of a classic Streams group whose user data can be decoded."""
     for _, time_ms, one in records:
         if one.type != "GROUP_METADATA" or one.value is None:
             continue
@@ -472,8 +473,7 @@ def _guess_changelogs(
     application: str,
     logs: TopicSizes,
 ) -> tuple[dict[int, tuple[str, ...]], list[str]]:
-    """Guess the changelog topics of each stateful sub-topology; return them, and notes for the
-    user.
+    """Guess which changelog topics belong to each stateful sub-topology of a Streams application.
 
     No record names these topics. A changelog has as many partitions as its sub-topology has tasks.
     If this fits several sub-topologies, the choice is the one whose sums of end offsets are closest
@@ -586,7 +586,7 @@ def _reported_sizes(
 
 
 def _growth(reports: Sequence[tuple[int, int]]) -> float:
-    """Return the rate (records per second) at which a task's reported offset sum grew.
+    """Return how fast a task's changelog grew (records per second), from its reported sizes.
 
     >>> _growth([(0, 100), (5_000, 90), (10_000, 150)])
     5.0
@@ -638,9 +638,11 @@ def topic_sizes(folder: Path, suffix: str = "") -> TopicSizes:
 
 
 def _add_sizes(sums: dict[TopicPartition, list[int]], rows: Any) -> None:
-    """Update the totals of each partition with the records of a table.
+    """Add the log records of a table to the size of each topic partition.
 
-    The totals of a partition are: number of records, bytes, first and last time, and end offset.
+    Args:
+        sums: for each partition the number of records, bytes, first and last time and end offset.
+        rows: the records.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -665,7 +667,7 @@ def _add_sizes(sums: dict[TopicPartition, list[int]], rows: Any) -> None:
 def _source_lag(
     found: StreamsState, logs: TopicSizes, committed: Mapping[TopicPartition, int]
 ) -> int | None:
-    """Return the number of records in source topics after the last commits (the application's lag).
+    """Return the number of records in source topics that a Streams application has not read yet.
 
     It is None if the end offsets are unknown.
     """

@@ -74,7 +74,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class GroupInput:
-    """Group records and commit runs of one group in log order, from one Arrow batch.
+    """Records and offset commits of one consumer group in log order, from one Arrow batch.
 
     A commit run has the commits of one partition within a minute and between two group records.
 
@@ -92,7 +92,7 @@ class GroupInput:
 def read_group_inputs(
     batches: Iterable[pa.RecordBatch], clocks: Clocks | None = None
 ) -> Iterator[GroupInput]:
-    """Yield the decoded records and commits of each group from sorted rows of the decode job.
+    """Yield the decoded records and offset commits of each consumer group from sorted rows.
 
     A group whose rows span several batches yields one `GroupInput` per batch. Timestamps of brokers
     with wrong clocks (``clocks``) are corrected.
@@ -107,7 +107,9 @@ def read_group_inputs(
 
 
 def _correct_records(rows: pa.RecordBatch, clocks: Clocks) -> pa.RecordBatch:
-    """Return rows of group records in which timestamps of wrong broker clocks are corrected."""
+    """Replace timestamps of brokers with a wrong clock in rows of group records; return the
+    rows.
+    """
     import pyarrow as pa
 
     at = rows.schema.get_field_index("timestamp_ms")
@@ -121,11 +123,8 @@ def _correct_records(rows: pa.RecordBatch, clocks: Clocks) -> pa.RecordBatch:
 
 
 def _correct_runs(runs: RunColumns, clocks: Clocks) -> None:
-    """Correct the timestamps of commit runs that are from a wrong broker clock, in place.
-
-    A commit run has the commits of one partition within a minute and between two group records. A
-    corrected run begins and ends at the same time.
-    """
+    """Replace timestamps of brokers with a wrong clock in summaries of offset commits, in place."""
+    # A corrected summary begins and ends at the same time.
     names = ("first_ms", "last_ms", "minute_ms", "gap", "advanced_ms")
     first, last, minute, gap, advanced = (runs.table[RUN.index(name)] for name in names)
     changed = clocks.correct(*runs.positions, first, last, minute)
@@ -180,7 +179,7 @@ def event_row(event: Event, position: int) -> dict[str, Any]:
 
 
 def interval_row(interval: Interval) -> dict[str, Any]:
-    """Return a time span in which a member owned a partition as a row of ``ownership``."""
+    """Convert a time span in which a member owned a partition to a row of table ``ownership``."""
     names = (
         "incarnation", "topic_id", "topic", "partition", "member", "instance", "role", "from_ms",
         "to_ms", "from_generation", "to_generation",
@@ -194,7 +193,7 @@ def pause_row(pause: Pause) -> dict[str, Any]:
 
 
 def rebalance_row(generation: Generation, reason: str | None) -> dict[str, Any]:
-    """Convert a new generation of a group to a row of table ``rebalances``.
+    """Convert a new generation of a consumer group to a row of table ``rebalances``.
 
     Some columns are filled in later: those about its rebalance storm, its duration, and whether its
     strategy reproduces the assignment.
@@ -232,7 +231,7 @@ def rebalance_row(generation: Generation, reason: str | None) -> dict[str, Any]:
 
 
 def member_row(member: MemberState, state: ClassicState) -> dict[str, Any]:
-    """Convert a group member to a row of table ``members``; ``state`` is the group's state."""
+    """Convert a member of a consumer group with the given state to a row of table ``members``."""
     client = identify_client(member)
     sent = member.subscription
     return {
@@ -265,7 +264,7 @@ _Key = tuple[int, int]
 
 @dataclass(slots=True)
 class _PendingRow:
-    """Row of table ``rebalances`` whose duration is not yet known.
+    """Row of table ``rebalances`` for a rebalance whose duration is not yet known.
 
     The duration follows from pauses in consumption, which end with the first commit after the
     rebalance.
@@ -287,7 +286,7 @@ class _PendingRow:
         return self.row["incarnation"], self.row["generation"]
 
     def duration_bounds(self, clusters: ClusterHistory) -> list[Bounds]:
-        """Return bounds on the rebalance's duration (ms), computed from its pauses so far.
+        """Return bounds on the rebalance's duration (ms) from the pauses in consumption so far.
 
         There is one pair (lower, upper) for each stopped partition with a pause.
         """
@@ -296,7 +295,7 @@ class _PendingRow:
         return self.bounds
 
     def stored(self, clusters: ClusterHistory) -> list[Any]:
-        """Return the row and its bounds as JSON values, from which `restored` continues in a
+        """Return this row of table ``rebalances`` as JSON values, to be completed by a
         later run.
         """
         partitions: dict[int, list[int]] = {}
@@ -306,14 +305,14 @@ class _PendingRow:
 
     @classmethod
     def restored(cls, stored: Sequence[Any]) -> _PendingRow:
-        """Restore a pending row from the JSON values that `stored` returned."""
+        """Restore an incomplete row of table ``rebalances`` from JSON values of an earlier run."""
         row, partitions, bounds = stored
         timeouts = {p: timeout_ms for timeout_ms, some in partitions for p in some}
         return cls(row, RecordedStops(row["time_ms"], timeouts), [Bounds(*one) for one in bounds])
 
 
 class RebalanceRows:
-    """Buffer of rows of table ``rebalances`` that are completed by later records of the log.
+    """Buffer of rows of table ``rebalances`` until later records of the log complete them.
 
     These records decide whether the rebalance belongs to a storm (several rebalances in quick
     succession), and its duration, which follows from offset commits.
@@ -333,11 +332,9 @@ class RebalanceRows:
         self._written: _Key = (-1, -1)
 
     def stored(self) -> str:
-        """Serialize the pending rows as JSON text, a part of the group's stored state.
-
-        There may be hundreds of rows, and JSON packs plain values faster than
-        `history.state_store.pack_state`.
-        """
+        """Return the incomplete rows of table ``rebalances`` as JSON text, for the next run."""
+        # There may be hundreds of rows, and JSON packs plain values faster than
+        # `history.state_store.pack_state`.
         storms, number = self._storms.stored()
         waiting = [(one.stored(self._clusters), *rest) for one, *rest in storms]
         pending = [(one.stored(self._clusters), storm) for one, storm in self._pending]
@@ -345,7 +342,9 @@ class RebalanceRows:
         return json.dumps([waiting, number, pending, [*self._pauses.items()], keys])
 
     def resume(self, state: str) -> None:
-        """Restore the pending rows from the text that `stored` returned."""
+        """Restore the incomplete rows of table ``rebalances`` from the text that `stored`
+        returned.
+        """
         waiting, number, pending, pauses, (newest, written) = json.loads(state)
         restored = [(_PendingRow.restored(one), *rest) for one, *rest in waiting]
         self._storms.resume((restored, number))
@@ -358,8 +357,7 @@ class RebalanceRows:
     def add_row(
         self, generation: Generation, row: dict[str, Any], stops: RecordedStops
     ) -> Iterator[dict[str, Any]]:
-        """Add the row of a rebalance and the partitions that it stopped; yield rows that are now
-        complete.
+        """Add the row of a rebalance and the partitions that it stopped; yield complete rows.
 
         ``generation`` is the generation that the rebalance created.
         """
@@ -378,9 +376,7 @@ class RebalanceRows:
             yield self._complete()
 
     def add_pause(self, pause: Pause) -> None:
-        """Add a pause in consumption that a rebalance caused; the rebalance's row may come
-        later.
-        """
+        """Add a pause in consumption to the row of the rebalance that caused it."""
         if pause.pause_ms is None:
             return
         key = (pause.incarnation, pause.generation)
@@ -391,7 +387,7 @@ class RebalanceRows:
             self._pauses.setdefault(key, []).append(pause)
 
     def finish(self) -> Iterator[dict[str, Any]]:
-        """Yield all rows that are still waiting, at the end of the log."""
+        """Yield the remaining rows of table ``rebalances``, at the end of the log."""
         self._pending.extend(self._storms.finish())
         while self._pending:
             yield self._complete()
@@ -418,7 +414,7 @@ STORED_CLASSES = (CommitRate,)
 
 
 class GroupRows:
-    """Converter of one group's records and commit runs to rows of the output tables.
+    """Converter of one consumer group's records and offset commits to rows of the output tables.
 
     Call `feed` with rows of the decode job in log order, then `finish`. In rows of ``rebalances``,
     the columns about whether the strategy reproduces the assignment stay empty:
@@ -456,10 +452,8 @@ class GroupRows:
         self._positions: tuple[LogPosition, int] = (LogPosition(-1, -1), 0)
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the group's state as values, from which the next appending run continues.
-
-        `history.state_store.pack_state` packs them with the classes `STORED_CLASSES`.
-        """
+        """Return the consumer group's state as values, from which the next run continues."""
+        # `history.state_store.pack_state` packs them with the classes `STORED_CLASSES`.
         return (
             self._history.to_bytes(level=0), self._ownership.stored(), self._rebalances.stored(),
             self._folding.stored(), self._traffic, self._totals.stored(), self._positions,
@@ -467,7 +461,7 @@ class GroupRows:
         )  # fmt: skip
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the group's state from the values that `stored` returned.
+        """Restore the consumer group's state from the values that `stored` returned.
 
         Raises:
             InvalidCaptureError: the state is of another version, or damaged.
@@ -486,7 +480,9 @@ class GroupRows:
         self._totals.resume(totals)
 
     def commit_values(self) -> dict[str, Any]:
-        """Return what offset commits change of the group's state, as JSON values."""
+        """Return the part of the consumer group's state that offset commits change, as JSON
+        values.
+        """
         series, minutes = self._folding.stored()
         traffic = self._traffic.items()
         return {
@@ -498,7 +494,7 @@ class GroupRows:
         }  # fmt: skip
 
     def resume_commits(self, values: Mapping[str, Any]) -> None:
-        """Restore what offset commits changed from the values that `commit_values` returned.
+        """Restore the state that offset commits change from the values of `commit_values`.
 
         The rest of the group's state stays as it is.
         """
@@ -519,14 +515,14 @@ class GroupRows:
         return {key: rate for key, rate in rates.items() if rate is not None}
 
     def feed(self, group_input: GroupInput) -> None:
-        """Process the next part of the group's records and offset commits, in log order."""
+        """Process the next records and offset commits of the consumer group, in log order."""
         if len(group_input.runs):
             self._feed_commits(group_input.runs, group_input.records)
         for record in group_input.records:
             self.record(record)
 
     def finish(self) -> dict[str, Any]:
-        """Write the rows that waited for later records; return the group's totals."""
+        """Write the rows that waited for later records, and return the consumer group's totals."""
         self._write_items(self._history.finish())
         for interval in self._ownership.finish():
             self._write("ownership", interval_row(interval))
@@ -538,19 +534,19 @@ class GroupRows:
         return summary
 
     def finish_minutes(self) -> None:
-        """Write the rows of incomplete minutes to table ``commit_rates``."""
+        """Write the offset-commit counts of incomplete minutes to table ``commit_rates``."""
         self._write_commits(self._folding.finish())
 
     @property
     def seen(self) -> dict[str, Any]:
-        """The log partitions with records of the group, and the first and last time of these
-        records (ms).
+        """The log partitions with records of the consumer group, and the first and last
+        time (ms).
         """
         totals = self._totals
         return {"ms": totals.seen_ms, "log_partitions": sorted(totals.log_partitions)}
 
     def totals(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the group's counts so far: its row of table ``groups`` and its summary entry."""
+        """Return the consumer group's counts: its row of table ``groups`` and its summary entry."""
         self._totals.set_missing(self._history.missing_before, self._history.missing_within)
         self._totals.incarnations = self._history.incarnation
         return {"group": self.name, **self._totals.row()}, self._totals.summary()
@@ -559,10 +555,7 @@ class GroupRows:
         self._writers.add(table, {"group": self.name, **row})
 
     def _feed_commits(self, runs: RunColumns, records: Iterator[GroupRecord]) -> None:
-        """Process the group's commit runs and group records, interleaved in log order.
-
-        A commit run has the commits of one partition within a minute and between two group records.
-        """
+        """Process a consumer group's offset commits and its other records, merged in log order."""
         self._totals.set_first_position(LogPosition(*runs.positions[:, 0].tolist()))
         for log_partition in np.unique(runs.positions[0]).tolist():
             mine = runs.positions[0] == log_partition
@@ -585,10 +578,8 @@ class GroupRows:
 
     @staticmethod
     def _stretch_ends(runs: RunColumns) -> dict[int, list[LogPosition]]:
-        """Return the last log positions of the commits between each two successive group records.
-
-        The result is a dict from the number of group records before the commits to the last
-        position in each log partition.
+        """Return the last log positions of the offset commits after each number of group
+        records.
         """
         stretch, partition = runs.column("stretch"), runs.positions[0]
         last = np.append((stretch[1:] != stretch[:-1]) | (partition[1:] != partition[:-1]), True)
@@ -606,7 +597,7 @@ class GroupRows:
             self._writers.add_columns("commit_rates", columns, len(minutes))
 
     def record(self, record: GroupRecord) -> None:
-        """Process the next record of the group, in log order."""
+        """Process the next record of the consumer group, in log order."""
         self._totals.record(record.kind, record.position, record.timestamp_ms)
         self._write_items(self._history.feed(record))
 
@@ -615,7 +606,7 @@ class GroupRows:
             self._write_item(item)
 
     def _write_item(self, item: HistoryItem) -> None:
-        """Write a generation, event, assignment or pause of the group's history to the output
+        """Write an entry of the group's history (generation, event or pause) to the output
         tables.
         """
         if isinstance(item, Pause):
@@ -636,11 +627,8 @@ class GroupRows:
             self._write_generation(item)
 
     def _without_wrong_times(self, pause: Pause) -> Pause:
-        """Return a pause in consumption without begin or end times that are from a wrong broker
-        clock.
-
-        Such a time would make the pause last for years.
-        """
+        """Remove begin or end times of a wrong broker clock from a pause in consumption."""
+        # Such a time would make the pause last for years.
         if self._span is None:
             return pause
         first, last = self._span
@@ -677,11 +665,8 @@ class GroupRows:
             self._write("unread", {**at, **interval._asdict()})
 
     def _stopped_partitions(self, generation: Generation) -> RecordedStops:
-        """Return the partitions whose consumption stopped in the rebalance that created a
-        generation.
-
-        The simulation computes them with the same function, so its results are comparable.
-        """
+        """Return the partitions that had no consumer during the rebalance of a generation."""
+        # The simulation uses the same function, so its results are comparable.
         before = generation.previous
         if before is not None and before.incarnation != generation.incarnation:
             before = None

@@ -71,7 +71,7 @@ def histories_job(
     around: LogContext | None = None,
     many: bool = False,
 ) -> Rows:
-    """Rebuild the membership history of every group and write its output tables.
+    """Rebuild the membership history of every consumer group and write its output tables.
 
     Return lazy rows with results for the driver: the written files with their groups, the totals of
     each group, the log partitions and times of its records, and the position of its rebalances in
@@ -85,14 +85,16 @@ def histories_job(
 
 
 def sorted_by_group(rows: Rows) -> Rows:
-    """Sort rows of the decode job by group and log position; one task has all rows of a group."""
+    """Sort decoded records by consumer group and log position; one task gets all rows of a
+    group.
+    """
     return rows.sorted_by("group", _ORDER)
 
 
 def bad_records_job(decoded: Rows, *, out: str, run_id: str) -> Rows:
-    """Write the damaged records to table ``bad_records``.
+    """Write the records that cannot be decoded to the output table ``bad_records``.
 
-    Return the receipts (path, rows, size) of the table's files as lazy rows.
+    Return path, rows and size of the table's files, as lazy rows.
     """
     bad = decoded.filter_kinds(DecodedKind.BAD_RECORD)
     ordered = bad.sorted_by("log_partition", ("log_partition", "log_offset"))
@@ -109,7 +111,7 @@ def _rebuild_histories(
     out: str,
     run_id: str,
 ) -> Iterator[pa.RecordBatch]:
-    """Rebuild the histories of the groups in one Spark task; yield result rows for the driver.
+    """Rebuild the histories of consumer groups in one Spark task; yield rows for the driver.
 
     The input rows are sorted by group and log position.
     """
@@ -141,9 +143,7 @@ def _rebuild_histories(
 
 
 class _GroupWriter:
-    """Writer of one group's output tables, and of its rebalances to a spill file for the
-    simulation.
-    """
+    """Writer of one consumer group's output tables, and of its input for the simulation."""
 
     def __init__(
         self,
@@ -162,12 +162,13 @@ class _GroupWriter:
         self.rows = GroupRows(name, clusters, self, around, self._collector)
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
-        """Write a row of an output table; rows of ``rebalances`` and ``groups`` are written later.
+        """Write a row of an output table of the consumer group.
 
-        A row of ``rebalances`` goes to the spill file: the simulation job adds whether the strategy
-        reproduces the recorded assignment. The row of ``groups`` is written when the group is
-        complete, since a failure would change it.
+        Rows of ``rebalances`` and ``groups`` are written later.
         """
+        # A row of ``rebalances`` goes to the spill file: the simulation job adds whether the
+        # strategy reproduces the recorded assignment. The row of ``groups`` is written when the
+        # group is complete, since a failure would change it.
         if table == "rebalances":
             self._collector.add_row(row)
         elif table == "groups":
@@ -176,8 +177,12 @@ class _GroupWriter:
             self._writers.add(table, row)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """Write rows of table ``commit_rates`` (as columns), without minutes outside of the
-        selected times.
+        """Write rows of table ``commit_rates``, without minutes outside of the selected times.
+
+        Args:
+            table: name of the table.
+            columns: dict from column name to Arrow array.
+            count: number of rows.
         """
         import pyarrow as pa
 
@@ -203,7 +208,7 @@ class _GroupWriter:
         return time_ms is None or self._selection.started(time_ms)
 
     def feed(self, group_input: GroupInput) -> None:
-        """Process the group's next records and commits; do nothing if the group has failed."""
+        """Process the consumer group's next records and commits, unless the group has failed."""
         if self._failure is None:
             try:
                 self.rows.feed(group_input)
@@ -213,7 +218,8 @@ class _GroupWriter:
                 self._failure = GroupFailure.of(self.rows.name, e)
 
     def finish(self) -> list[tuple[str, str]]:
-        """Write the row of table ``groups``, and return the group's results for the driver.
+        """Write the row of table ``groups``, and return the consumer group's results for the
+        driver.
 
         These are the group's totals and the position of its history in the spill file, each as a
         pair (kind, JSON text).
@@ -250,7 +256,7 @@ def _bad_task(out: str, run_id: str, batches: Iterable[pa.RecordBatch]) -> Itera
 
 
 def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
-    """Convert a task's results, which are pairs (kind, JSON text), to an Arrow batch."""
+    """Convert a task's results, pairs (kind, JSON text), to an Arrow batch."""
     import pyarrow as pa
 
     columns = [pa.array([row[i] for row in rows], pa.string()) for i in (0, 1)]
@@ -282,18 +288,21 @@ class GroupFailure:
 
     @classmethod
     def of(cls, group: str, error: Exception) -> GroupFailure:
-        """Describe the exception that ended a group's replay; call it in the ``except`` block."""
+        """Describe the exception that ended the replay of a consumer group.
+
+        Call it in the ``except`` block.
+        """
         lines = "".join(traceback.format_exception(error))
         why = f"{type(error).__name__}: {error}"
         return cls(group, why[:_LONGEST_WHY], lines[-_LONGEST_TRACEBACK:])
 
     def cells(self) -> dict[str, str]:
-        """Return the failure as a dict of values for the group's row in table ``groups``."""
+        """Return the failure as column values for the consumer group's row in table ``groups``."""
         return {"status": FAILED, "why": self.why, "traceback": self.traceback}
 
 
 def mark_failed(out: Path, done: JobResults) -> None:
-    """Mark groups whose simulation failed, in the written table ``groups`` and in the run's totals.
+    """Mark consumer groups whose simulation failed, in table ``groups`` and in the run's totals.
 
     The rows of these groups were written before the simulation began.
 
@@ -321,7 +330,7 @@ def _mark_totals(text: str, failed: Mapping[str, GroupFailure]) -> str:
 
 
 def _rewrite(path: Path, failed: Mapping[str, GroupFailure]) -> int:
-    """Rewrite a Parquet file of table ``groups`` with the given groups marked as failed.
+    """Rewrite a Parquet file of table ``groups`` with failed consumer groups marked.
 
     Return its size in bytes. ``failed`` is a dict from group to its failure.
     """

@@ -37,7 +37,7 @@ ShownPartition = tuple[str, int, int]
 
 
 def inferred_states(decoded: Rows, tally: Tally) -> tuple[Mapping[str, Any], ...]:
-    """Infer topics and partition counts from assignments and commits, if no metadata was recorded.
+    """Infer topics and partition counts from assignments and offset commits, without metadata.
 
     Return a list with one metadata state, whose time is before the first record.
     """
@@ -56,7 +56,7 @@ def inferred_states(decoded: Rows, tally: Tally) -> tuple[Mapping[str, Any], ...
 def with_earlier_states(
     decoded: Rows, tally: Tally, states: tuple[Mapping[str, Any], ...]
 ) -> tuple[Mapping[str, Any], ...]:
-    """Prepend inferred metadata states for the time before the first recorded state.
+    """Add inferred cluster metadata for the time before the first recorded metadata.
 
     Return all states. If `partage capture` has dated its first state back to an earlier time
     (marked ``assumed``), the inferred states replace this state.
@@ -142,7 +142,7 @@ def states_before(
 def _with_inferred_counts(
     recorded: Mapping[str, Any], counts: Mapping[str, int], ts_ms: int, names: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Return a copy of the recorded metadata state with an earlier time and inferred partition
+    """Return a copy of recorded cluster metadata with an earlier time and inferred partition
     counts.
 
     Replicas and racks are those of the recorded state.
@@ -163,7 +163,7 @@ def _with_inferred_counts(
 def state_of(
     counts: Mapping[str, int], ts_ms: int, ids: Mapping[str, str] | None = None
 ) -> Mapping[str, Any]:
-    """Build cluster metadata with the given partition counts, in the form of ``cluster.jsonl``.
+    """Build a record of cluster metadata with the given partition counts (``cluster.jsonl``).
 
     ``ids`` has topic ids by topic; other topics have none.
 
@@ -181,7 +181,7 @@ def state_of(
 
 
 def _highest_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Find the highest partition of each topic that a member was assigned; runs in a Spark task."""
+    """Return the highest partition of each topic that a member was assigned, in a Spark task."""
     import pyarrow as pa
 
     highest: dict[str, int] = {}
@@ -193,7 +193,7 @@ def _highest_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _find_partitions(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Find the partitions in group records before a time, in a Spark task.
+    """Find the partitions that group records name before a given time (ms), in a Spark task.
 
     Each result row is a topic, its highest partition in a group record, and the record's time.
     """
@@ -210,7 +210,7 @@ def _find_partitions(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterat
 
 
 def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
-    """Unpack and yield the group records in rows of the decode job, in their order."""
+    """Yield the group records that are packed in rows of the decoding job, in order."""
     reader = BlockReader()
     for batch in batches:
         for make in reader.records(batch):
@@ -218,7 +218,7 @@ def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
 
 
 def shown_partitions(record: GroupRecord) -> Iterator[tuple[str, int]]:
-    """Yield (topic, highest partition) for each topic in a group record.
+    """Yield each topic that a group record names, with its highest partition number.
 
     It is the highest partition that a member was assigned or reports as owned. It is negative if
     the record has the topic without partitions, see `ShownPartition`.
@@ -245,7 +245,7 @@ def shown_partitions(record: GroupRecord) -> Iterator[tuple[str, int]]:
 
 
 def assigned_counts(record: GroupRecord) -> Iterator[tuple[str, int]]:
-    """Yield (topic, highest assigned partition) for each topic in a group record's assignments.
+    """Yield each topic in a group record's assignments, with its highest assigned partition.
 
     For classic groups it is the topic's name. Target assignments of consumer and share groups have
     only the topic's id.
@@ -261,7 +261,7 @@ def assigned_counts(record: GroupRecord) -> Iterator[tuple[str, int]]:
 
 
 def _members(record: GroupRecord) -> tuple[MemberState, ...]:
-    """Return the members in a classic group's record; none for a tombstone."""
+    """Return the members in the record of a classic consumer group; none if it was deleted."""
     if record.state is not None:
         return record.state.members
     return () if record.value is None else parse_classic_state(record.value).members

@@ -38,7 +38,7 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _mix(value: _Hashes) -> _Hashes:
-    """Mix the bits of each 64-bit number by the finalizer of the SplitMix64 generator."""
+    """Scramble the bits of 64-bit numbers as the last step of a hash function (SplitMix64)."""
     value = (value ^ (value >> np.uint64(30))) * _FIRST
     value = (value ^ (value >> np.uint64(27))) * _SECOND
     mixed: _Hashes = value ^ (value >> np.uint64(31))
@@ -76,7 +76,7 @@ def _hash_cells(column: BinaryColumn | CodedColumn) -> _Hashes:
 
 
 def digests_of(table: pa.Table) -> Digests:
-    """Return, for each log partition in a table, the number of records and a digest of them.
+    """Return the number of records and a digest of them, for each log partition in a table.
 
     >>> import pyarrow as pa
     >>> rows = {"partition": [0, 0], "offset": [1, 2], "timestamp_ms": [5, 6],
@@ -103,7 +103,7 @@ def digests_of(table: pa.Table) -> Digests:
 
 
 def add_digests(one: Digests, other: Mapping[int, Iterable[int]]) -> Digests:
-    """Add the digests of two disjoint sets of records, for each log partition."""
+    """Combine the digests of two disjoint sets of records, by log partition."""
     found = {partition: list(digest) for partition, digest in one.items()}
     for partition, (records, total) in other.items():
         known = found.setdefault(partition, [0, 0])
@@ -113,12 +113,13 @@ def add_digests(one: Digests, other: Mapping[int, Iterable[int]]) -> Digests:
 
 
 def convert_keys(digests: Mapping[str, Iterable[int]]) -> Digests:
-    """Convert the keys of digests that were read from JSON to ints (log partitions)."""
+    """Convert the keys of a dict read from JSON (log partitions) from text to ints."""
     return {int(partition): list(digest) for partition, digest in digests.items()}
 
 
 class InputDigests:
-    """Digests of the records that one task has read, separately for known and new records.
+    """Digests of the records that one task has read, apart for records that an earlier run had
+    read.
 
     Known records were read by an earlier run.
 
@@ -136,9 +137,7 @@ class InputDigests:
         self.highest: dict[int, int] = {}
 
     def unread(self, path: str, table: pa.Table) -> pa.Table:
-        """Add a table's records to the digests of the file at ``path``; return those no earlier
-        run has read.
-        """
+        """Add a file's records to its digests, and return those that no earlier run has read."""
         import pyarrow as pa
 
         of_file = self.files.setdefault(path, {"known": {}, "new": {}})

@@ -59,15 +59,16 @@ STATE = "state.json"
 
 
 def task_name() -> str:
-    """Return a file name part that is unique to the current Spark task; "0" outside of Spark."""
+    """Return a text that is unique to the current Spark task, for file names; "0" outside
+    of Spark.
+    """
     context = current_task()
     return "0" if context is None else f"{context.partitionId():05d}"
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Description of a file that a worker has written: its output table, path, rows and size in
-    bytes.
+    """Description of an output file that a worker has written: table, path, rows and bytes.
 
     ``path`` is relative to the output folder. The driver publishes only files with a receipt.
     """
@@ -121,7 +122,7 @@ class TableWriters:
         self._counts: dict[str, int] = {}
 
     def close(self) -> None:
-        """Close all files."""
+        """Close the Parquet files of all output tables."""
         for writer in self._open.values():
             writer.close()
 
@@ -158,11 +159,15 @@ class TableWriters:
 
     @property
     def name(self) -> str:
-        """The name of this writer's files, which is the same in the folders of all tables."""
+        """The name of the Parquet files that this writer creates, the same in each table's
+        folder.
+        """
         return self._name
 
     def finish(self) -> list[Receipt]:
-        """Write the buffered rows, close all files, and return a receipt of each file."""
+        """Write the buffered rows, close all Parquet files, and return table, path and size of
+        each.
+        """
         for table in list(self._rows):
             self._flush(table)
         for table in list(self._tables):
@@ -185,7 +190,7 @@ class TableWriters:
             self._write(table, _table(table, rows, self.run_id))
 
     def _flush_tables(self, table: str) -> None:
-        """Write the buffered Arrow tables of the output table called ``table`` as one row group."""
+        """Write the buffered rows of one output table to its Parquet file, as one row group."""
         import pyarrow as pa
 
         self._write(table, pa.concat_tables(self._tables.pop(table)).combine_chunks())
@@ -198,7 +203,7 @@ class TableWriters:
         self._counts[table] += rows.num_rows
 
     def open(self, table: str) -> None:
-        """Create the file of an output table, unless this writer has already created it."""
+        """Create the Parquet file of an output table, unless this writer has already created it."""
         from pyarrow import parquet
 
         if table in self._open:
@@ -228,7 +233,7 @@ def publish(
     summary: Mapping[str, Any],
     state: Mapping[str, Any] | None = None,
 ) -> None:
-    """Publish a run: write its manifest, which makes its tables visible to readers.
+    """Publish a run of `partage replay`: write its manifest, so that readers see its tables.
 
     First, tables without rows get an empty file, and files without a receipt are removed. ``state``
     is stored for the next appending run.
@@ -271,7 +276,7 @@ def _write_atomically(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def discard(out: Path, run_id: str) -> None:
-    """Remove all table files of a run that will not be published."""
+    """Remove the files of a run's output tables that will not be published."""
     for table in TABLES:
         shutil.rmtree(out / "tables" / table / run_id, ignore_errors=True)
 
@@ -281,7 +286,7 @@ _FOLDER = "running"
 
 @contextmanager
 def run_lock(out: Path, run_id: str) -> Iterator[None]:
-    """Hold a run's lock file during the ``with`` block.
+    """Hold the lock file of a run during a ``with`` block.
 
     Other processes see from the lock that the run is in progress, and do not remove its files.
     """
@@ -333,7 +338,7 @@ def _is_dead(path: Path) -> bool:
 
 
 def _lock(file: IO[Any]) -> bool:
-    """Try to lock a file; return whether this succeeded.
+    """Try to lock a file against other processes; return whether this succeeded.
 
     The result is False if another process has the lock, or if the file system has no locks.
     """

@@ -91,7 +91,7 @@ class Slice:
 
 
 def count_tasks(slices: Sequence[Slice], parallelism: int) -> int:
-    """Return the number of Spark tasks in which to read the given slices (row ranges of files).
+    """Return the number of Spark tasks in which to read the given row ranges of files.
 
     Small slices share a task: a file with a thousand tiny row groups has a thousand slices, and a
     task for each would spend most of its time on starting.
@@ -110,7 +110,7 @@ def count_tasks(slices: Sequence[Slice], parallelism: int) -> int:
 
 
 def cut_slices(files: list[Path]) -> tuple[Slice, ...]:
-    """Check the columns of Parquet files, and divide the files into slices for workers.
+    """Check the columns of Parquet files, and divide the files into row ranges for workers.
 
     A slice is a range of rows.
 
@@ -144,8 +144,7 @@ def _row_groups(path: Path) -> Iterator[Slice]:
 
 
 def _parse_partition(path: Path) -> int | None:
-    """Parse the log partition from a folder name such as ``partition=3`` in a path; None if
-    missing.
+    """Parse the log partition from a path with a folder such as ``partition=3``; None without one.
 
     Hive and Spark use such names for partitioned tables.
     """
@@ -157,7 +156,7 @@ def _parse_partition(path: Path) -> int | None:
 
 
 def current_path(path: Path) -> Path:
-    """Return the present path of a capture's file, which may have been moved.
+    """Return where a capture's file is now, in case a running `partage capture` has moved it.
 
     A running `partage capture` merges its small files, and moves the old ones to another folder.
     """
@@ -165,7 +164,12 @@ def current_path(path: Path) -> Path:
 
 
 def open_parquet(path: Path, columns: Mapping[str, str]) -> Any:
-    """Open a Parquet file, and check that it has the given columns with the given types."""
+    """Open a Parquet file, and check that it has the given columns with the given types.
+
+    Args:
+        path: the file.
+        columns: dict from column name to kind, see `is_of_type`.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -215,7 +219,7 @@ def is_of_type(found: Any, kind: str) -> bool:
 def read_slice(
     piece: Slice, *, batch_rows: int = BATCH_ROWS, coded: bool = False
 ) -> Iterator[pa.Table]:
-    """Read a slice (a row range of a Parquet file), and yield its records as tables.
+    """Read a row range of a Parquet file, and yield its log records as tables.
 
     The numbers are int64; key and value are binary.
 
@@ -310,7 +314,7 @@ def _read(
 
 
 def is_known(table: pa.Table, known: Mapping[int, int]) -> NDArray[np.bool_]:
-    """Return a mask of the records that an earlier run has read (bool[n]).
+    """Return a mask of the log records that an earlier run has already read (bool[n]).
 
     A record without partition or offset counts as new.
 
@@ -326,7 +330,7 @@ def is_known(table: pa.Table, known: Mapping[int, int]) -> NDArray[np.bool_]:
 
 
 def unread_rows(table: pa.Table, known: Mapping[int, int]) -> pa.Table:
-    """Return the records of a table that no earlier run has read.
+    """Return the log records of a table that no earlier run has read.
 
     ``known`` is a dict from log partition to the highest offset that was read.
     """
@@ -336,9 +340,9 @@ def unread_rows(table: pa.Table, known: Mapping[int, int]) -> pa.Table:
 
 
 def overlapping_partitions(tally: Tally) -> list[int]:
-    """Return the log partitions in which two batches of records have overlapping offset ranges.
+    """Return the log partitions of which some offsets may have been read twice.
 
-    In all other partitions, no record can have been read twice. ``tally`` has the offset ranges.
+    There, two batches of records have overlapping offset ranges. ``tally`` has the offset ranges.
 
     >>> from partage.jobs.replay.tally import Tally
     >>> tally = Tally()
@@ -361,7 +365,7 @@ def overlapping_partitions(tally: Tally) -> list[int]:
 
 
 class RepeatedPlaces:
-    """Detector of log positions that have more than one record.
+    """Detector of log offsets that occur in more than one record of a capture.
 
     The records must be sorted by position.
 
@@ -376,7 +380,7 @@ class RepeatedPlaces:
         self._counted = False
 
     def watch(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Yield tables of records unchanged, and count log positions with more than one record."""
+        """Yield tables of sorted records unchanged, and count offsets that occur more than once."""
         import pyarrow as pa
 
         for table in tables:
@@ -386,7 +390,7 @@ class RepeatedPlaces:
             yield table
 
     def _count(self, rows: pa.Table) -> None:
-        """Count the log positions with more than one record in a table sorted by position.
+        """Count the offsets that occur more than once in a table of sorted records.
 
         The first row of ``rows`` is the last row of the previous table.
         """
@@ -408,7 +412,10 @@ class RepeatedPlaces:
 
 
 def _differ(some: pa.Table, others: pa.Table) -> list[bool]:
-    """Return a mask of the rows whose keys or values differ between two tables of records."""
+    """Return, for each pair of records, whether their keys or values differ.
+
+    The pairs are the rows of two tables with equal numbers of rows.
+    """
     columns = [(some[name].to_pylist(), others[name].to_pylist()) for name in ("key", "value")]
     (keys, other_keys), (values, other_values) = columns
     pairs = zip(keys, other_keys, values, other_values, strict=True)
@@ -416,7 +423,7 @@ def _differ(some: pa.Table, others: pa.Table) -> list[bool]:
 
 
 def expect_no_duplicates(capture: Capture, tally: Tally) -> None:
-    """Raise an error if two records of a capture have the same log position.
+    """Check that no two records of a capture have the same partition and offset.
 
     Args:
         capture: the input.
@@ -471,13 +478,13 @@ class LogColumns(NamedTuple):
     cells: tuple[pa.ChunkedArray, pa.ChunkedArray]
 
     def raw(self, row: int) -> RawRecord:
-        """Return the record at the given row with its undecoded key and value."""
+        """Return the log record with the given index, with its undecoded key and value."""
         place = int(self.partition[row]), int(self.offset[row]), int(self.timestamp_ms[row])
         return RawRecord(*place, self.key[row], self.value[row])
 
 
 def log_columns(table: pa.Table) -> tuple[LogColumns, list[tuple[RawRecord, str]]]:
-    """Return a table's records as columns in log order, and the records that cannot be used.
+    """Convert a table of log records to columns in log order, and set unusable records apart.
 
     A record cannot be used if it has no position, or no timestamp in a plausible range. The second
     result is a list of pairs (record, reason).
@@ -508,12 +515,11 @@ def log_columns(table: pa.Table) -> tuple[LogColumns, list[tuple[RawRecord, str]
 
 
 def _split_by_time(table: pa.Table) -> tuple[pa.Table, list[tuple[RawRecord, str]]]:
-    """Split a table into records with valid timestamps, and records whose timestamps are out of
-    range.
+    """Separate log records with valid timestamps from those whose timestamps are out of range.
 
-    The second result is a list of pairs (record, reason). Differences of timestamps out of range
-    would overflow an int64.
+    The second result is a list of pairs (record, reason).
     """
+    # Differences of timestamps out of range would overflow an int64.
     import pyarrow as pa
     from pyarrow import compute
 
@@ -532,7 +538,7 @@ def _raw(row: dict[str, Any]) -> RawRecord:
 
 
 def is_sorted(first: NDArray[Any], second: NDArray[Any]) -> bool:
-    """Return whether rows are sorted by column ``first`` and then by column ``second``.
+    """Return whether log records are sorted by one column and then by another.
 
     The rows of a log usually are, and need not be sorted then.
     """

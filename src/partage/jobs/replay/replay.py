@@ -195,12 +195,12 @@ def _spark_engine(
 
 
 def _lock_run(run: ReplayRun, exit_stack: ExitStack) -> None:
-    """Take this run's lock file, and remove the files of killed runs from the output folder.
+    """Take the lock file of a replay run, and remove files of killed runs from the output folder.
 
-    Both the lock and the run's temporary files are released when ``exit_stack`` closes. The lock is
-    taken before the Spark session starts, so that it is released after the session has ended: until
-    then Spark tasks may still write.
+    Both the lock and the run's temporary files are released when ``exit_stack`` closes.
     """
+    # The lock is taken before the Spark session starts, so that it is released after the session
+    # has ended: until then Spark tasks may still write.
     exit_stack.enter_context(run_lock(run.out, run.id))
     for dead in remove_dead_locks(run.out):
         remove_spill_files(run.out, dead)
@@ -216,7 +216,7 @@ def _publish(
     stages: Stages,
     appender: Appender | None,
 ) -> Summary:
-    """Publish the run's tables and summary, and return the summary.
+    """Publish the output tables and the summary of a replay run, and return the summary.
 
     ``done`` has the results of the run's jobs, ``head`` the first fields of the summary.
     """
@@ -233,7 +233,7 @@ def _publish(
 
 
 def _clear_up(run: ReplayRun, error_type: object, *_: object) -> None:
-    """Remove a run's temporary files at its end, and all of its files if it failed.
+    """Remove the temporary files of a replay run at its end, and all of its files if it failed.
 
     ``error_type`` is the type of the exception that ended the run; None after success.
     """
@@ -253,7 +253,7 @@ def _parse_policies(
     policies: Sequence[str | Policy | Strategy] | None,
     strategies: Sequence[str | Strategy] | None,
 ) -> tuple[Policy, ...]:
-    """Return the requested policies, or the default ones if none is requested.
+    """Parse the names of the policies to simulate; return the default policies if there are none.
 
     An unknown name raises an error here, before Spark starts.
     """
@@ -456,12 +456,13 @@ def _decode(
     held: ExitStack,
     appender: Appender | None,
 ) -> Rows:
-    """Run the decode job and return its rows, which stay cached until the exit stack ``held``
-    closes.
+    """Run the job that decodes all records of the capture, and return its rows.
 
-    Counts of records are added to ``done``. If offset ranges of the input overlap, the records are
-    sorted and decoded once more, to detect duplicates.
+    The rows stay cached until the exit stack ``held`` closes. Counts of records are added to
+    ``done``.
     """
+    # If offset ranges of the input overlap, the records are sorted and decoded once more, to detect
+    # duplicates.
     raw = CommitsTable(str(run.out), run.id) if run.raw_commits else None
     unread = source if appender is None else appender.source
 
@@ -493,7 +494,7 @@ def _decode(
 
 
 def _expect_groups(done: JobResults, selection: Selection) -> None:
-    """Check that the capture has a group which the user selected.
+    """Check that the capture has a consumer group which the user selected.
 
     Raises:
         InvalidConfigError: no group matches; probably a name is misspelt.
@@ -506,8 +507,8 @@ def _expect_groups(done: JobResults, selection: Selection) -> None:
 
 
 def _unmatched_groups(done: JobResults, selection: Selection) -> dict[str, list[str]]:
-    """Return the selected group names and patterns that match no group, each with similar group
-    ids.
+    """Return the user's group names and patterns that match no group, each with similar
+    group ids.
     """
     if not selection.groups:
         return {}
@@ -521,9 +522,7 @@ def _no_group(near: Sequence[str], when: str = "") -> str:
 
 
 def _add_tallies(decoded: Rows, done: JobResults) -> None:
-    """Add the tasks' record counts, and the files that they wrote of table ``commits``, to the
-    results.
-    """
+    """Add the record counts of all tasks, and the files that they wrote, to the run's results."""
     counts = decoded.filter_kinds(DecodedKind.TALLY, DecodedKind.RECEIPT)
     # All at once: an iterator of Spark's computes one part after the other, on one core. A tally
     # of so many thousand records is a few kilobytes.
@@ -553,7 +552,7 @@ def _simulate(
 
 
 def _add_results(found: Rows, done: JobResults) -> list[SpilledHistory]:
-    """Add a job's result rows (files, group totals, failures) to ``done``.
+    """Add the result rows of a job (files, group totals, failures) to the run's results ``done``.
 
     Return the positions of the groups' histories in spill files (temporary files for the
     simulation).

@@ -62,7 +62,7 @@ def simulations_job(
     run_id: str,
     store: str | None = None,
 ) -> Rows:
-    """Simulate the groups' rebuilt histories under each policy, and write the results to tables.
+    """Simulate the histories of consumer groups under each policy, and write the output tables.
 
     A policy is an assignment strategy with a protocol and member options. ``work`` has the work
     units of each task. Groups of Kafka Streams applications are also simulated under other
@@ -87,7 +87,7 @@ def _simulate_units(
     *,
     store: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Simulate the work units of one Spark task; write tables and yield the result rows.
+    """Simulate one Spark task's share of the consumer groups; write tables and yield results.
 
     Args:
         shared: the work units, the cluster metadata and the inputs of Streams simulations, shared
@@ -139,7 +139,7 @@ def _simulate_units(
 
 
 def _stored_positions(unit: WorkUnit, store: GroupStore) -> list[tuple[str, str]]:
-    """Return result rows with the file positions of a work unit's stored results, for the next run.
+    """Return where the results of a simulation are stored for the next run, as result rows.
 
     The results are those of whole simulations and of single rebalances.
     """
@@ -154,7 +154,7 @@ def _stored_positions(unit: WorkUnit, store: GroupStore) -> list[tuple[str, str]
 
 @dataclass
 class _UnitSimulation:
-    """Simulation of one work unit's rebalances; it writes tables ``rebalances`` and ``replays``.
+    """Simulation of some rebalances or policies of one consumer group, which writes table rows.
 
     Attributes:
         totals: the totals of the task, to which the unit's results are added.
@@ -171,7 +171,9 @@ class _UnitSimulation:
     store: GroupStore | None
 
     def run(self) -> None:
-        """Simulate the unit's rebalances one by one, and its policies over the whole history."""
+        """Simulate the consumer group's rebalances one by one, and its whole history under
+        policies.
+        """
         unit, history = self.unit, self.unit.history
         context = history.context(self.clusters)
         # Of a group of ordinary size nothing is read twice, and what it costs is looked up once.
@@ -185,7 +187,7 @@ class _UnitSimulation:
             self._simulate_history((rebalance for rebalance, _ in whole), context)
 
     def simulate_streams(self, facts: StreamsFacts) -> None:
-        """Simulate a Streams application under other settings, and write ``streams_settings``.
+        """Simulate a Kafka Streams application under other settings; write ``streams_settings``.
 
         Only one of the units of a group does so, and only if the group is in ``facts.groups``.
         """
@@ -201,8 +203,7 @@ class _UnitSimulation:
     def _simulate_rebalance(
         self, rebalance: RecordedRebalance, row: dict[str, Any], context: SimulationContext
     ) -> None:
-        """Simulate one rebalance under all policies, independently of other rebalances; write its
-        rows.
+        """Simulate one recorded rebalance under all policies, and write the output rows.
 
         The recorded assignment is also compared with the one that the group's strategy computes.
         Results that an earlier run stored are reused. ``context`` has data that all policies share.
@@ -228,7 +229,7 @@ class _UnitSimulation:
     def _simulate_history(
         self, rebalances: Iterable[RecordedRebalance], context: SimulationContext
     ) -> None:
-        """Simulate the group's whole history under each policy of the unit, and write its rows.
+        """Simulate the consumer group's whole history under each policy, and write the output rows.
 
         A simulation that an earlier run stored continues from its checkpoint.
         """
@@ -250,8 +251,7 @@ class _UnitSimulation:
 
 
 class _SelectedRebalances:
-    """Set of the rebalances within the selected times, for tests ``(incarnation, generation) in
-    ...``.
+    """Set of the rebalances within the times that the user selected.
 
     All rebalances must pass through `watch` first, which remembers those before the selected times.
     """
@@ -261,10 +261,8 @@ class _SelectedRebalances:
         self._earlier: dict[tuple[int, int], None] = {}
 
     def watch(self, rebalances: Iterable[RecordedRebalance]) -> Iterator[RecordedRebalance]:
-        """Yield all rebalances unchanged, and remember those before the selected times.
-
-        Only a limited number of the newest ones is remembered, to bound memory.
-        """
+        """Yield all rebalances unchanged, and remember those before the selected times."""
+        # Only a limited number of the newest ones is remembered, to bound memory.
         for rebalance in rebalances:
             if not self._selection.started(rebalance.generation.timestamp_ms):
                 self._earlier[rebalance.generation.incarnation, rebalance.generation.number] = None
@@ -277,8 +275,7 @@ class _SelectedRebalances:
 
 
 def _verdict_columns(verdict: Verdict) -> dict[str, Any]:
-    """Return the columns of table ``rebalances`` that say whether a strategy reproduces the
-    assignment.
+    """Return the output columns that say whether a strategy reproduces the recorded assignment.
 
     The strategy is the group's own. The columns are `partage.tables.schemas.SIMULATED_COLUMNS`.
     """
@@ -300,7 +297,7 @@ _SHARES = 4
 
 @dataclass(frozen=True, slots=True)
 class WorkUnit:
-    """Independent part of the simulation work: some rebalances, or some policies, of one group.
+    """A part of the simulation work for one task: some rebalances or some policies of one group.
 
     Attributes:
         history: position of the group's history in a spill file.
@@ -317,17 +314,19 @@ class WorkUnit:
 
     @property
     def whole(self) -> bool:
-        """Return whether this work unit has all rebalances and all policies of its group."""
+        """Return whether this unit of work has all rebalances and all policies of its consumer
+        group.
+        """
         return bool(self.policies) and len(self.chunks) == len(self.history.chunks)
 
     @property
     def is_first(self) -> bool:
-        """Return whether this work unit has the group's first rebalances; one unit of it has."""
+        """Return whether this unit of work has the first rebalances of its consumer group."""
         return 0 in self.chunks
 
 
 def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -> list[WorkUnit]:
-    """Divide the simulations of all groups into independent work units.
+    """Divide the simulations of all consumer groups into independent units of work.
 
     The most expensive unit comes first.
     """
@@ -347,7 +346,7 @@ def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -
 
 
 def _cost(history: SpilledHistory) -> int:
-    """Return the cost of simulating a group's history under one policy, to balance work units.
+    """Estimate the work of simulating a consumer group's history under one policy.
 
     It is the number of rebalances, weighted by their size.
     """
@@ -355,7 +354,7 @@ def _cost(history: SpilledHistory) -> int:
 
 
 def _split_history(history: SpilledHistory, policies: int, share: int) -> list[WorkUnit]:
-    """Divide the rebalances of a large group into work units of consecutive rebalances.
+    """Divide the rebalances of a large consumer group into units of work for several tasks.
 
     ``policies`` is the number of simulated policies. ``share`` is the number of rebalances of a
     unit, weighted by their size.
@@ -371,9 +370,10 @@ def _split_history(history: SpilledHistory, policies: int, share: int) -> list[W
 
 
 def pack_tasks(work: Sequence[WorkUnit], *, tasks: int) -> list[list[WorkUnit]]:
-    """Distribute work units over Spark tasks: each goes to the task with the lowest cost so far.
+    """Distribute units of work over Spark tasks so that all tasks take about equally long.
 
-    Units are placed in descending order of cost (longest processing time first).
+    Each unit goes to the task with the lowest cost so far, in descending order of cost (longest
+    processing time first).
 
     >>> history = SpilledHistory("g", "", (0, 0), ())
     >>> costs = [[u.cost for u in one] for one in pack_tasks(

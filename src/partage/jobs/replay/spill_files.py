@@ -59,13 +59,13 @@ SpilledRebalance = tuple[RecordedRebalance, dict[str, Any]]
 
 
 def spill_folder(out: str | Path, run_id: str) -> Path:
-    """Return the folder of a run's spill files, which pass histories from one job to the next."""
+    """Return the folder of a run's temporary files, which pass group histories between jobs."""
     return Path(out) / "running" / run_id
 
 
 @dataclass(frozen=True, slots=True)
 class SpilledHistory:
-    """Position of one group's history in a spill file, from which the simulation job reads it.
+    """Position of one consumer group's history in a temporary file that the simulation reads.
 
     Attributes:
         group: the group id.
@@ -85,12 +85,12 @@ class SpilledHistory:
 
     @property
     def size(self) -> int:
-        """Bytes of all chunks in the spill file."""
+        """Number of bytes of the consumer group's history in the temporary file."""
         return sum(chunk[1] for chunk in self.chunks)
 
     @property
     def rebalances(self) -> int:
-        """Number of rebalances of the group."""
+        """Number of rebalances of the consumer group."""
         return sum(chunk[2] for chunk in self.chunks)
 
     @classmethod
@@ -100,15 +100,15 @@ class SpilledHistory:
         return cls(value["group"], value["path"], tuple(value["shared"]), chunks)
 
     def rebalance_rows(self, chunks: Sequence[int] | None = None) -> Iterator[SpilledRebalance]:
-        """Read the group's rebalances and their table rows; yield them in log order.
+        """Read the consumer group's rebalances with their table rows; yield them in log order.
 
-        With ``chunks``, read only these chunks of the file.
+        ``chunks`` limits this to some chunks of the file.
         """
         for i in range(len(self.chunks)) if chunks is None else chunks:
             yield from _read(self.path, self.chunks[i][0], self.chunks[i][1])
 
     def context(self, clusters: ClusterHistory) -> SimulationContext:
-        """Read the group's commit statistics from the file, and build the data that all simulations
+        """Read the consumer group's commit statistics, and build the data that its simulations
         share.
 
         ``clusters`` is the cluster metadata over time.
@@ -126,7 +126,7 @@ def _read(path: str, first: int, length: int) -> Any:
 
 
 class SpillWriter:
-    """Writer of one task's spill file, which has the histories of its groups in sequence."""
+    """Writer of one task's temporary file with the histories of its consumer groups."""
 
     def __init__(self, out: str, run_id: str, task: str) -> None:
         folder = spill_folder(out, run_id)
@@ -138,11 +138,11 @@ class SpillWriter:
         self._chunks: list[tuple[int, int, int]] = []
 
     def close(self) -> None:
-        """Close the spill file."""
+        """Close the temporary file."""
         self._file.close()
 
     def add(self, rebalance: SpilledRebalance) -> None:
-        """Add the next rebalance of the current group; complete chunks are written to the file."""
+        """Add the next rebalance of the current consumer group to the temporary file."""
         self._pending.append(rebalance)
         members = rebalance[0].generation.first.members
         self._entries += sum(1 + sum(len(of) for _, of in member.assigned) for member in members)
@@ -156,7 +156,8 @@ class SpillWriter:
         usual_ms: Bounds | None,
         timeout_ms: int | None = None,
     ) -> SpilledHistory:
-        """Write the rest of the current group's history, and return its position in the file.
+        """Write the rest of the current consumer group's history, and return its position in the
+        file.
 
         Args:
             group: the group id.
@@ -172,7 +173,7 @@ class SpillWriter:
         return SpilledHistory(group, str(self._path), shared, chunks)
 
     def discard_group(self) -> None:
-        """Discard the current group's history, for example because the group has failed.
+        """Drop the current consumer group's history, for example because the group has failed.
 
         Its bytes stay in the file, but are never read.
         """
@@ -188,7 +189,7 @@ class SpillWriter:
 
 
 def remove_spill_files(out: str | Path, run_id: str) -> None:
-    """Remove the folder of a run's spill files, if it exists."""
+    """Remove the folder of a run's temporary files, if it exists."""
     shutil.rmtree(spill_folder(out, run_id), ignore_errors=True)
 
 
@@ -198,7 +199,7 @@ _Key = tuple[int, int]
 
 
 class RebalanceCollector:
-    """Collector of a group's rebalances, each with its pauses in consumption and its table row.
+    """Collector of a consumer group's rebalances for the simulation, with their pauses.
 
     Complete rebalances are written to the spill file, from which the simulation job reads them.
 
@@ -223,7 +224,7 @@ class RebalanceCollector:
         self._low, self._high = array("d"), array("d")
 
     def add_generation(self, generation: Generation) -> None:
-        """Add the group's next generation, in log order; write rebalances that are now complete."""
+        """Add the consumer group's next generation, in log order."""
         self._rebalances.extend(self._builder.feed(generation))
         self._spill_complete()
 
@@ -239,14 +240,14 @@ class RebalanceCollector:
             self._pauses.setdefault(key, []).append(pause)
 
     def add_row(self, row: Mapping[str, Any]) -> None:
-        """Add the next row of table ``rebalances``, in log order; write rebalances that are now
-        complete.
-        """
+        """Add the next row of table ``rebalances``, in log order, to its rebalance."""
         self._rows.append(dict(row))
         self._spill_complete()
 
     def finish(self, group: str, rates: Rates) -> SpilledHistory:
-        """Write the remaining rebalances; return the history's position in the spill file."""
+        """Write the remaining rebalances; return where the group's history is in the temporary
+        file.
+        """
         self._rebalances.extend(self._builder.finish())
         self._spill_complete()
         lengths = (Bounds(*one) for one in zip(self._low, self._high, strict=True))
@@ -256,7 +257,7 @@ class RebalanceCollector:
         )  # fmt: skip
 
     def _spill_complete(self) -> None:
-        """Write the complete rebalances to the spill file, and record their durations."""
+        """Write the complete rebalances to the temporary file, and record their durations."""
         for rebalance, row in self._take_complete():
             length = self._context.duration(rebalance) if rebalance.pauses else None
             if length is not None:
@@ -265,7 +266,7 @@ class RebalanceCollector:
             self._writer.add((rebalance, row))
 
     def _take_complete(self) -> Iterator[SpilledRebalance]:
-        """Remove and yield the complete rebalances, with their pauses and table rows.
+        """Remove and yield the rebalances whose pauses and table row are known.
 
         A rebalance is complete once its row of table ``rebalances`` is known, and it is known which
         of its departed members rejoined.

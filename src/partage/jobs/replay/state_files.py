@@ -128,8 +128,7 @@ class ReplayState:
 
     @classmethod
     def of_json(cls, values_read: Any, settings: Mapping[str, Any]) -> ReplayState:
-        """Restore a stored state from JSON values; check that it fits this version and these
-        settings.
+        """Restore the stored state of an earlier run, and check that this run can continue it.
 
         Raises:
             StaleStateError: the state is of another version, or the settings differ.
@@ -151,7 +150,9 @@ class ReplayState:
         return state
 
     def paths(self) -> Iterator[str]:
-        """Yield the files that the state refers to, relative to the output folder."""
+        """Yield the files to which the stored state of a run refers, relative to the output
+        folder.
+        """
         yield from self.decoded
         if self.open_commits is not None:
             yield self.open_commits
@@ -219,10 +220,7 @@ def discard_state(out: Path, run_id: str) -> None:
 
 
 def group_rows_of(rows: Rows) -> Rows:
-    """Return only the group records and offset commits among decoded rows, to rebuild histories.
-
-    Histories are rebuilt from them.
-    """
+    """Return the group records and offset commits among decoded rows."""
     return rows.filter_kinds(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
 
 
@@ -332,9 +330,9 @@ def _stream_task(
 
 
 def _may_contain(file: Any, row_group: int, groups: frozenset[str] | None) -> bool:
-    """Return whether a Parquet row group may have rows of one of the groups.
+    """Return whether a part of a Parquet file may have rows of one of the given groups.
 
-    It compares the groups with the minimum and the maximum in the file's statistics.
+    It compares the groups with the minimum and the maximum in the row group's statistics.
     """
     column = file.schema_arrow.names.index("group")
     found = file.metadata.row_group(row_group).column(column).statistics

@@ -75,7 +75,7 @@ _REBALANCES_OF_BLOCK = 64
 
 
 class MetadataDigests:
-    """Digests of cluster metadata: for each time, one digest of all states up to that time.
+    """Digests of cluster metadata up to each time, to detect whether stored results are valid.
 
     Stored results are reused only if the digest of their metadata is unchanged.
 
@@ -92,7 +92,8 @@ class MetadataDigests:
             self._prefixes.append(blake2b(joined, digest_size=16).digest())
 
     def until(self, time_ms: int, ahead: int = 0) -> bytes:
-        """Return the digest of all metadata states up to a time, and of the next ``ahead`` states.
+        """Return the digest of all cluster metadata up to a time, and of the next ``ahead``
+        changes.
 
         A simulated rebalance may also depend on states shortly after it.
         """
@@ -101,7 +102,7 @@ class MetadataDigests:
 
 
 class StoredBlock(NamedTuple):
-    """Position of a block of stored results in a file.
+    """Place of some stored simulation results in a file.
 
     Attributes:
         path: the file, relative to the output folder.
@@ -117,11 +118,11 @@ class StoredBlock(NamedTuple):
 
     @classmethod
     def of(cls, value: Sequence[Any]) -> StoredBlock:
-        """Build a `StoredBlock` from a list of its fields that was read from JSON."""
+        """Build a `StoredBlock` from the list of its fields in a JSON file."""
         return cls(value[0], value[1], value[2], tuple(value[3]))
 
     def read(self, out: Path) -> bytes:
-        """Read the bytes of the block from its file in the output folder."""
+        """Read these stored results as bytes from their file in the output folder."""
         with (out / self.path).open("rb") as file:
             file.seek(self.first)
             return file.read(self.length)
@@ -129,7 +130,7 @@ class StoredBlock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _StoredRow:
-    """Row of table ``replays`` as stored for the next run.
+    """Row of the output table ``replays`` in the form that is stored for the next run.
 
     Some columns depend on the group's whole history, which grows. The inputs of these columns are
     stored, and the next run computes them again.
@@ -162,7 +163,7 @@ _CLASSES = (
 
 
 def _stored_row(row: SimulatedRebalance, loads: PlanLoads) -> _StoredRow:
-    """Prepare a row of table ``replays`` for storage.
+    """Convert a row of the output table ``replays`` to the form that is stored for the next run.
 
     Columns that depend on the group's whole history are replaced by their inputs. ``loads`` finds
     the partitions that make up each member's load.
@@ -181,7 +182,7 @@ def _stored_row(row: SimulatedRebalance, loads: PlanLoads) -> _StoredRow:
 def _restore_row(
     stored: _StoredRow, rebalance: RecordedRebalance, context: SimulationContext
 ) -> SimulatedRebalance:
-    """Restore a row of table ``replays`` from storage.
+    """Restore a row of the output table ``replays`` that an earlier run has stored.
 
     Columns that depend on the group's whole history are computed again from ``context``.
     """
@@ -200,7 +201,7 @@ def _restore_row(
 
 
 def _loads_of(stored: _StoredRow) -> Loads | None:
-    """Return the stored inputs from which a row's difference in load between members is computed.
+    """Return the stored arrays from which the load of each group member is computed.
 
     The result is None if the row has no such column.
     """
@@ -235,8 +236,7 @@ def digests_of_rebalance(
 
 
 class RebalanceStore:
-    """Results of one group's independently simulated rebalances: those of the last run, and new
-    ones.
+    """Stored results of one consumer group's rebalances, each simulated on its own.
 
     Args:
         out: the output folder.
@@ -255,11 +255,9 @@ class RebalanceStore:
     def find(
         self, key: str, rebalance: RecordedRebalance, context: SimulationContext
     ) -> tuple[Verdict, list[SimulatedRebalance]] | None:
-        """Return the stored results of a rebalance: its verdict and its ``replays`` rows; None if
-        missing.
+        """Return the stored simulation results of a rebalance, or None if there are none.
 
-        The verdict says whether the group's strategy reproduces the recorded assignment. ``key`` is
-        the digest of the rebalance's inputs, and ``context`` has data that all policies share.
+        The results are the verdict and the rows of table ``replays``.
         """
         at = self._block_of.get(key)
         if at is None:
@@ -282,7 +280,7 @@ class RebalanceStore:
         self._writer.add(key, (verdict, tuple(_stored_row(row, self._loads) for row in rows)))
 
     def finish(self) -> list[StoredBlock]:
-        """Return the file positions of all results that the next run may need, old and new.
+        """Return the places of all stored results that the next run may need, old and new.
 
         Blocks of the last run whose results were all used are kept. Used results of other blocks
         are copied to new blocks.
@@ -319,13 +317,18 @@ class BlockWriter:
         self._size = 0
 
     def add(self, key: str, result: _Result) -> None:
-        """Write the result of a rebalance of the current group."""
+        """Write the simulation result of a rebalance of the current consumer group.
+
+        ``key`` is a digest of its inputs.
+        """
         self._pending[key] = result
         if len(self._pending) >= _REBALANCES_OF_BLOCK:
             self._flush()
 
     def finish(self) -> list[StoredBlock]:
-        """Write the rest of the current group's results; return their file positions."""
+        """Write the rest of the current consumer group's results, and return their places in the
+        file.
+        """
         if self._pending:
             self._flush()
         blocks, self._blocks = self._blocks, []
@@ -340,7 +343,7 @@ class BlockWriter:
         self._blocks.append(self.write(blob, tuple(pending)))
 
     def write(self, blob: bytes, keys: tuple[str, ...]) -> StoredBlock:
-        """Append a block of bytes to the file and return its position."""
+        """Append bytes with stored results to the file, and return their place."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.open("ab") as file:
             file.write(blob)
@@ -365,7 +368,7 @@ _BLOCK, _MOST_BLOCKS = 64, 32
 
 
 class StoredCheckpoint(NamedTuple):
-    """File position of a stored checkpoint: the state of a simulation after a recorded rebalance.
+    """Place of a stored checkpoint in a file: the state of a simulation after a recorded rebalance.
 
     Attributes:
         position: position of the recorded rebalance in the group's history.
@@ -381,7 +384,7 @@ class StoredCheckpoint(NamedTuple):
 
 
 class StoredSimulation(NamedTuple):
-    """File positions of one policy's stored simulation of a group: its rows and its checkpoints.
+    """Places of one policy's stored simulation of a consumer group: its rows and checkpoints.
 
     Attributes:
         rows: blocks of rows, in the order in which they were made.
@@ -393,7 +396,7 @@ class StoredSimulation(NamedTuple):
 
     @classmethod
     def of(cls, value: Sequence[Any]) -> StoredSimulation:
-        """Build a `StoredSimulation` from a list of its fields that was read from JSON."""
+        """Build a `StoredSimulation` from the list of its fields in a JSON file."""
         rows, checkpoints = value
         return cls(
             tuple(map(StoredBlock.of, rows)),
@@ -410,7 +413,7 @@ class StoredSimulation(NamedTuple):
 
 
 class HistoryChain:
-    """Digests of a group's history up to each of its rebalances.
+    """Digests of a consumer group's history up to each of its rebalances, to detect changes.
 
     Equal digests in two runs mean that the history up to that rebalance is unchanged. The object
     also knows the group's evictions, to find those that a policy would have made earlier.
@@ -425,8 +428,9 @@ class HistoryChain:
         return len(self._digests)
 
     def add(self, rebalance: RecordedRebalance, digest: bytes) -> None:
-        """Append the group's next rebalance; ``digest`` is the second result of
-        `digests_of_rebalance`.
+        """Add the consumer group's next rebalance to the digests of its history.
+
+        ``digest`` is the second result of `digests_of_rebalance`.
         """
         before = self._digests[-1] if self._digests else ""
         for absence in rebalance.departures:
@@ -436,11 +440,14 @@ class HistoryChain:
         self._digests.append(blake2b(before.encode() + digest, digest_size=16).hexdigest())
 
     def digest(self, position: int) -> str:
-        """Return the digest of the history up to the rebalance at a position, "" beyond the end."""
+        """Return the digest of a group's history up to a rebalance; "" beyond the end.
+
+        ``position`` is the rebalance's index in the history.
+        """
         return self._digests[position] if position < len(self._digests) else ""
 
     def first_early_eviction_ms(self, after: int, timeout_ms: int | None) -> int | None:
-        """Return the first time (ms) at which a policy evicts a member earlier than recorded.
+        """Return the first time (ms) at which a policy's session timeout evicts a member too early.
 
         This is so if the policy's session timeout is shorter than the recorded one. A checkpoint
         after that time cannot be used. The result is None if there is no such eviction after the
@@ -461,8 +468,7 @@ class HistoryChain:
 
 
 class PolicyStore:
-    """Restores one policy's simulation of a group from the last run, and stores more for the next
-    run.
+    """Restores the simulation of a consumer group under one policy, and stores it for the next run.
 
     Args:
         out: the output folder.
@@ -488,8 +494,8 @@ class PolicyStore:
         self._is_open = True
 
     def continuation(self) -> Continuation:
-        """Return the newest valid checkpoint with the rows before it, to continue the simulation
-        from it.
+        """Return the stored state from which the policy's simulation continues, with
+        earlier rows.
         """
         positions = {len(self._chain) - 1 - behind for behind in _BEHIND}
         for i in reversed(range(len(self._stored.checkpoints))):
@@ -510,14 +516,13 @@ class PolicyStore:
         return Continuation(self, frozenset(positions))
 
     def store_row(self, row: StoredRow) -> None:
-        """Append the next output row of the simulation to the store."""
+        """Store the next output row of the policy's simulation."""
         self._pending.append(row)
         if len(self._pending) >= _BLOCK:
             self._flush()
 
     def store_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Store the state of the simulation after all rows so far, so that the next run can
-        continue it.
+        """Store the state of the policy's simulation, from which the next run can continue.
 
         Nothing is stored if a strategy plug-in has values of unsupported types.
         """
@@ -534,7 +539,7 @@ class PolicyStore:
         self._checkpoints.append(one)
 
     def finish(self) -> StoredSimulation:
-        """Return the file positions of the rows and checkpoints that the next run needs.
+        """Return the places of the rows and states of the simulation that the next run needs.
 
         A few checkpoints are kept: for each of several distances from the end of the history, the
         newest one that is at least this far back. Rows before the oldest one may be merged into
@@ -557,7 +562,7 @@ class PolicyStore:
         return StoredSimulation(tuple(blocks), tuple(checkpoints))
 
     def _merged(self, blocks: Sequence[StoredBlock]) -> list[StoredBlock] | None:
-        """Merge the rows of several stored blocks into one new block.
+        """Merge several stored pieces of a simulation's rows into one new piece.
 
         Return None if a block cannot be read.
         """
@@ -580,7 +585,7 @@ class PolicyStore:
         return self._writer.write(blob, (_digest(blob),))
 
     def _read(self, block: StoredBlock) -> bytes | None:
-        """Return the bytes of a stored block.
+        """Return the bytes of a stored piece of a simulation.
 
         Return None if the file is missing or the bytes are damaged.
         """
@@ -612,7 +617,7 @@ def _rows_of(blob: bytes) -> list[StoredRow]:
 
 
 class GroupStore:
-    """Stored results of one group's simulations, from the last run and for the next run.
+    """Stored results of all simulations of one consumer group, from the last run and for the next.
 
     Args:
         out: the output folder.
@@ -648,8 +653,7 @@ class GroupStore:
         return key
 
     def continuations(self, policies: Iterable[Policy]) -> dict[str, Continuation]:
-        """Return, for each policy, the newest valid stored state, from which its simulation
-        continues.
+        """Return the stored states from which the simulations continue, as a dict by policy name.
 
         The result is a dict by policy name. Call `key` for the whole history first, because its
         digests decide what is valid.
@@ -662,8 +666,7 @@ class GroupStore:
         return {name: one.continuation() for name, one in self._simulations.items()}
 
     def simulations(self) -> dict[str, StoredSimulation]:
-        """Return, for each policy, the file positions of its stored simulation, as a dict by policy
-        name.
+        """Return where each policy's simulation is stored, as a dict by policy name.
 
         The next run with ``--append`` continues the simulation.
         """

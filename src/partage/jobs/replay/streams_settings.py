@@ -87,7 +87,7 @@ _ASSIGNORS = (
 
 @dataclass(frozen=True)
 class StreamsFacts:
-    """Inputs of Streams simulations that are not in the groups' records, such as changelog sizes.
+    """Inputs of Kafka Streams simulations besides group records, such as changelog sizes.
 
     Attributes:
         groups: names of the groups that are Streams applications.
@@ -154,7 +154,7 @@ def streams_settings_rows(
     facts: StreamsFacts,
     from_ms: int | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a Streams group: as recorded, then one for each combination of settings.
+    """Yield the results of a Kafka Streams application as recorded and under other settings.
 
     Args:
         group: name of the group.
@@ -210,7 +210,9 @@ def _described(
     clusters: ClusterHistory,
     facts: StreamsFacts,
 ) -> _Described | None:
-    """Derive a Streams application from recorded rebalances of one protocol; None if impossible.
+    """Derive a Kafka Streams application, ready to be simulated, from recorded rebalances.
+
+    The result is None if the record does not allow it.
 
     Raises:
         PartageError: it cannot be described.
@@ -231,7 +233,7 @@ def _described(
 def _newest_application(
     rebalances: Iterable[RecordedRebalance], from_ms: int | None
 ) -> list[RecordedRebalance]:
-    """Return the newest rebalances that belong to one incarnation and protocol of an application.
+    """Return the newest rebalances of a Streams application that have the same group protocol.
 
     An incarnation is one lifetime of a group id. Rebalances without members are included, because
     all clients may stop for a while.
@@ -260,8 +262,9 @@ def _trace(
     *,
     is_server: bool,
 ) -> RecordedTrace:
-    """Return the trace of an application's starts and stops, cut to a length that is fast to
-    simulate.
+    """Return when the clients of a Streams application started and stopped.
+
+    The trace is cut to a length that is fast to simulate.
     """
     runtime = application.runtime
     session_ms = runtime.streams_session_timeout_ms if is_server else runtime.session_timeout_ms
@@ -277,8 +280,7 @@ def _trace(
 def _stops(
     rebalance: RecordedRebalance, session_ms: int | None = None
 ) -> dict[str, tuple[int, bool]]:
-    """Return, for each member that left before a rebalance, when it stopped and whether it timed
-    out.
+    """Return when each member that left before a rebalance stopped, and whether it timed out.
 
     Kafka Streams sends no LeaveGroup by default. So a departure without another explanation in the
     log counts as a session timeout.
@@ -315,7 +317,7 @@ def _classic_group(
     clusters: ClusterHistory,
     facts: StreamsFacts,
 ) -> _Found | None:
-    """Return an application of the classic protocol, its clients over time, and its assignor.
+    """Return a Kafka Streams application of the classic protocol, its clients and its assignor.
 
     Return None if no generation has members. State and settings are the same as those of `partage
     streams --from-capture`.
@@ -356,7 +358,7 @@ def _classic_group(
 def observed_settings(
     generations: Sequence[ClassicGeneration], settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Infer settings of the task assignor from recorded assignments, by Kafka's names.
+    """Infer settings of the Streams task assignor from recorded assignments, by Kafka's names.
 
     * A leader sends the time of the next probing rebalance, which gives the interval.
     * A task with more copies than standbys has warm-ups. Their clients lagged by more than
@@ -404,7 +406,7 @@ def _streams_group(
     clusters: ClusterHistory,
     facts: StreamsFacts,
 ) -> _Found | None:
-    """Return an application of the streams protocol, its clients over time, and its assignor.
+    """Return a Kafka Streams application of the streams protocol, its clients and its assignor.
 
     Return None if the log has no topology of it, or no process ids of its members.
 
@@ -451,7 +453,7 @@ def _streams_group(
 
 
 def _unit(application: RecordedApplication) -> str | None:
-    """Return the unit of an application's state sizes: bytes, records, or None if sizes are
+    """Return the unit of a Streams application's state sizes: bytes, records, or None if
     unknown.
     """
     if not any(one.changelogs for one in application.subtopologies):
@@ -468,7 +470,7 @@ def _has_racks(application: RecordedApplication) -> bool:
 
 
 def _no_figures(why: str) -> dict[str, Any]:
-    """Return the columns of a group that cannot be simulated: the reason, and no results."""
+    """Return the output columns of a Streams group that cannot be simulated, with the reason."""
     return {"position": 0, "simulated": False, "protocol": "", "assignor": RECORDED,
             "settings": "", "detail": why}  # fmt: skip
 
@@ -476,7 +478,7 @@ def _no_figures(why: str) -> dict[str, Any]:
 def _simulated_row(
     application: SimulatedApplication, cell: SweepCell, unit: str | None
 ) -> dict[str, Any]:
-    """Return the columns of one simulated combination of settings (``cell``).
+    """Return the output columns of a Streams application simulated under other settings.
 
     They have only a reason if the settings are not applicable.
     """
@@ -507,7 +509,7 @@ def _recorded_row(
     trace: RecordedTrace,
     protocol: str,
 ) -> dict[str, Any]:
-    """Return the recorded results for the simulated time: rebalances, and outages of tasks.
+    """Return the recorded rebalances and task outages of a Streams application, as columns.
 
     An outage ends with the assignment of the next owner. Records do not show how long that owner
     restored state, how much it restored, or the used disk space.
@@ -532,7 +534,7 @@ def _recorded_row(
 def _outages(
     intervals: Iterable[UnreadInterval], task_of: Mapping[tuple[str, int], tuple[int, int]]
 ) -> list[float]:
-    """Return how long each task had no owner (ms), from the unread intervals of its partitions.
+    """Return how long each Streams task had no owner (ms), from those of its partitions.
 
     A task is without an owner at most as long as its partitions are.
     """

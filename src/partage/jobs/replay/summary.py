@@ -55,7 +55,7 @@ _COUNTS = {"counted": 0, "agreed": 0}
 
 
 class GroupTotals:
-    """Running counts of one group's records, commits and rebalances, with bounded memory.
+    """Numbers of one consumer group's records, offset commits and rebalances so far.
 
     They are written to table ``groups`` and to the summary.
     """
@@ -82,16 +82,22 @@ class GroupTotals:
         self.log_partitions: set[int] = set()
 
     def stored(self) -> dict[str, Any]:
-        """Return the group's counts as plain values, which a later run restores."""
+        """Return the consumer group's counts as plain values, which a later run restores."""
         return {n: frozenset(v) if isinstance(v, set) else v for n, v in vars(self).items()}
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Restore the group's counts from the values that `stored` returned."""
+        """Restore the consumer group's counts from the values that `stored` returned."""
         for name, value in state.items():
             setattr(self, name, set(value) if isinstance(value, frozenset) else value)
 
     def record(self, kind: str, place: LogPosition, time_ms: int) -> None:
-        """Count a group record (not an offset commit) of a kind, at a log position (``place``)."""
+        """Count a record of the consumer group that is no offset commit.
+
+        Args:
+            kind: type of the record.
+            place: its position in the log.
+            time_ms: its time.
+        """
         if kind not in self._kinds:
             self._kinds.append(kind)
         self._place = self._place or place
@@ -100,27 +106,33 @@ class GroupTotals:
         self.extend_span(place.partition, time_ms, time_ms)
 
     def extend_span(self, log_partition: int, first_ms: int, last_ms: int) -> None:
-        """Note that the group has records or commits in a log partition between two times (ms)."""
+        """Extend the time span of the consumer group's records in a log partition.
+
+        ``first_ms`` and ``last_ms`` are the times of further records.
+        """
         self.log_partitions.add(log_partition)
         first, last = self.seen_ms or (first_ms, last_ms)
         self.seen_ms = (min(first, first_ms), max(last, last_ms))
 
     def set_first_position(self, place: LogPosition) -> None:
-        """Set the group's first log position from an offset commit, if it has no earlier record.
+        """Set the consumer group's first log position from an offset commit, if it has no earlier
+        record.
 
         A group that only commits offsets has no other records.
         """
         self._place = self._place or place
 
     def set_missing(self, before: int, within: int) -> None:
-        """Set the numbers of generations that are missing in the log.
+        """Set how many generations of the consumer group are missing in the log.
 
-        ``before`` are those before the group's first record, ``within`` those between its records.
+        Args:
+            before: those before the group's first record.
+            within: those between its records.
         """
         self._missing = (before, within)
 
     def rebalance(self, row: dict[str, Any]) -> None:
-        """Count a rebalance, given as a row of table ``rebalances``."""
+        """Count a rebalance of the consumer group, given as a row of table ``rebalances``."""
         self._rebalances += 1
         self._members_max = max(self._members_max, row["members"])
         self._partitions_max = max(self._partitions_max, row["partitions"])
@@ -134,7 +146,7 @@ class GroupTotals:
         cause[row["cause_source"]] += 1
 
     def row(self) -> dict[str, Any]:
-        """Return the counts as the group's row of table ``groups``, without the group's name."""
+        """Return the consumer group's counts as its row of table ``groups``, without its name."""
         status, why = self._status()
         known = self._rebalances + sum(self._missing)
         return {
@@ -158,9 +170,7 @@ class GroupTotals:
         }
 
     def _status(self) -> tuple[str, str | None]:
-        """Return the group's status, such as `REPLAYED`, and the reason if no rebalance was
-        simulated.
-        """
+        """Return the consumer group's status, and the reason if no rebalance was simulated."""
         if not self._kinds:
             return OFFSETS_ONLY, None
         if self._replayed:
@@ -170,7 +180,7 @@ class GroupTotals:
         )
 
     def summary(self) -> dict[str, Any]:
-        """Return the group's entry in ``summary.json``."""
+        """Return the consumer group's entry in ``summary.json``."""
         return {
             "group": self.name,
             **self.row(),
@@ -183,9 +193,10 @@ class GroupTotals:
 
 
 class SimulationTotals:
-    """Simulation metrics summed by group and policy; each task has one, and the driver merges them.
+    """Simulation metrics, summed by consumer group and policy.
 
-    A verdict compares a recorded assignment with the one that the group's strategy computes.
+    Each task has one, and the driver merges them. A verdict compares a recorded assignment with the
+    one that the group's strategy computes.
 
     Attributes:
         groups: sums of rows by group and by "policy|reading", see `partage.tables.sums`. The
@@ -242,7 +253,7 @@ class SimulationTotals:
         return found
 
     def add_rows(self, rows: pa.Table) -> None:
-        """Add the metrics in rows of table ``replays`` to the sums."""
+        """Add the metrics of simulated rebalances (rows of table ``replays``) to the sums."""
         from pyarrow import compute as pc
 
         for sums in sum_rows(rows, ["group", "policy", "reading"]):
@@ -265,9 +276,7 @@ class SimulationTotals:
                 counts[row["strategy"]] = counts.get(row["strategy"], 0) + 1
 
     def add_verdict(self, group: str, generation: Generation, verdict: Verdict) -> None:
-        """Count whether a recorded assignment equals the one that Partage computes
-        (``verdict``).
-        """
+        """Count whether Partage reproduces a recorded assignment (``verdict``)."""
         if verdict.agrees is None:
             return
         claimed = generation.first.strategy or generation.protocol
@@ -307,7 +316,7 @@ class SimulationTotals:
         return json.dumps(vars(self))
 
     def of_group(self, group: str) -> str:
-        """Return one group's sums as JSON text, for `merge`."""
+        """Return the simulation metrics of one consumer group as JSON text, for `merge`."""
         parts = vars(self).items()
         return json.dumps({n: {group: of[group]} if group in of else {} for n, of in parts})
 
@@ -345,13 +354,13 @@ class SimulationTotals:
 
 
 def _add_verdicts(totals: dict[str, dict[str, int]], more: Mapping[str, Mapping[str, int]]) -> None:
-    """Add numbers of assignments compared and equal, by strategy (``more``), to ``totals``."""
+    """Add the numbers of compared and equal assignments in ``more`` to ``totals``, by strategy."""
     for name, counts in more.items():
         totals[name] = add_sums(totals.get(name, _COUNTS), counts)
 
 
 def _add_names(names: dict[str, list[str]], key: str, more: Iterable[str]) -> None:
-    """Append the names in ``more`` that ``names[key]`` does not contain yet."""
+    """Append the names in ``more`` to the list ``names[key]``, without duplicates."""
     known = names.setdefault(key, [])
     known += [name for name in more if name not in known]
 
@@ -403,7 +412,7 @@ def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> di
 
 
 def coverage(done: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the log's time span, and the share of the groups' generations that it still contains.
+    """Return the time span of the log, and the share of group generations that it still contains.
 
     Compaction removes records of earlier generations. ``done`` has the results of the run's jobs,
     ``groups`` the totals of each group.
@@ -436,8 +445,7 @@ def coverage(done: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, An
 
 
 def _first_recorded_metadata_ms(done: JobResults) -> int | None:
-    """Return the time of the first recorded cluster metadata (ms), if metadata before it is
-    assumed.
+    """Return the time of the first recorded cluster metadata (ms), if earlier metadata is assumed.
 
     Return None if metadata covers the whole log, or if none was recorded. ``done`` has the results
     of the run's jobs.
@@ -448,7 +456,7 @@ def _first_recorded_metadata_ms(done: JobResults) -> int | None:
 
 
 def _transaction_coverage(capture: Capture) -> str:
-    """Return "known" if the capture has the outcomes of transactions, else why they are unknown."""
+    """Return "known" if the capture has the outcomes of transactions, else why it has none."""
     if capture.batches is not None:
         return "known"
     if str(capture.folder).startswith("kafka://"):
@@ -479,8 +487,7 @@ def _log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
 
 
 def agreement(totals: SimulationTotals) -> dict[str, Any]:
-    """Count the recorded assignments that Partage's implementation of the strategy reproduces
-    exactly.
+    """Count the recorded assignments that Partage's strategies reproduce exactly.
 
     ``counted`` and ``agreed`` are totals of assignments compared and equal, for assignments by Java
     clients and by the coordinator. Assignments by leaders with other client libraries are counted
@@ -509,7 +516,7 @@ def _add(totals: dict[str, dict[str, int]], name: str, counts: dict[str, int]) -
 
 
 def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
-    """Return each policy's metrics summed over all groups, one entry per kind of simulation.
+    """Return the metrics of each simulated policy, summed over all consumer groups.
 
     The entry of the recorded assignments comes first.
     """
@@ -534,7 +541,7 @@ def strategies(totals: SimulationTotals) -> dict[str, Any]:
 
 
 def causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """Return the number of rebalances by cause, the most frequent cause first.
+    """Return the number of rebalances by cause, such as a session timeout; most frequent first.
 
     Causes that the log records and causes that are inferred are counted separately.
     """

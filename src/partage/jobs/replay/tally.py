@@ -57,7 +57,7 @@ class Strand(NamedTuple):
 
 
 def find_strands(offset: _Ints, time_ms: _Ints) -> list[Strand]:
-    """Split one log partition's records into strands, where timestamps jump by more than an hour.
+    """Split the records of one log partition where timestamps jump by more than an hour.
 
     Return the strands in log order. If there are very many jumps, all records are one strand.
 
@@ -97,7 +97,8 @@ class Clocks:
     span: tuple[int, int] | None = None
 
     def correct(self, partition: _Ints, offset: _Ints, *times: _Ints) -> NDArray[np.bool_]:
-        """Replace timestamps from wrong broker clocks in place; return a mask of changed records.
+        """Replace timestamps from wrong broker clocks in place; return a mask of the changed
+        records.
 
         ``partition`` and ``offset`` are the log positions of the records; each array in ``times``
         has a time for each record (ms).
@@ -124,7 +125,7 @@ class Clocks:
 
 
 def find_wrong_clocks(strands: Mapping[int, Iterable[Strand]]) -> Clocks:
-    """Find the records whose timestamps are from a wrong broker clock; return `Clocks`.
+    """Find the log records whose timestamps are from a broker with a wrong clock.
 
     ``strands`` are those of each log partition, in any order. A wrong time is replaced by that of
     the last correct record before it, or else by that of the first correct record.
@@ -147,8 +148,9 @@ def find_wrong_clocks(strands: Mapping[int, Iterable[Strand]]) -> Clocks:
 
 
 def _merge_strands(ordered: list[Strand]) -> list[Strand]:
-    """Merge neighbouring strands without a jump between their timestamps, such as parts of two
-    files.
+    """Merge neighbouring runs of records if no large jump of timestamps is between them.
+
+    An example are the parts of two files.
     """
     out: list[Strand] = []
     for one in ordered:
@@ -164,11 +166,9 @@ def _merge_strands(ordered: list[Strand]) -> list[Strand]:
 
 
 def _correct_strands(strands: list[Strand]) -> list[bool]:
-    """Return, for each strand, whether its times are correct.
-
-    The correct strands are the subsequence with non-decreasing times that has the most records. On
-    ties it is the subsequence that ends last.
-    """
+    """Return, for each run of records, whether its timestamps are from correct broker clocks."""
+    # The correct strands are the subsequence with non-decreasing times that has the most records.
+    # On ties it is the subsequence that ends last.
     low, high, records = (
         np.array([getattr(one, name) for one in strands], np.int64)
         for name in ("low_ms", "high_ms", "records")
@@ -193,10 +193,10 @@ _LATEST = (1 << 63) - 1 - _LEAP_MS
 
 
 def _wrong_ranges(strands: list[Strand], kept: list[bool]) -> Iterable[tuple[int, int, int]]:
-    """Yield (first offset, end offset, replacement time in ms) of each strand with wrong times.
+    """Yield the offset ranges with wrong timestamps, each with the time that replaces them (ms).
 
-    ``kept`` says which of the ``strands`` have correct times. The end offset is the one after the
-    last record.
+    A range is (first offset, offset after the last record, time). ``kept`` says which of the
+    ``strands`` (runs of records) have correct times.
     """
     instead = next(one.first_ms for one, good in zip(strands, kept, strict=True) if good)
     for i, (one, good) in enumerate(zip(strands, kept, strict=True)):
@@ -261,7 +261,14 @@ class Tally:
         return sum(self.types.values())
 
     def count_type(self, number: int, name: str, version: int | None, records: int = 1) -> None:
-        """Count decoded records of a record type and value version (None for tombstones)."""
+        """Count decoded log records of a record type and value version.
+
+        Args:
+            number: number of the record type.
+            name: its name.
+            version: version of the value; None for tombstones.
+            records: how many records.
+        """
         what = "tombstone" if version is None else f"v{version}"
         self.types[f"{number} {name} {what}"] += records
 
@@ -277,7 +284,10 @@ class Tally:
             self.count_type(key, RECORD_TYPES[key], known, int(counted[place]))
 
     def outcomes(self, outcome: NDArray[np.int8]) -> None:
-        """Count offset commits by the outcome of their transactions, such as aborted."""
+        """Count offset commits by the outcome of their transactions, such as aborted.
+
+        ``outcome`` has the outcome of each commit.
+        """
         counted = np.bincount(outcome, minlength=len(Outcome))
         for one in Outcome:
             if counted[one]:
@@ -305,7 +315,7 @@ class Tally:
         return made
 
     def add(self, other: Tally) -> None:
-        """Add the counts of another tally, such as that of another slice, to this one."""
+        """Add the record counts of another tally, such as that of another file, to this one."""
         self.rows += other.rows
         self.bad += other.bad
         self.types += other.types
@@ -323,10 +333,9 @@ class Tally:
         self.repeated |= other.repeated  # one task has all rows of a log partition
 
     def join(self) -> None:
-        """Merge adjacent offset ranges and strands of each log partition, to save memory.
+        """Merge adjacent offset ranges of each log partition, to save memory.
 
-        A strand is a run of records without jumps in their timestamps. Records that are added later
-        must have higher offsets.
+        Records that are added later must have higher offsets.
         """
         for p, ranges in self.ranges.items():
             lowest, highest = min(r[0] for r in ranges), max(r[1] for r in ranges)
@@ -334,7 +343,7 @@ class Tally:
         self.strands = {p: _merge_strands(sorted(some)) for p, some in self.strands.items()}
 
     def times(self, time_ms: NDArray[np.int64]) -> None:
-        """Update the earliest and latest time and the counts by day with the given timestamps."""
+        """Add the timestamps (ms) of log records to their range and to the counts by day."""
         if not len(time_ms):
             return
         first, last = int(time_ms.min()), int(time_ms.max())
@@ -356,8 +365,8 @@ class Tally:
             del self.days[min(self.days, key=lambda one: self.days[one][0])]
 
     def span(self) -> tuple[int | None, int | None, int]:
-        """Return the first and last plausible time of the records, and the number of implausible
-        ones.
+        """Return the first and last plausible time of the log records, and how many are
+        implausible.
 
         Implausible times are more than a year away from the day with most records, or contradict
         neighbouring records. One broker with a wrong clock could otherwise stretch an hour of

@@ -67,7 +67,10 @@ def write_errors(out: Path) -> Iterator[None]:
 
 
 def _raise_known(trace: str, out: Path) -> None:
-    """Raise the Partage error that a worker's traceback contains; return if it contains none."""
+    """Raise the Partage error that a Spark worker's traceback contains, if it contains one.
+
+    ``out`` is the output folder.
+    """
     said = re.search(r"partage\.errors\.InvalidCaptureError: (.+)", trace)
     if said is not None:
         raise InvalidCaptureError(said[1].strip()) from None

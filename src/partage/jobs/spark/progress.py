@@ -51,17 +51,16 @@ class Stages:
         self.counts: dict[str, int] = {}
 
     def counted(self, what: str, number: int) -> None:
-        """Report a total (``number``) as soon as it is known, such as the number of records.
+        """Report a total of the run as soon as it is known, such as the number of records.
 
-        ``what`` is its name. The progress function sees it as a finished stage.
+        ``what`` is its name, ``number`` its value.
         """
+        # The progress function sees it as a finished stage.
         self.counts[what] = number
         self._progress(what, number, number)
 
     def reached(self, name: str, done: int, total: int) -> None:
-        """Report that ``done`` of ``total`` parts of a stage that does not run in Spark are
-        finished.
-        """
+        """Report how many parts of a stage of the run are finished."""
         self._progress(name, done, total)
 
     @contextmanager
@@ -122,7 +121,7 @@ def _tasks(spark: SparkSession, group: str) -> tuple[int, int]:
 
 
 class ProgressLine:
-    r"""Progress of a replay on one line of text, which is written over itself.
+    r"""Progress of a replay on one line of the terminal, which is written over itself.
 
     An instance is a progress function; `end` finishes the line.
 
@@ -146,7 +145,9 @@ class ProgressLine:
         self._counts: dict[str, int] = {}
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show the stage, and how many of its parts are done, at most five times a second."""
+        """Show the stage of the run and how many of its parts are done, at most five times a
+        second.
+        """
         now = monotonic()
         if stage in COUNTS:
             self._counts[stage] = done
@@ -156,7 +157,9 @@ class ProgressLine:
             self._write(f"{STAGES.get(stage, stage)}{parts} ({now - self._began:.0f} s)")
 
     def end(self, error: BaseException | None = None) -> None:
-        """Finish the line with what was replayed, or with the stage in which an error occurred."""
+        """Finish the progress line with the result, or with the stage in which ``error``
+        occurred.
+        """
         seconds = f"{monotonic() - self._began:.0f} s"
         counts = ", ".join(f"{count:,} {what}" for what, count in self._counts.items())
         if error is None:
@@ -214,4 +217,4 @@ def shown_progress(wanted: Progress | bool | None) -> Iterator[Progress | None]:
 
 
 def _ignore_progress(stage: str, done: int, total: int) -> None:
-    """Ignore a progress report (the default)."""
+    """Do nothing with a progress report (the default)."""

@@ -73,7 +73,7 @@ def _zip_package(path: Path) -> Path:
 
 
 def current_task() -> TaskContext | None:
-    """Return the Spark task that runs in this process; None outside of Spark's workers."""
+    """Return the Spark task that this process runs; None outside of Spark's workers."""
     loaded = sys.modules.get("pyspark")
     return None if loaded is None else loaded.TaskContext.get()
 

@@ -103,7 +103,7 @@ class SparkTable:
         return found.selectExpr(*(f"cast({n} as {_TYPES[n]}) as {n}" for n in _COLUMNS))
 
     def expect_all(self, tally: Tally) -> None:
-        """Do nothing: all rows that Spark returns are all rows of the table.
+        """Do nothing, since Spark returns all rows of such a table.
 
         `KafkaTable` overrides this method, and checks that Spark has read all records.
         """
@@ -230,7 +230,7 @@ class KafkaTable(SparkTable):
         )
 
     def expect_all(self, tally: Tally) -> None:
-        """Check that Spark has read all records between the start and the end offsets.
+        """Check that Spark has read all records of a Kafka topic between the start and end offsets.
 
         A partition may have fewer records than offsets (compaction, markers, aborted records). If
         Spark read no record of a partition, its first batches are fetched without Spark to confirm.
@@ -253,7 +253,10 @@ class KafkaTable(SparkTable):
             )
 
     def _has_records(self, partition: int) -> bool:
-        """Fetch a partition's first batches; return whether any record was not aborted."""
+        """Return whether the first batches of a topic partition have a record that was not aborted.
+
+        The batches are fetched without Spark.
+        """
         with self.connect() as connection:
             described = connection.metadata([TOPIC]).topics[0]
             leader = {p.partition_index: p.leader_id for p in described.partitions}[partition]

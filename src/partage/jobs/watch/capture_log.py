@@ -90,7 +90,7 @@ class Position(NamedTuple):
 
 
 class LogPiece(NamedTuple):
-    """Input of one Spark task of a micro-batch: a slice of a file, and the offsets to read from it.
+    """Input of one Spark task of a micro-batch: a row range of a file and the offsets to read.
 
     Attributes:
         slice: row range of a file.
@@ -142,7 +142,7 @@ def decoded_rows(
     *,
     counts: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Decode records of ``__consumer_offsets``; yield group rows with columns `STREAM_COLUMNS`.
+    """Decode records of ``__consumer_offsets``; yield rows with columns `STREAM_COLUMNS`.
 
     Args:
         records: partition, offset, timestamp_ms, key and value, in any order.
@@ -168,8 +168,11 @@ def decoded_rows(
 
 
 def _look_up(offsets: Mapping[int, int], partition: _Ints) -> _Ints:
-    """Return ``offsets[partition]`` for the log partition of each record (int64[n]); 0 if
-    missing.
+    """Return the offset stored for each record's log partition (int64[n]); 0 if there is none.
+
+    Args:
+        offsets: dict from log partition to offset.
+        partition: log partition of each record.
     """
     highest = max([*offsets, int(partition.max(initial=0))], default=0)
     by_number = np.zeros(highest + 2, np.int64)  # the last one is for partition -1: no partition
@@ -186,12 +189,12 @@ def _is_in(ranges: Sequence[tuple[int, int, int]], partition: _Ints, offset: _In
 
 
 def _filter_records(table: pa.Table, wanted: NDArray[np.bool_], *, only_commits: bool) -> pa.Table:
-    """Return the records that the mask ``wanted`` selects.
+    """Return the log records that a mask selects.
 
-    With ``only_commits=True``, only the offset commits among them are returned. This is for
-    transactions that end in this micro-batch: commits take effect at their marker, but group
-    records have taken effect before.
+    With ``only_commits=True``, only the offset commits among them are returned.
     """
+    # This is for transactions that end in this micro-batch: commits take effect at their marker,
+    # but group records have taken effect before.
     import pyarrow as pa
 
     rows = table.filter(pa.array(wanted))
@@ -206,7 +209,7 @@ _Ranges = Mapping[int, tuple[int, int]]
 
 
 class _File(NamedTuple):
-    """A file of records, with the offsets that each of its row groups has of each log partition."""
+    """A Parquet file of log records, with the offset ranges of each of its row groups."""
 
     path: Path
     row_groups: Sequence[_Ranges]
@@ -233,7 +236,7 @@ class CaptureLog:
 
     @property
     def is_listed(self) -> bool:
-        """Return whether the last `refresh` has listed any file."""
+        """Return whether the capture's folder had any file when it was last listed."""
         return bool(self._listed)
 
     def refresh(self) -> None:
@@ -258,7 +261,7 @@ class CaptureLog:
                     self._add_batches(path)
 
     def latest(self, start: Position, most_rows: int | None = None) -> Position:
-        """Return the position at which the next micro-batch ends.
+        """Return the log offsets at which the next micro-batch ends.
 
         Without ``most_rows`` this is the end of the log. Otherwise about ``most_rows`` records lie
         between ``start`` and the result, and each log partition advances by the same share of its
@@ -290,7 +293,7 @@ class CaptureLog:
         return Position(offsets, whole_lines(self.folder / METADATA))
 
     def pieces(self, start: Position, end: Position) -> list[LogPiece]:
-        """Divide the records between two positions into pieces, one for each Spark task."""
+        """Divide the log records between two positions into inputs of Spark tasks."""
         late, batches = self._batches_between(start, end)
         moves = {p: moves_text([m for m in some if m.position.offset < end.offsets.get(p, 0)])
                  for p, some in self._moves.items()}  # fmt: skip
@@ -314,13 +317,13 @@ class CaptureLog:
         return cut(new, None) + (cut(old, late) if late else [])
 
     def _row_groups(self) -> Iterator[tuple[Path, int, _Ranges]]:
-        """Yield each row group of the listed files: path, number, and ranges of offsets."""
+        """Yield each row group of the capture's files: path, number, and offset ranges."""
         for one in self._listed:
             for number, ranges in enumerate(one.row_groups):
                 yield one.path, number, ranges
 
     def forget(self, before: Position) -> None:
-        """Drop the transactions that ended before a position from memory.
+        """Forget the transactions that ended before a log position, to free memory.
 
         Later micro-batches do not read that part of the log again.
         """
@@ -348,8 +351,7 @@ class CaptureLog:
     def _batches_between(
         self, start: Position, end: Position
     ) -> tuple[tuple[tuple[int, int, int], ...], tuple[Mapping[str, Any], ...]]:
-        """Find the transactional batches and markers that decide about a micro-batch's offset
-        commits.
+        """Find the transactional batches and markers that decide about a micro-batch's commits.
 
         The micro-batch has the records from ``start`` to ``end``. A transaction whose marker is at
         or after ``end`` counts as open.

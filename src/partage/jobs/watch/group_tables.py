@@ -114,7 +114,7 @@ def _columns(table: str) -> tuple[tuple[str, pa.DataType], ...]:
 
 
 class TableRows(NamedTuple):
-    """Rows of one output table that a micro-batch produced for one group.
+    """Rows of one output table that a micro-batch produced for one consumer group.
 
     Rows are final or open. Later records may still change open rows, for example those of a
     rebalance in progress. The group's next open rows of the same table replace them.
@@ -132,7 +132,7 @@ class TableRows(NamedTuple):
 
 
 class StoredGroup(NamedTuple):
-    """State of one group that Spark stores between two micro-batches.
+    """State of one consumer group that Spark stores between two micro-batches.
 
     Attributes:
         history: packed state of the group's history; None if an error ended it.
@@ -147,7 +147,7 @@ class StoredGroup(NamedTuple):
 
 
 class GroupUpdate(NamedTuple):
-    """The result of a micro-batch for one group: its new state, and new rows of the output tables.
+    """The result of a micro-batch for one consumer group: its new state and new table rows.
 
     Attributes:
         deleted_ms: time of the group's deletion; None if the group exists.
@@ -165,7 +165,7 @@ def update_history(
     clusters: ClusterHistory,
     context: LogContext | None = None,
 ) -> GroupUpdate:
-    """Process one group's decoded records of a micro-batch; return its new state and table rows.
+    """Process a consumer group's records of a micro-batch; return its new state and table rows.
 
     Args:
         name: the group id.
@@ -208,7 +208,7 @@ def update_commits(
     decoded: Sequence[pa.RecordBatch],
     context: LogContext | None = None,
 ) -> GroupUpdate | None:
-    """Process a micro-batch that changes nothing but a group's offset commits, without its history.
+    """Process a micro-batch that has only offset commits of a consumer group, without its history.
 
     This is the usual case, and takes a fraction of the time of `update_history`.
     ``stored.history`` may be any bytes; it is returned unchanged.
@@ -253,7 +253,7 @@ _COMMIT_TABLES = ("groups", "commit_rates")
 def _needs_history(
     values: Mapping[str, Any], inputs: Sequence[GroupInput], context: LogContext
 ) -> bool:
-    """Return whether offset commits affect more of a group's state than its commit values.
+    """Return whether a consumer group's full history is needed to process its offset commits.
 
     They end the pauses of partitions that wait for a commit. A coordinator move is an event of its
     own. A group without a log position has no row yet.
@@ -276,7 +276,7 @@ def _compact(values: object) -> str:
 
 
 def decoded_changes(decoded: pa.RecordBatch) -> TableRows:
-    """Return rows of the decode job as rows of table ``decoded``."""
+    """Convert decoded records to rows of the output table ``decoded``."""
     import pyarrow as pa
 
     names = stream_schema(DECODED).names
@@ -302,7 +302,7 @@ def close_group(
 
 
 def _sorted(decoded: Sequence[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], list[TableRows]]:
-    """Sort the decode job's rows about one group by log position.
+    """Sort the decoded records of one consumer group by log position.
 
     Return the group's records and commits, and the table rows of damaged records.
     """
@@ -335,7 +335,7 @@ def _table_rows(table: str, rows: pa.Table, *, final: bool) -> TableRows:
 def _changed_open_rows(
     still_open: list[TableRows], digests: Mapping[str, str]
 ) -> tuple[list[TableRows], dict[str, str]]:
-    """Return the open rows of each table in which they changed, and new digests of all open rows.
+    """Return the provisional rows of the tables in which they changed, and new digests.
 
     Open rows may still change with later records. A table that no longer has open rows gets an
     empty entry. ``digests`` is a dict from table to the digest of its open rows in the last
@@ -348,7 +348,7 @@ def _changed_open_rows(
 
 
 class _CollectedRows:
-    """A `RowWriter` that collects rows of output tables in memory instead of files."""
+    """Collector of output-table rows in memory instead of files (a `RowWriter`)."""
 
     def __init__(self) -> None:
         self._rows: dict[str, list[Mapping[str, Any]]] = {}
@@ -367,7 +367,7 @@ class _CollectedRows:
             self._columns.setdefault(table, []).append(made)
 
     def take(self) -> Iterator[tuple[str, pa.Table]]:
-        """Yield each table with the rows collected since the last call."""
+        """Yield each output table with the rows collected since the last call."""
         import pyarrow as pa
 
         rows, self._rows = self._rows, {}
@@ -382,7 +382,7 @@ class _CollectedRows:
 
 
 class _StreamedRows(GroupRows):
-    """Converter of one group's records to rows of the output tables, for a stream.
+    """Converter of one consumer group's records to output rows, for `partage watch`.
 
     It also adds a row to table ``opened`` for each generation as soon as it begins.
     """
@@ -405,7 +405,7 @@ class _StreamedRows(GroupRows):
         self._collected.add(table, row)
 
     def record(self, record: GroupRecord) -> None:
-        """Process the next record of the group.
+        """Process the next log record of the consumer group.
 
         If it begins a new generation, add a row to table ``opened``, in which generations are
         announced.
@@ -418,28 +418,28 @@ class _StreamedRows(GroupRows):
 
     @property
     def deleted_ms(self) -> int | None:
-        """Time at which the group was deleted (ms); None if it exists."""
+        """Time at which the consumer group was deleted (ms); None if it exists."""
         deletion = self._history.deletion()
         return None if deletion is None else deletion.timestamp_ms
 
     def take(self, *, final: bool) -> list[TableRows]:
-        """Return the table rows that were added since the last call, all marked as final or as
-        open.
+        """Return the output rows that were added since the last call.
 
-        Open rows may still change with later records.
+        ``final`` says whether later records cannot change them any more.
         """
         return [_table_rows(table, rows, final=final) for table, rows in self._collected.take()]
 
     def finished(self) -> list[TableRows]:
-        """End the group's history at its last record; return the rows that are still open.
+        """End the consumer group's history at its last record; return the rows that may still
+        change.
 
-        Open rows may change with later records. The object cannot be used afterwards.
+        The object cannot be used afterwards.
         """
         self.finish()
         return self.take(final=False)
 
     def failed(self, failure: GroupFailure) -> list[TableRows]:
-        """Return the row of table ``groups`` that marks a group as failed, with the error."""
+        """Return the output row that marks the consumer group as failed, with the error."""
         for _ in self._collected.take():
             pass
         self._collected.add("groups", self.totals()[0] | failure.cells())
@@ -447,7 +447,7 @@ class _StreamedRows(GroupRows):
 
 
 def _opened_row(found: Generation, before: Generation | None) -> dict[str, Any]:
-    """Return the row of table ``opened`` for a new generation, without the group's name.
+    """Convert a consumer group's new generation to a row of table ``opened``.
 
     The table announces generations as soon as they begin. ``before`` is the previous generation.
     """
@@ -478,7 +478,7 @@ def moves_text(moves: Sequence[CoordinatorMove]) -> str:
 
 
 def moves_of(log_partition: int, text: str) -> dict[int, tuple[CoordinatorMove, ...]]:
-    """Restore a log partition's coordinator moves from the JSON text of `moves_text`.
+    """Restore a log partition's coordinator moves from the text that `moves_text` returned.
 
     >>> move = CoordinatorMove(LogPosition(3, 7), 50, 1, 2)
     >>> moves_of(3, moves_text([move])) == {3: (move,)}

@@ -69,7 +69,7 @@ class LakeTables:
     where: str
 
     def prepare(self) -> None:
-        """Create the tables that do not exist.
+        """Create the Delta or Iceberg tables that do not exist.
 
         Raises:
             InvalidConfigError: the session lacks the format or the catalog.
@@ -88,7 +88,7 @@ class LakeTables:
             raise InvalidConfigError("--tables", what, f"{self.form}:{self.where}") from None
 
     def publish(self, folder: Path, batch: int, files: Mapping[str, Sequence[str]]) -> None:
-        """Merge the rows of a micro-batch into the tables.
+        """Merge the output rows of a micro-batch into the Delta or Iceberg tables.
 
         Args:
             folder: the folder of `StreamFolder`.
@@ -133,7 +133,14 @@ class LakeTables:
         return self.spark.read.schema(_spark_schema(table)).parquet(*paths)
 
     def _merge(self, table: str, batch: int, rows: DataFrame | None, groups: Sequence[str]) -> None:
-        """Add rows to a table, and delete the open rows of some groups, in one transaction."""
+        """Add rows to a Delta or Iceberg table and replace provisional ones, in one transaction.
+
+        Args:
+            table: name of the table.
+            batch: number of the micro-batch.
+            rows: the new rows.
+            groups: groups whose provisional rows are deleted.
+        """
         from pyspark.sql import functions
 
         schema = _spark_schema(table)

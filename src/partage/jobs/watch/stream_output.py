@@ -108,7 +108,7 @@ class StreamFolder:
             yield
 
     def publish(self, batch: int, files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-        """Publish the files of a micro-batch, and remove those of an earlier attempt at it.
+        """Publish the output files of a micro-batch; remove those of an earlier attempt at it.
 
         Return a dict from table to the names of its files.
 
@@ -128,8 +128,7 @@ class StreamFolder:
         return by_table
 
     def merge(self, batch: int) -> None:
-        """Merge the small files of earlier micro-batches if this micro-batch's number is a multiple
-        of 64.
+        """Merge the small output files of earlier micro-batches, at every 64th micro-batch.
 
         Spark has committed the earlier micro-batches, so it does not repeat any of them.
         """
@@ -193,7 +192,7 @@ class StreamFolder:
 
 
 def _newest_open_batches(opened: pa.Table) -> dict[tuple[str, str], int]:
-    """Return for each (group, table) the number of the newest micro-batch with open rows.
+    """Return the newest micro-batch with provisional rows of each (group, table).
 
     Open rows may still change; each micro-batch replaces those of earlier ones. ``opened`` has a
     row (group, table, batch) for each replacement.
@@ -206,7 +205,7 @@ def _newest_open_batches(opened: pa.Table) -> dict[tuple[str, str], int]:
 
 
 def _current_rows_mask(rows: pa.Table, table: str, newest: Mapping[tuple[str, str], int]) -> Any:
-    """Return a mask of the rows of a table that are current (bool[n]).
+    """Return a mask of the rows of an output table that are still valid (bool[n]).
 
     These are all final rows, and the open rows of each group's last micro-batch. Open rows may
     still change. ``newest`` is the result of `_newest_open_batches`.

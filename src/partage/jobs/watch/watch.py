@@ -297,7 +297,7 @@ def _expect_protobuf() -> None:
 
 
 class _Piece(InputPartition):
-    """Spark's `InputPartition` for one `LogPiece`, which one task reads."""
+    """Input of one Spark task of a stream (Spark's `InputPartition`)."""
 
     def __init__(self, piece: LogPiece) -> None:
         self.piece = piece
@@ -364,7 +364,9 @@ class _CaptureReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_piece(partition.piece)  # type: ignore[attr-defined]  # a `_Piece`
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Free data about the log before ``end``; Spark calls this after a micro-batch."""
+        """Free data about the log before the position ``end``, after Spark has processed a
+        micro-batch.
+        """
         self._log.forget(Position.of_json(end))
 
 
@@ -497,7 +499,7 @@ class GroupProcessor(StatefulProcessor):
         self._keeps_decoded = keeps_decoded
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state store of a Spark task's groups."""
+        """Open Spark's state store for the consumer groups of this task."""
         load_kernels()
         self._handle = handle
         self._state = handle.getValueState("group", _STATE_DDL)
@@ -541,7 +543,7 @@ class GroupProcessor(StatefulProcessor):
         before: _StoredState | None,
         known: tuple[int, int, str],
     ) -> GroupUpdate:
-        """Process a group's micro-batch, and store its history if that has changed.
+        """Process a consumer group's micro-batch, and store its history if that has changed.
 
         ``known`` are the arguments of `_metadata_and_moves`.
         """
@@ -585,7 +587,7 @@ class GroupProcessor(StatefulProcessor):
         return None if row is None else _StoredState(*row)
 
     def _stored(self, state: _StoredState | None) -> StoredGroup | None:
-        """Return a group's whole state, in the form that `update_history` takes."""
+        """Return a consumer group's whole stored state, in the form that `update_history` takes."""
         row = None if state is None else self._history.get()
         if state is None:
             return None
@@ -595,7 +597,7 @@ class GroupProcessor(StatefulProcessor):
     def _metadata_and_moves(
         self, size: int, partition: int, moves: str
     ) -> tuple[ClusterHistory, LogContext]:
-        """Return the cluster metadata and coordinator moves to use for a group's micro-batch.
+        """Return the cluster metadata and coordinator moves for a consumer group's micro-batch.
 
         ``size`` is the number of bytes of ``cluster.jsonl`` to use. ``moves`` is the result of
         `moves_text` for the log partition.
@@ -604,11 +606,15 @@ class GroupProcessor(StatefulProcessor):
         return _clusters_until(self._metadata, size), context
 
     def _schedule(self, before_ms: int | None, deleted_ms: int | None, now_ms: int) -> int | None:
-        """Set the timer that drops the state of a deleted group, or delete the timer if the group
-        exists.
+        """Set or delete the timer that drops the state of a deleted consumer group.
 
-        Return the time at which the timer expires (ms), or None if there is none. ``before_ms`` is
-        the time of the timer so far, ``deleted_ms`` is None if the group exists.
+        Args:
+            before_ms: time of the timer so far.
+            deleted_ms: when the group was deleted; None if it exists.
+            now_ms: the present time.
+
+        Returns:
+            The time at which the timer expires (ms), or None if there is none.
         """
         if before_ms is not None and deleted_ms is None:
             self._handle.deleteTimer(before_ms)
@@ -630,7 +636,7 @@ def _arrow_batch(rows: Iterable[Row]) -> pa.RecordBatch:
 
 
 def _without_counts(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Leave out the counts of records, which belong to no group."""
+    """Remove the rows with record counts, which belong to no consumer group, from a batch."""
     from pyarrow import compute as pc
 
     return batch.filter(pc.not_equal(batch.column("kind"), int(DecodedKind.TALLY)))
