@@ -35,7 +35,7 @@ _DEFAULT = ("streams:high-availability",)
 
 
 class SimulatedCell(NamedTuple):
-    """Result of `simulate_streams` for one combination of task assignor and settings (a cell).
+    """Result of simulating a Kafka Streams application under one combination of settings.
 
     Attributes:
         cell: name of the assignor, and the settings that differ from the application's.
@@ -49,7 +49,7 @@ class SimulatedCell(NamedTuple):
 
 
 class DecidedCell(NamedTuple):
-    """Result of `decide_streams` for one combination of task assignor and settings (a cell).
+    """Task assignment of a Kafka Streams leader under one combination of assignor and settings.
 
     Attributes:
         cell: name of the assignor, and the settings that differ from the application's.
@@ -62,7 +62,7 @@ class DecidedCell(NamedTuple):
 
 
 class DescribedApplication(NamedTuple):
-    """Result of `describe_streams`: a Kafka Streams application found in a capture.
+    """Description of a recorded Kafka Streams application, the result of `describe_streams`.
 
     Attributes:
         description: the input of `simulate_streams`, as a JSON object.
@@ -135,8 +135,7 @@ def simulate_streams(
     master: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> list[SimulatedCell]:
-    """Simulate a Kafka Streams application over time, for each combination of assignors and
-    settings.
+    """Simulate a Kafka Streams application over time under combinations of assignors and settings.
 
     Args:
         application: the application, or its description: a mapping, JSON text, or a file's path.

@@ -130,7 +130,7 @@ def check_access(bootstrap: str, *, properties: Mapping[str, str] | None = None)
 
 
 def _ignore(*_: object) -> None:
-    """Ignore a message."""
+    """Do nothing with a message (the default)."""
 
 
 @checked
@@ -147,8 +147,7 @@ def watch_groups(
     stop: Event | None = None,
     report: Callable[[BatchReport], None] | None = None,
 ) -> StreamFolder:
-    """Follow the groups of a cluster with Spark, and write tables of their rebalances as they
-    happen.
+    """Follow a cluster's consumer groups with Spark, and write tables of rebalances as they happen.
 
     Args:
         source: the folder of a capture that grows, or ``kafka://host:port``.

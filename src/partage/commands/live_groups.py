@@ -41,8 +41,7 @@ _LONGEST_S = 86_400
 
 @dataclass(frozen=True)
 class GroupMeasurement:
-    """Measurement of one live group: its lag, its load, and how evenly its members share
-    partitions.
+    """Measured lag and load of one live consumer group, and how evenly its members share them.
 
     Attributes:
         group: members, ownership and committed offsets.
@@ -72,7 +71,9 @@ class GroupMeasurement:
         return (sum(lags) if lags else None), sum(self.rate.get(p, 0.0) for p in member.owned)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the group's measurement as the JSON object of ``partage groups --json``."""
+        """Return the measured lag and load of the group as the JSON object of ``partage groups
+        --json``.
+        """
         group = self.group
         members = []
         for m in group.members:
@@ -111,7 +112,7 @@ def _no_samples() -> EndOffsets:
 
 @dataclass(slots=True)
 class PreviousMeasurements:
-    """Offsets from earlier measurements of a cluster's groups.
+    """Offsets from earlier measurements of a cluster's consumer groups.
 
     Arrival rates and the age of a lag are computed from their change.
 
@@ -128,7 +129,7 @@ class PreviousMeasurements:
     samples: EndOffsets = field(default_factory=_no_samples)
 
     def add(self, groups: Iterable[LiveGroup], ends: Mapping[Partition, int]) -> None:
-        """Store a measurement: the groups' committed offsets and the end offsets."""
+        """Store the committed offsets of consumer groups and the end offsets of partitions."""
         from partage.watch.lag import group_lag
 
         self.at_s, self.ends = time.monotonic(), ends
@@ -137,8 +138,9 @@ class PreviousMeasurements:
 
 
 def unknown_group_error(connection: ClusterConnection, patterns: list[str]) -> InvalidConfigError:
-    """Return the error for group patterns that match no group of the cluster; it lists existing
-    groups.
+    """Return the error for names or patterns that match no consumer group of the cluster.
+
+    Its message lists existing groups.
     """
     from partage.capture.groups import live_groups
 
@@ -191,7 +193,7 @@ def _with_age(
     now: Mapping[str, GroupLag | None],
     elapsed_s: float,
 ) -> GroupMeasurement:
-    """Add the age of the lag and the time to catch up to a group's measurement.
+    """Add the age of its lag and the time to catch up to a consumer group's measurement.
 
     ``before`` and ``now`` have the lag of each group at two times, ``elapsed_s`` seconds apart.
     """
@@ -209,7 +211,7 @@ def measure_live_group(
     group: LiveGroup, ends: Mapping[Partition, int], rate: Mapping[Partition, float],
     cluster: Cluster, strategies: list[str] | None, *, compare: bool,
 ) -> GroupMeasurement:  # fmt: skip
-    """Measure one live group: its lag and load, and the balance of its current assignment.
+    """Measure one live consumer group: its lag and load, and the balance of its assignment.
 
     If the assignment is not the most even one, or with ``compare``, the plans of other strategies
     are measured, too. ``ends`` and ``rate`` are end offsets and arriving records per second by
@@ -252,10 +254,10 @@ def live_groups(
     every: float = 2.0,
     properties: Mapping[str, str] | None = None,
 ) -> list[GroupMeasurement]:
-    """Measure consumer groups of a running cluster: owners, lag and load, and plans of other
-    strategies.
+    """Measure consumer groups of a running cluster: owners, lag and load, and other assignments.
 
-    Nothing is changed, and no group is joined. The offsets are read twice, to compute rates.
+    Other assignments are the plans of other strategies. Nothing is changed, and no group is joined.
+    The offsets are read twice, to compute rates.
 
     Args:
         bootstrap: brokers of the cluster, ``host:port,...``.
@@ -302,7 +304,7 @@ def measure_group(
     seconds: float = 60.0,
     properties: Mapping[str, str] | None = None,
 ) -> MeasuredGroup:
-    """Measure the load of one group of a running cluster, as the input of `forecast` and `size`.
+    """Measure the load of one live consumer group, as the input of `forecast` and `size`.
 
     The end offsets are read at the start and at the end. Nothing is changed.
 
@@ -347,7 +349,7 @@ def measure_group(
 def _read_group(
     connection: ClusterConnection, group: str
 ) -> tuple[LiveGroup, Mapping[Partition, int], Any, float]:
-    """Read the members, offsets and metadata of one group from the brokers.
+    """Read the members, offsets and metadata of one consumer group from the brokers.
 
     Return the group, the end offsets of its partitions, the cluster metadata, and the time of the
     request (seconds on the monotonic clock).

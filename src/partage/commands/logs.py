@@ -104,7 +104,7 @@ def _decode_columns(source: Any, value: Any) -> list[dict[str, Any]]:
 
 
 def _table(source: Any) -> Any:
-    """Convert a mapping, a data frame or an Arrow table to a table whose columns are found by name.
+    """Convert a mapping, a data frame or an Arrow table to a table with named columns.
 
     Raises:
         InvalidConfigError: the argument is no table.
@@ -125,7 +125,7 @@ def _table(source: Any) -> Any:
 
 
 def _column(column: Any, argument: str) -> list[Any]:
-    """Convert a column of any supported library to a list, with None for missing values.
+    """Convert a column of pandas, polars, NumPy or Arrow to a list, with None for missing values.
 
     Raises:
         InvalidConfigError: the argument is no column.
@@ -161,7 +161,7 @@ def _slices(source: Path) -> tuple[Slice, ...]:
 def _read_log(
     slices: Iterable[Slice], types: set[int] | None, groups: Sequence[str] | None
 ) -> Iterator[dict[str, Any]]:
-    """Read ``__consumer_offsets``; yield a JSON object for each selected record.
+    """Read records of ``__consumer_offsets``; yield a JSON object for each selected record.
 
     ``types`` and ``groups`` select the records. Records that cannot be decoded are included.
     """
@@ -197,7 +197,7 @@ def _decoded(key: bytes | None, value: bytes | None, place: dict[str, Any]) -> d
 
 
 def _matches_group(key: Mapping[str, Any], patterns: Sequence[str]) -> bool:
-    """Return whether a record is about a group whose name matches one of the patterns.
+    """Return whether a log record is about a consumer group that matches one of the patterns.
 
     ``key`` is the decoded key of the record.
     """
@@ -284,7 +284,7 @@ def count_keys(
     kafka: Mapping[str, str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> KeySpread:
-    """Count the records of each partition, at the given partition counts, from a topic's keys.
+    """Count how many records each partition of a topic would have, at given partition counts.
 
     It also counts how many keys move if the partition count changes. This is what ``partage keys
     INPUT`` computes; `partition_for` places keys that are in memory.
@@ -329,8 +329,7 @@ def count_keys(
 
 @contextmanager
 def argument_names(**names: str) -> Iterator[None]:
-    """Replace command-line options by Python argument names in errors that are raised in a ``with``
-    block.
+    """Replace command-line options by Python argument names in errors of a ``with`` block.
 
     Functions that the command line calls, too, report an option such as ``--max-share``. A Python
     caller sees ``max_share``.

@@ -178,7 +178,7 @@ def _task(
 
 @dataclass(frozen=True, eq=False)
 class PlannedReassignment:
-    """Result of `reassign`: a plan of replica moves, split into batches.
+    """Plan of replica moves between brokers, split into batches; the result of `reassign`.
 
     ``partage reassign`` prints it and writes it to files.
 
@@ -197,7 +197,7 @@ class PlannedReassignment:
     directory: NDArray[np.int32] | None
 
     def write(self, folder: str | Path) -> Path:
-        """Write the files with which Kafka's tools execute the plan to a new folder.
+        """Write the files with which Kafka's tools execute the replica moves to a new folder.
 
         Return its path. The files are ``batch-001.json``, ``rollback-001.json``, ...,
         ``election.json``, ``plan.json``, ``execute.sh`` and ``rollback.sh``.
@@ -245,7 +245,7 @@ def plan_task(
     throttle: int | None = None,
     proof: bool = True,
 ) -> PlannedReassignment:
-    """Compute a plan for a reassignment task, and split its replica copies into batches.
+    """Compute a plan of replica moves for a reassignment task, and split it into batches.
 
     Args:
         task: the reassignment task.
@@ -268,7 +268,7 @@ def plan_task(
 def split_plan(
     planned: Reassignment, command: str, *, most: int | None = None, throttle: int | None = None
 ) -> PlannedReassignment:
-    """Split the replica copies of a plan into batches, and summarize the plan.
+    """Split the replica copies of a reassignment plan into batches, and summarize the plan.
 
     A batch copies at most ``most`` replicas. ``command`` is the subcommand's name for the summary.
     """
@@ -325,8 +325,9 @@ def _proven(found: Reassignment) -> dict[str, Any]:
 
 
 def _size_limit(planned: Reassignment) -> dict[str, int]:
-    """Return the size of a task in (partition, broker) pairs, and the maximum size for the solver
-    HiGHS.
+    """Return the size of a reassignment task, and the largest size that the solver HiGHS gets.
+
+    A size is a number of (partition, broker) pairs.
     """
     from partage.api.reassignments import MOST_DUAL_PAIRS
 
@@ -354,15 +355,16 @@ def _where(found: Reassignment, directory: NDArray[np.int32] | None) -> dict[str
 
 
 def _leaderless(planned: Reassignment) -> list[str]:
-    """Return the partitions that the plan moves but that have no leader to copy from."""
+    """Return the partitions that a plan moves although they have no leader to copy from."""
     cluster = planned.task.cluster
     copied = sorted({*planned.moves.partition.tolist()})
     return [cluster.name(p) for p in copied if cluster.leader[p] < 0]
 
 
 def _missing_brokers(planned: Reassignment, partitions: list[int]) -> list[int]:
-    """Return the ids of brokers that hold replicas of these partitions but are not in the
-    metadata.
+    """Return the ids of brokers that have replicas but are missing in the cluster metadata.
+
+    ``partitions`` are the partitions whose replicas are checked.
     """
     cluster = planned.task.cluster
     held = {b for p in partitions for b in cluster.replica[cluster.start[p] : cluster.start[p + 1]]}
@@ -440,7 +442,7 @@ def _read_source(
     properties: Mapping[str, str],
     seconds: float | None,
 ) -> tuple[Any, dict[tuple[str, int], dict[int, tuple[int, str]]] | None]:
-    """Read the JSON description of a cluster, not yet validated, from a file or from live brokers.
+    """Read the JSON description of a cluster from a file or from live brokers, without checks.
 
     Live brokers also give the sizes and directories of replicas (None for files).
     """
@@ -486,7 +488,7 @@ def _text(path: Path) -> str:
 
 
 def _last_object(path: Path) -> str:
-    """Return the last line of a file that is a JSON object.
+    """Return the last line of a text file that is a JSON object.
 
     Other lines are skipped, because Kafka's tools print text around their JSON.
     """

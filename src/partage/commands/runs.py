@@ -103,7 +103,7 @@ def check_run(
 
 @dataclass(frozen=True)
 class OwnersAt:
-    """Result of `owner`: the member that owned each partition at one instant.
+    """The member that owned each partition at one instant of a recording; the result of `owner`.
 
     Attributes:
         at_ms: the instant, in milliseconds (UTC).
@@ -134,7 +134,7 @@ def owner(
     groups: Sequence[str] | str | None = None,
     run_id: str | None = None,
 ) -> OwnersAt:
-    """Return which member owned which partition at an instant of a replayed recording.
+    """Return which consumer owned which partition at an instant of a replayed recording.
 
     At the exact time of a rebalance, the new owner counts.
 
@@ -171,7 +171,7 @@ def owner(
 
 
 def matching_names(patterns: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return the known groups that match one of the given names or patterns.
+    """Return the known consumer groups that match one of the given names or patterns.
 
     Raises:
         InvalidConfigError: a pattern matches no group; the error lists similar names.
@@ -212,7 +212,7 @@ def _matching(groups: Sequence[str] | str | None, known: Iterable[str]) -> list[
 
 
 def _folder_and_id(run: Run | str | Path, argument: str) -> tuple[Path, str | None]:
-    """Return the output folder of a run and its id; the id is None (newest) for a folder.
+    """Return the output folder and the id of a finished run; the id is None for the newest run.
 
     ``argument`` is the name of the caller's argument, for the error.
 
@@ -234,8 +234,9 @@ def _recording(run: Run | str | Path, argument: str, run_id: str | None = None) 
 
 
 def _is_valid_limit(value: object) -> bool:
-    """Return whether a limit is valid: None (no limit) or a finite number; text and booleans are
-    not.
+    """Return whether a limit of a check is valid: None (no limit) or a finite number.
+
+    Text and booleans are not valid.
 
     >>> [_is_valid_limit(one) for one in (None, 0.01, True, "1%", float("nan"))]
     [True, True, False, False, False]
@@ -248,7 +249,7 @@ def _is_valid_limit(value: object) -> bool:
 
 
 def _distinct_names(published: PublishedRun, table: str, column: str) -> list[str]:
-    """Return the distinct names, such as groups, in a column of a finished replay's table.
+    """Return the distinct names in one column of a finished replay's table, such as its groups.
 
     Raises:
         InvalidCaptureError: the table does not have the column.

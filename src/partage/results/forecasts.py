@@ -57,7 +57,7 @@ _SERVER_DEFAULT = "server:uniform"
 
 
 class RecordedGroup:
-    """One group of a finished run, with the data that forecasts need: members, load, settings.
+    """One recorded consumer group with the data that forecasts need: members, load, settings.
 
     Args:
         run: the run.
@@ -81,7 +81,7 @@ class RecordedGroup:
             run.group(self.group)  # raises, and names the groups of the run
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Return the group's rows of one of the run's tables; empty if the run lacks the table."""
+        """Return the consumer group's rows of an output table; empty if the run lacks the table."""
         from pyarrow import compute as pc
 
         if table not in self.run.tables:
@@ -93,16 +93,15 @@ class RecordedGroup:
 
     @cached_property
     def rebalances(self) -> list[dict[str, Any]]:
-        """The group's rebalances in log order."""
+        """The consumer group's recorded rebalances in log order, as table rows."""
         return sorted(
             self.rows("rebalances"), key=lambda row: (row["log_partition"], row["log_offset"])
         )
 
     @cached_property
     def members(self) -> list[dict[str, Any]]:
-        """Members of the newest generation that is not empty, in the order of the log's group
-        record.
-        """
+        """Members of the consumer group at the last recorded time at which it had any."""
+        # They are in the order of the log's group record.
         rows = self.rows("members")
         if not rows:
             return []
@@ -112,7 +111,7 @@ class RecordedGroup:
 
     @cached_property
     def topics(self) -> dict[str, int]:
-        """A dict from topic to partition count, for the topics that the group consumed.
+        """Number of partitions of each topic that the consumer group reads, as a dict by topic.
 
         Partition counts follow from ownership and commits.
         """
@@ -151,7 +150,7 @@ class RecordedGroup:
 
     @property
     def session_s(self) -> float:
-        """Longest session timeout of the newest members, in seconds.
+        """Longest session timeout of the consumer group's present members, in seconds.
 
         Members of the consumer protocol do not send one: it is then the broker's setting or its
         default.
@@ -162,7 +161,7 @@ class RecordedGroup:
 
     @property
     def server_session_s(self) -> float:
-        """Session timeout of members of the consumer protocol, in seconds.
+        """Session timeout of members of the consumer protocol (KIP-848), in seconds.
 
         It is the broker's setting if it was recorded, else its default.
         """
@@ -171,7 +170,9 @@ class RecordedGroup:
 
     @property
     def policy(self) -> Policy:
-        """The group's present protocol and strategy, with static membership if its members have it.
+        """The consumer group's present rebalance protocol and strategy, as a policy.
+
+        It has static membership if the members have it.
 
         Raises:
             InvalidConfigError: the run has no strategy that Partage can run.
@@ -181,8 +182,8 @@ class RecordedGroup:
 
     @cached_property
     def restarts(self) -> RestartEvidence:
-        """Durations and other data of past restarts of the group's members, learnt from the
-        recording.
+        """Recorded restarts of the group's members, such as how long each took, as input of
+        forecasts.
         """
         names = ("events", "members", "unread", "commit_rates", "pauses")
         return learn_restarts(
@@ -192,7 +193,8 @@ class RecordedGroup:
 
     @cached_property
     def load(self) -> GroupLoad:
-        """The group's load in records per second, minute by minute, from its offset commits.
+        """The consumer group's load in records per second, minute by minute, from its offset
+        commits.
 
         Raises:
             InvalidConfigError: the run has too few commits of the group.
@@ -227,8 +229,7 @@ GroupInput: TypeAlias = RecordedGroup | MeasuredGroup
 
 
 def _group_input(run: Run | MeasuredGroup | str | Path, group: str | None) -> GroupInput:
-    """Return the input of a forecast: the group of a run (`RecordedGroup`), or the measured group
-    itself.
+    """Return the consumer group to forecast: from a finished run, or as measured live.
 
     Raises:
         InvalidConfigError: the input has no such group.
@@ -258,7 +259,8 @@ def size(
     rate: float | None = None,
     session_timeout: float | None = None,
 ) -> Sizing:
-    """Forecast load and lag of a group for each number of consumers, and how many it needs.
+    """Forecast load and lag of a consumer group for each number of consumers, and how many it
+    needs.
 
     The load comes from a run or a measurement, or from the arguments ``topics`` and ``rate``.
 
@@ -305,10 +307,9 @@ def size(
 def _load_to_size(
     tables: GroupInput, topics: Mapping[str, int] | None, rate: float | None
 ) -> GroupLoad:
-    """Return a group's recorded load, or a load that is even over partitions if an argument is
-    given.
+    """Return a consumer group's load: as recorded, or spread evenly over partitions.
 
-    ``topics`` has partition counts, ``rate`` records per second.
+    It is even if ``topics`` (partition counts) or ``rate`` (records per second) is given.
     """
     if topics is None and rate is None:
         return tables.load
@@ -351,10 +352,10 @@ def forecast(
     compare: bool = True,
     seed: int = 0,
 ) -> tuple[RolloutForecast, ...]:
-    """Forecast a rolling deployment of a group: time without a reader, duration, rebalances,
-    rereads.
+    """Forecast a rolling deployment of a consumer group: downtime, duration, rebalances, rereads.
 
-    Values come from a run or a measurement; the arguments replace them, or are all that is known.
+    Downtime is the time that partitions have no reader. Values come from a run or a measurement;
+    the arguments replace them, or are all that is known.
 
     Args:
         run: a finished replay or its folder, or a measured group (`measure_group`); None with
@@ -455,8 +456,7 @@ def migrate(
     protocol: str = "consumer",
     deployments: bool = True,
 ) -> tuple[Migration, ...]:
-    """Assess whether groups are ready to migrate to another rebalance protocol, and what they would
-    gain.
+    """Assess whether groups are ready for another rebalance protocol, and what they would gain.
 
     Args:
         run: a finished replay or its folder.
@@ -495,9 +495,10 @@ def _migration(tables: RecordedGroup, protocol: str, *, deployments: bool) -> Mi
 def _effect(
     tables: RecordedGroup, protocol: str, strategy: str | None, *, deployments: bool
 ) -> Effect | None:
-    """Return the simulated effect of a migration; None if the run did not simulate it.
+    """Return the simulated effect of a consumer group's migration to another rebalance protocol.
 
-    The policy is the one that the report recommends, if it only changes the protocol.
+    The result is None if the run did not simulate it. The policy is the one that the report
+    recommends, if it only changes the protocol.
     """
     from partage.report.advice import best_policy
     from partage.report.gains import gain_of
@@ -515,11 +516,11 @@ def _effect(
 
 
 def _deployments(tables: RecordedGroup, policy: str) -> tuple[Estimate | None, Estimate | None]:
-    """Forecast the time without a reader of one rolling deployment, under ``policy`` and at
-    present.
+    """Forecast how long partitions have no reader in one rolling deployment, now and under
+    ``policy``.
 
-    Return both in partition-seconds. They are None if no restart was recorded, or if the group's
-    strategy is unknown.
+    Return the estimate under ``policy``, then the present one, in partition-seconds. They are None
+    if no restart was recorded, or if the group's strategy is unknown.
     """
     try:
         target = replace(Policy.parse(policy), static=tables.restarts.static)

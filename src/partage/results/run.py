@@ -71,7 +71,9 @@ def replay(
     kafka: Mapping[str, str] | None = None,
     progress: Callable[[str, int, int], None] | bool | None = None,
 ) -> Run:
-    """Replay the recorded rebalances of a cluster's groups under other policies.
+    """Replay the recorded rebalances of a cluster's consumer groups under other policies.
+
+    A policy is an assignment strategy with a rebalance protocol.
 
     Args:
         capture: the folder of a capture, Parquet files, a table that Spark reads, or a running
@@ -199,34 +201,36 @@ class Run:
 
     @cached_property
     def groups(self) -> TableView[GroupResult]:
-        """The groups of the log, the largest downtime first."""
+        """The consumer groups of the replayed log, the largest downtime first."""
         return TableView.of(GroupResult, map(_group_row, self._figures.groups))
 
     @cached_property
     def rebalances(self) -> TableView[RebalanceResult]:
-        """The rebalances of all groups, in log order."""
+        """The recorded rebalances of all consumer groups, in log order."""
         return self._read_view("rebalances", RebalanceResult, _IN_LOG_ORDER)
 
     @cached_property
     def policies(self) -> TableView[PolicyResult]:
-        """The metrics of each policy over all groups, with recorded assignments first."""
+        """The metrics of each simulated policy over all groups; recorded assignments come first."""
         found = self._figures
         return _policy_view(found.figures, found.per_rebalance, found.policies, found.groups)
 
     @cached_property
     def advice(self) -> TableView[AdviceResult]:
-        """The recommendations for all groups, the largest expected gain first."""
+        """The recommendations for all consumer groups, the largest expected gain first."""
         found = [pair for group in self._figures.groups for pair in _advice_rows(group)]
         found.sort(key=lambda pair: -pair[0])
         return TableView.of(AdviceResult, (row for _, row in found))
 
     @cached_property
     def streams_settings(self) -> TableView[StreamsSettingsResult]:
-        """The recorded Kafka Streams applications under other settings, by group."""
+        """Simulated results of the recorded Kafka Streams applications under other settings, by
+        group.
+        """
         return self._read_view("streams_settings", StreamsSettingsResult, ("group", "position"))
 
     def group(self, name: str) -> GroupRun:
-        """Return one group of the run by its name.
+        """Return the results of one consumer group of the run.
 
         Raises:
             InvalidConfigError: the run has no such group.
@@ -268,7 +272,8 @@ class Run:
     def _read_view(
         self, table: str, row: type[R], order: Sequence[str], group: str | None = None
     ) -> TableView[R]:
-        """Return the rows of one of the run's tables, sorted by the columns ``order``.
+        """Return the rows of one of the run's tables as typed objects, sorted by the columns
+        ``order``.
 
         ``group`` selects one group; None returns the rows of all groups.
         """
@@ -308,7 +313,9 @@ class Run:
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return an HTML table of the groups for Jupyter, with a bar for the downtime of each."""
+        """Return an HTML table of the consumer groups for Jupyter, with a bar for each one's
+        downtime.
+        """
         head, text = repr(self).splitlines()[:2]
         first = self.groups[:MOST_SHOWN]
         most = max([1.0, *(one.unread or 0 for one in first)])
@@ -326,7 +333,7 @@ class Run:
 
 
 class GroupRun:
-    """One group of a finished replay, with its rebalances, events and recommendations.
+    """One consumer group of a finished replay, with its rebalances, events and recommendations.
 
     Attributes:
         name: the group's name.
@@ -340,12 +347,12 @@ class GroupRun:
 
     @cached_property
     def rebalances(self) -> TableView[RebalanceResult]:
-        """The group's rebalances, in log order."""
+        """The consumer group's recorded rebalances, in log order."""
         return self._run._read_view("rebalances", RebalanceResult, _IN_LOG_ORDER, self.name)  # noqa: SLF001 - of its run
 
     @cached_property
     def timeline(self) -> TableView[EventResult]:
-        """The group's events (rebalances, joins, departures and so on), in log order."""
+        """The consumer group's events (rebalances, joins, departures and so on), in log order."""
         order = (*_IN_LOG_ORDER, "position")
         return self._run._read_view("events", EventResult, order, self.name)  # noqa: SLF001 - of its run
 
@@ -357,19 +364,23 @@ class GroupRun:
 
     @cached_property
     def policies(self) -> TableView[PolicyResult]:
-        """The group's metrics under each policy; the first row is of the recorded assignments."""
+        """The consumer group's metrics under each policy, after those of the recorded
+        assignments.
+        """
         found = self._figures
         order = self._run._figures.policies  # noqa: SLF001 - of its run
         return _policy_view(found.figures, found.per_rebalance, order, [found])
 
     @cached_property
     def advice(self) -> TableView[AdviceResult]:
-        """The recommended changes to the group, the best first."""
+        """The recommended changes to the consumer group, the best first."""
         return TableView.of(AdviceResult, (row for _, row in _advice_rows(self._figures)))
 
     @cached_property
     def streams_settings(self) -> TableView[StreamsSettingsResult]:
-        """The group under other settings, if it is a Kafka Streams application; else empty."""
+        """Simulated results of the group under other settings; empty if it is no Streams
+        application.
+        """
         order = ("group", "position")
         return self._run._read_view("streams_settings", StreamsSettingsResult, order, self.name)  # noqa: SLF001 - of its run
 
@@ -383,7 +394,7 @@ class GroupRun:
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return an HTML view for Jupyter: recommendations and a chart of rebalances."""
+        """Return an HTML view of the consumer group for Jupyter: recommendations and rebalances."""
         one = self.row
         times = [row.time.timestamp() for row in self.rebalances]
         counts = [0] * _COLUMNS
@@ -408,7 +419,8 @@ def _fields(row: type[ResultRow]) -> list[str]:
 
 
 def _cause_labels(kinds: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Replace the kinds of causes in a column by their names, which page and terminal show."""
+    """Replace the identifiers of rebalance causes in a column by readable names."""
+    # Page and terminal show these names.
     import pyarrow as pa
     from pyarrow import compute as pc
 
@@ -443,7 +455,7 @@ def _policy_view(
     order: Iterable[str],
     groups: Sequence[GroupFigures],
 ) -> TableView[PolicyResult]:
-    """Return the metrics of each policy as a table: recorded assignments first, then simulations.
+    """Return a table of the metrics of each policy: recorded assignments first, then simulations.
 
     ``main`` and ``other`` have the metrics by policy for two kinds of simulation. ``order`` are the
     names of the policies.
@@ -465,7 +477,10 @@ def _policy_view(
 
 
 def _policy_row(figures: Figures, saves: Estimate | None) -> PolicyResult:
-    """Return the row of a policy that saves ``saves`` against the present settings."""
+    """Build the result row of a simulated policy from its metrics.
+
+    ``saves`` is the downtime that it saves against the present settings.
+    """
     ends: dict[str, Any] = {}
     for name in ("stopped", "saved", "reread"):
         known = getattr(figures, name)
@@ -483,13 +498,16 @@ def _policy_row(figures: Figures, saves: Estimate | None) -> PolicyResult:
 
 
 def _estimate_columns(name: str, estimate: Estimate | None) -> dict[str, Any]:
-    """Return an estimate as three columns: best estimate, lower and upper end of its interval."""
+    """Convert an estimate to three columns: best estimate, lower and upper end of its interval.
+
+    ``name`` begins the names of the columns.
+    """
     ends = (None,) * 3 if estimate is None else (estimate.best, estimate.low, estimate.high)
     return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
 
 
 def _advice_rows(group: GroupFigures) -> list[tuple[float, AdviceResult]]:
-    """Return the recommendations for a group, each with its gain in partition-seconds."""
+    """Return the recommendations for a consumer group, each with its gain in partition-seconds."""
     from partage.report.recommendations import recommendations_for
 
     found = []

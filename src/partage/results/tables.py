@@ -37,7 +37,7 @@ __all__ = [
 
 
 class ResultRow:
-    """Base class of the row types of a run's tables.
+    """Base class of the row types in a finished replay's tables.
 
     Attributes:
         SHOWN: columns that `TableView` prints; empty for all.
@@ -131,9 +131,9 @@ class RebalanceResult(ResultRow):
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult(ResultRow):
-    """Metrics of one policy, summed over the rebalances of a group or of all groups.
+    """Metrics of one simulated policy, summed over the rebalances of one group or of all groups.
 
-    docs/metrics.md defines them.
+    See docs/metrics.md for their definitions.
 
     Attributes:
         policy: name of the policy, or ``recorded``.
@@ -177,7 +177,7 @@ class PolicyResult(ResultRow):
 
 @dataclass(frozen=True, slots=True)
 class AdviceResult(ResultRow):
-    """One recommended change to one group, with its expected gain and evidence.
+    """One recommended change to one consumer group, with its expected gain and evidence.
 
     Attributes:
         rank: 1 for the group's first recommendation.
@@ -214,7 +214,7 @@ class AdviceResult(ResultRow):
 
 @dataclass(frozen=True, slots=True)
 class EventResult(ResultRow):
-    """One event in the history of a group, such as a rebalance or the join of a member.
+    """One event in the history of a consumer group, such as a rebalance or the join of a member.
 
     Attributes:
         event: kind of event; for the cause of a rebalance its name in `RebalanceResult`.
@@ -240,7 +240,7 @@ class EventResult(ResultRow):
 
 @dataclass(frozen=True, slots=True)
 class OwnershipResult(ResultRow):
-    """A time span in which a member owned a partition.
+    """A time span in which a member of a consumer group owned a partition.
 
     Attributes:
         role: owner, releasing, active, standby or warmup.
@@ -305,7 +305,7 @@ _WIDEST = 28
 
 
 class TableView(Sequence[R], Generic[R]):
-    """A table of a run, as a sequence of typed rows.
+    """A table of a finished replay, as a sequence of typed rows.
 
     Libraries that read Arrow data (PyCapsule interface) accept it, as in ``pyarrow.table(view)``.
 
@@ -325,7 +325,7 @@ class TableView(Sequence[R], Generic[R]):
 
     @classmethod
     def of(cls, row: type[R], rows: Iterable[R]) -> TableView[R]:
-        """Create a table from rows, which must be of the type ``row``."""
+        """Create a table from typed rows, all of the type ``row``."""
         import pyarrow as pa
 
         found = list(rows)
@@ -360,8 +360,7 @@ class TableView(Sequence[R], Generic[R]):
                                    for n, c in cells.items()})  # fmt: skip
 
     def where(self, **values: Any) -> TableView[R]:
-        """Return only the rows with the given column values (keyword arguments), as
-        ``where(cause="join")``.
+        """Return only the rows with the given column values, as in ``where(cause="join")``.
 
         A cause may also be given by its kind in the published tables (``expiry``).
 
@@ -419,7 +418,7 @@ class TableView(Sequence[R], Generic[R]):
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return the first rows as an HTML table for Jupyter."""
+        """Return the first rows of the table in HTML, for Jupyter."""
         shown = self._row.SHOWN or self.columns
         first = self._table.slice(0, MOST_SHOWN).to_pylist()
         rows = [[cell_text(cells[name]) for name in shown] for cells in first]
@@ -429,7 +428,7 @@ class TableView(Sequence[R], Generic[R]):
 
 
 def _schema(row: type[ResultRow]) -> pa.Schema:
-    """Return the Arrow schema of a row type, from the annotations of its fields."""
+    """Return the Arrow schema of a dataclass of table rows, from the annotations of its fields."""
     import pyarrow as pa
 
     kinds = {
@@ -467,7 +466,7 @@ def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]
 
 
 def cell_text(value: Any) -> str:
-    """Return the text of a table cell: numbers rounded, times in UTC, long text cut."""
+    """Format the value of a table cell as text: numbers rounded, times in UTC, long text cut."""
     if value is None:
         return ""
     if isinstance(value, datetime):

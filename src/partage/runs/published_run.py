@@ -29,7 +29,7 @@ SUMMARY = "summary.json"
 
 
 class PublishedRun:
-    """One finished run of `partage replay` in an output folder: its summary and tables.
+    """One finished run of `partage replay`, read from its output folder: its summary and tables.
 
     It is the newest run by default. All reads are of the same run, even if a newer one is published
     meanwhile.
@@ -67,7 +67,7 @@ class PublishedRun:
     def table(
         self, name: str, columns: Sequence[str] | None = None, *, where: Any = None
     ) -> pa.Table:
-        """Read a table of this run, or some of its columns and rows (``columns``, ``where``).
+        """Read an output table of this run of `partage replay`, or some of its columns and rows.
 
         Args:
             name: name of the table.
@@ -104,7 +104,7 @@ class PublishedRun:
 
 
 class _ColumnError(Exception):
-    """Error about a column that does not match its table's schema."""
+    """Error about a table's column that does not match the published schema."""
 
 
 #: Columns without nulls that older versions of Partage did not write, by table.
@@ -115,8 +115,7 @@ _LATER = {
 
 
 def _cast_to_schema(name: str, table: pa.Table, wanted: Sequence[str] | None) -> pa.Table:
-    """Cast the columns of a table to the types that the published schema of table ``name``
-    declares.
+    """Cast the columns of an output table to the types that its published schema declares.
 
     ``wanted`` are the columns to return, None for all; missing nullable columns are then filled
     with nulls.
@@ -152,7 +151,7 @@ def _cast_to_schema(name: str, table: pa.Table, wanted: Sequence[str] | None) ->
 
 
 def _can_cast(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether a column of type ``found`` can be cast to the schema's type ``wanted``.
+    """Return whether a column's Arrow type can be converted to the type in the published schema.
 
     Other programs that rewrite a table change types: text may become ``large_string`` or a
     dictionary.
@@ -173,7 +172,7 @@ def _can_cast(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _manifest_path(folder: Path, run: str) -> Path:
-    """Return the path of the manifest of a run in an output folder.
+    """Return the path of the manifest (list of files) of a run in an output folder.
 
     Raises:
         InvalidCaptureError: the folder has no run of this id.

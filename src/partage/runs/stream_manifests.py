@@ -30,7 +30,7 @@ class StreamManifest(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> StreamManifest:
-        """Read a manifest from its JSON file.
+        """Read the list of a micro-batch's Parquet files (manifest) from its JSON file.
 
         The file's name has the numbers of its first and its last micro-batch.
         """
@@ -39,7 +39,7 @@ class StreamManifest(NamedTuple):
 
 
 def current_manifests(folder: Path) -> list[StreamManifest]:
-    """Return the manifests that together cover each published micro-batch once.
+    """Return the valid manifests (file lists) of all published micro-batches of a stream.
 
     A crash during a merge leaves manifests that overlap. The one that covers most micro-batches is
     then valid.
@@ -56,6 +56,6 @@ def current_manifests(folder: Path) -> list[StreamManifest]:
 
 
 def stream_source(out: Path) -> str | None:
-    """Return the source of the stream that writes into an output folder; None without a stream."""
+    """Return the input of the `partage watch` stream in an output folder; None without a stream."""
     path = out / "stream" / "source.json"
     return str(json.loads(path.read_bytes())["source"]) if path.is_file() else None

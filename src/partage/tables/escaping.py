@@ -16,8 +16,7 @@ _UNSAFE = re.compile(
 
 
 def escape_document_text(text: str, *, in_json: bool = False) -> str:
-    r"""Escape control and bidirectional characters, which HTML, SVG and XML documents must not
-    contain.
+    r"""Escape control and bidirectional characters, which HTML, SVG and XML must not contain.
 
     Other characters stay, also non-breaking spaces. Set ``in_json`` for JSON text: it gets JSON's
     own escapes, so that parsed values stay the same.
@@ -31,8 +30,7 @@ def escape_document_text(text: str, *, in_json: bool = False) -> str:
 
 
 def escape_document_line(text: str) -> str:
-    r"""Escape a text as `escape_document_text` does, and replace line breaks and repeated spaces
-    by one space.
+    r"""Escape a text for HTML, SVG or XML, and put it on one line with single spaces.
 
     >>> escape_document_line("a\nb\x1b")
     'a b\\x1b'

@@ -66,11 +66,10 @@ class Condition(NamedTuple):
 
 
 class OutputLevel(IntEnum):
-    """Outputs of the report, in order of rising prominence: JSON, group page, overview page,
-    terminal.
+    """Outputs of a report that may show a metric: JSON, group page, overview page or terminal.
 
-    A metric declares the most prominent output that shows it. All less prominent outputs show it
-    too.
+    They are in order of rising prominence. A metric declares the most prominent output that shows
+    it. All less prominent outputs show it too.
     """
 
     #: JSON only.

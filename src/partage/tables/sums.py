@@ -85,10 +85,10 @@ class Estimate:
     def from_sums(
         cls, best: float, below: tuple[float, float], above: tuple[float, float]
     ) -> Estimate:
-        """Estimate the sum of several uncertain values, whose errors count as equally correlated.
+        """Estimate the sum of several uncertain values from the sums of their errors.
 
-        With correlation r, the variance of the sum is (1 - r) times the sum of the squared errors
-        plus r times the square of their sum.
+        The errors count as equally correlated. With correlation r, the variance of the sum is (1 -
+        r) times the sum of the squared errors plus r times the square of their sum.
 
         Args:
             best: sum of the best estimates.
@@ -100,7 +100,7 @@ class Estimate:
 
     @classmethod
     def from_differences(cls, parts: Iterable[Estimate]) -> Estimate:
-        """Estimate the sum of several estimates (``parts``) that may be negative, such as savings.
+        """Estimate the sum of several uncertain values that may be negative, such as savings.
 
         Unlike `from_sums`, it does not cut the lower bound at 0.
 
@@ -115,12 +115,14 @@ class Estimate:
 
     @property
     def excludes_zero(self) -> bool:
-        """Return whether the interval excludes zero: the sign of the value is certain."""
+        """Return whether zero is outside of the 80 % interval, so that the value's sign is
+        certain.
+        """
         return self.low > 0 or self.high < 0
 
 
 def _distance(total: float, squares: float) -> float:
-    """Return the distance between the best estimate of a sum and its 10th or 90th percentile.
+    """Return the error of a sum of uncertain values: how far its 10th or 90th percentile is away.
 
     The errors of the summands count as equally correlated. ``total`` is the sum of the summands'
     distances, ``squares`` the sum of the squared distances.
@@ -129,7 +131,7 @@ def _distance(total: float, squares: float) -> float:
 
 
 def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
-    """Add up the metrics of simulated rebalances for each distinct value of the key columns.
+    """Add up the metrics of simulated rebalances by the given columns, such as group and policy.
 
     Return one dictionary per key: the key columns, and the sums from which `metric_value` computes
     each metric.
@@ -151,7 +153,7 @@ def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
 
 
 def _entries(metric: Metric, rows: pa.Table) -> dict[str, Any]:
-    """Return the columns that must be summed to compute a metric, as a dict by the name of the sum.
+    """Return the table columns that must be summed to compute a metric, as a dict by name.
 
     Each column has one value per row of ``rows``. A maximum is not summed but has its column too.
     """
@@ -184,7 +186,7 @@ def _estimate_entries(name: str) -> list[str]:
 
 
 def _estimate_columns(metric: Metric, rows: pa.Table) -> list[Any]:
-    """Return the columns that must be summed to compute an estimate, with one value per table row.
+    """Return the table columns that must be summed to estimate a metric and its 80 % interval.
 
     They are best estimates, distances to the 10th percentile, their squares, distances to the 90th
     percentile, their squares, and whether the row has an estimate.
@@ -222,7 +224,7 @@ def _meets(condition: Condition, rows: pa.Table) -> Any:
 
 
 def count_flags(mask: Any) -> Any:
-    """Convert a column of booleans to integers (null to 0), whose sum counts true values."""
+    """Convert a column of booleans to 0 and 1 (null to 0), so that its sum counts true values."""
     from pyarrow import compute as pc
 
     return pc.cast(pc.fill_null(mask, False), "int64")
@@ -231,7 +233,7 @@ def count_flags(mask: Any) -> Any:
 def sum_differences(
     rows: pa.Table, metric: Metric, keys: Sequence[str], rebalance: Sequence[str]
 ) -> list[Sums]:
-    """Add up how much less each simulated policy stops consumption than a base policy.
+    """Add up how much less time each simulated policy stops consumption than a base policy.
 
     Return one dictionary per distinct key: the key columns, and the bounds of the difference in
     stopped time. Positive values mean that the policy's stopped time is shorter.
@@ -270,7 +272,7 @@ def sum_differences(
 
 
 def empty_sums() -> Sums:
-    """Return the sums of all metrics over no rows: a new dict whose entries are 0 or empty."""
+    """Return the metric sums over no rebalances: a new dict whose entries are 0 or empty."""
     return dict(_empty_sums())
 
 
@@ -291,7 +293,7 @@ def _empty_sums() -> Sums:
 
 
 def add_sums(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sums:
-    """Add the metric sums of two sets of rows that have no row in common.
+    """Add up the metric sums of two separate sets of rebalances.
 
     >>> add_sums({"moved": 1, "largest_spread": None}, {"moved": 2, "largest_spread": 3})
     {'moved': 3, 'largest_spread': 3}

@@ -40,9 +40,10 @@ _Pair = tuple[str, int]
 
 
 class _PendingAssignment(NamedTuple):
-    """Recorded assignment whose balance is to be measured, with the cluster's metadata at its time.
+    """A recorded assignment of a consumer group whose balance is still to be measured.
 
-    ``fresh`` is False if it was recorded before the watch began.
+    It has the cluster's metadata at its time. ``fresh`` is False if it was recorded before the
+    watch began.
     """
 
     generation: Generation
@@ -72,8 +73,7 @@ def measure_balance(generation: Generation, cluster: Cluster) -> Measures | None
 
 
 class BackgroundMetrics:
-    """Thread that computes the slow metrics during a capture: consumer lag and balance of
-    assignments.
+    """Thread that computes consumer lag and the balance of assignments during a capture.
 
     It runs while its ``with`` block lasts.
 
@@ -101,7 +101,7 @@ class BackgroundMetrics:
         self._thread = Thread(target=self._run, name="partage-background", daemon=True)
 
     def on_event(self, event: WatchEvent, live: LiveGroups) -> None:
-        """Queue the assignment of a new rebalance, so that this thread measures its balance.
+        """Queue a consumer group's new assignment, so that this thread measures its balance.
 
         It replaces a queued older assignment of the same group. Other events are ignored.
         """
@@ -113,9 +113,9 @@ class BackgroundMetrics:
                 )
 
     def on_tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
-        """Pass the groups' committed offsets to this thread, at most twice per `LAG_SECONDS`.
+        """Pass the groups' committed offsets to this thread, which computes the consumer lag.
 
-        The thread computes the lag from them.
+        This happens at most twice per `LAG_SECONDS`.
         """
         del progress
         if 0 <= now_ms - self._passed_ms < LAG_SECONDS * 500:
@@ -162,7 +162,7 @@ class BackgroundMetrics:
         self._figures.lags = {}
 
     def _measure_pending(self) -> None:
-        """Measure the balance of all queued assignments."""
+        """Measure the balance of all assignments that wait in the queue."""
         with self._lock:
             plans, self._plans = self._plans, {}
         for name, plan in plans.items():

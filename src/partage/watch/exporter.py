@@ -54,7 +54,7 @@ def is_loopback(host: str) -> bool:
 
 
 def encode_metrics(families: Iterable[ExportedFamily], accept: str) -> tuple[bytes, str]:
-    """Encode metrics for a response to ``/metrics``; return the body and its content type.
+    """Encode Prometheus metrics for a response to ``/metrics``; return the body and content type.
 
     The format is OpenMetrics if the client's Accept header (``accept``) allows it, else Prometheus
     text.
@@ -152,11 +152,10 @@ class _Server(ThreadingHTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore the error of an HTTP client that disconnects; the base class would print a
-        traceback.
-        """
+        """Ignore the error of an HTTP client that disconnects."""
 
 
+# The base class would print a traceback.
 class _Handler(BaseHTTPRequestHandler):
     families: Callable[[], Iterable[ExportedFamily]]
     health: Callable[[], str]

@@ -118,8 +118,7 @@ ExportedFamily = tuple[ExportedMetric, tuple[tuple[tuple[str, ...], float], ...]
 
 @dataclass(slots=True)
 class _GroupFigures:
-    """Metrics of one group: gauges by metric name, unread time in seconds, and number of
-    rebalances.
+    """Prometheus metrics of one consumer group: gauges, unread time (s) and number of rebalances.
 
     Groups with the most unread time are exported by name.
     """
@@ -161,15 +160,16 @@ class WatchFigures:
         self._refreshed_ms = 0
 
     def families(self) -> tuple[ExportedFamily, ...]:
-        """Return all Prometheus metrics with their samples, as of the last refresh; any thread may
-        call it.
+        """Return all Prometheus metrics with their samples, as of the last refresh.
+
+        Any thread may call it.
         """
         return self._families
 
     # --- the watcher's thread -------------------------------------------------------------
 
     def on_event(self, event: WatchEvent, live: LiveGroups) -> None:
-        """Add a rebalance to its group's metrics: count it, or add the unread time that it caused.
+        """Add a rebalance of a consumer group to its Prometheus metrics.
 
         Unread time is how long partitions had no consumer.
         """
@@ -199,7 +199,7 @@ class WatchFigures:
             self._count("partage_group_moved_partitions", event.group, len(event.moved))
 
     def on_tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
-        """Compute the exported Prometheus metrics again, at most once per second."""
+        """Update the exported Prometheus metrics, at most once per second."""
         if 0 <= now_ms - self._refreshed_ms < _REFRESH_MS:
             return
         self._refreshed_ms = now_ms

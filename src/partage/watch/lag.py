@@ -36,8 +36,9 @@ class EndOffsets:
     _samples: dict[_TopicPartition, tuple[list[float], list[int]]] = field(default_factory=dict)
 
     def add(self, now_s: float, ends: Mapping[_TopicPartition, int]) -> None:
-        """Store a new sample of end offsets; forget the samples of partitions that it does not
-        contain.
+        """Store new end offsets of topic partitions, read at the time ``now_s`` (seconds).
+
+        Partitions that are missing in ``ends`` are forgotten.
         """
         for gone in self._samples.keys() - ends.keys():
             del self._samples[gone]
@@ -53,12 +54,12 @@ class EndOffsets:
                 del times[1:half:2], offsets[1:half:2]
 
     def end(self, partition: _TopicPartition) -> int | None:
-        """Return the newest sampled end offset of a partition; None if there is no sample."""
+        """Return the newest end offset of a topic partition; None if there is none."""
         found = self._samples.get(partition)
         return None if found is None else found[1][-1]
 
     def lag_seconds(self, partition: _TopicPartition, committed: int, now_s: float) -> float | None:
-        """Estimate the age in seconds of the first record that a group has not consumed.
+        """Estimate a partition's lag in seconds: the age of the first record not yet consumed.
 
         ``committed`` is the group's committed offset. Returns None if no end offset is known.
         """
@@ -80,7 +81,7 @@ class EndOffsets:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """Lag of a group, or of some of its partitions, in records and in seconds.
+    """Lag of a consumer group, or of some of its partitions, in records and in seconds.
 
     Attributes:
         records: lag in records, summed over the partitions.
@@ -97,7 +98,13 @@ class GroupLag:
 def group_lag(
     committed: Mapping[_TopicPartition, int], ends: EndOffsets, now_s: float
 ) -> GroupLag | None:
-    """Compute a group's lag, summed over its partitions; None if no end offset is known."""
+    """Compute a consumer group's lag over all partitions; None if no end offset is known.
+
+    Args:
+        committed: dict from partition to committed offset.
+        ends: the end offsets over time.
+        now_s: the present time in seconds.
+    """
     known = {partition: end for partition in committed if (end := ends.end(partition)) is not None}
     if not known:
         return None
@@ -111,8 +118,7 @@ def group_lag(
 
 
 def drain_seconds(before: GroupLag, now: GroupLag, elapsed_s: float) -> float | None:
-    """Estimate the seconds until a group has caught up, from the rates between two lag
-    measurements.
+    """Estimate the seconds until a consumer group has caught up, from two measurements of its lag.
 
     The result is infinite if the lag does not shrink, and None if ``elapsed_s`` is 0.
 

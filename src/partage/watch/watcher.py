@@ -137,7 +137,7 @@ class WatchListener(Protocol):
         """
 
     def on_tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
-        """Process a clock tick; there are several per second.
+        """Process a tick of the watcher's clock; there are several per second.
 
         Args:
             now_ms: current time in milliseconds.
@@ -147,7 +147,10 @@ class WatchListener(Protocol):
 
 
 class _Reset:
-    """Queue message with new histories of all groups, sent after a log partition was truncated."""
+    """Queue message with rebuilt histories of all consumer groups.
+
+    It is sent after a log partition was truncated.
+    """
 
     def __init__(self, live: LiveGroups) -> None:
         self.live = live
@@ -195,7 +198,7 @@ class Watcher:
         self._thread = Thread(target=self._run, name="partage-watch", daemon=True)
 
     def start(self, writer: CaptureWriter) -> None:
-        """Rebuild the groups' histories from the records captured so far, and start the watcher's
+        """Rebuild the consumer groups' histories from the records captured so far, and start the
         thread.
 
         ``writer`` is the open capture.
@@ -208,7 +211,7 @@ class Watcher:
         self._thread.start()
 
     def _rebuild(self, writer: CaptureWriter, *, from_state: bool = True) -> LiveGroups:
-        """Rebuild the groups' histories from the records that the capture already has.
+        """Rebuild the consumer groups' histories from the records that the capture already has.
 
         Their events are marked as not fresh, because they are older than the watch.
         ``from_state=False`` ignores the histories that an earlier process stored.
@@ -246,7 +249,8 @@ class Watcher:
                     listener.on_event(event, live)
 
     def _store_histories(self, live: LiveGroups) -> None:
-        """Write the groups' histories to the capture's folder, so that the next start is fast.
+        """Write the consumer groups' histories to the capture's folder, so that the next start is
+        fast.
 
         Raises:
             InvalidConfigError: the folder cannot be written.
@@ -274,17 +278,17 @@ class Watcher:
         self._live.session_timeout_ms = _session_timeout(configs)
 
     def on_batch(self, batch: LogBatch) -> None:
-        """Queue a recorded batch; the next `flush` sends it to the watcher's thread."""
+        """Queue a recorded batch of log records; the next `flush` sends it to the watcher's
+        thread.
+        """
         self._batches.append(batch)
 
     def on_state(self, state: Mapping[str, Any]) -> None:
-        """Queue a recorded state of the cluster; the next `flush` sends it, before all queued
-        batches.
-        """
+        """Queue recorded cluster metadata; the next `flush` sends it before all queued batches."""
         self._states.append(state)
 
     def on_fetch(self, partition: int, first_end: int) -> None:
-        """Store the time of a successful fetch, for the health check.
+        """Store the time of a successful fetch from a log partition, for the health check.
 
         Events of records below ``first_end`` (the partition's end offset at the first fetch) are
         not fresh.
@@ -293,7 +297,7 @@ class Watcher:
         self._live.fresh_from.setdefault(partition, first_end)
 
     def on_truncation(self, partition: int) -> None:
-        """Rebuild the histories from the capture, because a log partition was truncated."""
+        """Rebuild the consumer groups' histories, because a partition of the log was truncated."""
         self._batches = []
         if self._writer is not None:
             self._trouble(f"partition {partition}: histories are rebuilt from the capture")
@@ -328,7 +332,10 @@ class Watcher:
             return
 
     def health(self) -> str:
-        """Return "" if the watcher runs well, else the reason why not; any thread may call it."""
+        """Return "" if the watcher runs well, else the reason why not.
+
+        Any thread may call it.
+        """
         if self._error is not None:
             return "the watch has failed; the capture ends"
         if not self._thread.is_alive():
@@ -340,7 +347,8 @@ class Watcher:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """Stop the thread after it has processed its queue, and raise the error that it had.
+        """Stop the watcher's thread after it has processed its queue, and raise the error that it
+        had.
 
         The error is not raised if the ``with`` block itself raised one.
         """
@@ -388,9 +396,9 @@ class Watcher:
             self._stop.set()
 
     def _wait_for_message(self, live: LiveGroups) -> _Round | _Reset | Empty | None:
-        """Wait for the next message in the queue of the watcher's thread, and return it.
+        """Wait for the next message to the watcher's thread, and return it.
 
-        Returns `Empty` if no message came before the next event is due, and None at the end.
+        The result is `Empty` if no message came before the next event is due, and None at the end.
         """
         due_ms = live.next_due_ms()
         wait = _LONGEST_WAIT if due_ms is None else (due_ms - _now_ms()) / 1_000

@@ -27,13 +27,13 @@ def hold(
     *,
     band: float = BAND,
 ) -> dict[Partition, float]:
-    """Update partition weights by newly measured loads, but keep weights that changed little
-    (hysteresis).
+    """Update partition weights by newly measured loads, but keep those that changed little.
 
-    ``measured`` is first scaled so that the sum over partitions with a weight before and now is
-    equal: a group whose traffic doubles moves nothing. A weight changes only if it differs by more
-    than a quarter (``band``) of the old weight or of the mean weight. All others stay exactly
-    equal, so that the plan stays equal, too. Values that are not loads (`is_load`) are dropped.
+    This hysteresis avoids needless moves of partitions. ``measured`` is first scaled so that the
+    sum over partitions with a weight before and now is equal: a group whose traffic doubles moves
+    nothing. A weight changes only if it differs by more than a quarter (``band``) of the old weight
+    or of the mean weight. All others stay exactly equal, so that the plan stays equal, too. Values
+    that are not loads (`is_load`) are dropped.
 
     >>> hold({("t", 0): 9.0, ("t", 1): 1.0}, {("t", 0): 20.0, ("t", 1): 2.4})
     {('t', 0): 9.0, ('t', 1): 1.0}
@@ -57,7 +57,7 @@ def hold(
 
 
 def known(loads: Mapping[Partition, float]) -> dict[Partition, float]:
-    """Return those of the given partition loads that are valid, sorted by topic and partition.
+    """Return the partition loads that are valid numbers, sorted by topic and partition.
 
     A valid (known) load is a finite number from 0 to `LARGEST_LOAD`.
 
@@ -95,7 +95,7 @@ def _mean(loads: Iterable[float]) -> float:
 def rates(
     before: Mapping[Partition, int], after: Mapping[Partition, int], seconds: float
 ) -> dict[Partition, float]:
-    """Compute the records per second of each partition from two measurements of its offset.
+    """Compute the records per second of each partition from two readings of its offset.
 
     Partitions whose offset decreases (a recreated topic, a reset consumer) are omitted. The result
     is empty if ``seconds`` is 0.
