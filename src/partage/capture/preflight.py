@@ -213,7 +213,7 @@ class AccessReport:
         since, share = self.complete_since_ms, self.complete_share
         if share is not None and since is not None:
             yield (f"The log has {share:.1%} of all records ever written without a gap, "
-                   f"since {utc(since)} UTC ({_span(self._age(since))}).")  # fmt: skip
+                   f"since {utc(since)} UTC ({_format_span(self._age(since))}).")  # fmt: skip
         else:
             yield "The log has no record: no group has joined or committed yet."
         safe = self.safe_seconds
@@ -223,12 +223,14 @@ class AccessReport:
         else:
             policy = self.settings.get("cleanup.policy", "compact")
             leaves = (
-                f"leaves records for {_span(safe)}" if safe else "may remove records at any time"
+                f"leaves records for {_format_span(safe)}"
+                if safe
+                else "may remove records at any time"
             )
             yield (f"Compaction: cleanup.policy={policy}, min.compaction.lag.ms="
                    f"{safe * 1000:.0f}; the log cleaner {leaves}.")  # fmt: skip
         if self.follow_seconds > 0:
-            yield f"Follow the log for {_span(self.follow_seconds)} to have a whole day."
+            yield f"Follow the log for {_format_span(self.follow_seconds)} to have a whole day."
         else:
             yield "The log has a whole day: a capture without --follow has it at once."
 
@@ -523,20 +525,20 @@ class _LogProbe:
         for node, error in failures.items():
             for request in asked[node]:
                 why = f"broker {node} does not answer: {reason(error)}"
-                self._drop(request.partition, 0, why)
+                self._exclude_partition(request.partition, 0, why)
         found = {}
         for one in answers:
             if one.error:
-                self._drop(one.partition, one.error)
+                self._exclude_partition(one.partition, one.error)
                 continue
             self.readable = True
             try:
                 found[one.partition] = list(batches_of(one.records))
             except WireFormatError as e:
-                self._drop(one.partition, 0, str(e))
+                self._exclude_partition(one.partition, 0, str(e))
         return found
 
-    def _drop(self, partition: int, error: int, why: str = "") -> None:
+    def _exclude_partition(self, partition: int, error: int, why: str = "") -> None:
         """Leave out a log partition that cannot be read, and add a warning about it.
 
         Args:
@@ -607,10 +609,10 @@ def utc(ms: int | None) -> str:
     return f"{datetime.fromtimestamp(ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"
 
 
-def _span(seconds: float) -> str:
+def _format_span(seconds: float) -> str:
     """Format seconds as a time span with one unit, for example "90 min".
 
-    >>> _span(45), _span(5_400), _span(86_400), _span(604_800)
+    >>> _format_span(45), _format_span(5_400), _format_span(86_400), _format_span(604_800)
     ('45 s', '90 min', '24.0 h', '7.0 days')
     """
     if seconds < 120:

@@ -144,7 +144,7 @@ class ClassicGroup:
             at = (record.position, record.timestamp_ms)
             yield LifecycleEvent("created", self.incarnation, 0, *at)
             return
-        gap = self._gap(state.generation)
+        gap = self._count_missing_generations(state.generation)
         since_ms = 100 * _PLAUSIBLE_GAP if now is None else record.timestamp_ms - now.timestamp_ms
         if gap > _PLAUSIBLE_GAP + max(0, since_ms):
             gap = 1  # a damaged number: no group rebalances more than once per millisecond
@@ -159,7 +159,7 @@ class ClassicGroup:
         )  # fmt: skip
         self._last_number, self._epoch = state.generation, None
 
-    def _gap(self, number: int) -> int:
+    def _count_missing_generations(self, number: int) -> int:
         """Return how many generations of the consumer group the log lacks before generation
         ``number``.
         """

@@ -452,7 +452,7 @@ class CommitFolder:
             statistics of complete minutes.
         """
         table = np.ascontiguousarray(runs.table)
-        table[0] = self._number(runs)
+        table[0] = self._number_partitions(runs)
         out = np.empty((len(MINUTE), len(runs)), np.int64)
         made = fold_minutes(table, self._state, out, work=len(runs) * _STEPS)
         return list(self._stretches(runs, table)), self._minutes(out, made)
@@ -468,7 +468,7 @@ class CommitFolder:
     def _minutes(self, out: Int64Array, made: int) -> MinuteColumns:
         return MinuteColumns(out[:, :made], list(self._series))
 
-    def _number(self, runs: RunColumns) -> Int64Array:
+    def _number_partitions(self, runs: RunColumns) -> Int64Array:
         """Return the number of the partition of each offset commit summary; new partitions get new
         numbers.
 

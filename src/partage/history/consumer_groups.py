@@ -266,7 +266,7 @@ class EpochGroup:
         decision = TargetInput(
             target, before, state.whole, state.assignable, decided_ms, self._streams_input()
         )
-        gap = 0 if is_migrated else self._gap(epoch)
+        gap = 0 if is_migrated else self._count_missing_epochs(epoch)
         state.missing += gap
         self._add_leaves_of_static_members()
         shown = self._to_classic_state(epoch, decision, record.timestamp_ms)
@@ -294,7 +294,7 @@ class EpochGroup:
         self.state.replaced = {}
         self.state.departed = {}
 
-    def _gap(self, epoch: int) -> int:
+    def _count_missing_epochs(self, epoch: int) -> int:
         """Return how many group epochs the log lacks since the last target assignment (KIP-848)."""
         state = self.state
         before = state.target_epoch if state.target_epoch >= 0 else _FIRST_EPOCH - 1

@@ -322,14 +322,14 @@ class WatchedGroup:
         events.
         """
         if self._ended_ms is not None and now_ms >= self._ended_ms:
-            yield from self._deleted()
+            yield from self._confirm_deletion()
         if self._open is not None and now_ms >= self._open.deadline_ms:
             yield self._settle("timeout", now_ms, self.history.unread())
 
     def stop(self, now_ms: int) -> Iterator[WatchEvent]:
         """Yield the end of the group's unfinished rebalance, because the recording ends."""
         if self._ended_ms is not None:
-            yield from self._deleted()
+            yield from self._confirm_deletion()
         if self._open is not None:
             yield self._settle("stopped", now_ms, self.history.unread())
 
@@ -352,7 +352,7 @@ class WatchedGroup:
             elif isinstance(item, Event):
                 yield GroupChange(self.name, item, fresh)
 
-    def _deleted(self) -> Iterator[WatchEvent]:
+    def _confirm_deletion(self) -> Iterator[WatchEvent]:
         """Yield the deletion of the consumer group, without waiting for further records."""
         self._ended_ms, found = None, self.history.deletion()
         for one in derive_events(found) if found is not None else ():

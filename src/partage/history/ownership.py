@@ -82,7 +82,7 @@ class OwnershipIntervals:
             return  # a target becomes ownership when members acknowledge it
         time_ms = item.time_ms if isinstance(item, CurrentAssignment) else item.timestamp_ms
         time_ms = self._corrected_time(time_ms)
-        yield from self._settle(time_ms)
+        yield from self._take_final_intervals(time_ms)
         if isinstance(item, CurrentAssignment):
             self._replace(item.epoch, time_ms, self._current(item), item.owner)
         elif isinstance(item, LifecycleEvent):
@@ -104,7 +104,7 @@ class OwnershipIntervals:
             states.append((states[-1][0], generation.last))
         for at_ms, state in states:
             time_ms = self._corrected_time(at_ms)
-            yield from self._settle(time_ms)
+            yield from self._take_final_intervals(time_ms)
             ids = {m.owner: m.id for m in state.members if m.instance is not None}
             renamed = {
                 key: replace(
@@ -140,7 +140,7 @@ class OwnershipIntervals:
         yield from self._open.values()
         self._open, self._ended = {}, {}
 
-    def _settle(self, time_ms: int) -> Iterator[Interval]:
+    def _take_final_intervals(self, time_ms: int) -> Iterator[Interval]:
         """Yield the ownership spans that ended before ``time_ms``, because no record can extend
         them.
         """

@@ -343,12 +343,12 @@ def departure_time(
     at_close = 0.0
     if last >= begun.earliest - _LONGEST_LATENCY_MS:
         at_close = commits.share / (begun.latest - begun.earliest + _LONGEST_LATENCY_MS)
-    later = (1 - commits.share) * _overlap(alive, begun) + idle
+    later = (1 - commits.share) * _coincidence_density(alive, begun) + idle
     is_silent = begun.latest - last >= _NEARLY * poll_ms > _NEARLY * session_ms
     stalled = _STALLS * idle if is_silent else 0.0
-    left = begun.limited(last, last + interval) if _overlap(alive, begun) > 0 else begun
+    left = begun.limited(last, last + interval) if _coincidence_density(alive, begun) > 0 else begun
     left = commits.at_stop(left, at_close / (at_close + later + stalled))
-    likely_died = _overlap(alive, died) + idle
+    likely_died = _coincidence_density(alive, died) + idle
     if likely_died > idle:
         is_prompt = static and last >= died.earliest - _LONGEST_LATENCY_MS
         died = died.limited(last, last + interval)
@@ -357,7 +357,7 @@ def departure_time(
     return mixture(weight / (weight + (1 - _LEAVES) * likely_died), left, died)
 
 
-def _overlap(one: Instant, other: Instant) -> float:
+def _coincidence_density(one: Instant, other: Instant) -> float:
     """Return the probability density (per ms) that the uncertain times ``one`` and ``other`` are
     equal.
     """

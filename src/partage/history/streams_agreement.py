@@ -313,7 +313,7 @@ def _plain_assumptions(
         for stateful in _stateful_choices(topology):
             tasks = stateful_tasks(topology, stateful, counts)
             copies = {task: rebalance.copies()[task] for task in tasks}
-            for settings in _settings(rebalance, copies):
+            for settings in _likely_settings(rebalance, copies):
                 one = Assumption(assignor, stateful, settings)
                 yield one
                 if tasks and isinstance(assignor, HighAvailability):
@@ -364,7 +364,7 @@ def _assignors(rebalance: StreamsRebalance) -> Sequence[TaskAssignor]:
     return (HighAvailability(), LegacySticky(), PublicSticky(), PublicStickyPreserving())
 
 
-def _settings(
+def _likely_settings(
     rebalance: StreamsRebalance, copies: Mapping[TaskId, int]
 ) -> Iterator[AssignmentConfigs]:
     """Yield the likeliest Kafka Streams settings: numbers of standbys, with and without client

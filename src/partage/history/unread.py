@@ -237,7 +237,7 @@ class UnreadTracker:
                     taken.setdefault(owner, []).append(pair)
             for owner, pairs in taken.items():
                 is_same = self.state.clients.get(owner) == _client(member)
-                self._stop(pairs, self._absence(owner, pairs, at, is_same=is_same), at)
+                self._stop(pairs, self._estimate_absence(owner, pairs, at, is_same=is_same), at)
                 self._assign(pairs, member.id, at, after_record(at))
             self.state.sessions[member.id] = member.session_timeout_ms
             self.state.subscribed[member.id] = subscribed_topics(member)
@@ -299,7 +299,7 @@ class UnreadTracker:
             client = self.state.clients.get(owner)
             is_replaced = client is not None and client[2] in instances
             start = (
-                self._absence(owner, pairs, at, is_same=client in clients)
+                self._estimate_absence(owner, pairs, at, is_same=client in clients)
                 if is_replaced
                 else self._departure(owner, pairs, begun)
             )
@@ -616,7 +616,9 @@ class UnreadTracker:
         sent = self.state.sessions.get(owner, -1)
         return float(sent if sent > 0 else self._timeout_ms or SESSION_TIMEOUT_MS)
 
-    def _absence(self, owner: str, pairs: list[_Pair], time_ms: int, *, is_same: bool) -> Instant:
+    def _estimate_absence(
+        self, owner: str, pairs: list[_Pair], time_ms: int, *, is_same: bool
+    ) -> Instant:
         """Estimate when a static consumer stopped that a consumer with the same instance id
         replaces.
 

@@ -214,7 +214,7 @@ def describe(application: RecordedApplication) -> dict[str, Any]:
     _check_describable(application)
     found: dict[str, Any] = {
         "name": application.name,
-        "seconds": _seconds(application),
+        "seconds": _simulation_seconds(application),
         "subtopologies": [_subtopology(application, one) for one in application.subtopologies],
         "clients": {one.name: _client(one) for one in application.clients},
         "settings": dict(application.settings),
@@ -317,7 +317,7 @@ def _client_with_most_state(application: RecordedApplication) -> str:
     ).name
 
 
-def _seconds(application: RecordedApplication) -> int:
+def _simulation_seconds(application: RecordedApplication) -> int:
     """Return for how many seconds `partage streams` should simulate a recorded application.
 
     It is at least an hour, and enough to restore all tasks twice.
