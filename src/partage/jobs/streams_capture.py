@@ -475,9 +475,7 @@ def _guess_changelogs(
 ) -> tuple[dict[int, tuple[str, ...]], list[str]]:
     """Guess which changelog topics belong to each stateful sub-topology of a Streams application.
 
-    No record names these topics. A changelog has as many partitions as its sub-topology has tasks.
-    If this fits several sub-topologies, the choice is the one whose sums of end offsets are closest
-    to those that clients reported.
+    No record names these topics. Return them, and notes for the user.
 
     Args:
         seen: sources and stateful sub-topologies that were observed.
@@ -486,6 +484,9 @@ def _guess_changelogs(
         application: the application id, which changelog names begin with.
         logs: sizes and end offsets of recorded topics.
     """
+    # A changelog has as many partitions as its sub-topology has tasks. If this fits several sub-
+    # topologies, the choice is the one whose sums of end offsets are closest to those that clients
+    # reported.
     tasks = {key[0]: max(counts[t] for t in seen.sources[key]) for key in seen.stateful}
     names = sorted(
         topic for t, topic in enumerate(cluster.index.topics)
@@ -556,10 +557,10 @@ def _reported_sizes(
 ) -> dict[TopicPartition, ChangelogSize]:
     """Estimate changelog sizes (numbers of records) from the offset sums that clients reported.
 
-    The size of a task is the largest reported sum. It is given to the first changelog of the
-    sub-topology, because a sum is not divided by changelog. A task without a report gets the mean
-    size of its sub-topology's other tasks.
+    The size of a task is the largest reported sum.
     """
+    # It is given to the first changelog of the sub-topology, because a sum is not divided by
+    # changelog. A task without a report gets the mean size of its sub-topology's other tasks.
     times: dict[TaskId, list[tuple[int, int]]] = {}
     for one in generations:
         for member in one.rebalance.members:

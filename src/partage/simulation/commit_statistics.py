@@ -103,7 +103,7 @@ class CommitRate:
     records: int = 0
 
     def add_commits(self, first_ms: int, last_ms: int, first_offset: int, last_offset: int) -> None:
-        """Add a run of successive offset commits of one partition to the measured consumption rate.
+        """Add successive offset commits of one partition to its measured consumption rate.
 
         Args:
             first_ms: time of the first commit (ms since the epoch).

@@ -114,13 +114,10 @@ def _median(values: Sequence[float]) -> float:
 def stopped_partitions(
     before: Int32Array, after: Int32Array, exists: NDArray[np.bool_], *, eager: bool
 ) -> Int32Array:
-    """Return the indices of the partitions that have no consumer while a rebalance completes
-    (int32).
+    """Return the indices of the partitions that have no consumer during a rebalance (int32).
 
-    Their owners have left, or have revoked them. A partition that a cooperative rebalance revokes
-    in its first phase and assigns in the second counts in the second phase. In consumer groups
-    (KIP-848), where members revoke and take partitions one after the other, the result is an upper
-    bound.
+    Their owners have left, or have revoked them. In consumer groups (KIP-848), where members revoke
+    and take partitions one after the other, the result is an upper bound.
 
     Args:
         before: position of each partition's last owner (int32[P]); -1 for none, -2 for a member
@@ -134,6 +131,8 @@ def stopped_partitions(
     >>> [stopped_partitions(was, now, was < 9, eager=eager).tolist() for eager in (True, False)]
     [[0, 1, 2], [1, 2]]
     """
+    # A partition that a cooperative rebalance revokes in its first phase and assigns in the second
+    # counts in the second phase.
     consumed = (before != -1) & exists
     stops = consumed if eager else consumed & (after >= 0) & (after != before)
     return np.flatnonzero(stops).astype(np.int32)

@@ -212,12 +212,14 @@ ConsumptionListener: TypeAlias = Callable[[int, Mapping[str, Int32Array]], None]
 class ConsumptionTracker:
     """Reports to a listener which partitions each member consumes during simulated rebalances.
 
-    Eager members stop and resume together. Cooperative members stop consuming partitions that they
-    lose, then take partitions without an owner. Members of a consumer group reconcile at their own
-    heartbeats: they revoke partitions outside of their target, and take partitions of it that no
-    member consumes. Without a listener nothing is tracked.
+    The order of steps follows the rebalance protocol: eager members all stop first, cooperative
+    members stop only what they lose. Without a listener nothing is tracked.
     """
 
+    # Eager members stop and resume together. Cooperative members stop consuming partitions that
+    # they lose, then take partitions without an owner. Members of a consumer group reconcile at
+    # their own heartbeats: they revoke partitions outside of their target, and take partitions of
+    # it that no member consumes.
     def __init__(self, clock: Clock, listener: ConsumptionListener | None) -> None:
         self._clock, self._listener = clock, listener
         self._consumed: dict[str, Int32Array] = {}

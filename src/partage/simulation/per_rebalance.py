@@ -45,10 +45,8 @@ def simulate_rebalance(
 ) -> Iterator[SimulatedRebalance]:
     """Simulate one recorded rebalance under each policy, independently of earlier rebalances.
 
-    Yield rows of table ``replays``; the first row describes the recorded assignment. Members start
-    with the partitions that they really owned. They send the user data that the policy's strategy
-    would have stored for them, or what they really sent if the group ran that strategy. A
-    cooperative policy adds rows for its follow-up rebalances. There are no rows if the rebalance
+    Yield rows of table ``replays``: the recorded assignment first, then those of each policy.
+    Members start with the partitions that they really owned. There are no rows if the rebalance
     cannot be replayed.
 
     Args:
@@ -58,6 +56,9 @@ def simulate_rebalance(
         judged: whether the recorded assignment equals the result of its own strategy, if that is
             known already. The first row of that strategy without options reports it.
     """
+    # Members send the user data that the policy's strategy would have stored for them, or what they
+    # really sent if the group ran that strategy. A cooperative policy adds rows for its follow-up
+    # rebalances.
     if not rebalance.replayable:
         return
     yield recorded_row(rebalance, context)

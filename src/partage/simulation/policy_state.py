@@ -356,7 +356,7 @@ def _allowed_classes() -> tuple[type, ...]:
 
 
 class RecentRebalances:
-    """The newest recorded rebalances of a group, by their position in the group's history.
+    """The newest recorded rebalances of a consumer group, by their index in the group's history.
 
     Older ones are removed, so that memory does not grow with the history.
 

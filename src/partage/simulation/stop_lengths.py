@@ -264,10 +264,11 @@ def _ids(rebalance: RecordedRebalance) -> frozenset[str]:
 def _restarted_without_rebalance(interval: UnreadInterval, rebalance: RecordedRebalance) -> bool:
     """Return whether a partition had no consumer because a member restarted without a rebalance.
 
-    In a classic group, a static member resumes its partitions some time after the last rebalance.
-    In other groups, a restarted static member has a new id; a member that was evicted and rejoined
-    between two epochs gets its own partitions again.
+    ``interval`` is the time without a consumer, ``rebalance`` the recorded rebalance before it.
     """
+    # In a classic group, a static member resumes its partitions some time after the last rebalance.
+    # In other groups, a restarted static member has a new id; a member that was evicted and
+    # rejoined between two epochs gets its own partitions again.
     generation = rebalance.generation
     if generation.protocol != "classic":
         return interval.new_owner == interval.member or interval.new_owner not in _ids(rebalance)

@@ -225,15 +225,14 @@ class PairCounter:
     """Counts the records of each (topic, key, partition) that one Spark worker reads.
 
     Call `add` for each table of records, then `rows` for the result: one row for each (topic, key,
-    partition), and one for each record without a key.
-
-    A topic with very many keys is sampled: a hash of the key decides whether its records are
-    counted. All workers sample the same keys, so their results can be added. Column ``level`` is
-    the sampling level: one key in 2**level was sampled. Column ``place`` is the offset of a record
-    without a key. Rows with a null partition count the records of a topic that were not sampled:
-    one row for records with a key (the key is then empty), one for records without.
+    partition), and one for each record without a key. A topic with very many keys is sampled; all
+    workers sample the same keys, so that their results can be added.
     """
 
+    # Column ``level`` of the result is the sampling level: one key in 2**level was sampled (a hash
+    # of the key decides). Column ``place`` is the offset of a record without a key. Rows with a
+    # null partition count the records of a topic that were not sampled: one row for records with a
+    # key (the key is then empty), one for records without.
     _tables: list[Any] = field(default_factory=list)
     _nulls: list[Any] = field(default_factory=list)
     _levels: dict[str, int] = field(default_factory=dict)
@@ -521,10 +520,13 @@ def _possible_counts(
 ) -> tuple[int, ...]:
     """Return the partition counts that a topic may have had when its records were written.
 
-    These are the counts in the metadata, if available (``known``). Otherwise the smallest count is
-    ``highest``, the highest partition with a record, plus one. Larger counts are added if a
-    partitioner with that count places a sample of keys (``pairs``) as observed.
+    Args:
+        known: partition counts in the recorded metadata; empty if unknown.
+        highest: highest partition with a record.
+        pairs: a sample of (key, partition) pairs, which tells whether larger counts are possible.
     """
+    # Without metadata the smallest count is ``highest`` plus one. Larger counts are added if a
+    # partitioner with that count places the sampled keys as observed.
     if known:
         return known if highest < max(known) else (*known, highest + 1)
     seen = highest + 1

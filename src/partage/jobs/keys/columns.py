@@ -275,12 +275,11 @@ def _serialize_numbers(keys: pa.Array, dtype: str, serializer: str, name: str) -
 
 
 def normalize_empty_keys(keys: pa.Array, partitioner: str) -> pa.Array:
-    """Make empty keys null, or null keys empty, so that they are treated as a partitioner does.
+    """Make empty keys null, or null keys empty, as the given client partitioner treats them.
 
-    In the result, null means that the key is not hashed. librdkafka's default partitioner picks a
-    random partition for null and empty keys, so empty keys become null. librdkafka's
-    ``consistent``, ``murmur2`` and ``fnv1a`` hash a null key like an empty one, so null keys become
-    empty.
+    In the result, null means that the key is not hashed. Librdkafka's default partitioner picks a
+    random partition for both, so empty keys become null. Librdkafka's ``consistent``, ``murmur2``
+    and ``fnv1a`` hash a null key like an empty one, so null keys become empty.
 
     >>> import pyarrow as pa
     >>> normalize_empty_keys(pa.array([b"", None]), "librdkafka:consistent").to_pylist()

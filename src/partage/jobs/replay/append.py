@@ -418,7 +418,7 @@ def _relative_path(source: Capture, path: str) -> str:
 
 
 def _input_files(source: Capture) -> dict[str, dict[str, Any]]:
-    """Return, for each input file, its number of rows, size, modification time and footer digest.
+    """Return the number of rows, size, modification time and footer digest of each input file.
 
     The result is a dict by relative path; the digest is of the file's Parquet footer.
     """
@@ -443,7 +443,7 @@ def _footer(path: Path) -> dict[str, Any]:
 
 
 def _batches_digest(source: Capture, positions: Mapping[int, int]) -> str | None:
-    """Return a digest of the transactional batches that decide about the records read so far.
+    """Return a digest of the transactional batches that affect the log records read so far.
 
     ``positions`` is a dict from log partition to the highest offset read. The result is None if the
     capture has no ``batches.parquet``.

@@ -352,7 +352,7 @@ def _lock(file: IO[Any]) -> bool:
 
 
 def _start_time(pid: object) -> str | None:
-    """Return the start time of a process of this host as text; None if there is no such process."""
+    """Return the start time of a process on this computer as text; None without such a process."""
     if not isinstance(pid, int):
         return None
     try:

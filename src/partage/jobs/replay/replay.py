@@ -314,7 +314,7 @@ def _run_header(
 
 
 def _write_run_row(run: ReplayRun, head: dict[str, Any], summary: Summary) -> Receipt:
-    """Write this run's row of table ``runs``; return the receipt of the file.
+    """Write the row of this replay run in the output table ``runs``; return the file's description.
 
     ``head`` has the first fields of the summary, such as the start time.
     """

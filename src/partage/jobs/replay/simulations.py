@@ -64,13 +64,20 @@ def simulations_job(
 ) -> Rows:
     """Simulate the histories of consumer groups under each policy, and write the output tables.
 
-    A policy is an assignment strategy with a protocol and member options. ``work`` has the work
-    units of each task. Groups of Kafka Streams applications are also simulated under other
-    settings; ``streams`` has their `StreamsFacts`. Return rows with the receipts of the written
-    files and the totals of the simulations.
+    Return rows with the written files, the totals of the simulations, and with ``store`` also the
+    file positions of stored results.
 
-    With ``store``, a folder relative to ``out``, results of single rebalances and states of whole
-    simulations are stored for the next appending run. The rows then have their file positions too.
+    Args:
+        engine: runs the job.
+        work: for each task its units of work.
+        states: the cluster metadata over time.
+        streams: inputs for Kafka Streams groups, which are also simulated under other settings.
+        policies: the policies, each an assignment strategy with a protocol and member options.
+        selection: the selected groups and times.
+        out: the output folder.
+        run_id: the id of the run.
+        store: folder, relative to ``out``, for results that the next run continues from; None to
+            store none.
     """
     count = len(work.value)
     shared = (work, states, streams)

@@ -270,9 +270,10 @@ class RebalanceStore:
         return verdict, [_restore_row(row, rebalance, context) for row in rows]
 
     def add(self, key: str, verdict: Verdict, rows: Sequence[SimulatedRebalance]) -> None:
-        """Store the results of a rebalance for the next run: its verdict and its ``replays`` rows.
+        """Store the simulation results of a rebalance for the next run.
 
-        The verdict says whether the group's strategy reproduces the recorded assignment.
+        They are its rows of table ``replays`` and the verdict: whether the group's strategy
+        reproduces the recorded assignment.
         """
         groups = (one.recompute.group for one in rows if one.recompute is not None)
         if any(member.weight != 1 for group in groups for member in group):
@@ -447,7 +448,7 @@ class HistoryChain:
         return self._digests[position] if position < len(self._digests) else ""
 
     def first_early_eviction_ms(self, after: int, timeout_ms: int | None) -> int | None:
-        """Return the first time (ms) at which a policy's session timeout evicts a member too early.
+        """Return the first time (ms) at which a policy evicts a member earlier than recorded.
 
         This is so if the policy's session timeout is shorter than the recorded one. A checkpoint
         after that time cannot be used. The result is None if there is no such eviction after the
@@ -643,7 +644,8 @@ class GroupStore:
         self._simulations: dict[str, PolicyStore] = {}
 
     def key(self, rebalance: RecordedRebalance) -> str:
-        """Return the key of a rebalance's stored result, a digest of all its inputs.
+        """Return the key under which a rebalance's simulation results are stored: a digest of its
+        inputs.
 
         Call it for all rebalances of the group in order, because the digests of the history are
         extended too.

@@ -22,7 +22,7 @@ _AGAIN = "nothing was published; run again"
 
 @contextmanager
 def job_errors(out: Path) -> Iterator[None]:
-    """Convert Spark errors in a ``with`` block that writes tables to Partage errors.
+    """Convert Spark errors in a ``with`` block to Partage errors with a clear message.
 
     ``out`` is the output folder.
 
@@ -101,7 +101,7 @@ def _text(error: Exception) -> str:
 
 @contextmanager
 def jvm_errors() -> Iterator[None]:
-    """Convert the various errors of a killed Spark JVM in a ``with`` block to one clear error.
+    """Convert errors in a ``with`` block that mean that Spark's JVM was killed to one clear error.
 
     Raises:
         SparkFailedError: the JVM no longer answers.

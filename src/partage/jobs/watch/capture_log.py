@@ -73,13 +73,13 @@ class Position(NamedTuple):
     metadata_bytes: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return the position in the log as a dict that JSON can represent."""
+        """Return the read position in the captured log as a dict that JSON can represent."""
         offsets = {str(p): at for p, at in sorted(self.offsets.items())}
         return {"offsets": offsets, "metadata_bytes": self.metadata_bytes}
 
     @classmethod
     def of_json(cls, value: Mapping[str, Any]) -> Position:
-        """Restore a position from the dict that `to_json` returned.
+        """Restore a read position in the captured log from the dict that `to_json` returned.
 
         >>> position = Position({3: 7}, 90)
         >>> Position.of_json(position.to_json()) == position
@@ -113,7 +113,8 @@ class LogPiece(NamedTuple):
 
 
 def read_piece(piece: LogPiece) -> Iterator[pa.RecordBatch]:
-    """Read one piece of the log and decode its records; yield rows with columns `STREAM_COLUMNS`.
+    """Read a part of the captured log and decode its records; yield rows with columns
+    `STREAM_COLUMNS`.
 
     Raises:
         InvalidCaptureError: the file cannot be read.

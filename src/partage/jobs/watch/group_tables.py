@@ -335,12 +335,12 @@ def _table_rows(table: str, rows: pa.Table, *, final: bool) -> TableRows:
 def _changed_open_rows(
     still_open: list[TableRows], digests: Mapping[str, str]
 ) -> tuple[list[TableRows], dict[str, str]]:
-    """Return the provisional rows of the tables in which they changed, and new digests.
+    """Return the provisional output rows of those tables in which they changed, with new digests.
 
-    Open rows may still change with later records. A table that no longer has open rows gets an
-    empty entry. ``digests`` is a dict from table to the digest of its open rows in the last
-    micro-batch.
+    Provisional ("open") rows may still change with later records. ``digests`` has the digest of
+    each table's open rows in the last micro-batch.
     """
+    # A table that no longer has open rows gets an empty entry.
     new = {one.table: blake2b(one.data, digest_size=8).hexdigest() for one in still_open}
     changed = [one for one in still_open if digests.get(one.table) != new[one.table]]
     changed += [TableRows(table, False, 0, b"") for table in digests if table not in new]

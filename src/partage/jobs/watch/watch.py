@@ -332,7 +332,7 @@ class _CaptureReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_fixed = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's
-        """Return the position before the first record of the log, where a new stream begins."""
+        """Return the log position at which a new stream begins: before the first record."""
         return Position({}, 0).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's
@@ -340,7 +340,7 @@ class _CaptureReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._records)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's
-        """Return the position in the log at which the next micro-batch ends."""
+        """Return the log position at which the next micro-batch of the stream ends."""
         at = Position.of_json(start)
         if not self._is_fixed:
             self._log.refresh()

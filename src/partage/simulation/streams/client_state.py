@@ -104,7 +104,7 @@ def fair_shares(wanted: Sequence[float], total: float) -> list[float]:
 
 
 def millis_until_caught_up(copy: StateCopy) -> float | None:
-    """Return how long a copy of task state needs to catch up with its changelog at its rate (ms).
+    """Return how long a copy of a Streams task's state needs to catch up with its changelog (ms).
 
     The result is None if it never catches up.
 

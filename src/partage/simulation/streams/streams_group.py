@@ -66,28 +66,25 @@ class _Member:
 
 
 class StreamsGroupSimulation(StreamsSimulation):
-    """Simulation of a Kafka Streams application in a streams group, whose coordinator assigns
-    tasks.
+    """Simulation of Kafka Streams in a streams group (KIP-1071), whose coordinator assigns tasks.
 
-    Such groups (KIP-1071) have no probing rebalances and no warm-ups. The coordinator acts on
-    heartbeats. After a member joined or left, the next heartbeat of any member computes a new
-    target assignment, at most one per assignment interval. Each member learns its target with its
-    next heartbeat. It first revokes tasks outside of the target and confirms that with a heartbeat.
-    Only then does it get new tasks, and only then may others get the revoked ones. It gets an
-    active task once no member owns it and no copy of it is on its own process, and a standby once
-    its process has no copy. All other tasks keep running.
-
-    Kafka 4.4.0 has a setting for warm-ups, but its ``AssignmentRefiner`` returns the target
-    unchanged. In Kafka 4.4 a target starts from the tasks that members own and from the offsets
-    that they reported when they joined; in 4.3 it starts from the target before. In 4.4 a task
-    changes between active and standby on its member in one step; in 4.3 it is revoked and assigned
-    again.
+    Such groups have no probing rebalances and no warm-ups. After a member joined or left, the next
+    heartbeat of any member computes a new target assignment. Each member learns its target with its
+    next heartbeat and first revokes tasks outside of it. Only then does it get new tasks, and only
+    then may others get the revoked ones. All other tasks keep running.
 
     Args:
         application: the application to simulate.
         assignor: the coordinator's assignor.
     """
 
+    # There is at most one target per assignment interval. A member confirms a revocation with a
+    # heartbeat. It gets an active task once no member owns it and no copy of it is on its own
+    # process, and a standby once its process has no copy. Kafka 4.4.0 has a setting for warm-ups,
+    # but its AssignmentRefiner returns the target unchanged. In Kafka 4.4 a target starts from the
+    # tasks that members own and from the offsets that they reported when they joined; in 4.3 it
+    # starts from the target before. In 4.4 a task changes between active and standby on its member
+    # in one step; in 4.3 it is revoked and assigned again.
     def __init__(self, application: SimulatedApplication, assignor: ServerSticky) -> None:
         runtime = application.runtime
         super().__init__(application, runtime.streams_session_timeout_ms)
