@@ -131,8 +131,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def assign(cls, cluster: Any, members: Mapping[str, Any]) -> dict[str, Any]:
-        """Compute the partitions of all group members, as the group leader; return them by member
-        id.
+        """Assign partitions to all group members, as the group leader; return them by member id.
 
         Raises:
             AssignorError: the strategy raised; the error has the strategy, group and generation.

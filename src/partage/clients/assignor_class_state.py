@@ -112,7 +112,7 @@ class AssignorState:
         group: str,
         generation: int,
     ) -> SyncGroupAssignments:
-        """Compute the partitions of all group members, as the group leader, and log warnings.
+        """Assign partitions to all group members, as the group leader, and log warnings.
 
         Raises:
             AssignorFailedError: the strategy raised an error. The consumer joins again after a
@@ -146,8 +146,8 @@ class AssignorState:
         group_and_generation: tuple[str, int],
         error: type[AssignorFailedError],
     ) -> dict[str, bytes]:
-        """Compute the partitions of all group members; return them as bytes for Kafka's SyncGroup
-        request.
+        """Assign partitions to all group members; return the assignments as bytes for Kafka's
+        SyncGroup.
 
         The result is a dict by member id.
 

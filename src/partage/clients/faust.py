@@ -110,7 +110,7 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
     def _perform_assignment(
         self, cluster: Any, member_metadata: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Compute the partitions of all workers of a Faust app, as the group leader."""
+        """Assign partitions to all workers of a Faust app, as the group leader."""
         # If the strategy fails, the error is logged and Faust's own assignor is used: a worker
         # whose assignor raises an error would never continue. Faust calls this method inside its
         # sensors and tracer.

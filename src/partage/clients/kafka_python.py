@@ -160,8 +160,7 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def assign(cls, cluster: Any, members: Any) -> dict[str, Any]:
-        """Compute the partitions of all group members, as the group leader; return them by member
-        id.
+        """Assign partitions to all group members, as the group leader; return them by member id.
 
         Raises:
             AssignorError: the strategy raised; the error has the strategy, group and generation.
@@ -194,7 +193,7 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
     def on_generation_assignment(cls, generation: int) -> None:
         """Store the group generation of the consumer's last assignment.
 
-        kafka-python 2 passes it only to assignors named "sticky".
+        kafka-python 2 passes it only to sticky assignors.
         """
         cls._state.consumer.set_generation(generation)
 

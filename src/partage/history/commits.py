@@ -371,7 +371,7 @@ class Stretch(NamedTuple):
 class RunColumns:
     """Summaries of one consumer group's offset commits per partition and minute, as columns.
 
-    A commit run has the commits of one partition in one minute and between two group records.
+    A summary does not extend over a group record.
 
     Attributes:
         topics: the distinct topic names.

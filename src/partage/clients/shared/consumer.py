@@ -143,7 +143,7 @@ class Consumer:
         generation: int = NO_GENERATION,
         leader_loads: Mapping[Partition, float] | None = None,
     ) -> SyncGroupAssignments:
-        """Compute the partitions of all group members, as the group leader.
+        """Assign partitions to all members of the consumer group, as its leader.
 
         Args:
             members: the members in the order of JoinGroup's response.
