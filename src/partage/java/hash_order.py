@@ -60,7 +60,7 @@ Order = NDArray[np.intp]
 
 
 def topic_partition_hash(topic: str, partition: int) -> int:
-    """Return the hash code of Kafka's ``TopicPartition`` (``hashCode``), as a signed int32.
+    """Return the ``hashCode`` of Kafka's class ``TopicPartition``, as a signed int32.
 
     >>> topic_partition_hash("t1", 0)
     4606
@@ -70,7 +70,7 @@ def topic_partition_hash(topic: str, partition: int) -> int:
 
 
 def table_for_capacity(capacity: int) -> int:
-    """Return the number of buckets of a ``HashMap`` that is created with a given capacity.
+    """Return the number of buckets of a Java ``HashMap`` that is created with a given capacity.
 
     It is the least power of two that is not smaller than the capacity.
 
@@ -83,7 +83,8 @@ def table_for_capacity(capacity: int) -> int:
 
 
 def copied_hash_set_table(size: int) -> int:
-    """Return the number of buckets of ``new HashSet<>(collection)``, from the collection's size.
+    """Return the number of buckets of Java's ``new HashSet<>(collection)`` for a collection of
+    given size.
 
     The rule is that of JDK 18 and older. JDK 19 changed it: results differ for sizes 12, 24, 48 and
     so on.
@@ -102,7 +103,9 @@ def hash_order(
     compute_if_absent: bool = False,
     looked_up_after: bool = False,
 ) -> list[int]:
-    """Return the indices of keys in the iteration order of a Java ``HashMap``, from their hashes.
+    """Return the iteration order of a Java ``HashMap``, from the hash codes of its keys.
+
+    The result has the indices of the keys in this order.
 
     Args:
         hashes: hashes of distinct keys (int32, signed or not) in order of insertion.
@@ -142,10 +145,10 @@ def hash_order(
 
 
 def timeline_order(hashes: Sequence[int], slots: int) -> list[int]:
-    """Return the indices of keys in the iteration order of Kafka's ``TimelineHashMap``.
+    """Return the iteration order of Kafka's ``TimelineHashMap``, from the hash codes of its keys.
 
-    The group coordinator keeps the members of a streams group in such a map. Keys in one bucket are
-    iterated from the newest to the oldest.
+    The result has the indices of the keys. The group coordinator keeps the members of a streams
+    group in such a map. Keys in one bucket are iterated from the newest to the oldest.
 
     Args:
         hashes: hashes of distinct keys in order of insertion.
@@ -180,7 +183,7 @@ def hash_set_order(
     table: int = DEFAULT_TABLE,
     compute_if_absent: bool = False,
 ) -> list[Key]:
-    """Return distinct keys in the iteration order of a Java hash set or map.
+    """Return distinct keys in the iteration order of a Java ``HashSet`` or ``HashMap``.
 
     Args:
         keys: the inserted keys in order; repeated keys stand for repeated calls.
@@ -209,10 +212,11 @@ def hash_set_order(
 
 
 def _table_after_put(spread: list[int], table: int) -> int:
-    """Return a ``HashMap``'s number of buckets after ``put`` inserted all keys.
+    """Return the number of buckets of a Java ``HashMap`` after ``put`` has inserted all keys.
 
-    ``spread`` has the mixed hash of each key (which selects its bucket), ``table`` is the initial
-    number of buckets.
+    Args:
+        spread: the mixed hash code of each key, which selects its bucket.
+        table: the initial number of buckets.
     """
     n = table
     for count, key in enumerate(spread if _may_have_long_chain(spread, table) else ()):
@@ -228,15 +232,19 @@ def _table_after_put(spread: list[int], table: int) -> int:
 
 
 def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool) -> int:
-    """Return a ``HashMap``'s number of buckets after ``computeIfAbsent`` inserted all keys.
+    """Return the number of buckets of a Java ``HashMap`` after ``computeIfAbsent`` has inserted all
+    keys.
 
-    Unlike ``put``, it checks the load before the insertion. ``spread`` has the mixed hash of each
-    key (which selects its bucket), ``table`` is the initial number of buckets.
+    Args:
+        spread: the mixed hash code of each key, which selects its bucket.
+        table: the initial number of buckets.
+        looked_up_after: whether ``computeIfAbsent`` was called once more for an existing key.
     """
     n = table
     for count, key in enumerate(spread if _may_have_long_chain(spread, table) else ()):
         if n >= _MIN_TREE_TABLE:
             break
+        # Unlike ``put``, it checks the load before the insertion.
         if count * 4 > n * 3:
             n *= 2
         if _keys_in_bucket(spread, count, key, n) >= _MAX_CHAIN_COMPUTE:
@@ -248,11 +256,14 @@ def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool
 
 
 def _may_have_long_chain(spread: list[int], table: int) -> bool:
-    """Return whether one bucket gets so many keys that Java doubles a small ``HashMap`` early.
+    """Return whether a bucket of a Java ``HashMap`` may get so many keys that Java doubles the
+    table early.
 
-    Java does so in tables of fewer than 64 buckets. ``spread`` has the mixed hash of each key
-    (which selects its bucket), ``table`` is the initial number of buckets.
+    Args:
+        spread: the mixed hash code of each key, which selects its bucket.
+        table: the initial number of buckets.
     """
+    # Java does so only in tables of fewer than 64 buckets.
     if table >= _MIN_TREE_TABLE or len(spread) < _MAX_CHAIN_COMPUTE:
         return False
     mask = table - 1
@@ -268,9 +279,9 @@ def _keys_in_bucket(spread: list[int], count: int, key: int, n: int) -> int:
 
 
 def names_in_map_order(names: Sequence[str]) -> list[int]:
-    """Return the indices of distinct strings in the iteration order of a Java ``HashMap``.
+    """Return the iteration order of a Java ``HashMap`` with string keys, as indices of ``names``.
 
-    ``names`` are in order of insertion.
+    The strings are distinct and in order of insertion.
 
     >>> names_in_map_order(["consumer1", "consumer2", "consumer3"])
     [2, 1, 0]
@@ -281,7 +292,7 @@ def names_in_map_order(names: Sequence[str]) -> list[int]:
 def copied_order(
     hashes: Sequence[int], size: int, rank: Callable[[], Sequence[int]] | None = None
 ) -> list[int]:
-    """Return the indices of keys in the iteration order of Java's ``new HashSet<>(collection)``.
+    """Return the iteration order of Java's ``new HashSet<>(collection)``, as indices of its keys.
 
     Args:
         hashes: hashes of the distinct keys in the collection's order.
@@ -295,7 +306,8 @@ def copied_order(
 
 
 def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
-    """Return the indices of keys in the iteration order of many Java ``HashMap`` objects at once.
+    """Return the iteration order of many Java ``HashMap`` objects at once, as indices of their
+    keys.
 
     Args:
         group: int[n], number of the map that each key belongs to, ascending.
@@ -305,8 +317,10 @@ def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
 
 
 def walk_copied_sets(group: NDArray[Any], hashes: Hashes) -> Order:
-    """Return the indices of keys in the iteration order of many Java ``HashSet`` objects at once,
-    each made by ``new HashSet<>(collection)`` of JDK 18 or older.
+    """Return the iteration order of many Java ``HashSet`` objects at once, as indices of their
+    keys.
+
+    Each set was made by ``new HashSet<>(collection)`` of JDK 18 or older.
 
     Args:
         group: int[n], number of the set that each key belongs to, ascending.
@@ -348,7 +362,7 @@ def _walk_large_buckets(
     *,
     copied: bool,
 ) -> None:
-    """Recompute, in place, the iteration order of the maps or sets with a bucket of nine or more
+    """Correct the iteration order of those Java maps or sets that have a bucket with nine or more
     keys.
 
     Such a bucket may double the table early, or become a tree.
@@ -372,7 +386,7 @@ def _walk_large_buckets(
 
 @dataclass(frozen=True)
 class StringMap:
-    """Immutable model of a Java ``HashMap`` with string keys that gives its iteration order.
+    """Immutable model of a Java ``HashMap`` with string keys, which has the same iteration order.
 
     Each change returns a new map. If no key was ever removed, the order depends on the keys alone
     (`names_in_map_order`). Otherwise it depends on the history: the table never shrinks, and a
@@ -392,7 +406,9 @@ class StringMap:
     tree_bins: Mapping[int, Bucket[str]] = field(default_factory=dict, compare=False, repr=False)
 
     def with_key(self, key: str) -> StringMap:
-        """Return a map in which Java's ``put`` has inserted a new key."""
+        """Return a copy of the modelled ``HashMap`` in which Java's ``put`` has inserted a new
+        key.
+        """
         spread = {**self.spread, key: _spread(key)}
         grown = replace(self, spread=spread)
         slot = grown.slot_of(key)
@@ -409,7 +425,7 @@ class StringMap:
         return grown.doubled() if len(spread) * 4 > grown.slots * 3 else grown
 
     def without_key(self, key: str) -> StringMap:
-        """Return the map after a key was removed; the key must be in the map."""
+        """Return a copy of the modelled ``HashMap`` without a key; the key must be in the map."""
         spread = {one: value for one, value in self.spread.items() if one != key}
         slot, tree_bins = self.slot_of(key), dict(self.tree_bins)
         if slot in tree_bins:
@@ -428,7 +444,9 @@ class StringMap:
         return [one for slot in sorted(chains) for one in chains[slot]]
 
     def doubled(self) -> StringMap:
-        """Return the map with twice the number of buckets; every bucket splits in two."""
+        """Return a copy of the modelled ``HashMap`` with twice the number of buckets; every bucket
+        splits in two.
+        """
         grown = replace(self, slots=self.slots * 2)
         tree_bins: dict[int, Bucket[str]] = {}
         for bucket in self.tree_bins.values():
@@ -436,7 +454,7 @@ class StringMap:
         return replace(grown, tree_bins=tree_bins)
 
     def slot_of(self, key: str) -> int:
-        """Return the index of the bucket that the key belongs to."""
+        """Return the index of the bucket of the Java ``HashMap`` to which the key belongs."""
         return self.spread[key] & (self.slots - 1)
 
 

@@ -24,14 +24,16 @@ _MIN_GALLOP = 7
 
 
 class ComparatorError(Exception):
-    """Raised if a comparator is inconsistent.
+    """Raised if a comparator contradicts itself, e.g. says that a < b, b < c and c < a.
 
     Java raises ``IllegalArgumentException``: "Comparison method violates its general contract!"
     """
 
 
 def list_sort(items: Sequence[T], compare: Compare[T]) -> list[T]:
-    """Return the items sorted by a comparator, with the same steps as Java's ``List.sort``.
+    """Sort items by a comparator with exactly the steps of Java's ``List.sort`` (TimSort).
+
+    The result differs from another stable sort only if the comparator contradicts itself.
 
     Raises:
         ComparatorError: a merge detected that the comparator contradicts itself.
@@ -47,10 +49,16 @@ def list_sort(items: Sequence[T], compare: Compare[T]) -> list[T]:
 
 
 def _find_run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
-    """Return the exclusive end of the sorted run that starts at index ``begin`` of list ``a``.
+    """Find the sorted sequence (run) that starts at index ``begin`` of a list, and return its end.
 
-    A strictly descending run is reversed in place first. This is TimSort's
+    A strictly descending sequence is reversed in place first. This is TimSort's
     ``countRunAndMakeAscending``.
+
+    Args:
+        a: the list.
+        begin: index of the first item.
+        end: index after the last item to consider.
+        compare: the comparator.
     """
     at = begin + 1
     if at >= end:
@@ -68,9 +76,14 @@ def _find_run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
 def _binary_insertion_sort(
     a: list[T], begin: int, end: int, sorted_to: int, compare: Compare[T]
 ) -> None:
-    """Sort ``a[begin:end]`` in place by binary insertion; ``a[begin:sorted_to]`` is sorted already.
+    """Sort a section of a list in place by binary insertion; its beginning is sorted already.
 
-    Items that compare equal keep their order.
+    Args:
+        a: the list.
+        begin: index of the section's first item.
+        end: index after the section's last item.
+        sorted_to: index after the part that is sorted already.
+        compare: the comparator. Items that compare equal keep their order.
     """
     for at in range(sorted_to, end):
         one = a[at]
@@ -94,9 +107,13 @@ def _at_most(key: T, compare: Compare[T]) -> Callable[[T], bool]:
 
 
 def _gallop(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
-    """Return the length of the prefix of ``a`` whose items satisfy the predicate ``precedes``.
+    """Return how many items at the beginning of a sorted list satisfy a condition (galloping
+    search).
 
-    This is TimSort's galloping: an exponential search from index ``hint``, then a binary search.
+    Args:
+        precedes: the condition, a function of an item.
+        a: the list: items that satisfy the condition come first.
+        hint: index at which the exponential search starts; a binary search follows.
     """
     before, step = 0, 1
     if precedes(a[hint]):
@@ -119,8 +136,8 @@ def _gallop(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
 
 
 class _TimSort(Generic[T]):
-    """Java's TimSort for lists of 32 items or more: it merges sorted runs (ascending sequences) on
-    a stack.
+    """Java's TimSort for lists of 32 items or more: it finds sorted sequences (runs) and merges
+    them.
     """
 
     def __init__(self, items: list[T], compare: Compare[T]) -> None:
@@ -177,7 +194,7 @@ class _TimSort(Generic[T]):
 
 
 class _Merge(Generic[T]):
-    """Merge of two adjacent sorted runs, with the same steps as in Java's TimSort.
+    """Merge of two adjacent sorted lists, with the same steps as in Java's TimSort.
 
     The shorter run is copied to a buffer. The merge goes forward if the left run is not longer than
     the right one, otherwise backward.

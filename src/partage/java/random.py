@@ -31,16 +31,18 @@ class JavaRandom:
         return cls((seed ^ _MULTIPLIER) & _MASK_48)
 
     def next_int(self) -> tuple[int, JavaRandom]:
-        """Return the result of Java's ``nextInt()`` (a signed int32), and the generator's next
-        state.
+        """Return the result of Java's ``Random.nextInt()``, and the generator's next state.
+
+        The result is a signed int32.
         """
         state = (self.state * _MULTIPLIER + 0xB) & _MASK_48
         bits = state >> 16
         return bits - (1 << 32) if bits >> 31 else bits, JavaRandom(state)
 
     def next_below(self, bound: int) -> tuple[int, JavaRandom]:
-        """Return the result of Java's ``nextInt(bound)``, from 0 to bound - 1, and the generator's
-        next state.
+        """Return the result of Java's ``Random.nextInt(bound)``, and the generator's next state.
+
+        The result is from 0 to bound - 1.
 
         >>> JavaRandom.from_seed(0).next_below(100)[0], JavaRandom.from_seed(42).next_below(10)[0]
         (60, 0)

@@ -48,10 +48,10 @@ def string_hash(text: str) -> int:
 
 
 def string_order_key(text: str) -> bytes:
-    r"""Return a sort key that orders strings like Java's ``String.compareTo``, by UTF-16 code
-    units.
+    r"""Return a sort key that orders strings like Java's ``String.compareTo``.
 
-    The order differs from Python's only for characters beyond U+FFFF.
+    It compares UTF-16 code units. The order differs from Python's only for characters beyond
+    U+FFFF.
 
     >>> sorted(["\uff5a", "\U00010000"], key=string_order_key) == ["\U00010000", "\uff5a"]
     True
@@ -173,8 +173,9 @@ def decode_modified_utf8(data: bytes) -> str:
 
 
 def encode_modified_utf8(text: str) -> bytes:
-    r"""Encode a string in Java's modified UTF-8, like ``DataOutput.writeUTF`` without its two-byte
-    length prefix.
+    r"""Encode a string in Java's modified UTF-8, the format of ``DataOutput.writeUTF``.
+
+    The two-byte length prefix is left out.
 
     >>> encode_modified_utf8("é\0")
     b'\xc3\xa9\xc0\x80'

@@ -34,7 +34,7 @@ _HIGHEST_PRICE = 1 << 31
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedBest:
-    """Plan that is claimed to have the most even loads, with the certificate that proves it.
+    """Plan that is claimed to have the most even loads, with numbers that prove it (a certificate).
 
     Attributes:
         owner: int[P], the plan: index of each partition's owner in the group, -1 for none.
@@ -47,8 +47,9 @@ class ClaimedBest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedFewest:
-    """Plan that is claimed to have the fewest moves of all plans at least as even, with the
-    certificate that proves it.
+    """Plan that is claimed to have the fewest moves, with numbers that prove it (a certificate).
+
+    It is compared with all plans that are at least as even.
 
     Attributes:
         owner: int[P], the plan: index of each partition's owner in the group, -1 for none.
@@ -60,7 +61,7 @@ class ClaimedFewest:
 
 
 def verify_load_certificate(facts: Facts, claim: ClaimedBest) -> NDArray[np.int64]:
-    """Verify that no plan has more even loads than the claimed one; return its loads (int64[M]).
+    """Verify that no plan has more even loads than the given one; return its loads.
 
     The load of a member is its number of partitions. The certificate is a level for each topic;
     from it follows a lower bound, for every k, of the load that any plan has above k. A plan that
@@ -179,11 +180,16 @@ def verify_moves_certificate(
 def _minimum_costs(
     facts: Facts, old_owners: PreviousOwners, price: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return each partition's minimum of (cost + dual price) over its subscribers, for a lower
-    bound of the moves.
+    """Return the least cost of each partition over its subscribers, for a lower bound of the moves.
 
-    The cost is 1 if the partition would move to the subscriber, else 0. Partitions without
-    subscribers are left out.
+    Args:
+        facts: the problem's subscriptions and partitions.
+        old_owners: the previous owners of the partitions.
+        price: int64[M], the dual price of each member. A partition's cost at a member is this
+            price, plus 1 if it would move there.
+
+    Returns:
+        The cost of each partition that has subscribers (int64).
     """
     far = np.int64(_HIGHEST_PRICE * 4)
     start, topic = facts.subscriptions
@@ -202,9 +208,13 @@ def _minimum_costs(
 
 
 def moves_of(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
-    """Return how many partitions move to a member that did not own them before.
+    """Return the number of partitions that a plan gives to a member that did not own them before.
 
     Partitions without previous owner do not count.
+
+    Args:
+        old_owners: the previous owners of the partitions.
+        owner: int64[P], the new owner of each partition, -1 for none.
     """
     if old_owners.sole is not None:
         moved = old_owners.owned & (owner >= 0) & (owner != old_owners.sole)
@@ -215,10 +225,10 @@ def moves_of(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
 
 
 def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
-    """Return the most even numbers of partitions per member (int64[M]) if all members have the same
-    subscription, else None.
+    """Return the most even numbers of partitions per member, if all members have one subscription.
 
-    Any member may then own any subscribed partition, so that the numbers differ by at most one.
+    Any member may then own any subscribed partition, so that the numbers differ by at most one. The
+    result is int64[M], or None if subscriptions differ.
     """
     if len(facts.problem.group.subscriptions) != 1:
         return None
@@ -231,8 +241,8 @@ def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
 def fewest_moves_of_equal_members(
     facts: Facts, old_owners: PreviousOwners, loads: NDArray[np.integer]
 ) -> int | None:
-    """Return the fewest moves of any plan whose loads are at least as even as ``loads``, if all
-    members have the same subscription.
+    """Return the fewest moves of any plan at least as even as ``loads``, if all subscriptions are
+    equal.
 
     The load of a member is its number of partitions. The result is None if subscriptions differ, or
     if several members claim the same partition.
@@ -265,7 +275,8 @@ def fewest_moves_of_equal_members(
 
 
 def is_majorised(loads: NDArray[np.integer], by: NDArray[np.integer]) -> bool:
-    """Return whether ``loads`` are majorised by the loads ``by``, that is, at least as even.
+    """Return whether the numbers ``loads`` are at least as even as the numbers ``by``
+    (majorisation).
 
     For every k, the sum of the k largest ``loads`` must not exceed that of ``by``. Both must have
     the same total.
@@ -295,7 +306,8 @@ def _integers(values: NDArray[np.integer], size: int, what: str) -> NDArray[np.i
 
 
 def _valid_loads(facts: Facts, claimed: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return each member's number of partitions after checking that the claimed plan is valid.
+    """Check that a plan gives each partition one subscriber, and return each member's partition
+    count.
 
     Each partition with subscribers must have one of them as owner; no other partition may have an
     owner.

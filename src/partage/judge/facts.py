@@ -15,7 +15,7 @@ __all__ = ["Facts"]
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Subscriptions and partitions of an assignment problem as arrays, for checking plans.
+    """Subscriptions and partitions of a consumer group as arrays, for checking plans.
 
     They are computed without the code of the strategies, so that an error there is found. Members,
     topics and partitions have their numbers in ``problem.index``.
@@ -31,12 +31,12 @@ class Facts:
 
     @property
     def members(self) -> int:
-        """Number of members in the group."""
+        """Number of members in the consumer group."""
         return len(self.problem.group)
 
     @cached_property
     def topic_of(self) -> NDArray[np.int64]:
-        """Topic of each partition, as a number of the problem's index (int64[P])."""
+        """Topic of each partition, as an index into the cluster's topics (int64[P])."""
         return self.problem.index.topic_of.astype(np.int64)
 
     @cached_property
@@ -48,15 +48,15 @@ class Facts:
 
     @property
     def subscription_of(self) -> NDArray[np.int64]:
-        """Id of each member's subscription (int64[M]); members with equal subscriptions share an
-        id.
+        """Index of each member's subscription (int64[M]); members with equal topics share an
+        index.
         """
         return self.problem.group.subscription_of.astype(np.int64)
 
     @cached_property
     def subscriptions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Arrays (offsets, topics) of the existing topics in each distinct subscription, in
-        compressed rows (CSR).
+        """Existing topics of each distinct subscription, as offsets and topics in compressed rows
+        (CSR).
 
         Topics without partitions are left out.
         """
@@ -66,8 +66,8 @@ class Facts:
 
     @cached_property
     def subscribers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Arrays (offsets, subscription ids) of the distinct subscriptions that contain each topic,
-        in compressed rows (CSR).
+        """Distinct subscriptions that contain each topic, as offsets and subscriptions in
+        compressed rows (CSR).
         """
         start, topic = self.subscriptions
         subscription = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
@@ -97,18 +97,17 @@ class Facts:
 
     @cached_property
     def member_weights(self) -> NDArray[np.float64]:
-        """Weight of each member: its desired share of the load relative to other members
-        (float64[M]).
+        """Weight of each member (float64[M]): its desired share of the load relative to other
+        members.
         """
         return np.array([m.weight for m in self.problem.group], float)
 
     @cached_property
     def co_partitioned(self) -> list[NDArray[np.int32]]:
-        """Partitions of co-partitioned topics: an array [topics, partitions] for each set of such
-        topics.
+        """Sets of topics with equal partition numbers and equal subscribers, as arrays of their
+        partitions.
 
-        Co-partitioned topics have equal partition numbers and equal subscribers. Sets of one topic
-        are left out.
+        Each array is int32[topics, partitions]. Sets of one topic are left out.
         """
         cluster = self.problem.cluster
         start, subscription = self.subscribers
@@ -132,7 +131,7 @@ class Facts:
     def subscribes(
         self, member: NDArray[np.integer], partition: NDArray[np.integer]
     ) -> NDArray[np.bool_]:
-        """Return for each pair of member and partition whether the member subscribes to its topic
+        """Return for each (member, partition) pair whether the member subscribes to the topic
         (bool[n]).
         """
         width = len(self.problem.group.subscriptions)

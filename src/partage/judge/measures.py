@@ -44,8 +44,8 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Measured quality of one assignment: balance, moves and rack mismatches, and the best values
-    that any valid plan can reach.
+    """Measured quality of an assignment: balance, moves, rack mismatches, and the best possible
+    values.
 
     Values that cannot be computed are None. Only members that subscribe to at least one existing
     partition count. A load is the number of partitions that a member owns.
@@ -95,15 +95,13 @@ class Measures:
     refused: str | None = None
 
     def to_dict(self) -> dict[str, int | float | str | None]:
-        """Return a dict from the name of each measure to its value, in the order of the
-        attributes.
-        """
+        """Return the measured values as a dict, e.g. {"partitions": 12, "unowned": 0, ...}."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentCounts:
-    """Owner of each partition and load of each member in an assignment, as arrays.
+    """Owner of each partition and number of partitions of each member in an assignment, as arrays.
 
     Recorded assignments may break rules: unknown members and partitions are left out of the arrays.
 
@@ -149,10 +147,14 @@ def tally(assignment: Assignment, facts: Facts) -> AssignmentCounts:
 def _tally_sole_owners(
     assignment: Assignment, owner: NDArray[np.int64], facts: Facts
 ) -> AssignmentCounts:
-    """Count each member's partitions like `tally`, faster, for assignments without doubly assigned
-    partitions.
+    """Count the partitions of each member in an assignment in which no partition has two owners.
 
-    ``owner`` is the owner of each partition, -1 for none (int64[P]).
+    It is a faster version of `tally`.
+
+    Args:
+        assignment: the assignment.
+        owner: int64[P], the owner of each partition, -1 for none.
+        facts: the problem's subscriptions and partitions.
     """
     is_owned = owner >= 0
     partition = np.flatnonzero(is_owned)
@@ -174,7 +176,7 @@ def measure(
     fewest_to_best: ClaimedFewest | None = None,
     refused: str | None = None,
 ) -> Measures:
-    """Measure an assignment: loads, moves, racks, and its distance to the optimum.
+    """Measure an assignment of partitions: loads, moves, racks, and its distance to the optimum.
 
     Recorded and invalid assignments can be measured, too.
 
@@ -219,8 +221,7 @@ def measure(
 def add_optimum(
     found: Measures, facts: Facts, best_loads: NDArray[np.int64] | None, fewest_moves: int | None
 ) -> Measures:
-    """Return a copy of a plan's measures that includes the best possible loads and the avoidable
-    moves.
+    """Add the best possible loads and the avoidable moves to the measured values of an assignment.
 
     Args:
         found: the measures of the plan without an optimum.
@@ -246,7 +247,8 @@ def figures(
     *,
     partition_weight: ArrayLike | None = None,
 ) -> Measures:
-    """Measure an assignment's loads, moves and racks, without a comparison with the optimum.
+    """Measure the loads, moves and rack mismatches of an assignment, without a comparison with the
+    optimum.
 
     Args:
         facts: the problem's subscriptions and partitions.
@@ -276,10 +278,13 @@ def figures(
 def extremes(
     facts: Facts, loads: NDArray[np.int64] | None
 ) -> tuple[int, int, int] | tuple[None, None, None]:
-    """Return the smallest load, the largest load and their difference, each None if not known.
+    """Return the smallest number of partitions of a member, the largest, and their difference.
 
-    The load of a member is its number of partitions. Only members that subscribe to an existing
-    partition count; without any, all three are None. ``loads`` is int64[M], None if not known.
+    Only members that subscribe to an existing partition count; without any, all three are None.
+
+    Args:
+        facts: the problem's subscriptions and partitions.
+        loads: int64[M], each member's number of partitions; None if not known.
     """
     return (None, None, None) if loads is None else _extremes(loads[facts.takes_part])
 
@@ -299,7 +304,7 @@ def _extremes(loads: NDArray[np.int64]) -> tuple[int, int, int] | tuple[None, No
 def member_loads(
     assignment: Assignment, group: Group, cluster: Cluster, partition_weight: ArrayLike
 ) -> NDArray[np.float64]:
-    """Return the load of each member: the sum of the weights of its partitions.
+    """Return the load of each consumer: the sum of the weights of its partitions.
 
     Args:
         assignment: a plan, or a recorded assignment.
@@ -333,10 +338,17 @@ def member_loads(
 def _load_spread(
     facts: Facts, counts: AssignmentCounts, partition_weight: ArrayLike | None
 ) -> float | None:
-    """Return the difference between the largest and the smallest relative load of members.
+    """Return the difference between the largest and the smallest load of members, relative to their
+    weight.
 
-    The relative load is the sum of the weights of a member's partitions, divided by the member's
-    weight. Members of weight 0 do not count.
+    Args:
+        facts: the problem's subscriptions, partitions and member weights.
+        counts: the partitions of each member.
+        partition_weight: float[P], the load of each partition; None if all are equal.
+
+    Returns:
+        The difference of loads divided by member weights, without members of weight 0; None if
+            neither partitions nor members have weights.
     """
     share = facts.member_weights
     if partition_weight is None and (share == 1).all():
@@ -363,7 +375,7 @@ def _as_numbers(partition_weight: ArrayLike) -> NDArray[np.float64]:
 def _loads(
     facts: Facts, counts: AssignmentCounts, weight: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Check the partition weights, and return the sum of the weights of each member's partitions.
+    """Return the sum of the weights of each member's partitions, after a check of the weights.
 
     Raises:
         InvalidProblemError: the weights are malformed.
@@ -392,8 +404,7 @@ def _rack_mismatches(facts: Facts, counted: AssignmentCounts) -> int:
 
 
 def _colocation(facts: Facts, owner: NDArray[np.int64]) -> float | None:
-    """Return the share of partition numbers for which a single member owns that partition of every
-    co-partitioned topic.
+    """Return the share of partition numbers that one member owns in all co-partitioned topics.
 
     Co-partitioned topics have equal partition numbers and equal subscribers. ``owner`` is the owner
     of each partition, -1 for none (int64[P]).

@@ -112,10 +112,15 @@ def _equal(name: str, a: float, b: float) -> bool:
 def _verify_weighted_loads(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Verify the certificate of a plan with weighted partitions.
+    """Verify the certificate of a plan whose partitions have different weights.
 
-    Return the plan's measured values, and the lower bounds that the certificate proves, as two
-    dicts.
+    Args:
+        facts: the problem's subscriptions and partitions.
+        old_owners: the previous owners of the partitions.
+        certificate: the plan with its claimed values and bounds.
+
+    Returns:
+        The plan's measured values, and the lower bounds that the certificate proves, both by name.
     """
     owner = np.asarray(certificate.owner, np.int64)
     _valid_loads(facts, owner)
@@ -188,11 +193,14 @@ def _verify_counts(
 
 
 def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
-    """Return how far the spread of topics over members is above the minimum, summed over all
-    topics.
+    """Return how much less evenly a plan spreads topics over members than possible; 0 is best.
 
-    The spread of a topic is the sum of squares of its partition counts, one for each member. The
-    result is half of the difference between the plan's sum and the least possible sum.
+    It is half the difference between the sum of squared partition counts by (topic, member) and the
+    least possible sum.
+
+    Args:
+        facts: the problem's subscriptions and partitions.
+        owner: int[P], the owner of each partition, -1 for none.
     """
     given = np.flatnonzero(owner >= 0)
     cells = facts.topic_of[given] * facts.members + owner[given]
@@ -242,8 +250,7 @@ def _prove_levels(
     loads: NDArray[np.int64],
     limit: int,
 ) -> None:
-    """Verify that no plan with at most ``limit`` moves has fewer members at the plan's highest
-    loads.
+    """Verify that no plan with at most ``limit`` moves has fewer members with the largest loads.
 
     The load of a member is its number of partitions. Each load level is proven by its own dual
     prices in the certificate.
@@ -284,7 +291,7 @@ def _prices(facts: Facts, values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def plan_costs(facts: Facts, loads: NDArray[np.int64], moves: int, racks: int) -> dict[str, float]:
-    """Return a dict of a plan's costs: "spread" (largest minus smallest load), "rack cost" and
+    """Return the costs of a plan as a dict: "spread" (largest minus smallest load), "rack cost",
     "moves".
 
     Args:
@@ -324,11 +331,11 @@ def _minimum_costs(
     *,
     move: int = 1,
 ) -> NDArray[np.int64]:
-    """Return each partition's minimum of (cost + dual price) over its subscribers, for a lower
-    bound.
+    """Return the least cost of each partition over its subscribers, for a lower bound of a plan's
+    cost.
 
-    The cost is ``weight`` times the rack cost, plus ``move`` if the partition would move to the
-    subscriber.
+    A partition's cost at a subscriber is the subscriber's dual price, plus ``weight`` times the
+    rack cost, plus ``move`` if the partition would move there.
 
     Args:
         facts: the problem's subscriptions and partitions.
@@ -367,7 +374,8 @@ def _minimum_costs(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedFigures:
-    """Measured loads of the members under a plan in which partitions have different weights.
+    """Measured loads of the members of a group, under a plan whose partitions have different
+    weights.
 
     Attributes:
         weight: float64[P], weight of each partition.
@@ -396,7 +404,7 @@ class WeightedFigures:
 
 
 def weigh_plan(facts: Facts, certificate: Certificate) -> WeightedFigures:
-    """Check the plan of a certificate, and measure the weighted loads of its members.
+    """Check the weights in a plan's certificate, and measure the weighted loads of its members.
 
     Raises:
         CertificateError: the weights are malformed.
@@ -442,7 +450,7 @@ def proven_bound(
     measured: WeightedFigures,
     name: str,
 ) -> float:
-    """Return the lower bound that a certificate proves for a plan with weighted partitions.
+    """Return the lower bound of a plan's largest load or overload that its certificate proves.
 
     ``name`` is the bounded value: "overload" (total load beyond capacities) or "largest" (the
     largest load divided by member weight).
@@ -503,10 +511,13 @@ def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def _weights_by_owner_choice(
     facts: Facts, certificate: Certificate, measured: WeightedFigures, topics: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Return the weights that a lower bound distributes: one for each partition, or for each set of
-    partitions that must share an owner.
+    """Return the weight of each partition, or of each set of partitions that must share an owner.
 
-    ``topics`` marks the topics whose partitions count (bool[T]).
+    Args:
+        facts: the problem's subscriptions and partitions.
+        certificate: the certificate, which lists the sets.
+        measured: the weights of partitions.
+        topics: bool[T], the topics whose partitions count.
     """
     rows = np.flatnonzero(facts.is_open & topics[facts.topic_of])
     family = certificate.details.get("together")
@@ -523,12 +534,15 @@ def _weights_by_owner_choice(
 def _bound_by_moves(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate, measured: WeightedFigures
 ) -> float:
-    """Return a lower bound of the largest relative load that the allowed number of moves can reach.
+    """Return a lower bound of the largest load that any plan within the limit of moves can have.
 
-    A relative load is a load divided by the member's weight. Only partitions count that no other
-    member may own without a move. Each move reduces a member's load by at most its heaviest such
-    partition. Sort all the loads that members pass on the way to zero; k moves can remove at most k
-    of them, so the next one remains.
+    The load is relative: divided by the member's weight.
+
+    Args:
+        facts: the problem's subscriptions and partitions.
+        old_owners: the previous owners of the partitions.
+        certificate: the certificate with the limit of moves.
+        measured: the weights of partitions and members.
     """
     limit = certificate.details.get("max_moves")
     if not isinstance(limit, int):
@@ -544,6 +558,9 @@ def _bound_by_moves(
     for m in np.unique(old_owners.claimant[sole]).tolist():
         mine = np.sort(measured.weight[partition[sole & (old_owners.claimant == m)]])
         remaining += (np.cumsum(mine) / measured.speed[m]).tolist()
+    # Only partitions count that no other member may own without a move. Each move reduces a
+    # member's load by at most its heaviest such partition. Sort all the loads that members pass on
+    # the way to zero; k moves can remove at most k of them, so the next one remains.
     remaining.sort(reverse=True)
     left = max(0, max(limit, moves) - forced)
     return remaining[left] if left < len(remaining) else 0.0

@@ -31,7 +31,7 @@ _OWNING = (Role.OWNER, Role.RELEASING, Role.ACTIVE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentEntries:
-    """Members and partitions of an assignment as index arrays, one entry for each assigned
+    """Members and partitions of an assignment as arrays of indices, one entry for each assigned
     partition.
 
     Attributes:
@@ -49,8 +49,8 @@ class AssignmentEntries:
     releasing: NDArray[np.bool_]
 
     def owned_pairs(self, exists: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the (partition, owner) pairs of existing partitions as two arrays, sorted and
-        distinct.
+        """Return the distinct (partition, owner) pairs of existing partitions, sorted, as two
+        arrays.
 
         ``exists`` marks the partitions that exist (bool[P]).
         """
@@ -67,7 +67,7 @@ def _distinct(
 
 
 def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
-    """Return an assignment's entries (member and partition) as arrays of indices of a problem.
+    """Convert an assignment to arrays of member and partition indices.
 
     Raises:
         InvalidProblemError: ``assignment`` is not an `Assignment`.
@@ -86,8 +86,8 @@ def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
 
 
 def sole_owners(assignment: Assignment, problem: Problem) -> NDArray[np.int64] | None:
-    """Return each partition's owner (int64[P], -1 for none), or None if the assignment is
-    irregular.
+    """Return the owner of each partition (int64[P], -1 for none), or None for an irregular
+    assignment.
 
     In a regular assignment the members are those of the problem in the same order, each entry makes
     the member the owner of an existing partition, and no partition has two entries.
@@ -111,9 +111,10 @@ def sole_owners(assignment: Assignment, problem: Problem) -> NDArray[np.int64] |
 
 
 def _in_index(assignment: Assignment, index: Index) -> NDArray[np.int64]:
-    """Return the number of each assigned partition in the problem's index, -1 if it has none.
+    """Return the index of each assigned partition in the problem's cluster, -1 if it has none.
 
-    Topics are matched by id if both indexes have it, else by name.
+    ``index`` numbers the cluster's partitions. Topics are matched by id if both have it, else by
+    name.
     """
     theirs = assignment.index
     partition = assignment.partition.astype(np.int64)
@@ -152,7 +153,8 @@ class PreviousOwners:
 
     @classmethod
     def of_owner(cls, owner: NDArray[np.int64]) -> PreviousOwners:
-        """Build from one previous owner for each partition, -1 for none (int64[P]).
+        """Build the previous owners from an array with one owner for each partition, -1 for none
+        (int64[P]).
 
         >>> found = PreviousOwners.of_owner(np.array([1, -1, 0]))
         >>> found.owned.tolist(), found.start.tolist(), found.claimant.tolist()
@@ -167,7 +169,7 @@ class PreviousOwners:
 
     @cached_property
     def sole(self) -> NDArray[np.int64] | None:
-        """The single member that may keep each partition, -1 for none (int64[P]).
+        """The only member that may keep each partition, -1 for none (int64[P]).
 
         None if several members may keep a partition.
         """
@@ -179,8 +181,10 @@ class PreviousOwners:
         return sole
 
     def by_member(self, members: int) -> tuple[Int32Array, Int32Array]:
-        """Return the partitions that may stay with each member, in compressed rows (CSR: start,
-        partition).
+        """Return the partitions that each member may keep, as offsets and partitions in compressed
+        rows (CSR).
+
+        ``members`` is the number of members.
         """
         partition = np.repeat(np.arange(len(self.owned), dtype=np.int32), np.diff(self.start))
         start = np.zeros(members + 1, np.int32)
@@ -188,8 +192,10 @@ class PreviousOwners:
         return start, partition[np.argsort(self.claimant, kind="stable")]
 
     def stays(self, partition: NDArray[np.int64], member: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return, for each pair of partition and member, whether the partition may stay with the
-        member without a move (bool[n]).
+        """Return for each (partition, member) pair whether the member may keep the partition
+        (bool[n]).
+
+        It is then no move if the member gets the partition.
         """
         of = np.repeat(np.arange(len(self.owned), dtype=np.int64), np.diff(self.start))
         return np.isin((partition << 32) | member, (of << 32) | self.claimant)
@@ -237,11 +243,13 @@ def _before(
 
 
 def _claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the (partition, member) pairs of the newest claims of each partition, as two sorted
-    arrays.
+    """Return the distinct (partition, member) pairs of owned partitions, with only the newest
+    owners.
 
-    A claim is a partition that a member reports as owned; the highest generation is the newest.
-    Claims of members that subscribe to the topic come before all others. Pairs are distinct.
+    A member owns a partition if it reports so with the highest generation.
+
+    Returns:
+        The partitions and the members, as two arrays sorted by partition.
     """
     start, claimed = problem.claims
     generations = np.array([m.generation for m in problem.group], np.int64)
@@ -250,6 +258,7 @@ def _claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     partition, member = _distinct(claimed[known].astype(np.int64), member[known])
     rank = generations[member]
     if len(np.unique(partition)) < len(partition):
+        # Reports of members that subscribe to the topic come before all others.
         rank = rank + _subscribes(problem, member, partition) * (np.int64(1) << 33)
     highest = np.full(problem.index.partitions, np.iinfo(np.int64).min)
     np.maximum.at(highest, partition, rank)

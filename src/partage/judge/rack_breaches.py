@@ -20,8 +20,8 @@ __all__ = ["RackMinima", "rack_minima", "rack_ranges"]
 
 @dataclass(frozen=True, eq=False)
 class RackMinima:
-    """Fewest violations of the rack rule for each partition, and the fewest moved replicas with so
-    few violations.
+    """Fewest violations of the rack rule in a replica placement, and the fewest moves to reach
+    them.
 
     The rack rule limits the number of a partition's replicas on each rack.
 
@@ -36,10 +36,11 @@ class RackMinima:
 
 
 def rack_minima(task: ReplicaTask) -> RackMinima:
-    """Return, for each partition, the fewest replicas that violate the rack rule, and the fewest
-    replicas that must move to reach this minimum.
+    """Return the fewest violations of the rack rule for each partition, and the moves that they
+    need.
 
-    The rack rule limits the number of a partition's replicas on each rack.
+    The rack rule limits the number of a partition's replicas on each rack. ``task`` is the
+    reassignment of replicas.
     """
     on = _OccupiedRacks(task)
     takes = np.bincount(task.cluster.rack[task.receives], minlength=task.rack_low.shape[1])
@@ -67,7 +68,7 @@ def rack_minima(task: ReplicaTask) -> RackMinima:
 
 
 class _OccupiedRacks:
-    """Pairs of a partition and a rack that has replicas of it, with the numbers of these replicas.
+    """Racks that have replicas of a partition, as (partition, rack) pairs with numbers of replicas.
 
     Attributes:
         partition, rack: int64[n], the pairs.
@@ -95,7 +96,7 @@ class _OccupiedRacks:
         return out
 
     def summed(self, occupied: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sum a value of each (partition, rack) pair over all racks, for each partition (int64[P]).
+        """Sum a value over all racks, for each partition of a replica placement (int64[P]).
 
         Args:
             occupied: int64[n], the values of racks with replicas of the partition.
@@ -108,12 +109,11 @@ class _OccupiedRacks:
 
 
 def rack_ranges(task: ReplicaTask) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the fewest and the most replicas that each partition should have on each rack (two
-    int64[P, racks]).
+    """Return the fewest and the most replicas that each partition should have on each rack.
 
-    Plans within these ranges violate the rack rule as little as possible. Partitions for which no
-    such ranges exist have 0 to the replication factor. The arrays are large: call it for few
-    partitions.
+    Plans within these ranges violate the rack rule as little as possible. Both results are int64[P,
+    racks]. Partitions for which no such ranges exist have 0 to the replication factor. The arrays
+    are large: call it for few partitions.
     """
     on, shape = _OccupiedRacks(task), (len(task.factor), task.rack_low.shape[1])
     takes = np.bincount(task.cluster.rack[task.receives], minlength=shape[1])

@@ -59,7 +59,7 @@ def figure_bound(
     figures: Mapping[str, int],
     least: RackMinima | None,
 ) -> float:
-    """Return the lower bound that a reassignment's dual prices prove for one of its costs.
+    """Return a lower bound of one cost of a reassignment of replicas, proven by dual prices.
 
     The cost is the bytes moved or an imbalance. The bound holds for all plans that are as good in
     every more important cost.
@@ -106,10 +106,16 @@ def figure_bound(
 
 
 def _allowance(cost: str, imbalance: str, prices: Floats, figures: Mapping[str, int]) -> float:
-    """Return the amount to subtract from the lower bound of ``cost`` because other plans may have
-    as much ``imbalance`` as this plan.
+    """Return the amount by which a lower bound shrinks because other plans may be as imbalanced.
 
-    It is the highest dual price of that imbalance times its amount in ``figures`` (costs by name).
+    Args:
+        cost: the cost of a reassignment that is bounded.
+        imbalance: the kind of imbalance, such as "bytes".
+        prices: dual prices of this imbalance on brokers or racks.
+        figures: the plan's costs by name.
+
+    Returns:
+        The highest dual price times the plan's imbalance.
 
     Raises:
         CertificateError: ``imbalance`` must not have a price in this bound.
@@ -135,17 +141,20 @@ def _allowance(cost: str, imbalance: str, prices: Floats, figures: Mapping[str, 
 def _disk_unit_prices(
     task: ReplicaTask, disks: Disks, name: str, claimed: Floats, figures: Mapping[str, int]
 ) -> tuple[Floats, float]:
-    """Return the dual prices of one unit of each resource on each disk (float64[4, D]), and the
-    amount to subtract from the bound for rounding.
+    """Return the dual prices of one unit of each resource on each disk, and an allowance for
+    rounding.
 
-    The resources (rows) are capacity, replicas, bytes and load.
+    The resources are capacity, replicas, bytes and load.
 
     Args:
         task: the reassignment.
         disks: the disks and their balance limits.
         name: the cost that is bounded.
-        claimed: float64[2, 4, D], the plan's prices of the upper and the lower limits.
+        claimed: float64[2, 4, D], the plan's prices of the upper and the lower limits of D disks.
         figures: the plan's costs by name.
+
+    Returns:
+        The prices (float64[4, D]), and the amount to subtract from the bound.
 
     Raises:
         CertificateError: the prices are malformed.
@@ -179,7 +188,7 @@ def _disk_unit_prices(
 
 
 class _CheapestReplicas:
-    """Search for each partition's cheapest valid brokers and disks at given dual prices."""
+    """Search for the cheapest valid brokers and disks of each partition, at given dual prices."""
 
     def __init__(
         self, task: ReplicaTask, prices: Floats, asked: Floats | None, least: RackMinima | None,
@@ -215,10 +224,15 @@ class _CheapestReplicas:
     def _broker_costs(
         self, part: NDArray[np.int64]
     ) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return the cost of each broker for several partitions, infinite if it is not allowed.
+        """Return the cost of a replica on each broker for several partitions, infinite if not
+        allowed.
 
-        The other two results mark the brokers where a current replica may stay, and must stay. All
-        three have the shape [partitions, brokers]; ``part`` are the partitions' numbers.
+        Args:
+            part: int64[n], the partitions.
+
+        Returns:
+            The costs; where a current replica may stay; and where one must stay. All have the shape
+                [partitions, brokers].
         """
         task, cluster = self.task, self.task.cluster
         weight = task.weight[:, part].T.astype(np.float64)
@@ -248,7 +262,7 @@ class _CheapestReplicas:
         self, part: NDArray[np.int64], price: Floats, old: NDArray[np.bool_],
         required: NDArray[np.bool_], factor: int,
     ) -> list[float]:  # fmt: skip
-        """Return the total cost of the ``factor`` cheapest valid brokers of each partition.
+        """Return the total cost of the cheapest valid brokers for the replicas of each partition.
 
         Args:
             part: int64[n], numbers of the partitions.
@@ -301,7 +315,8 @@ class _CheapestReplicas:
         """Return the cost of the cheapest broker of each rack for each partition (float64[n,
         racks]).
 
-        Racks without brokers are left out.
+        ``price`` has the cost of each broker (float64[n, brokers]). Racks without brokers are left
+        out.
         """
         order, first = self.by_rack
         if len(first) == price.shape[1]:
@@ -319,8 +334,8 @@ class _CheapestReplicas:
 def _cheapest_of(
     price: Floats, required: NDArray[np.bool_] | None, count: NDArray[np.int64]
 ) -> Floats:
-    """Return, for each partition, the cost of its required brokers and of the ``count`` cheapest
-    others (float64[n]).
+    """Return the cost of each partition's required brokers and of its cheapest other brokers
+    (float64[n]).
 
     Args:
         price: float64[n, B], cost of each broker.
@@ -346,7 +361,7 @@ def _smallest(price: Floats, many: int) -> Floats:
 
 
 def lead_bound(task: ReplicaTask, prices: Floats, name: str, figures: Mapping[str, int]) -> float:
-    """Return a lower bound of the leader imbalance that the dual prices prove.
+    """Return a lower bound of the imbalance of partition leaders, proven by dual prices.
 
     The imbalance is how far the leader counts of brokers or racks are outside their balance limits.
     The bound sums, over partitions, the price of the cheapest broker that may lead the partition.

@@ -29,8 +29,8 @@ _MOST_BREACHES = 100
 
 @dataclass(frozen=True, slots=True)
 class ReplicaVerdict:
-    """Result of checking a reassignment plan: violated rules, measured costs, and lower bounds of
-    the costs.
+    """Result of checking a reassignment of replicas: violated rules, measured costs, and lower
+    bounds.
 
     Attributes:
         breaches: messages about violated rules; empty if the plan is valid.
@@ -60,7 +60,7 @@ class ReplicaVerdict:
 
     @property
     def sequential_loss(self) -> dict[str, int]:
-        """Return the costs that are above their lower bounds, with the difference.
+        """Costs of the reassignment that are above their lower bounds, each with the difference.
 
         The plan chooses replicas, leaders and disks one after another. A joint choice could save at
         most this difference.
@@ -74,13 +74,13 @@ class ReplicaVerdict:
 
     @property
     def optimal(self) -> bool:
-        """True if every measured cost equals its proven lower bound."""
+        """True if every measured cost of the reassignment equals its proven lower bound."""
         return all(self.figures[name] == bound for name, bound in self.bounds.items())
 
 
 def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
-    """Check that a reassignment plan violates no rule, measure its costs, and verify the lower
-    bounds that its dual prices prove.
+    """Check a reassignment plan against the rules, measure its costs, and verify their lower
+    bounds.
 
     Raises:
         CertificateError: the plan's arrays do not fit the task, or a claimed bound exceeds the
@@ -138,10 +138,11 @@ def _check_shapes(task: ReplicaTask, plan: NewReplicas) -> None:
 
 
 def _whole(bound: float, divisor: int) -> int:
-    """Round a lower bound up to the next multiple of ``divisor``; negative bounds become 0.
+    """Round a lower bound up to the next multiple of ``divisor``, e.g. 4.2 with divisor 2 to 6.
 
-    This is valid because the bounded cost is always a multiple of ``divisor``.
+    Negative bounds become 0.
     """
+    # This is valid because the bounded cost is always a multiple of ``divisor``.
     return max(0, int(np.ceil((bound - 1e-6) / divisor))) * divisor
 
 
@@ -185,8 +186,8 @@ class _MeasuredPlan:
 
     @cached_property
     def outside(self) -> NDArray[np.int64]:
-        """Distance of each broker and rack from its balance limits, 0 if within them (int64[4,
-        brokers + racks]).
+        """Amount by which each broker and rack is outside its balance limits (int64[4, brokers +
+        racks]).
 
         The rows are capacity, replicas, bytes and load.
         """

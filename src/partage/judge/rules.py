@@ -17,7 +17,7 @@ __all__ = ["Breach", "BreachKind", "check", "count_breaches"]
 
 
 class BreachKind(Enum):
-    """Rules of a valid assignment that can be broken.
+    """Rules of a valid assignment of partitions that can be broken, such as "no owner".
 
     The values are stable and stored in tables.
     """
@@ -77,7 +77,8 @@ class Breach:
 def check(
     assignment: Assignment, group: Group, cluster: Cluster, *, several_owners: bool = False
 ) -> list[Breach]:
-    """Return every breach of the rules of a valid assignment; an empty list means that it is valid.
+    """Return every violated rule of an assignment, e.g. a partition without owner; empty if it is
+    valid.
 
     The rules: exactly the members of the group have an entry, one each; a member has only existing
     partitions of topics that it subscribes to, once each; and every existing partition with
@@ -103,8 +104,7 @@ def check(
 
 
 def count_breaches(assignment: Assignment, facts: Facts, old_owners: PreviousOwners) -> int:
-    """Return the number of breaches that `check` would report for an assignment, from precomputed
-    arrays.
+    """Return the number of rules that an assignment violates, like `check`, but from arrays.
 
     Args:
         assignment: any assignment.
@@ -125,7 +125,13 @@ def count_breaches(assignment: Assignment, facts: Facts, old_owners: PreviousOwn
 
 
 def _breaches(assignment: Assignment, facts: Facts, *, several_owners: bool) -> Iterator[Breach]:
-    """Yield every breach of the rules of a valid assignment, one rule after the other."""
+    """Yield every violated rule of an assignment, one kind after the other.
+
+    Args:
+        assignment: any assignment, including invalid ones.
+        facts: the members' subscriptions and the partitions.
+        several_owners: whether a partition may have several owners (share groups).
+    """
     group, cluster = facts.problem.group, facts.problem.cluster
     entries = entries_of(assignment, facts.problem)
     there = entries.partition >= 0
@@ -223,8 +229,10 @@ def _again(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 def _partitions_to_revoke(
     assignment: Assignment, entries: AssignmentEntries, facts: Facts
 ) -> NDArray[np.int64]:
-    """Return the partitions that a plan leaves unassigned until their current owner has revoked
-    them (KIP-429).
+    """Return the partitions without owner in a plan, because their old owner must revoke them
+    first.
+
+    They are assigned in the next rebalance of a cooperative group (KIP-429).
     """
     withheld = getattr(assignment, "withheld", ())
     if not len(withheld) or assignment.index is not facts.problem.index:

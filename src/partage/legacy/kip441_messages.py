@@ -52,8 +52,7 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, eq=False)
 class StoreLags:
-    """Lags that a Kafka Streams client reports for its state stores, as arrays in the order of the
-    message.
+    """Lags that a Kafka Streams client reports for its state stores, as arrays.
 
     Attributes:
         store: int32[n], index of each store's name in ``names``.
@@ -73,7 +72,10 @@ class StoreLags:
 
     @classmethod
     def of(cls, lags: Mapping[StoreId, int] | Iterable[tuple[StoreId, int]]) -> StoreLags:
-        """Build store lags from a dict of (store, partition) to lag; the order is kept.
+        """Build the lags of a client's state stores from a dict, e.g. {("counts", 0): 7}; the order
+        is kept.
+
+        A key is the name of a store and its partition number, a value the lag in offsets.
 
         Raises:
             EncodingError: a key is not a (store, partition) pair, or a number does not fit an
@@ -98,9 +100,13 @@ class StoreLags:
     def from_columns(
         cls, stores: array[int], partitions: array[int], lags: array[int], names: Iterable[str]
     ) -> StoreLags:
-        """Build store lags from one array for each field.
+        """Build the lags of a client's state stores from one array for each field.
 
-        ``stores`` are positions in ``names``.
+        Args:
+            stores: for each lag the index of the store's name in ``names``.
+            partitions: partition number of each store.
+            lags: lag of each store in offsets.
+            names: the names of the stores.
         """
         store, partition, lag = (np.array(one, np.int32) for one in (stores, partitions, lags))
         return cls(store, partition, lag, tuple(names))
@@ -172,12 +178,14 @@ class SubscriptionDraft5:
 
     @property
     def endpoint(self) -> str | None:
-        """The client's end point as text, None if it has none."""
+        """The Kafka Streams client's ``application.server`` (host:port) as text, None if it has
+        none.
+        """
         return decode_utf8(self.user_endpoint) if self.user_endpoint else None
 
 
 def encode_subscription_draft_5(info: SubscriptionDraft5) -> bytes:
-    r"""Encode the SubscriptionInfo message that KIP-441 proposed as version 5.
+    r"""Encode the SubscriptionInfo message of Kafka Streams that KIP-441 proposed as version 5.
 
     Raises:
         EncodingError: a value does not fit.
@@ -211,7 +219,7 @@ def encode_subscription_draft_5(info: SubscriptionDraft5) -> bytes:
 
 
 def decode_subscription_draft_5(data: bytes) -> SubscriptionDraft5:
-    """Decode the SubscriptionInfo message that KIP-441 proposed as version 5.
+    """Decode the SubscriptionInfo message of Kafka Streams that KIP-441 proposed as version 5.
 
     ``trailing`` counts the bytes that follow it.
 
@@ -259,7 +267,7 @@ def _read_lags(reader: Reader) -> StoreLags:
 
 
 def task_lags_of_stores(lags: StoreLags, subtopology_of_store: Mapping[str, int]) -> TaskValues:
-    """Return the lag of each task: the sum of the lags of its state stores (int64).
+    """Return the lag of each Kafka Streams task: the sum of the lags of its state stores (int64).
 
     Args:
         lags: the lags that one client reported. If a store occurs twice, its last lag counts, as

@@ -50,7 +50,7 @@ class Release0102:
     exact_to = "org.apache.kafka.streams.processor.internals.assignment.TaskAssignor 0.10.2.1"
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Return the task plan of Kafka Streams 0.10.2's assignor.
+        """Assign the tasks of a Kafka Streams application as release 0.10.2 does.
 
         Raises:
             UnsupportedProblemError: there are so many tasks that the number of task pairs overflows
@@ -69,8 +69,8 @@ class Release0102:
 def tasks_in_turn(
     problem: TaskProblem, assigned: list[tuple[list[int], list[int]]]
 ) -> list[tuple[int, ...]]:
-    """Return each client's tasks in the order in which Kafka Streams before 2.4 distributed them
-    over the client's consumers.
+    """Return each client's tasks in the order in which Kafka Streams before 2.4 gave them to its
+    consumers.
 
     This is the iteration order of two Java hash sets: active tasks, then standbys.
 
@@ -91,7 +91,7 @@ def tasks_in_turn(
 
 
 class _Assignment:
-    """State of one run of the Kafka Streams 0.10.2 assignor.
+    """One run of the task assignor of Kafka Streams 0.10.2, with the assignment so far.
 
     Attributes:
         draft: the plan so far: active and standby tasks of each client, as sets.
@@ -223,7 +223,7 @@ class Release011:
     exact_to = "org.apache.kafka.streams.processor.internals.assignment.StickyTaskAssignor 0.11.0.3"
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Return the task plan of Kafka Streams 0.11's assignor.
+        """Assign the tasks of a Kafka Streams application as release 0.11 does.
 
         Raises:
             UnsupportedProblemError: there are so many tasks that the number of task pairs overflows

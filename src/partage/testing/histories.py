@@ -45,7 +45,8 @@ _MARK = 0x5A5A5A5A5A5A5A5A
 
 @dataclass(frozen=True)
 class Size:
-    """Size and shape of a synthetic recording of consumer groups.
+    """Size of a synthetic recording of ``__consumer_offsets``: numbers of records, groups and
+    partitions.
 
     Attributes:
         records: approximate number of records.
@@ -67,7 +68,7 @@ class Size:
 
     @property
     def group_count(self) -> int:
-        """Number of groups in the synthetic recording.
+        """Number of consumer groups in the synthetic recording.
 
         If ``groups`` is 0, it follows from the number of records: at least one group for each log
         partition, and at most 2,000.
@@ -85,7 +86,7 @@ class Size:
 
 
 class _Group:
-    """Generator of the records of one synthetic group: members, generations and commits."""
+    """Generator of the ``__consumer_offsets`` records of one synthetic consumer group."""
 
     def __init__(self, number: int, size: Size, seed: int) -> None:
         self.rng = Random(f"{seed} {number}")  # noqa: S311 - made-up histories, no secrets
@@ -109,8 +110,11 @@ class _Group:
         return f"{self.name}-{self.rng.getrandbits(64):016x}"
 
     def record(self, time_ms: int) -> tuple[bytes, bytes]:
-        """Start the group's next generation (a member joins or leaves); return its record's key
-        and value.
+        """Simulate the group's next rebalance (a member joins or leaves), and return the record of
+        it.
+
+        Returns:
+            The key and the value of the record in ``__consumer_offsets``.
         """
         if self.generation:
             self._change()
@@ -145,12 +149,14 @@ class _Group:
         }  # fmt: skip
 
     def key(self, partition: int) -> bytes:
-        """Return the record key of an offset commit for one partition."""
+        """Return the key of the ``__consumer_offsets`` record with the group's commit for a
+        partition.
+        """
         names = {"group": self.name, "topic": self.topic, "partition": partition}
         return encode_record(1, names)[0]
 
     def value(self) -> bytes:
-        """Return the record value of an offset commit, with placeholders for offset and time."""
+        """Return the value of an offset commit's record, with placeholders for offset and time."""
         cells = {
             "offset": _MARK, "leaderEpoch": 0, "metadata": "", "commitTimestamp": _MARK,
             "topicId": self.topic_id,
@@ -227,7 +233,9 @@ def write_parts(size: Size, out: str | Path, *, parts: int, seed: int = 1) -> li
 
 
 def _cluster_metadata(groups: list[_Group]) -> dict[str, Any]:
-    """Return the metadata of the synthetic cluster, the only line of ``cluster.jsonl``."""
+    """Return the brokers, topics and replicas of the synthetic cluster, as JSON for
+    ``cluster.jsonl``.
+    """
     brokers = [{"id": b, "rack": "abc"[b - 1]} for b in (1, 2, 3)]
     topics = {
         g.topic: {
@@ -243,8 +251,13 @@ def _cluster_metadata(groups: list[_Group]) -> dict[str, Any]:
 
 
 def _partition_tables(p: int, groups: list[_Group], size: Size) -> Iterator[pa.Table]:
-    """Yield the synthetic records of log partition ``p``, in tables that each cover a few
-    seconds.
+    """Yield the synthetic records of partition ``p`` of ``__consumer_offsets``, a few seconds per
+    table.
+
+    Args:
+        p: number of the partition.
+        groups: the consumer groups whose records are in it.
+        size: the size of the recording.
     """
     columns = _RecordGenerator(p, groups, size)
     step = max(1, _ROWS // (len(groups) * size.partitions))
@@ -275,8 +288,9 @@ class _RecordGenerator:
         ])  # fmt: skip
 
     def records(self, first_s: int, end_s: int) -> pa.Table:
-        """Return the synthetic records from second ``first_s`` to before ``end_s``, in offset
-        order.
+        """Return the synthetic records of a time range, as an Arrow table in offset order.
+
+        ``first_s`` and ``end_s`` are the first second and the second after the last one.
         """
         import pyarrow as pa
 
@@ -348,7 +362,7 @@ class _RecordGenerator:
 
 
 def main() -> None:
-    """Write a synthetic recording: entry point of ``python -m partage.testing.histories``."""
+    """Write a synthetic recording of consumer groups (``python -m partage.testing.histories``)."""
     parser = argparse.ArgumentParser(prog="python -m partage.testing.histories")
     parser.add_argument("--records", type=int, required=True, help="about how many")
     parser.add_argument("--out", type=Path, required=True, help="folder of the capture")

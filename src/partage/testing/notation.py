@@ -25,7 +25,8 @@ _NOTHING = {"–", "-", "—"}
 
 
 def cluster(text: str) -> Cluster:
-    """Parse a cluster from text such as ``"t1x6 t2x7"``: topic t1 with 6 partitions and t2 with 7.
+    """Parse a Kafka cluster from text such as ``"t1x6 t2x7"``: topic t1 with 6 partitions, t2 with
+    7.
 
     Racks of the replicas are in parentheses, with ``|`` between partitions.
 
@@ -49,10 +50,10 @@ def cluster(text: str) -> Cluster:
 
 
 def group(text: str) -> Group:
-    """Parse a group from text such as ``"a: t1 t2 | b#instance@rack: t1 {t1-0 @4}"``.
+    """Parse a consumer group from text such as ``"a: t1 t2 | b: t1"``: member ids and their topics.
 
-    Each member has its id and its topics. In the example, the static member b also has a rack, and
-    owned partition t1-0 in generation 4.
+    In ``"a: t1 t2 | b#instance@rack: t1 {t1-0 @4}"``, the static member b also has a rack, and owns
+    partition t1-0 in generation 4.
 
     Raises:
         InvalidProblemError: the text does not follow the notation.
@@ -74,7 +75,8 @@ def group(text: str) -> Group:
 
 
 def assignment(text: str, cluster: Cluster) -> Assignment:
-    """Parse an assignment from text such as ``"a: t1-0 t1-2 | b: t1-1 | c: –"``.
+    """Parse an assignment from text such as ``"a: t1-0 t1-2 | b: t1-1 | c: –"``: partitions by
+    member.
 
     Raises:
         InvalidProblemError: the text does not follow the notation.
@@ -94,7 +96,7 @@ def assignment(text: str, cluster: Cluster) -> Assignment:
 
 
 def written(assigned: Assignment) -> str:
-    """Format an assignment as text, in the notation that `assignment` parses.
+    """Format an assignment as text, e.g. "a: t-1 t-0 | b: –"; `assignment` parses it.
 
     >>> written(assignment("a: t-1 t-0 | b:", cluster("t×2")))
     'a: t-1 t-0 | b: –'
@@ -118,7 +120,7 @@ def _pairs(names: list[str]) -> list[tuple[str, int]]:
 def _consecutive_matches(
     pattern: re.Pattern[str], text: str, field: str, separator: str
 ) -> list[re.Match[str]]:
-    """Return the consecutive matches of a pattern, which must cover the whole text.
+    """Return the matches of a regular expression that cover a text from its beginning to its end.
 
     ``separator`` is the pattern of the text between two matches; ``field`` names the text in
     errors.
@@ -141,7 +143,8 @@ def _consecutive_matches(
 
 
 def pairs_with_unresolved(assigned: Assignment) -> dict[str, list[tuple[str, int]]]:
-    """Return a dict from member to its (topic, partition) pairs, including unresolved partitions.
+    """Return the (topic, partition) pairs of each member, even those that the cluster does not
+    have.
 
     Unresolved partitions do not exist in the cluster's metadata. They keep their position in the
     member's list.

@@ -62,7 +62,9 @@ def spec_from_json(problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> 
 
 
 class _Topic:
-    """A validated topic of the JSON problem: name, id and partition count."""
+    """Topic of an assignment problem in JSON, with name, id and partition count, after
+    validation.
+    """
 
     def __init__(
         self, name: str, topic_id: str, count: int, racks: Sequence[Sequence[str]], *, named: bool
@@ -103,9 +105,10 @@ def _id(value: object, path: str) -> str:
 
 
 def _pairs(value: object, path: str) -> Pairs:
-    """Parse a JSON list of ``[topic id, [partitions]]``; ``path`` is its field path for errors.
+    """Parse a JSON list of topic ids with partitions, e.g. [["AAAAAAAAAAAAAAAAAAAABw", [0, 1]]].
 
-    A later entry for a topic replaces an earlier one.
+    ``path`` is the field's path for error messages. A later entry for a topic replaces an earlier
+    one.
     """
     out: dict[str, list[int]] = {}
     for i, pair in enumerate(expect_list(value, path, "a list of [topic id, [partitions]]")):
@@ -136,7 +139,9 @@ def _member(entry: object, path: str) -> Member:
 
 
 def _cluster(topics: list[_Topic], targets: list[Pairs]) -> Cluster:
-    """Build the cluster, including topics and partitions that occur only in target assignments."""
+    """Build the cluster of an assignment problem, including topics that only previous targets
+    contain.
+    """
     known = {one.id: max(one.count, 0) for one in topics}
     width = dict(known)
     for topic_id, numbers in (pair for target in targets for pair in target):

@@ -28,7 +28,9 @@ _ODD_NAMES = ("Aa", "BB", "AaAa", "AaBB", "BBBB", "\U00010000", "ｚ", "é", "a-
 
 
 def topic_names() -> st.SearchStrategy[str]:
-    """Return a Hypothesis strategy for names of topics or members: mostly short, some unusual."""
+    """Return a Hypothesis strategy for names of Kafka topics or members: mostly short, some
+    unusual.
+    """
     return st.one_of(
         st.integers(0, 15).map("t{}".format),
         st.sampled_from(_ODD_NAMES),
@@ -40,7 +42,7 @@ def topic_names() -> st.SearchStrategy[str]:
 def clusters(
     draw: st.DrawFn, *, max_topics: int = 6, max_partitions: int = 9, racks: bool = False
 ) -> Cluster:
-    """Return a Hypothesis strategy for clusters with topics and partitions.
+    """Return a Hypothesis strategy for Kafka clusters with topics and partitions.
 
     With ``racks=True``, most partitions have replicas on some of three racks.
     """
@@ -69,7 +71,8 @@ def groups(
     static: bool = True,
     claims: bool = False,
 ) -> Group:
-    """Return a Hypothesis strategy for groups that subscribe to existing and missing topics.
+    """Return a Hypothesis strategy for consumer groups that subscribe to existing and missing
+    topics.
 
     With ``static=True``, some members have an instance id. With ``claims=True``, members report
     partitions as owned, sometimes the same ones as other members.
@@ -104,7 +107,9 @@ def problems(
     static: bool = True,
     claims: bool = False,
 ) -> Problem:
-    """Return a Hypothesis strategy for assignment problems: a consumer group and its cluster."""
+    """Return a Hypothesis strategy for assignment problems: a consumer group and its Kafka
+    cluster.
+    """
     cluster = draw(clusters(racks=racks))
     group = draw(
         groups(
