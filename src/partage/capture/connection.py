@@ -38,7 +38,7 @@ _DESCRIBE = 8
 
 
 class FetchedPartition(NamedTuple):
-    """One partition of a Kafka Fetch response: its raw record batches, offsets and error code.
+    """One partition of a Kafka Fetch response: its raw record batches and offsets.
 
     Attributes:
         partition: the partition's number.

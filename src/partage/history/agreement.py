@@ -437,9 +437,6 @@ def _compute_target(
 
     Raises:
         PartageError: the assignor is not applicable.
-
-    Raises:
-        PartageError: the assignor is not applicable.
     """
     decide = _run_task_assignor if generation.protocol == "streams" else _run_consumer_assignor
     return decide(generation, cluster, order)

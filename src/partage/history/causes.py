@@ -424,7 +424,7 @@ class CauseFinder:
         library = identify_client(member).name
         own = self.state.active.get(member.id)
         if is_classic and library == LIBRDKAFKA and own is not None and member.instance is None:
-            last = own  # it rejoins without a call of poll if it gives up no partition
+            last = own  # it rejoins without a call of poll if it revokes no partition
         elif joined_ms is not None and generation.timestamp_ms - joined_ms < timeout:
             return False
         # The rebalance may have waited for it: then it left when the rebalance ended.

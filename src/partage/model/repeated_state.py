@@ -45,9 +45,6 @@ class RepeatedState:
         """Return whether an algorithm is in the same state as earlier, so that it never ends.
 
         Args:
-            state: everything that decides how the algorithm continues, as a value with equality.
-
-        Args:
             state: everything that decides how the run continues, as a value with exact equality.
         """
         # Otherwise the state replaces the stored one after iterations 1, 2, 4, 8 and so on.
@@ -96,8 +93,6 @@ def loop_attributes(loop: EndlessLoop | None, algorithm: str) -> dict[str, Any]:
     dict.
 
     The keys are the fields ``loop`` and ``warnings`` of the plan.
-
-    The dict is empty if the algorithm ends.
 
     Args:
         loop: the endless loop of the algorithm, None if it ends.

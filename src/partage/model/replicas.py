@@ -189,8 +189,6 @@ class Disks:
 
         The results are int64[D] for D disks, for example bytes.
 
-        The results are int64[D] for D disks.
-
         Args:
             k: index of the resource in `KINDS`: capacity, replicas, bytes or load.
             amount: int64[B], amount of the resource on each broker.

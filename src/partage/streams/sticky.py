@@ -37,9 +37,6 @@ class TaskPairs:
     Sticky task assignors prefer new pairs, so that a failed client's tasks spread over several
     others.
 
-    The assignors prefer clients with which a task makes new pairs. This spreads the tasks of a
-    failed client over several others.
-
     Raises:
         UnsupportedProblemError: there are so many tasks that the number of pairs overflows Kafka's
             int32, and Kafka's class fails.
