@@ -347,8 +347,8 @@ def _load_spread(
         partition_weight: float[P], the load of each partition; None if all are equal.
 
     Returns:
-        The difference of loads divided by member weights, without members of weight 0; None if
-            neither partitions nor members have weights.
+        The difference of loads divided by member weights, without members of weight 0; None if no
+            member counts, or if neither partitions nor members have weights.
     """
     share = facts.member_weights
     if partition_weight is None and (share == 1).all():

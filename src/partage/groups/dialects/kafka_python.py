@@ -357,8 +357,8 @@ class PythonAssignment(GeneralAssignment):
         self._added_again: set[int] = set()
 
     def _replace_excluded_target(self, owner: int, target: int) -> int:
-        """Return -1, so that the least loaded subscriber gets a partition whose previous owner
-        cannot.
+        """Return -1 if a partition's previous owner cannot get it, so that the least loaded
+        subscriber does.
 
         Args:
             owner: the current owner of the partition.
@@ -429,11 +429,11 @@ class Movements:
         self._slots: dict[tuple[int, int, int], list[int]] = {}
 
     def opposite(self, slot: int, topic: int, source: int, target: int) -> int:
-        """Return a partition that can move back to ``target``, so that one move is undone; else
-        ``slot``.
+        """Return the partition to move: one that can move back to member ``target``, or the
+        partition ``slot``.
 
-        It is a partition of the same topic that moved from ``target`` to ``source`` before. Moving
-        it back has the same effect on loads and keeps one more partition in place.
+        A partition of the same topic moves back if it moved from ``target`` to ``source`` before.
+        This has the same effect on loads and keeps one more partition in place.
         """
         if slot in self._way:
             source = self._way[slot][0]

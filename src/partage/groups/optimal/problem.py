@@ -27,11 +27,10 @@ Int64Array = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewestClaims:
-    """Members that may keep each partition: subscribers that report it as owned, newest generation
-    first.
+    """Members that may keep each partition: subscribers that report it with the newest generation.
 
-    Of several reports of a partition, only those with the newest generation count. Partitions
-    ("rows") and members ("places") are indices in an order that does not depend on the join order.
+    Partitions ("rows") and members ("places") are indices in an order that does not depend on the
+    join order.
 
     Attributes:
         owned: bool[n], whether any member reports the row as owned, even one that may not keep it.

@@ -136,9 +136,9 @@ class Optimal(PlainStrategy):
         """Assign all partitions optimally, but leave out those that their current owner must revoke
         first.
 
-        ``plan.memory`` has the new owners of the partitions that are left out. Pass it as
-        ``memory`` to the follow-up rebalance, which assigns these partitions. If moves are limited,
-        the follow-up moves nothing else.
+        Every input has a plan. ``plan.memory`` has the new owners of the partitions that are left
+        out. Pass it as ``memory`` to the follow-up rebalance, which assigns these partitions. If
+        moves are limited, the follow-up moves nothing else.
         """
         canonical = CanonicalProblem(problem)
         racks = rack_costs(problem, self.settings)

@@ -246,11 +246,11 @@ def _add_movement(movements, state, k, slot, source, target):
 
 @piece
 def _partition_to_move(movements, k, slot, holder, target):
-    """Return a partition of topic ``k`` that can move back to ``target``, to undo a move; else
+    """Return the partition to move: one of topic ``k`` that can move back to ``target``, or
     ``slot``.
 
-    It is the first in Java's order that moved from ``target`` to ``holder`` before (Kafka's
-    ``getTheActualPartitionToBeMoved``).
+    A partition moves back if it moved from ``target`` to ``holder`` before, the first in Java's
+    order (Kafka's ``getTheActualPartitionToBeMoved``).
     """
     net, sets = movements.net, movements.sets
     source = net[FROM, slot] if net[TO, slot] >= 0 else holder

@@ -332,11 +332,11 @@ class PartitionMovements:
         self._sets.setdefault((k, old, new), _JavaSet()).add(slot, hashed)
 
     def partition_to_move(self, slot: int, old: int, new: int) -> int:
-        """Return a partition that can move back to member ``new``, so that one move is undone; else
+        """Return the partition to move: one that can move back to member ``new``, or the partition
         ``slot``.
 
-        It is a partition of the same topic that moved from ``new`` to ``old`` before (Kafka's
-        ``getTheActualPartitionToBeMoved``).
+        A partition of the same topic moves back if it moved from ``new`` to ``old`` before; this
+        undoes one move (Kafka's ``getTheActualPartitionToBeMoved``).
         """
         if slot in self._net:
             old = self._net[slot][0]
