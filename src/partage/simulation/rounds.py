@@ -429,7 +429,7 @@ def _subscribes(
 
     Args:
         problem: the assignment problem with all subscriptions.
-        member: indices of members (int32[n]).
+        member: indices of members (int64[n]).
         topic: index of a topic for each of them (int32[n]).
     """
     topics = len(problem.index.topics)

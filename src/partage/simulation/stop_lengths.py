@@ -264,7 +264,7 @@ def _ids(rebalance: RecordedRebalance) -> frozenset[str]:
 def _restarted_without_rebalance(interval: UnreadInterval, rebalance: RecordedRebalance) -> bool:
     """Return whether a partition had no consumer because a member restarted without a rebalance.
 
-    ``interval`` is the time without a consumer, ``rebalance`` the recorded rebalance before it.
+    ``interval`` is the time without a consumer, which the record of ``rebalance`` contains.
     """
     # In a classic group, a static member resumes its partitions some time after the last rebalance.
     # In other groups, a restarted static member has a new id; a member that was evicted and

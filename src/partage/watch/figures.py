@@ -171,7 +171,8 @@ class WatchFigures:
     def on_event(self, event: WatchEvent, live: LiveGroups) -> None:
         """Add a rebalance of a consumer group to its Prometheus metrics.
 
-        Unread time is how long partitions had no consumer.
+        A new rebalance is counted; later the time that it left partitions without a consumer
+        (unread time) is added.
         """
         del live
         if isinstance(event, RebalanceOpened):
