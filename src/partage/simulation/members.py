@@ -228,7 +228,7 @@ class ConsumptionTracker:
     def owned(self, members: Sequence[SimulatedMember]) -> Mapping[str, Int32Array]:
         """Return the partitions that each member owns before a simulated rebalance, by member key.
 
-        The result is empty if no listener is told about changes.
+        The result is empty if no listener receives changes.
         """
         return {} if self._listener is None else {one.key: one.owned for one in members}
 

@@ -266,10 +266,9 @@ class RebalanceCollector:
             self._writer.add((rebalance, row))
 
     def _take_complete(self) -> Iterator[SpilledRebalance]:
-        """Remove and yield the rebalances whose pauses and table row are known.
+        """Remove and yield the rebalances that are complete, with their pauses and table rows.
 
-        A rebalance is complete once its row of table ``rebalances`` is known, and it is known which
-        of its departed members rejoined.
+        That is the case once its table row and the returns of departed members are known.
         """
         while self._rebalances and self._rows:
             rebalance, row = self._rebalances.popleft(), self._rows.popleft()

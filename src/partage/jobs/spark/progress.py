@@ -51,7 +51,7 @@ class Stages:
         self.counts: dict[str, int] = {}
 
     def counted(self, what: str, number: int) -> None:
-        """Report a total of the run as soon as it is known, such as the number of records.
+        """Report a total of the run, such as its number of records, before the run ends.
 
         ``what`` is its name, ``number`` its value.
         """
