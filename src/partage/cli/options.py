@@ -44,11 +44,11 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
     Typer reads options from parameters only, not from dataclasses.
     """
-    hints = get_type_hints(command, include_extras=True)
     groups: dict[str, type[OptionGroup]] = {}
     parameters: list[inspect.Parameter] = []
-    for one in inspect.signature(command).parameters.values():
-        hint = hints[one.name]
+    # `get_type_hints` of Python 3.10 hides the option of a parameter whose default is None.
+    for one in inspect.signature(command, eval_str=True).parameters.values():
+        hint = one.annotation
         if isinstance(hint, type) and issubclass(hint, OptionGroup):
             groups[one.name] = hint
             parameters += _parameters(hint)
