@@ -185,11 +185,11 @@ class Run:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the published tables; docs/tables.md describes them."""
+        """Names of the output tables of this replay; docs/tables.md describes them."""
         return self._published.tables
 
     def table(self, name: str) -> pa.Table:
-        """Return a published table as a pyarrow table with all columns.
+        """Return an output table of this replay as a pyarrow table with all columns.
 
         Raises:
             InvalidConfigError: there is no such table.
@@ -252,7 +252,7 @@ class Run:
         return json_document(self._figures)
 
     def report(self, path: str | Path) -> Path:
-        """Write the HTML page of the run's report; return its path.
+        """Write the report of this replay as an HTML page, and return its path.
 
         Raises:
             MissingExtraError: jinja2 is not installed.

@@ -337,7 +337,7 @@ class TableView(Sequence[R], Generic[R]):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns, in the order of the row type's fields."""
+        """Names of the table's columns, in the order of the row type's fields."""
         return tuple(self._table.column_names)
 
     def __len__(self) -> int:

@@ -71,7 +71,7 @@ class SimulatedMember:
 
     @property
     def rack(self) -> str | None:
-        """The member's rack as sent; None if it sent none."""
+        """The rack that the group member sent; None if it sent none."""
         subscription = self.state.subscription
         return None if subscription is None else subscription.rack
 

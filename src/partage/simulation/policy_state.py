@@ -168,7 +168,7 @@ class PolicyState:
         self.members = first | self.members
 
     def forget_old(self, most: int) -> None:
-        """Remove data of members that left long ago, so that memory does not grow with the history.
+        """Forget members that left the simulated group long ago, to bound memory.
 
         Args:
             most: maximum number of evicted members, and of member ids, to keep.

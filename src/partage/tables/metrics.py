@@ -49,7 +49,7 @@ class Aggregation(Enum):
 
 
 class Condition(NamedTuple):
-    """Condition on a column of a table, which selects the rows that a metric counts.
+    """Condition on a table column that selects the simulated rebalances that a metric counts.
 
     A null value meets only ``is not``.
 
@@ -116,7 +116,7 @@ class Metric:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the columns from which the metric is computed.
+        """Names of the table columns from which the metric of simulated rebalances is computed.
 
         For a ratio, these are its numerator and denominator metrics; for a difference, the base
         policy.

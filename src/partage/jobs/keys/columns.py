@@ -69,7 +69,7 @@ class InputColumns:
 
     @property
     def options(self) -> dict[str | None, str]:
-        """A dict from column name to the command-line option that set it, for error messages."""
+        """Dict from an input column's name to the command-line option that named it, for errors."""
         return {self.time: "--time", self.value: "--value", self.key: "--key"}
 
 
@@ -158,7 +158,9 @@ def _column_hint(schema: pa.Schema, name: str) -> str:
 
 
 def select_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """Return a batch with only the named columns, in this order; dotted paths name struct fields.
+    """Return an Arrow batch with only the named columns, in this order.
+
+    A name with dots is the path of a struct's field.
 
     >>> import pyarrow as pa
     >>> batch = pa.RecordBatch.from_pydict({"meta": [{"id": 7}, None]})
@@ -184,7 +186,8 @@ def select_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatc
 
 
 def serialize(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
-    r"""Serialize a column of keys to the bytes that a producer would send; nulls stay null.
+    r"""Serialize a column of record keys to the bytes that a Kafka producer would send; nulls stay
+    null.
 
     Args:
         keys: a column of text, bytes, numbers or UUIDs.
@@ -324,9 +327,10 @@ def value_sizes(values: pa.Array) -> _Longs:
 
 
 def convert_times(column: pa.Array, name: str) -> _Longs:
-    """Convert a column of times to milliseconds since 1970 (int64[n]); a null becomes `NO_TIME`.
+    """Convert a column of record times to milliseconds since 1970 (int64[n]).
 
-    Numbers are milliseconds. Text is ISO 8601 (UTC where it has no zone) or a whole number.
+    A null becomes `NO_TIME`. Numbers are milliseconds. Text is ISO 8601 (UTC where it has no zone)
+    or a whole number.
 
     Raises:
         InvalidConfigError: the column's type or one of its values is not a time.

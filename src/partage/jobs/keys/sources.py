@@ -165,7 +165,7 @@ def parse_address(where: str) -> tuple[str, str]:
 
 
 def _find_files(path: Path) -> list[tuple[Path, str]]:
-    """Return the data files at a path, each with its format.
+    """Return the Parquet, CSV and JSON files at a path, each with its format.
 
     Hidden files, marker files such as ``_SUCCESS`` and unknown file types are left out.
     """

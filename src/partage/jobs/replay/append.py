@@ -134,8 +134,10 @@ class Appender:
         return cls(run, source, past, "")
 
     def full(self, reason: str) -> Appender:
-        """Return an appender for a full run, because the last run cannot be continued
-        (``reason``).
+        """Create an `Appender` for a run that reads all records, because the last one cannot be
+        continued.
+
+        ``reason`` says why.
         """
         return Appender(self._run, self._whole, None, reason)
 
@@ -410,9 +412,7 @@ def _settings(run: ReplayRun) -> dict[str, Any]:
 
 
 def _relative_path(source: Capture, path: str) -> str:
-    """Return an input file's path relative to the capture, by which later runs identify the
-    file.
-    """
+    """Return a capture file's path relative to the capture, by which later runs identify it."""
     folder = Path(source.folder)
     return Path(os.path.relpath(path, folder if folder.is_dir() else folder.parent)).as_posix()
 

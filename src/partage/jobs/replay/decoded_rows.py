@@ -231,7 +231,7 @@ def _run_matrix(runs: Runs, topic: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class _NameCodes:
-    """Assigns the codes 0, 1, 2, ... to distinct names, in order of first use."""
+    """Numbers distinct names (such as topics) 0, 1, 2, ... in order of first use."""
 
     def __init__(self) -> None:
         self._code: dict[str, int] = {}

@@ -64,7 +64,7 @@ class SharedValue(Protocol):
         """The value that all tasks share."""
 
     def destroy(self) -> None:
-        """Free the shared value; no job may read it afterwards."""
+        """Free the value that tasks of a replay share; no job may read it afterwards."""
 
 
 class Rows(Protocol):
@@ -73,7 +73,7 @@ class Rows(Protocol):
     """
 
     def filter_kinds(self, *kinds: int) -> Rows:
-        """Return the rows whose column ``kind`` has one of the given values."""
+        """Return only the result rows of the given kinds (values of column ``kind``)."""
 
     def sorted_by(self, key: str, order: Sequence[str]) -> Rows:
         """Sort the rows for each task by the columns ``order``.
@@ -85,10 +85,9 @@ class Rows(Protocol):
         """Return a table with these rows and those of another table with equal columns."""
 
     def run(self, job: Job, ddl: str) -> Rows:
-        """Apply a job to the rows, and return its result.
+        """Apply a job, a function from Arrow batches to Arrow batches, to the rows of this table.
 
-        A job is a function from Arrow batches to Arrow batches. ``ddl`` are names and types of the
-        result's columns, as Spark SQL.
+        Return its result. ``ddl`` are names and types of the result's columns, as Spark SQL.
         """
 
     def collect(self, *columns: str) -> list[tuple[Any, ...]]:
@@ -152,7 +151,7 @@ class SparkRows:
     frame: DataFrame
 
     def filter_kinds(self, *kinds: int) -> SparkRows:
-        """Return the rows whose column ``kind`` has one of the given values."""
+        """Return only the result rows of the given kinds (values of column ``kind``)."""
         wanted = ", ".join(str(int(kind)) for kind in kinds)
         return SparkRows(self.frame.where(f"kind in ({wanted})"))
 
@@ -197,7 +196,7 @@ class SparkEngine:
 
     @property
     def cores(self) -> int:
-        """Number of tasks that run at the same time."""
+        """Number of Spark tasks that run at the same time."""
         return max(1, self.spark.sparkContext.defaultParallelism)
 
     def share(self, value: Any) -> SharedValue:
@@ -257,7 +256,7 @@ class LocalRows:
         return iter(self._batches() if self._kept is None else self._kept)
 
     def filter_kinds(self, *kinds: int) -> LocalRows:
-        """Return the rows whose column ``kind`` has one of the given values."""
+        """Return only the result rows of the given kinds (values of column ``kind``)."""
 
         def some() -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
@@ -391,7 +390,7 @@ def _run_part(job: Job, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 @dataclass
 class _LocalValue:
-    """A value for all tasks of the local engine, which needs no broadcast."""
+    """A value that all tasks of a replay without Spark share; it needs no broadcast."""
 
     value: Any
 
@@ -445,7 +444,7 @@ class LocalEngine:
         self._opened.close()
 
     def share(self, value: Any) -> SharedValue:
-        """Wrap a value for the jobs of this process and of its workers."""
+        """Wrap a read-only value for the jobs of a replay without Spark."""
         return _LocalValue(value)
 
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark's
@@ -519,10 +518,11 @@ def choose_engine(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> EngineChoice:
-    """Choose the engine of a run from the user's choice (``asked``) and the size of the input.
+    """Choose between Spark and this process for a replay, by the user's choice and the input's
+    size.
 
-    ``auto`` chooses this process for Parquet files with at most `LOCAL_RECORDS` records, unless a
-    session, a master or a setting of Spark is given.
+    ``asked`` is the user's choice. ``auto`` chooses this process for Parquet files with at most
+    `LOCAL_RECORDS` records, unless a session, a master or a setting of Spark is given.
 
     Raises:
         InvalidConfigError: no engine has this name, or the local engine cannot do what is

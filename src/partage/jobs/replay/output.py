@@ -86,7 +86,7 @@ class RowWriter(Protocol):
     """
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
-        """Write one row of an output table; the writer fills in the column with the run id."""
+        """Write one row of an output table of a replay; the writer fills in the run id."""
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
         """Write ``count`` rows of an output table, given as a dict from column name to Arrow array.
@@ -321,7 +321,7 @@ def is_published(out: Path, run_id: str) -> bool:
 
 
 def _is_dead(path: Path) -> bool:
-    """Return whether the process that wrote a lock file has surely ended."""
+    """Return whether the process that wrote a run's lock file has surely ended."""
     try:
         with path.open("r+", encoding="utf-8") as file:
             text = file.read()

@@ -268,7 +268,7 @@ class RebalanceCollector:
     def _take_complete(self) -> Iterator[SpilledRebalance]:
         """Remove and yield the rebalances that are complete, with their pauses and table rows.
 
-        That is the case once its table row and the returns of departed members are known.
+        A rebalance is complete once its row and the returns of departed members are known.
         """
         while self._rebalances and self._rows:
             rebalance, row = self._rebalances.popleft(), self._rows.popleft()

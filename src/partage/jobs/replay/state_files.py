@@ -256,7 +256,7 @@ def _write_task(
 def read_decoded(
     engine: Engine, out: Path, paths: Sequence[str], groups: frozenset[str] | None = None
 ) -> Rows:
-    """Return the decoded rows that earlier runs have stored, as lazy rows.
+    """Return the decoded group-log rows that earlier runs have stored, as lazy rows.
 
     Args:
         engine: schedules the job.

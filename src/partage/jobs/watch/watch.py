@@ -230,7 +230,7 @@ def _run(
     *,
     stop: threading.Event,
 ) -> None:
-    """Start the streaming query, and wait until it ends or the event ``stop`` is set.
+    """Start the Spark streaming query of `partage watch`, and wait until it ends or is stopped.
 
     Args:
         rows: decoded rows of the group log, a streaming data frame.

@@ -28,7 +28,7 @@ EVENTS: tuple[EventKind, ...] = (
 
 @dataclass(frozen=True)
 class TaskState:
-    """State size and throughput of each task of a sub-topology.
+    """State size and throughput of each Kafka Streams task of one sub-topology.
 
     Attributes:
         records: number of records in the changelogs of all its stores when the simulation begins.

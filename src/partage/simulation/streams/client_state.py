@@ -174,7 +174,7 @@ class RunningClient:
 
     @property
     def name(self) -> str:
-        """The client's name in the output."""
+        """Name of the Streams client in the output of the simulation."""
         return self.client.name
 
     @property

@@ -81,8 +81,10 @@ class LeaderDecision:
     warnings: tuple[str, ...]
 
     def tasks_of(self, client: int) -> dict[str, list[str]]:
-        """Return a client's task ids in a dict with the keys ``active``, ``standby`` and
+        """Return the Streams task ids that a client gets, by ``active``, ``standby`` and
         ``warmup``.
+
+        ``client`` is the client's number.
         """
         tasks, plan = self.plan.problem.tasks, self.plan
         warming = {task for one, task in plan.warmups if one == client}

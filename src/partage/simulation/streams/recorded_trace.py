@@ -93,7 +93,7 @@ class RecordedTrace:
 
 @dataclass
 class _Run:
-    """The time in which a client ran without interruption, from its start to its stop (ms)."""
+    """A time span in which a Streams client ran without interruption, from start to stop (ms)."""
 
     start_ms: int
     threads: tuple[ClientThread, ...]

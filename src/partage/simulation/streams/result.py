@@ -27,7 +27,7 @@ Kind = Literal["running", "restoring", "stopped", "standby", "warm-up"]
 
 @dataclass(frozen=True)
 class TaskInterval:
-    """A time span in which a task had one activity on a client, such as restoring or running."""
+    """A time span in which a client restored, ran or kept a copy of one Kafka Streams task."""
 
     client: str
     task: TaskId

@@ -229,7 +229,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         )
 
     def _in_map_order(self, joining: _Member | None) -> list[_Member]:
-        """Return the members in the iteration order of the coordinator's hash map.
+        """Return the streams group's members in the iteration order of the coordinator's hash map.
 
         The assignor's result depends on this order. A joining member comes last.
         """
@@ -367,7 +367,9 @@ class StreamsGroupSimulation(StreamsSimulation):
         return active, standby
 
     def _assign(self, client: RunningClient) -> None:
-        """Give a client the tasks that its members own, except for those that they must revoke."""
+        """Give a Streams client the tasks that its members own, except for those they must
+        revoke.
+        """
         members = [self._members[one] for one in client.consumers if one in self._members]
         active = {task: one.id for one in members for task in sorted(one.kept[0])}
         standby = {task: one.id for one in members for task in sorted(one.kept[1])}

@@ -124,7 +124,9 @@ def sweep_cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -
 def simulate_cell(
     application: SimulatedApplication, cell: SweepCell
 ) -> tuple[SimulationResult, StreamsMetrics]:
-    """Simulate one combination of a parameter sweep; return the result and its metrics.
+    """Simulate a Streams application under one combination of assignor and settings.
+
+    Return the result and its metrics.
 
     Raises:
         PartageError: as in `with_settings` and `simulate`.
@@ -310,7 +312,9 @@ class SettingsOutcome:
 
     @property
     def mean_outage_s(self) -> float:
-        """Mean length of an outage in seconds; 0 without one."""
+        """Mean time in which a Streams task had no owner, per outage, in seconds; 0 without
+        outages.
+        """
         return self.outage_s / self.outages if self.outages else 0.0
 
 
