@@ -40,8 +40,6 @@ def partitioners() -> tuple[str, ...]:
 def by_key() -> tuple[str, ...]:
     """Return the names of the built-in partitioners that use the record's key.
 
-    or at random.
-
     >>> "java:roundrobin" in by_key(), "sarama:hash" in by_key()
     (False, True)
     """

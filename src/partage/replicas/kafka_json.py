@@ -77,10 +77,7 @@ def partitions_to_elect(
 
 
 def election(cluster: ReplicaCluster, partitions: Iterable[int]) -> dict[str, Any]:
-    """Return the input file of ``kafka-leader-election`` for the given partitions, as JSON.
-
-    leaders.
-    """
+    """Return the input file of ``kafka-leader-election`` for the given partitions, as JSON."""
     return {
         "partitions": [
             {"topic": cluster.topics[cluster.topic[p]], "partition": int(cluster.number[p])}

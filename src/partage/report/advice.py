@@ -163,10 +163,7 @@ def _advise_best_settings(rule: str, group: GroupFigures) -> Advice | None:
 
 
 def _error_sentence(group: GroupFigures) -> str:
-    """Return a sentence with the simulation's error: simulated against recorded downtime.
-
-    recorded downtime.
-    """
+    """Return a sentence with the simulation's error: simulated against recorded downtime."""
     error = simulation_error(group) or 0.0
     if error < _SMALLEST_ERROR:
         return "The simulation of the present settings equals the record."
@@ -440,10 +437,7 @@ def merge_advice(groups: Iterable[GroupFigures]) -> tuple[MergedAdvice, ...]:
 
 
 def coverage_advice(run: RunFigures) -> Advice | None:
-    """Recommend a better way of recording if the log misses much of the groups' history, else None.
-
-    of the groups' history, else None.
-    """
+    """Recommend a better way of recording if the log misses much of the groups' history."""
     if run.covered:
         return None
     why = (

@@ -424,10 +424,7 @@ def _mark_downtime_unknown(found: _GroupOrRun) -> _GroupOrRun:
 
 
 def _limited_to_selection(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a run's summary whose time span is cut to ``--from`` and ``--to``.
-
-    to the selected times (``--from``, ``--to``).
-    """
+    """Return a copy of a run's summary whose time span is cut to ``--from`` and ``--to``."""
     cover, selection = dict(summary.get("coverage", {})), summary.get("selection") or {}
     first, last = selection.get("from_ms"), selection.get("to_ms")
     if cover.get("first_ms") is not None and first is not None:

@@ -101,8 +101,6 @@ def _table(columns: Sequence[str]) -> Table:
 def _rows(diff: RunDiff) -> Iterator[tuple[Text, GroupDiff]]:
     """Yield pairs of a label and changes between two runs: the total of all groups, then each
     group.
-
-    first of all groups together, then of each.
     """
     if len(diff.groups) > 1:
         yield _text("all groups", "bold"), diff.whole
@@ -143,10 +141,7 @@ def _causes(whole: GroupDiff) -> Table:
 
 
 def _unread_percent(rate: Rate | None) -> str:
-    """Return the share of time without a consumer in percent, as text such as ``0.8 (0.6–1.1)``.
-
-    such as ``0.8 (0.6–1.1)``.
-    """
+    """Return the share of time without a consumer in percent, as text such as ``0.8 (0.6–1.1)``."""
     if rate is None:
         return UNKNOWN
     best = digits(rate.per_hour / 36)

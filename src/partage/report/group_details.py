@@ -419,8 +419,6 @@ def _intervals_by_owner(owned: OwnedIntervals, last_ms: int) -> Iterator[tuple[_
 def _cheapest(policies: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the policies with the least simulated downtime for one rebalance, as texts for the
     page.
-
-    the page.
     """
     done = [(n, r) for n, r in policies.items() if n != RECORDED and r["status"] == DONE]
     known = all(r["stopped_ps"] is not None for _, r in done)

@@ -110,10 +110,7 @@ def _lead(plan: Mapping[str, Any]) -> str:
 
 
 def _has_data_for(plan: Mapping[str, Any], figure: str) -> bool:
-    """Return whether the input has the sizes, loads or capacities that a metric needs.
-
-    which a metric is computed.
-    """
+    """Return whether the input has the sizes, loads or capacities that a metric needs."""
     kind = figure.rpartition(" ")[2]
     if kind == "capacity":
         return bool(plan["figures"][figure])

@@ -166,10 +166,7 @@ class RunDiff:
         ])  # fmt: skip
 
     def count(self, verdict: str) -> int:
-        """Return the number of groups whose unread time (without a consumer) has the given verdict.
-
-        such as `WORSE`.
-        """
+        """Return the number of groups whose time without a consumer has the given verdict."""
         return sum(one.verdict == verdict for one in self.groups)
 
 
@@ -252,10 +249,7 @@ def _group_diff(pair: _Pair, groups: int) -> GroupDiff:
 
 
 def _why_unknown(pair: _Pair) -> str:
-    """Return why the change of a group's unread time is unknown, and in which of the two runs.
-
-    causes it.
-    """
+    """Return why the change of a group's unread time is unknown, and in which of the two runs."""
     before, after = (one.why_unknown for one in pair)
     if before and before == after:
         return f"before and after: {before}"

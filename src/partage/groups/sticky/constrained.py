@@ -355,16 +355,10 @@ class MemberLists:
 
         Args:
             slots: the numbering of partitions; members keep those with the lowest partition numbers
-                first.
+                first, then by topic.
             owner: int32[S], owner of each partition; set to -1 where revoked.
             keep: int32[M], number of partitions that each member keeps.
             previous_owner: int32[S], set to the old owner where revoked.
-
-        Args:
-            slots: the numbering of partitions; owners keep them by partition number, then topic.
-            owner: int32[S], owner of each partition; updated.
-            keep: int32[M], number of partitions that each member keeps.
-            previous_owner: int32[S], previous owner of each revoked partition; updated.
         """
         total = int(keep.sum())
         self._kept = np.zeros(total, np.int32)

@@ -239,8 +239,6 @@ def _describe_different_writers(first: JoinSide, second: JoinSide) -> str | None
     """Describe how the partitioners of two topics differ, if only one of the topics has one of
     them.
 
-    lacks.
-
     Return None if the writers agree or are unknown.
     """
     sides = (first, second)
