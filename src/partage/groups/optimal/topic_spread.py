@@ -333,14 +333,6 @@ def spread_exactly(
 
     A cycle of negative cost in the residual network is a cyclic exchange of partitions. It leaves
     all loads as they are and lowers the cost. A flow without such a cycle has the least cost.
-
-        item -> (topic, member) -> member        one unit a partition
-        item:  partitions of one topic with the same rack costs and claimants
-        item -> (topic, member):  rack cost and move, far above all that follows
-        (topic, member) -> member:  1, 3, 5, ... for the first, second, third unit: together n * n
-
-    A cycle of negative cost in the residual network is a cyclic exchange of partitions. It leaves
-    all loads as they are and lowers the cost. A flow without such a cycle has the least cost.
     Source: M. Klein, "A Primal Method for Minimal Cost Flows", Management Science 14 (1967); cycles
     are found by the method of Bellman and Ford.
 
