@@ -159,7 +159,7 @@ class Kernel:
 
     @property
     def ready(self) -> bool:
-        """Whether the kernel is already compiled."""
+        """True if the kernel is already compiled."""
         return self._compiled is not None
 
     def pays(self, *, work: int) -> bool:

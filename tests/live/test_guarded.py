@@ -333,4 +333,4 @@ def test_a_capture_with_tokens_of_an_oauth_server(
     authority.key = certificates / "stranger.key"
     forged = _asked(*asked, _oauth(tmp_path, authority, SERVICE), *out)
     assert (forged.returncode, len(forged.stderr.strip().splitlines())) == (1, 1), forged.stderr
-    assert "issuer and audience that the broker expects" in forged.stderr
+    assert "issuer and the claim aud that the broker expects" in forged.stderr

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Comparison",
     "ComparisonRow",
-    "Decision",
+    "PlanWithWarnings",
     "assign",
     "compare",
     "decide",
@@ -94,7 +94,7 @@ def assign(
     return decide(registry.load(strategy), group, cluster, memory=memory, config=config).plan
 
 
-class Decision(NamedTuple):
+class PlanWithWarnings(NamedTuple):
     """Result of `decide`: a strategy's plan, and warnings for the operator.
 
     Attributes:
@@ -115,7 +115,7 @@ def decide(
     config: Mapping[str, object] | None = None,
     sender: str | None = None,
     compared: bool = False,
-) -> Decision:
+) -> PlanWithWarnings:
     """Run a strategy for a consumer group; return its plan and warnings for the operator.
 
     Before the strategy runs, members without user data get the data that their client would send,
@@ -146,7 +146,7 @@ def decide(
     idle = () if compared else ineffective_config([strategy], group)
     warnings = (*missing_topics(group, cluster), *idle, *joined.warnings)
     plan = plan.with_warnings(warnings)
-    return Decision(plan, plan.warnings)
+    return PlanWithWarnings(plan, plan.warnings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class ComparisonRow:
 
     @property
     def valid(self) -> bool:
-        """Whether the strategy returned a plan that breaks no rule."""
+        """True if the strategy returned a plan that breaks no rule."""
         return self.plan is not None and not self.breaches
 
     def loads(self) -> list[int]:

@@ -470,8 +470,8 @@ def error_name(code: int) -> str:
 _LOGIN = "look at user name and password in sasl.jaas.config, and at sasl.mechanism"
 #: The same for tokens: OAUTHBEARER, and IAM of Amazon MSK, which uses it.
 _OAUTH_LOGIN = (
-    "look at the token's scope, and at the issuer and audience that the broker expects (Amazon "
-    "MSK: at the IAM policy of the account)"
+    "look at the token's scope, and at the issuer and the claim aud that the broker expects "
+    "(Amazon MSK: at the IAM policy of the account)"
 )
 _HINTS = (
     (("ILLEGAL_SASL_STATE", "IllegalSaslState"),

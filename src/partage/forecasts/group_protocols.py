@@ -30,10 +30,10 @@ from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy, SharedPro
 from partage.tables.statuses import DONE
 
 __all__ = [
+    "DeploymentCosts",
     "GroupSettings",
     "KnownAssignments",
     "RandomDraws",
-    "RebalanceCosts",
     "SimulatedClassicGroup",
     "SimulatedConsumerGroup",
     "SimulatedGroup",
@@ -105,7 +105,7 @@ class GroupSettings:
     commits_on_stop: bool
 
 
-class RebalanceCosts:
+class DeploymentCosts:
     """Totals of a simulation: time in which partitions had no reader, and records read twice.
 
     Attributes:
@@ -157,7 +157,7 @@ class SimulatedGroup(Protocol):
     """
 
     rebalances: int
-    unread: RebalanceCosts
+    unread: DeploymentCosts
 
     def create_members(self, keys: Iterable[str]) -> None:
         """Create the group's initial members, without simulating their rebalance.
@@ -196,7 +196,7 @@ class _GroupState:
     clock: Clock
     draws: RandomDraws
     known: KnownAssignments
-    unread: RebalanceCosts = field(init=False)
+    unread: DeploymentCosts = field(init=False)
     members: dict[str, SimulatedMember] = field(default_factory=dict)
     consumed: dict[str, set[int]] = field(default_factory=dict)
     away: dict[str, int] = field(default_factory=dict)
@@ -208,7 +208,7 @@ class _GroupState:
     _named: int = 0
 
     def __post_init__(self) -> None:
-        self.unread = RebalanceCosts(self.clock, self.settings, self.draws)
+        self.unread = DeploymentCosts(self.clock, self.settings, self.draws)
         policy = self.settings.policy
         if policy.strategy is None:
             raise UnsupportedProblemError("the policy names no strategy")

@@ -194,7 +194,7 @@ class LearntCapacity(NamedTuple):
 
     @property
     def is_near_capacity(self) -> bool:
-        """Whether the rate was measured while the member worked off its lag, so that it is near the
+        """True if the rate was measured while the member reduced its lag, so that it is near the
         capacity.
         """
         return self.minutes > 0

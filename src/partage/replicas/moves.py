@@ -64,7 +64,7 @@ class ReplicaMoves:
 
     @property
     def source(self) -> NDArray[np.int32]:
-        """Broker that gives up its replica for each copy, as its position in the cluster
+        """Broker that releases its replica for each copy, as its position in the cluster
         (int32[n]).
 
         It is -1 if the copy is an additional replica.

@@ -65,7 +65,7 @@ def test_a_rejected_token_has_a_hint_of_its_own() -> None:
         said = str(
             unreachable_error("h:1", tokens, KafkaTimeoutError("no"), heard, is_broker=is_broker)
         )
-        assert "issuer and audience that the broker expects" in said, heard
+        assert "issuer and the claim aud that the broker expects" in said, heard
         assert "password" not in said
 
 

@@ -44,7 +44,7 @@ def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
     """Assign each item to a previous owner (of most of its partitions), as the initial assignment.
 
     An item is a partition, or several that must have one owner. Items without previous owner go to
-    the member that ``hints`` names. A member of weight 0 gives up items that others may own, unless
+    the member that ``hints`` names. A member of weight 0 releases items that others may own, unless
     the limit of moves does not allow it.
     """
     items = plan.items
