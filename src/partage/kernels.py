@@ -120,8 +120,7 @@ _FIELD_TYPES = {
 
 
 class Kernel:
-    """A numeric function (kernel) that runs either compiled by Numba or interpreted, whichever is
-    faster.
+    """Numeric function that runs compiled by Numba or interpreted, whichever is faster.
 
     The choice depends on the estimated work of a call.
 
@@ -148,9 +147,9 @@ class Kernel:
         self._impossible = False
 
     def __call__(self, *arguments: Any, work: int) -> Any:
-        """Run the function, compiled if that is faster for the estimated ``work``.
+        """Run the numeric function, compiled by Numba if that is faster.
 
-        ``work`` is the keyword-only number of steps that an interpreted call takes.
+        The keyword ``work`` is the estimated number of steps of an interpreted call.
         """
         compiled = self._form_for(work)
         if compiled is not None:
@@ -159,15 +158,16 @@ class Kernel:
 
     @property
     def ready(self) -> bool:
-        """True if the kernel is already compiled."""
+        """True if Numba has already compiled this function."""
         return self._compiled is not None
 
     def pays(self, *, work: int) -> bool:
-        """Return whether a call with this amount of ``work`` (in interpreted steps) would run
-        compiled.
+        """Return whether a call of this function would run compiled, because it has enough work.
 
-        A caller that has faster code than an interpreted kernel asks this first.
+        Args:
+            work: estimated number of steps of an interpreted call.
         """
+        # A caller that has faster code than an interpreted kernel asks this first.
         return self._form_for(work) is not None
 
     def compile(self) -> Callable[..., Any] | None:
@@ -226,21 +226,19 @@ def kernel(signature: str, *records: type) -> Callable[[Callable[..., Any]], Ker
 
 
 def piece(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a helper function that kernels may call; use it as a decorator.
-
-    A compiled kernel calls the compiled helper, an interpreted kernel the Python function. A kernel
-    in another module must import the helper by name, so that `_stamp` finds it.
-    """
+    """Declare a helper function that Numba kernels may call; use it as a decorator."""
+    # A compiled kernel calls the compiled helper, an interpreted kernel the Python function. A
+    # kernel in another module must import the helper by name, so that `_stamp` finds it.
     function.__dict__["is_piece"] = True
     return function
 
 
 def inline_piece(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a helper function whose compiled code is copied into each kernel that calls it.
-
-    This is faster for a helper that takes a record: an ordinary call copies seven words for each
-    array of the record.
+    """Declare a helper function that Numba inlines into the kernels that call it; use as a
+    decorator.
     """
+    # This is faster for a helper that takes a record: an ordinary call copies seven words for each
+    # array of the record.
     function.__dict__["is_inline"] = True
     return piece(function)
 
@@ -279,11 +277,9 @@ def _prefetching() -> Any:
 
 
 def _link_helpers(function: Callable[..., Any], **options: Any) -> Any:
-    """Return a copy of a function in which each helper function (`piece`) is replaced by its
-    compiled form.
-
-    A helper is compiled once for all kernels, which saves a quarter of the first compilation.
-    """
+    """Return a copy of a function that calls its helper functions in Numba's compiled form."""
+    # A helper (`piece`) is compiled once for all kernels, which saves a quarter of the first
+    # compilation.
     import types
 
     import numba
@@ -314,10 +310,8 @@ def _link_helpers(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def _unify_integer_types(helper: Any) -> Any:
-    """Wrap a compiled helper function so that Numba compiles it once for all integer types.
-
-    Numba would compile it again for an int literal, an int32 and an int64.
-    """
+    """Wrap a helper function so that Numba compiles it only once for all integer types."""
+    # Numba would compile it again for an int literal, an int32 and an int64.
     from numba import types
 
     chosen = helper.get_call_template
@@ -336,9 +330,7 @@ def _widest(types: Any, one: Any) -> Any:
 
 
 def _modules(function: Callable[..., Any], seen: set[str]) -> set[str]:
-    """Collect the names of the Python modules that define a kernel's function and the helpers that
-    it calls.
-    """
+    """Return the names of the Python modules whose code a Numba function calls."""
     seen.add(function.__module__)
     names = function.__globals__
     for name in function.__code__.co_names:
@@ -349,11 +341,10 @@ def _modules(function: Callable[..., Any], seen: set[str]) -> set[str]:
 
 
 def _stamp(function: Callable[..., Any], records: dict[str, type]) -> str:
-    """Return a hash of the helper functions and record classes that a kernel uses.
-
-    It becomes part of the kernel's name in Numba's cache, because that cache only notices changes
-    of the kernel's own file. The result is empty for a kernel without such helpers and classes.
-    """
+    """Return a hash of the code that a Numba kernel uses from other modules, for its cache key."""
+    # It becomes part of the kernel's name in Numba's cache, because that cache only notices changes
+    # of the kernel's own file. The result is empty for a kernel without helper functions and record
+    # classes.
     others = sorted(_modules(function, set()) - {function.__module__})
     texts = [inspect.getsource(sys.modules[one]) for one in others]
     texts += [f"{one.__module__}.{name}{one.__annotations__}" for name, one in records.items()]
@@ -361,7 +352,12 @@ def _stamp(function: Callable[..., Any], records: dict[str, type]) -> str:
 
 
 def _typed(signature: str, records: dict[str, type]) -> Any:
-    """Parse a Numba signature that may name record classes; return Numba's signature object."""
+    """Parse a Numba signature that may name NamedTuple classes of arrays.
+
+    Args:
+        signature: such as ``"int64(Tree, int64)"``.
+        records: the NamedTuple classes that it names.
+    """
     import numba.core.sigutils as numba_signatures
     from numba import types
 
@@ -414,9 +410,7 @@ def _compiled(
 
 @contextmanager
 def _reporting(name: str) -> Iterator[None]:
-    """Tell the callback of `report_compilation`, if any, that a kernel of this name is compiled
-    now.
-    """
+    """Announce that Numba compiles the function of this name now, as progress output."""
     report = _report.get()
     if report is None:
         yield
@@ -447,11 +441,9 @@ def _listener(report: Callable[[str], None], name: str) -> AbstractContextManage
 
 
 class _UnalignedWords:
-    """Sequence of 8-byte words at unaligned addresses, which an interpreted kernel reads and
-    writes.
+    """Sequence of 8-byte integers at unaligned addresses in a buffer."""
 
-    It replaces a memoryview, which cannot have unaligned items.
-    """
+    # It replaces a memoryview, which cannot have unaligned items, in an interpreted kernel.
 
     def __init__(self, words: np.ndarray) -> None:
         self._words = words
@@ -467,7 +459,7 @@ class _UnalignedWords:
 
 
 def _as_memoryview(argument: Any) -> Any:
-    """Convert an array to a memoryview, whose items an interpreted kernel reads four times faster.
+    """Convert a NumPy array to a memoryview, whose items Python reads four times faster.
 
     Arrays in a tuple are converted, too; NumPy scalars become Python numbers.
     """
@@ -482,9 +474,10 @@ def _as_memoryview(argument: Any) -> Any:
 
 @contextmanager
 def form(chosen: Form) -> Iterator[None]:
-    """Force kernels to run compiled or interpreted inside a with block, for tests and benchmarks.
+    """Force all Numba kernels to run compiled or interpreted inside a with block, for tests.
 
-    ``chosen`` is "compiled", "interpreted" or "by cost" (the default behaviour).
+    Args:
+        chosen: "compiled", "interpreted" or "by cost" (the default behaviour).
     """
     token = _form.set(chosen)
     try:
@@ -495,11 +488,8 @@ def form(chosen: Form) -> Iterator[None]:
 
 @contextmanager
 def never_compiling() -> Iterator[None]:
-    """Prevent the compilation of kernels inside a with block: those not yet compiled run
-    interpreted.
-
-    Threads that poll Kafka and event loops use it.
-    """
+    """Prevent Numba compilation inside a with block: functions not compiled yet run interpreted."""
+    # Threads that poll Kafka and event loops use it.
     token = _may_compile.set(False)
     try:
         yield

@@ -106,7 +106,7 @@ class GroupSettings:
 
 
 class DeploymentCosts:
-    """Totals of a simulation: time in which partitions had no reader, and records read twice.
+    """Time without a reader and records read twice, summed over a simulated rolling deployment.
 
     Attributes:
         unread_ms: time without a reader, summed over partitions (ms).
@@ -124,10 +124,12 @@ class DeploymentCosts:
         self.last_ms = 0
 
     def stop_reading(self, partitions: Iterable[int], *, commits: bool) -> None:
-        """Record that these partitions have no reader from now on.
+        """Record that no consumer reads these partitions from now on.
 
-        ``commits`` is whether the reader commits its offsets first; otherwise the next reader reads
-        some records twice.
+        Args:
+            partitions: the partitions.
+            commits: whether the reader commits its offsets first; otherwise the next reader reads
+                some records twice.
         """
         interval_s = self._draws.uniform(0, self._settings.commit_ms) / 1_000
         for p in partitions:
@@ -136,9 +138,11 @@ class DeploymentCosts:
                 self.reread += interval_s * self._settings.rates[p]
 
     def resume_reading(self, partitions: Iterable[int], latency_ms: float) -> None:
-        """Record that these partitions have a reader again, ``latency_ms`` milliseconds from now.
+        """Record that consumers read these partitions again, and add up the time without a reader.
 
-        The time since `stop_reading` is added to the total.
+        Args:
+            partitions: the partitions.
+            latency_ms: milliseconds from now until reading begins.
         """
         for p in partitions:
             since = self._since.pop(p, None)
@@ -179,7 +183,7 @@ class SimulatedGroup(Protocol):
 
 @dataclass
 class _GroupState:
-    """State of a simulated group that the classic and the consumer protocol share.
+    """Members and owned partitions of a simulated consumer group, for either rebalance protocol.
 
     Attributes:
         known: cache of computed assignments, by generation and state of the members.
@@ -221,7 +225,9 @@ class _GroupState:
         return heartbeat_interval(self.settings.session_ms, classic=classic)
 
     def until_heartbeat(self, key: str) -> float:
-        """Return the milliseconds until a member's next heartbeat."""
+        """Return the simulated time until a consumer's next heartbeat to the group coordinator
+        (ms).
+        """
         passed = (self.clock.now_ms - self.heartbeats_ms[key]) % self.heartbeat_ms
         return self.heartbeat_ms - passed
 
@@ -240,10 +246,8 @@ class _GroupState:
         self.rebalances = 0
 
     def _new_member(self, key: str) -> SimulatedMember:
-        """Create a member with an id in Kafka's format.
-
-        The id is drawn from a seeded generator, so that it is the same in each simulation.
-        """
+        """Create a group member whose member id has Kafka's format, with a random UUID."""
+        # The id is drawn from a seeded generator, so that it is the same in each simulation.
         self._named += 1
         number, _ = JavaRandom.from_seed(self._named).next_int()
         member_id = f"{number & 0xFFFFFFFF:08x}-{self._named}"
@@ -259,13 +263,14 @@ class _GroupState:
         return SimulatedMember(key, state)
 
     def _assign(self) -> bool:
-        """Compute the next assignment; return whether a second, cooperative rebalance must follow.
+        """Assign partitions to the group's members; return whether a second rebalance must follow.
 
-        Assignments are cached, because repeated simulations have equal rebalances.
+        Only cooperative strategies need a second rebalance.
 
         Raises:
             UnsupportedProblemError: the strategy is not applicable.
         """
+        # Assignments are cached, because repeated simulations have equal rebalances.
         self.rebalances += 1
         members = list(self.members.values())
         state = tuple(
@@ -305,11 +310,11 @@ class _GroupState:
             self._remove(key)
 
     def _remove(self, key: str) -> None:
-        """Remove a member that left or was evicted, and begin a rebalance."""
+        """Remove a member that left the consumer group or was evicted, and begin a rebalance."""
         raise NotImplementedError
 
     def _go_away(self, key: str, stopped: set[int], expire: Callable[[str], None]) -> None:
-        """Stop a member without removing it from the group, and schedule its session timeout.
+        """Stop a consumer that remains a group member until its session times out.
 
         Args:
             key: the member's key.
@@ -331,7 +336,7 @@ class _GroupState:
         self.clock.schedule_at(self.expires_ms[key], due)
 
     def _halt(self, key: str, *, crashes: bool = False) -> set[int]:
-        """Stop a member's reading of all its partitions, and return them.
+        """Make a member stop reading; return the partitions that it read.
 
         It commits its offsets first unless it crashes.
         """
@@ -389,10 +394,12 @@ class SimulatedClassicGroup(_GroupState):
         self._complete_if_all_joined()
 
     def _begin_rebalance(self, revoked: Iterable[str] = ()) -> None:
-        """Begin a rebalance, unless one is in progress.
+        """Begin a rebalance of the consumer group, unless one is in progress.
 
-        Members learn of it with their next heartbeat. Those with keys in ``revoked`` rejoin at
-        once, because they have just revoked partitions.
+        Members learn of the rebalance with their next heartbeat.
+
+        Args:
+            revoked: keys of members that rejoin at once, because they have just revoked partitions.
         """
         if self._joined is not None:
             return
@@ -406,7 +413,14 @@ class SimulatedClassicGroup(_GroupState):
                 self.clock.after(int(wait), partial(self._rejoin, key, self._round))
 
     def _rejoin(self, key: str, number: int) -> None:
-        """Rejoin a member in rebalance ``number``; an eager member revokes its partitions first."""
+        """Let a member rejoin the consumer group during a rebalance.
+
+        A member of the eager protocol revokes its partitions first.
+
+        Args:
+            key: instance id or pod name of the member.
+            number: number of the rebalance.
+        """
         if number != self._round or self._joined is None or key not in self.members:
             return
         if key in self.away or key in self._joined:
@@ -435,9 +449,12 @@ class SimulatedClassicGroup(_GroupState):
             self._begin_rebalance(revoked)
 
     def _read_partitions(self, key: str, target: set[int]) -> None:
-        """Start a member's reading of its newly assigned partitions ``target``.
+        """Let a member read the partitions that it was assigned, and restart its heartbeat
+        interval.
 
-        The interval of its heartbeats begins again.
+        Args:
+            key: instance id or pod name of the member.
+            target: the assigned partitions.
         """
         self.consumed[key] = target
         self.heartbeats_ms[key] = self.clock.now_ms
@@ -478,7 +495,10 @@ class SimulatedConsumerGroup(_GroupState):
             self._update_target()
 
     def _update_target(self) -> None:
-        """Compute a new target assignment; each member learns of it with its next heartbeat."""
+        """Compute a new target assignment of the consumer group (KIP-848).
+
+        Each member learns of its target assignment with its next heartbeat.
+        """
         self._assign()
         for key in self.members:
             self._await_heartbeat(key)
@@ -495,11 +515,13 @@ class SimulatedConsumerGroup(_GroupState):
             self._reconcile(key)
 
     def _reconcile(self, key: str) -> None:
-        """Reconcile a member with its target assignment (KIP-848).
+        """Bring a member closer to its target assignment: revoke partitions first, then read new
+        ones.
 
-        If it reads partitions outside of the target, it revokes them in its next ``poll``.
-        Otherwise it starts to read those partitions of the target that no other member reads.
+        This is the reconciliation of KIP-848.
         """
+        # A member revokes partitions in its next ``poll``. It starts to read those partitions of
+        # its target that no other member reads.
         target, consumed = _owned(self.members[key]), self.consumed.get(key, set())
         if lost := consumed - target:
             latency_ms = after_heartbeat(0.0, revokes=True).mean
@@ -520,7 +542,12 @@ class SimulatedConsumerGroup(_GroupState):
             self._await_heartbeat(key)
 
     def _revoke(self, key: str, lost: set[int]) -> None:
-        """Revoke the partitions ``lost`` of a member, and reconcile it with its target again."""
+        """Make a member stop reading some partitions, then continue with its target assignment.
+
+        Args:
+            key: instance id or pod name of the member.
+            lost: the partitions that it stops reading.
+        """
         if key not in self.consumed or key in self.away:
             return
         self.unread.stop_reading(

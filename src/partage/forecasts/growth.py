@@ -23,7 +23,8 @@ _MOST_LISTED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class DrainTime:
-    """Time that a group needs to read all records written before a topic's partition count changes.
+    """Time that a consumer group needs to read all records written before a topic gets more
+    partitions.
 
     Attributes:
         group: name of the group.
@@ -38,8 +39,7 @@ class DrainTime:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Effect of a larger partition count on a topic's keys, and steps that keep each key's records
-    in order.
+    """Effect of more partitions on the keys of a Kafka topic, and steps that keep the record order.
 
     Attributes:
         before, after: partition counts.
@@ -117,10 +117,11 @@ def drain_time(group: str, lag: int, *, drain_rate: float | None) -> DrainTime:
 
 
 def _steps(after: int, drains: Sequence[DrainTime]) -> tuple[str, ...]:
-    """Return the steps for an operator to raise the partition count without reordering any key's
-    records.
+    """Return instructions to raise a topic's partition count without reordering any key's records.
 
-    ``after`` is the new count, ``drains`` the time that each group needs to read its old records.
+    Args:
+        after: the new partition count.
+        drains: the time that each consumer group needs to read its old records.
     """
     known = [one.seconds for one in drains if one.seconds is not None]
     wait = f" ({max(known):,.0f} s for the slowest group)" if known else ""

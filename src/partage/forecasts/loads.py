@@ -95,7 +95,7 @@ class GroupLoad:
 
 
 def constant_load(topics: Mapping[str, int], rate: float) -> GroupLoad:
-    """Build the load of a group from one rate: records arrive evenly over time and partitions.
+    """Build the load of a consumer group from one rate, spread evenly over time and partitions.
 
     Args:
         topics: partition count of each topic.
@@ -138,7 +138,8 @@ def load_from_rates(topics: Mapping[str, int], rates: Mapping[_Pair, float]) -> 
 
 
 def load_by_minute(topics: Mapping[str, int], rows: Iterable[CommitMinute]) -> GroupLoad:
-    """Compute a group's load in records per second, by minute, from its recorded offset commits.
+    """Compute how many records per second a consumer group reads, by minute, from its offset
+    commits.
 
     If a partition has no commit in some minutes, its records are spread evenly over them. The first
     minute has no earlier offset and the last one is incomplete, so they are omitted.

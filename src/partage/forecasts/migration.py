@@ -68,8 +68,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Simulated effect of a protocol migration: how it would have changed a group's recorded
-    history.
+    """Simulated effect of a protocol migration on a consumer group's recorded history.
 
     Attributes:
         policy: the simulated policy (protocol and strategy).
@@ -117,8 +116,7 @@ class Migration:
 
 
 def target_policy(protocol: str, strategy: str | None) -> str:
-    """Return the policy (protocol and strategy) that a group runs after its migration to a
-    protocol.
+    """Return the protocol and strategy that a group has after its migration to a protocol.
 
     A group that uses the range assignor keeps it, because its application may need co-partitioning.
 
@@ -201,8 +199,9 @@ def plan_migration(
 def _reason_done(
     protocol: str, kind: str, strategy: str | None, members: Sequence[_Row]
 ) -> str | None:
-    """Return why the group needs no migration, such as that it already uses the protocol; else
-    None.
+    """Return the reason why a group needs no protocol migration; None if it needs one.
+
+    An example is that it already uses the new protocol.
     """
     classic = sum(row["subscription_version"] is not None for row in members)
     if kind.rsplit("+", maxsplit=1)[-1] == "consumer":
@@ -230,7 +229,8 @@ def _kind_findings(kind: str) -> list[Finding]:
 
 
 def _client_findings(members: Sequence[_Row]) -> list[Finding]:
-    """Return findings on whether the members' client libraries support the consumer protocol.
+    """Return notes on the client libraries of a group that cannot use the consumer protocol
+    (KIP-848).
 
     Libraries are recognised by the contents of the members' subscriptions.
     """
@@ -266,7 +266,14 @@ def _client_findings(members: Sequence[_Row]) -> list[Finding]:
 
 
 def _strategy_findings(strategy: str | None) -> list[Finding]:
-    """Return findings on the group's assignor, which the broker's assignor would replace."""
+    """Return notes on the assignment strategy that a group loses by moving to the consumer
+    protocol.
+
+    With that protocol the broker assigns partitions.
+
+    Args:
+        strategy: the strategy that the group has now.
+    """
     if strategy is None or (
         strategy.removeprefix("server:") in ("uniform", "range") and strategy != "range"
     ):
@@ -288,11 +295,11 @@ def _strategy_findings(strategy: str | None) -> list[Finding]:
 
 
 def _mixed_group_findings(clients: Mapping[str, int], strategy: str | None) -> list[Finding]:
-    """Return a finding if the broker would reject members of both protocols in one group.
-
-    This happens if a librdkafka member leads a cooperative-sticky group: it writes user data into
-    assignments, which Kafka 4.3.1 takes for data of a custom assignor.
+    """Warn if the broker would reject a group with members of both the classic and the new
+    protocol.
     """
+    # This happens if a librdkafka member leads a cooperative-sticky group: it writes user data into
+    # assignments, which Kafka 4.3.1 takes for data of a custom assignor.
     if strategy != "cooperative-sticky" or not clients.get("librdkafka"):
         return []
     text = (
@@ -381,12 +388,12 @@ def _code_findings(causes: set[str], members: Sequence[_Row]) -> list[Finding]:
 
 
 def _matched_patterns(members: Sequence[_Row]) -> list[str]:
-    """Return the regular expressions that members let the broker match, sorted."""
+    """Return the topic patterns (regular expressions) that a group's members subscribe to."""
     return sorted({row["pattern"] for row in members if row.get("pattern")})
 
 
 def _patterns(members: Sequence[_Row]) -> list[Finding]:
-    """Return a finding about the regular expressions that members of the consumer protocol sent."""
+    """Warn about topic patterns (regular expressions) to which a group's members subscribe."""
     patterns = _matched_patterns(members)
     if not patterns:
         return []
@@ -423,11 +430,10 @@ def _consumer_restarts(assignor: str, *, at_once: bool) -> tuple[str, ...]:
 
 
 def _consumer_back(strategy: str | None, members: Sequence[_Row]) -> tuple[str, ...]:
-    """Return the steps back to the classic protocol.
-
-    The classic Java consumer rejects a SubscriptionPattern (``ClassicKafkaConsumer`` 4.3.1 throws
-    UnsupportedOperationException). librdkafka matches a topic that begins with ``^`` itself there.
-    """
+    """Return instructions to move a group from the consumer protocol back to the classic one."""
+    # The classic Java consumer rejects a SubscriptionPattern (``ClassicKafkaConsumer`` 4.3.1 throws
+    # UnsupportedOperationException). librdkafka matches a topic that begins with ``^`` itself
+    # there.
     shared = strategy if strategy in _KAFKA_STRATEGIES else "cooperative-sticky"
     patterns = _matched_patterns(members)
     code = [

@@ -244,7 +244,13 @@ def _text(x: float, y: float, style: str, text: str) -> str:
 
 
 def _picture(title: str, height: int, parts: Sequence[str]) -> str:
-    """Combine SVG elements (``parts``) to a complete SVG document with a title."""
+    """Combine SVG elements to a complete SVG document with a title.
+
+    Args:
+        title: title of the picture.
+        height: height in pixels.
+        parts: the SVG elements.
+    """
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
         f'style="max-width: {_WIDTH}px" width="100%" role="img">',

@@ -39,8 +39,7 @@ _COMMIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RestartEvidence:
-    """Restart behaviour of a group's members, learnt from a recording: duration, LeaveGroup,
-    commits.
+    """Behaviour of a consumer group's members at restarts, as a recording of the group shows it.
 
     Attributes:
         restart: time from a member's shutdown to its rejoin; None if no restart is recorded.
@@ -67,9 +66,9 @@ class RestartEvidence:
 
 
 def learn_restarts(tables: Mapping[str, Sequence[_Row]], session_s: float = 0.0) -> RestartEvidence:
-    """Learn from a recorded history how a group's members restart.
+    """Measure how long a group's members take to restart, and whether they send LeaveGroup.
 
-    This is how long a restart takes, and whether members send LeaveGroup.
+    The source is a recorded history of the group.
 
     Args:
         tables: dict from table to rows: ``rebalances`` in log order, ``events``, ``members``,
@@ -105,7 +104,7 @@ def learn_restarts(tables: Mapping[str, Sequence[_Row]], session_s: float = 0.0)
 
 
 class _Stops:
-    """Times at which members stopped reading, from the tables ``events`` and ``unread``."""
+    """Lookup of the times at which members of a consumer group stopped reading."""
 
     def __init__(self, events: Iterable[_Row], unread: Iterable[_Row]) -> None:
         # A static member of the consumer protocol announces that it stops.
@@ -117,8 +116,11 @@ class _Stops:
             self._estimated.setdefault(row["member"], []).append(row["stopped_ms"])
 
     def last_stop(self, member: str, before_ms: int) -> int | None:
-        """Return the last time before ``before_ms`` at which a member stopped reading (ms); None if
-        unknown.
+        """Return the last time (ms) at which a consumer stopped reading; None if unknown.
+
+        Args:
+            member: member id of the consumer.
+            before_ms: only stops before this time count.
         """
         if member in self._announced:
             return self._announced[member]
@@ -129,13 +131,11 @@ class _Stops:
 def _restart_seconds(
     events: Sequence[_Row], unread: Iterable[_Row], session_s: float, *, is_classic: bool
 ) -> list[float]:
-    """Return how long each recorded restart of a member took, from its stop to its rejoin, in
-    seconds.
-
-    In a classic group the mean wait for the rebalance is subtracted. Members that were evicted
-    together are only used if there are no other restarts: their coordinator may have failed. If new
-    members cannot be matched with stopped ones, joins are matched with departures in order of time.
-    """
+    """Return how long each recorded restart of a consumer took, from stop to rejoin (seconds)."""
+    # In a classic group the mean wait for the rebalance is subtracted. Members that were evicted
+    # together are only used if there are no other restarts: their coordinator may have failed. If
+    # new members cannot be matched with stopped ones, joins are matched with departures in order of
+    # time.
     stops = _Stops(events, unread)
     wait_ms = heartbeat_interval(1_000 * session_s) / 2 if is_classic else 0.0
     recognised: list[float] = []
@@ -162,7 +162,7 @@ def _restart_seconds(
 
 
 def _evicted_together(events: Iterable[_Row]) -> set[str]:
-    """Return the members that were evicted in the same rebalance as another member."""
+    """Return the members that the coordinator evicted in the same rebalance as another member."""
     evicted: dict[tuple[int, int], list[str]] = {}
     for row in events:
         if row["event"] == "expiry":
@@ -171,11 +171,15 @@ def _evicted_together(events: Iterable[_Row]) -> set[str]:
 
 
 def _stopped_ms(row: _Row, stops: _Stops, session_s: float) -> float | None:
-    """Return for how long a rejoining member had been stopped (ms); None if it was not restarted.
+    """Return for how long a restarted consumer had been stopped (ms); None if it was not restarted.
 
-    ``row`` is the rejoin event. Its detail names the earlier member of the same client; without
-    this name the result is None. A member that rejoins with its own id was fenced, not restarted.
+    Args:
+        row: the event in which the consumer rejoined its group.
+        stops: times at which members stopped reading.
+        session_s: session timeout in seconds.
     """
+    # The detail of the event names the earlier member of the same client; without this name the
+    # result is None. A member that rejoins with its own id was fenced, not restarted.
     was = _WAS.match(row["detail"] or "")
     if was is None or was[1] == row["member"]:
         return None
@@ -189,17 +193,18 @@ def _stopped_ms(row: _Row, stops: _Stops, session_s: float) -> float | None:
 
 
 def _count_rebalances(events: Iterable[_Row], *kinds: str) -> int:
-    """Count the rebalances that have at least one event of the given kinds."""
+    """Count the rebalances with at least one event of the given kinds, such as a departure."""
     found = [row for row in events if row["event"] in kinds]
     return len({(row["incarnation"], row["generation"]) for row in found})
 
 
 def _usual_members(rebalances: Sequence[_Row], events_ms: Sequence[int]) -> int:
-    """Return the largest number of members that the group had for at least a fifth of the time.
+    """Return the usual number of members of a consumer group, without restarts and deployments.
 
-    The mean would be too low, because restarts and deployments make a group smaller for a while.
-    Time without members does not count. The result is 0 if the group never had members.
+    It is the largest number that the group had for at least a fifth of the time.
     """
+    # The mean would be too low, because restarts and deployments make a group smaller for a while.
+    # Time without members does not count. The result is 0 if the group never had members.
     lasted: Counter[int] = Counter()
     last_ms = max(events_ms, default=0)
     for row, after in zip_longest(rebalances, rebalances[1:]):
@@ -217,25 +222,24 @@ def _usual_members(rebalances: Sequence[_Row], events_ms: Sequence[int]) -> int:
 
 
 def _commit_interval(commit_rates: Iterable[_Row]) -> float:
-    """Return the usual time between two commits of a partition, in seconds."""
+    """Return the usual time between two offset commits of a partition, in seconds."""
     intervals = [60 / row["commits"] for row in commit_rates if row["commits"] > 1]
     return median(intervals) if intervals else _COMMIT_S
 
 
 def _commits_on_stop(pauses: Iterable[_Row]) -> bool:
-    """Return whether members commit their offsets when they stop.
-
-    The answer is no if records were read twice after many pauses, in which a partition had no
-    reader.
-    """
+    """Return whether a group's consumers commit their offsets when they stop."""
+    # The answer is no if records were read twice after many pauses, in which a partition had no
+    # reader.
     known = [row["rewind"] for row in pauses if row["rewind"] is not None]
     return not known or sum(one > 0 for one in known) < _UNCOMMITTED * len(known)
 
 
 def _unread_time(unread: Iterable[_Row], rebalances: Iterable[_Row]) -> tuple[float, int]:
-    """Return the mean seconds for which a partition had no reader in rebalances of restarts.
+    """Return the mean time for which restarts left a partition without a reader, in seconds.
 
-    The second result is the number of these rebalances.
+    Returns:
+        This mean, and the number of rebalances that it is based on.
     """
     wanted = {
         (row["incarnation"], row["generation"])

@@ -126,10 +126,8 @@ class RestartTime:
 
     @property
     def median_sigma(self) -> float:
-        """Uncertainty of the median restart time, as the standard deviation of its logarithm.
-
-        It is large if few restarts were recorded.
-        """
+        """Uncertainty of the median restart time, as the standard deviation of its logarithm."""
+        # It is large if few restarts were recorded.
         return self.sigma / sqrt(self.count) if self.count else 0.0
 
 
@@ -192,9 +190,7 @@ class Deployment:
 
     @property
     def text(self) -> str:
-        """Short text of the deployment's settings: ``eager/range+static, 1 unavailable``, for
-        example.
-        """
+        """Short description of the deployment, such as ``eager/range+static, 1 unavailable``."""
         more = f", {self.max_surge} surge" if self.max_surge else ""
         pods = f"{self.max_unavailable} unavailable{more}"
         crash = "" if self.leaves else ", killed" if self.policy.static else ", no LeaveGroup"
@@ -266,10 +262,10 @@ def forecast_rollout(deployment: Deployment, *, seed: int = 0) -> RolloutForecas
 
 
 def recorded_slowdown(recorded_s: float, rebalances: int, forecast: RolloutForecast) -> float:
-    """Return the ratio of recorded to simulated time without a reader per rebalance; at least 1.
+    """Return how much longer partitions had no reader in real rebalances than in simulated ones.
 
-    Busy machines and long polls make real rebalances longer than simulated ones. If only a few were
-    recorded, the ratio is shrunk towards 1.
+    The result is a ratio of at least 1. If only a few rebalances were recorded, it is shrunk
+    towards 1.
 
     Args:
         recorded_s: mean seconds for which a stopped partition had no reader in past rebalances, in
@@ -292,10 +288,14 @@ def recorded_slowdown(recorded_s: float, rebalances: int, forecast: RolloutForec
 
 
 def scale_unread(forecast: RolloutForecast, factor: float) -> RolloutForecast:
-    """Multiply a forecast's time without a reader by ``factor``, the result of `recorded_slowdown`.
+    """Multiply the forecast time without a reader by a factor, to correct the simulation's bias.
 
     Forecasts of static or killed members are unchanged: restarts and session timeouts determine
     them.
+
+    Args:
+        forecast: the forecast of a rolling deployment.
+        factor: the result of `recorded_slowdown`.
     """
     if factor == 1.0 or not _waits_for_heartbeats(forecast.deployment):
         return forecast
@@ -309,8 +309,9 @@ def _waits_for_heartbeats(deployment: Deployment) -> bool:
 
 
 def _with_model_error(estimate: Estimate) -> Estimate:
-    """Widen the interval of an estimate by the known error of the simulation against
-    measurements.
+    """Widen the interval of a simulated estimate by the known error of the simulation.
+
+    The error was determined by comparison with measurements.
     """
     if estimate.low <= 0:
         return estimate
@@ -321,11 +322,9 @@ def _with_model_error(estimate: Estimate) -> Estimate:
 
 
 def _estimate(values: Sequence[float]) -> Estimate:
-    """Return the mean of simulated values with an 80 % interval.
-
-    The interval is wider than that of the values, because real latencies have heavier tails than
-    simulated ones.
-    """
+    """Return the mean and the 80 % interval of values from repeated simulations."""
+    # The interval is wider than that of the values, because real latencies have heavier tails than
+    # simulated ones.
     low, high = (float(end) for end in np.percentile(values, (10, 90)))
     mean = float(np.mean(values))
     below, above = (_TAILS * max(0.0, end) for end in (mean - low, high - mean))
@@ -333,9 +332,12 @@ def _estimate(values: Sequence[float]) -> Estimate:
 
 
 def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> RolloutCost:
-    """Simulate one rolling deployment with random numbers from ``seed``, and return its cost.
+    """Simulate one rolling deployment of a consumer group, and return its cost.
 
-    ``known`` caches assignments for further simulations.
+    Args:
+        deployment: the deployment to simulate.
+        seed: seed of the random numbers.
+        known: cache of assignments, shared by repeated simulations.
     """
     draws, clock = RandomDraws(seed), Clock()
     settings = GroupSettings(
@@ -365,8 +367,8 @@ def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> Rol
 
 
 class _Rollout:
-    """Simulated controller that replaces the pods of a group like a Kubernetes Deployment or
-    StatefulSet.
+    """Simulated Kubernetes controller that replaces a consumer group's pods in a rolling
+    deployment.
     """
 
     def __init__(
@@ -395,7 +397,9 @@ class _Rollout:
         self._proceed()
 
     def _proceed(self) -> None:
-        """Create new pods and stop old ones, as far as max surge and max unavailable allow now."""
+        """Start new pods and stop old ones, as far as ``maxSurge`` and ``maxUnavailable`` allow
+        now.
+        """
         is_changed = True
         while is_changed:
             is_changed = False

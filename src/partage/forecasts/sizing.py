@@ -142,11 +142,10 @@ def size_group(
     max_lag_s: float,
     outage_s: float = 45.0,
 ) -> Sizing:
-    """Forecast load and lag of a group for each number of consumers, and find the number that it
-    needs.
+    """Find how many consumers a group needs, with a forecast of load and lag for each number.
 
-    This is the smallest number with which the lag stays within ``max_lag_s``, also while one is
-    down. All consumers subscribe to all topics.
+    It is the smallest number with which the lag stays within ``max_lag_s``, also while one consumer
+    is down. All consumers subscribe to all topics.
 
     Args:
         load: records per second of each partition.
@@ -201,11 +200,11 @@ def size_group(
 
 
 def _limit(load: GroupLoad, capacity: float, max_lag_s: float) -> str:
-    """Return the reason why more consumers cannot keep the lag below ``max_lag_s``.
+    """Return the reason why more consumers cannot keep a group's lag within the allowed time.
 
-    `HOT_PARTITION`: the load of one partition is too high for a consumer. `PARTITIONS`: there are
-    too few partitions, even with equal loads. `STRATEGY`: the strategy assigns too much to one
-    consumer.
+    Returns:
+        `HOT_PARTITION` if one partition has too much load for a consumer, `PARTITIONS` if there
+        are too few partitions, or `STRATEGY` if the strategy overloads one consumer.
     """
 
     def fits(arriving: FloatArray) -> bool:
@@ -218,11 +217,14 @@ def _limit(load: GroupLoad, capacity: float, max_lag_s: float) -> str:
 
 
 def _table_sizes(partitions: int, near: int) -> Sequence[int]:
-    """Return the numbers of consumers for the rows of the sizing table, ascending.
+    """Return the numbers of consumers that the sizing table shows, ascending.
 
-    If there are many partitions, they are a selection: divisors of the number of partitions, powers
-    of sqrt(2), and numbers close to ``near``. The largest is one more than the partitions.
+    Args:
+        partitions: number of partitions of the group.
+        near: a number of consumers of interest, whose neighbours are included.
     """
+    # If there are many partitions, the sizes are a selection: divisors of the number of partitions,
+    # powers of sqrt(2), and numbers close to ``near``. The largest is one more than the partitions.
     most = partitions + 1
     if partitions <= _MOST_ROWS:
         return range(1, most + 1)
@@ -258,8 +260,7 @@ def _size_row(
 
 
 def _last_rebalance(rounds: Sequence[Round]) -> Round:
-    """Return the last of the simulated rebalances (``rounds``), in which the strategy must have a
-    plan.
+    """Return the last of several simulated rebalances of a consumer group.
 
     Raises:
         UnsupportedProblemError: the strategy is not applicable.
@@ -271,8 +272,10 @@ def _last_rebalance(rounds: Sequence[Round]) -> Round:
 
 
 def _loads_by_minute(load: GroupLoad, rebalance: Round) -> FloatArray:
-    """Return the load of each member in each minute, in records per second (float64[minutes,
-    members]).
+    """Return the load of each consumer in each minute (records per second).
+
+    Returns:
+        float64[minutes, members].
     """
     return judge.member_loads(rebalance.plan, rebalance.group, rebalance.cluster, load.by_minute)
 
@@ -310,11 +313,10 @@ def _hottest(load: GroupLoad, capacity: float) -> HottestPartition:
 
 
 def scaler_lines(sizing: Sizing, group: str) -> tuple[str, ...]:
-    """Return YAML for a KEDA ScaledObject and a HorizontalPodAutoscaler that scale a group by its
-    lag.
+    """Return Kubernetes autoscaler YAML (KEDA and HorizontalPodAutoscaler) for a consumer group.
 
-    They add a pod when the lag per pod exceeds what a consumer reads in half of the allowed lag.
-    The result is empty if no number of consumers keeps the allowed lag.
+    The autoscaler adds a pod when the lag per pod exceeds what a consumer reads in half of the
+    allowed lag. The result is empty if no number of consumers keeps the allowed lag.
 
     >>> from partage.forecasts.loads import constant_load
     >>> found = size_group(constant_load({"orders": 12}, 600.0), strategy="range",
