@@ -125,9 +125,9 @@ def fewest_moves(
 
 
 def _augment_at_minimum_cost(network: Network) -> None:
-    """Send all flow from source to sink at minimum cost.
+    """Send all flow of a network from source to sink at minimum cost.
 
-    The method is successive shortest paths in its primal-dual form.
+    The algorithm is successive shortest paths (primal-dual).
     """
     from_source = network.out[network.start[network.source] : network.start[network.source + 1]]
     network.augment()
@@ -154,25 +154,34 @@ class MovesNetwork:
     member_nodes: slice
 
     def flow(self, kind: str) -> IntArray:
-        """Return how many partitions flow over each arc of one type.
+        """Return how many partitions flow over each arc of one type, in the network of
+        `fewest_moves`.
 
-        Types are for example "claim" (the partition stays) and "free" (it moves).
+        Args:
+            kind: arc type, for example "claim" (a partition stays) or "free" (it moves).
         """
         return self.network.flow()[self.arcs[kind]]
 
     def positions(self, kind: str) -> IntArray:
-        """Return the indices of all arcs of one type in the network.
+        """Return the indices of all network arcs of one type.
 
-        Types are for example "claim" (the partition stays) and "free" (it moves).
+        Args:
+            kind: arc type, for example "claim" (a partition stays with its owner) or "free" (it
+                moves).
         """
         where = self.arcs[kind]
         return np.arange(where.start, where.stop)
 
 
 def arcs_needed(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> int:
-    """Estimate the number of arcs in the flow network for the fewest moves.
+    """Estimate the number of arcs in the flow network that minimises moved partitions.
 
-    Callers use it to reject networks that are too large. ``steps`` are the limits on sorted loads.
+    Callers reject problems whose network would be too large.
+
+    Args:
+        classes: topics with equal subscribers, and members with equal subscriptions.
+        claims: partitions that previous owners may keep.
+        steps: upper limits of the sorted loads of members.
     """
     climbing = len(classes.member) * (len(steps) + 1)
     claiming = len(claims.arc_topic) + len(claims.class_claimant)
@@ -180,9 +189,15 @@ def arcs_needed(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps
 
 
 def build_network(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> MovesNetwork:
-    """Build the flow network whose cheapest flow is an assignment with the fewest moves.
+    """Build the flow network whose cheapest flow is an assignment with the fewest moved partitions.
 
-    It begins with a flow in which members keep what they owned.
+    Args:
+        classes: topics with equal subscribers, and members with equal subscriptions.
+        claims: partitions that previous owners may keep.
+        steps: upper limits of the sorted loads of members.
+
+    Returns:
+        the network, with a first flow in which members keep partitions.
     """
     nodes = _Nodes.of(classes, claims, steps)
     kinds = _arcs(classes, claims, steps, nodes)
@@ -211,10 +226,9 @@ def build_network(classes: SubscriptionClasses, claims: ClaimClasses, steps: Ste
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Nodes:
-    """Node numbers of the flow network, by type of node.
+    """Node numbers of the flow network that minimises moved partitions, by type of node.
 
-    The types are numbered one after another: topic classes, contested classes (partitions that
-    several previous owners may keep), member classes and so on.
+    Each type, such as topics or members, has consecutive numbers.
     """
 
     topic: IntArray
@@ -271,12 +285,17 @@ def _arcs(
 def _push_kept(
     moves_network: MovesNetwork, claims: ClaimClasses, steps: Steps, everyone: IntArray
 ) -> None:
-    """Push a first flow: members keep the partitions that no other member may keep, within load
-    limits.
+    """Add a first flow to the network: members keep the partitions that only they owned.
 
-    The search would find the same flow, but only with one path for each such member and class.
-    ``everyone`` has the indices of the members that may own partitions.
+    The limits of their loads are respected. The first flow makes the later search faster.
+
+    Args:
+        moves_network: the network, which is changed.
+        claims: partitions that previous owners may keep.
+        steps: upper limits of the sorted loads of members.
+        everyone: indices of the members that may own partitions.
     """
+    # The search would find the same flow, with one path for each such member and class.
     members = moves_network.member_nodes.stop - moves_network.member_nodes.start
     left = sum_by_position(claims.arc_member, claims.arc_supply, members)[everyone]
     climbs = steps.climb(left)
@@ -336,9 +355,14 @@ def assign_owners(
 def _keep_first_partitions(
     owner: IntArray, class_of: IntArray, start: IntArray, member: IntArray, stay_count: IntArray
 ) -> None:
-    """Give the first partitions of each class to their previous owners, as many as each may keep.
+    """Assign partitions to their previous owners, as many as each previous owner may keep.
 
-    ``start``, ``member`` and ``stay_count`` are compressed rows (CSR), one row per class.
+    Args:
+        owner: the owner of each partition; changed in place.
+        class_of: class of each partition; partitions of a class are interchangeable.
+        start: offset of the first entry of each class, as compressed rows (CSR).
+        member: the previous owner of each entry.
+        stay_count: number of partitions that this member keeps.
     """
     mine = np.flatnonzero(class_of >= 0)
     mine = mine[np.argsort(class_of[mine], kind="stable")]

@@ -97,10 +97,13 @@ def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoa
 
 
 def _augment_at_minimum_cost(network: Network, supply: IntArray) -> None:
-    """Send all flow from source to sink at minimum cost.
+    """Send all flow of a network from source to sink at minimum cost.
 
-    The method is successive shortest paths in its primal-dual form. ``supply`` has the indices of
-    the arcs that leave the source.
+    The algorithm is successive shortest paths (primal-dual).
+
+    Args:
+        network: the network, which is changed.
+        supply: indices of the arcs that leave the source.
     """
     network.augment()
     while network.left[2 * supply].any():
@@ -110,8 +113,14 @@ def _augment_at_minimum_cost(network: Network, supply: IntArray) -> None:
 
 
 def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int) -> int:
-    """Find by bisection the smallest possible maximum load if at least ``least_kept`` partitions
-    stay.
+    """Return the smallest possible largest load if some partitions must stay with previous owners.
+
+    Loads are numbers of partitions. The search is a bisection.
+
+    Args:
+        problem: partitions, members and costs.
+        least_kept: number of partitions that must stay at least.
+        members: number of members.
     """
     most = np.bincount(problem.keep_member, problem.keep_most, max(len(problem.group), 1))
     low, high = int(problem.loads.max(initial=0)), int(problem.supply.sum())
@@ -128,7 +137,13 @@ def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int
 
 
 def _most_kept(problem: TransportProblem, max_load: int, members: int) -> int:
-    """Return how many partitions can stay at most if no member gets more than ``max_load``."""
+    """Return how many partitions can stay with previous owners if loads are limited.
+
+    Args:
+        problem: partitions, members and costs.
+        max_load: largest number of partitions of a member.
+        members: number of members.
+    """
     bounded = TransportProblem(
         problem.supply, problem.group, problem.groups, problem.keep_class, problem.keep_member,
         problem.keep_most, problem.keep_cost, problem.free_class, problem.free_group,
@@ -139,22 +154,19 @@ def _most_kept(problem: TransportProblem, max_load: int, members: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class _LevelLowering:
-    """State of the algorithm that takes partitions from the most loaded members, within limited
-    moves.
+    """State of the algorithm that moves partitions away from the most loaded members.
 
-    It lowers one load level after another, from the highest down. In the flow network each level
-    has an arc to the sink, whose flow is the number of members with at least this load.
+    The number of moves is limited. Load level k stands for the members with at least k partitions;
+    the algorithm minimises their number, for the highest level first.
 
     Attributes:
-        network: the network with the cheapest flow; its source is `Layout.drain`, from which flow
-            is sent to lower levels.
+        network: flow network whose cheapest flow is the assignment.
         layout: the numbers of its nodes.
-        step, drain: the arcs from the steps to the sink, and from the drain to the steps.
+        step, drain: the arcs from load levels to the sink, and from the source to load levels.
         spare: moves that are left.
-        top_price: a price above any number of moves.
+        top_price: a dual price above any number of moves.
         proofs: see `LimitedLoads`.
-        _stuck: bool[nodes], the nodes that the block's levels reach when no path leads to a lower
-            level; None if there is a path.
+        _stuck: bool[nodes], nodes that the current levels reach if none can be lowered; else None.
     """
 
     network: Network
@@ -167,12 +179,10 @@ class _LevelLowering:
     _stuck: NDArray[np.bool_] | None = None
 
     def run(self) -> None:
-        """Lower all levels, from the highest to the lowest.
-
-        Several levels are lowered together. Such a block doubles after each success. After a
-        failure it is halved, until a single level is lowered as far as possible.
-        """
+        """Lower the members' loads, from the most loaded members on, until no move helps."""
         higher, at, size = 0, len(self.step), 1
+        # Several levels are lowered together: such a block doubles after each success and is halved
+        # after each failure, until a single level is lowered as far as possible.
         while at > 0:
             block = np.arange(max(0, at - size), at)
             left, price, spare = self.network.left.copy(), self.network.price.copy(), self.spare
@@ -188,18 +198,20 @@ class _LevelLowering:
                 size = len(block) // 2
 
     def _members_reaching(self, index: int) -> int:
-        """Return how many members may reach a load level.
+        """Return how many members may have at least a certain number of partitions.
 
-        ``index`` is the level's position among the steps (ranges of load levels).
+        ``index`` selects that number among the load limits of the network.
         """
         arc = 2 * int(self.step[index])
         return int(self.network.left[arc] + self.network.left[arc + 1])
 
     def _lower_block(self, block: IntArray, down_to: int) -> bool:
-        """Lower the number of members that reach each of several load levels to ``down_to``.
+        """Lower the number of members with high loads to ``down_to``; return whether that
+        succeeded.
 
-        Return whether this succeeded for all levels. If it did not, a single level is as low as
-        possible; for several levels, the caller restores the network. ``block`` has the levels.
+        Args:
+            block: indices of the loads at which members are counted.
+            down_to: the number of members that may have each of these loads.
         """
         network, layout = self.network, self.layout
         step, drain = self.step[block], self.drain[block]
@@ -216,12 +228,15 @@ class _LevelLowering:
         flow += network.left[2 * step + 1] - (wanted - short)
         network.left[2 * step + 1] = flow
         network.left[2 * step] = np.maximum(down_to - flow, 0)
+        # After a failure with several levels the caller restores the network; a single level is as
+        # low as possible.
         return not short.any()
 
     def _push(self, drain: IntArray) -> None:
-        """Send flow along shortest paths to lower load levels while moves are left.
+        """Move partitions from highly loaded members to less loaded ones while moves are left.
 
-        ``drain`` has the arcs from the drain to the levels that are lowered.
+        Each move is flow along a shortest path. ``drain`` has the indices of the arcs into the
+        loads to be lowered.
         """
         network, self._stuck = self.network, None
         while network.left[2 * drain].any():
@@ -247,13 +262,12 @@ class _LevelLowering:
                 return
 
     def _dual_prices(self) -> IntArray:
-        """Return members' dual prices, which prove that the current load level cannot be lower
+        """Return the members' dual prices, which prove that fewer high loads are impossible
         (int64[M]).
-
-        Members whose load cannot fall to a lower level get the highest price.
         """
         layout, network = self.layout, self.network
         price = network.price
         if self._stuck is not None:
             price = price + self.top_price * self._stuck
+        # Members whose load cannot fall to a lower level get the highest price.
         return np.where(layout.unit >= 0, price[layout.first_unit + layout.unit], 0)

@@ -41,11 +41,13 @@ __all__ = [
 
 
 def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
-    """Assign each item to a previous owner (of most of its partitions), as the initial assignment.
+    """Assign partitions to their previous owners, as the initial assignment of a local search.
 
-    An item is a partition, or several that must have one owner. Items without previous owner go to
-    the member that ``hints`` names. A member of weight 0 releases items that others may own, unless
-    the limit of moves does not allow it.
+    Partitions that must have one owner are an item; most of its partitions stay.
+
+    Args:
+        plan: the assignment, which is changed.
+        hints: dict from item to the member that gets it if it has no previous owner.
     """
     items = plan.items
     found: dict[int, int] = {}
@@ -112,9 +114,14 @@ def assign_unowned(plan: WeightedPlan) -> None:
 
 
 def _fill_interchangeable(plan: WeightedPlan, items: IntArray, members: IntArray) -> None:
-    """Assign each item to the least loaded member, for members that differ only in their loads.
+    """Assign each item to the least loaded of members that differ only in their loads.
 
-    A heap finds that member.
+    An item is a partition, or several that must have one owner.
+
+    Args:
+        plan: the assignment, which is changed.
+        items: indices of the items to assign, in this order.
+        members: indices of the members.
     """
     heap = [
         (load, m) for load, m in zip(plan.load[members].tolist(), members.tolist(), strict=True)
@@ -128,13 +135,12 @@ def _fill_interchangeable(plan: WeightedPlan, items: IntArray, members: IntArray
 
 
 def shed_excess(plan: WeightedPlan, share: FloatArray) -> None:
-    """Unassign the heaviest partitions of each member above its fair share.
+    """Remove the heaviest partitions of each member that has more than its fair share.
 
     No member falls below its fair share.
 
     Args:
-        plan: an assignment in which partitions that stay with their previous owner are assigned,
-            and no others.
+        plan: the assignment, in which partitions are only with previous owners; changed in place.
         share: float64[M], the load that each member would have if partitions could be divided.
     """
     weight, kind = plan.items.weight, plan.items.kind
@@ -264,9 +270,10 @@ def _recount(plan: WeightedPlan) -> None:
 
 
 def descend(plan: WeightedPlan) -> bool:
-    """Improve the assignment by transfers and swaps of partitions until no transfer or swap helps.
+    """Improve a weighted assignment by transfers and swaps of partitions until none helps.
 
-    Return False if the limit of work ended the search earlier, else True.
+    Returns:
+        False if the limit of work ended the search earlier, else True.
     """
     while plan.work > 0:
         before = plan.owner.copy()

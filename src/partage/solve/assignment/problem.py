@@ -98,10 +98,10 @@ class SubscriptionClasses:
     arc_member: IntArray
 
     def with_members(self, subscription: NDArray[np.integer]) -> SubscriptionClasses:
-        """Return a copy with one entry for each member, instead of one for each distinct
-        subscription.
+        """Return a copy that has the class of each member instead of each distinct subscription.
 
-        ``subscription`` is the subscription of each member.
+        Args:
+            subscription: index of each member's subscription among the distinct ones.
         """
         member = self.member[subscription]
         size = np.bincount(member[member >= 0], minlength=len(self.size)).astype(np.int64)
@@ -146,10 +146,17 @@ def find_classes(eligibility: Eligibility) -> SubscriptionClasses:
 def _equal_rows(
     start: IntArray, column: IntArray, is_relevant: NDArray[np.bool_]
 ) -> tuple[IntArray, list[IntArray]]:
-    """Group the rows of a compressed-row (CSR) array that have the same set of columns.
+    """Group the rows of a sparse matrix that have the same set of columns.
 
-    Return the class of each row (-1 for an empty one), and the columns of each class. Columns for
-    which ``is_relevant`` is false are ignored.
+    The matrix is stored as compressed rows (CSR).
+
+    Args:
+        start: offset of each row.
+        column: the column of each entry.
+        is_relevant: mask of the columns to compare; others are ignored.
+
+    Returns:
+        the class of each row (-1 for an empty one), and the columns of each class.
     """
     kept = is_relevant[column] if len(column) else np.zeros(0, bool)
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))[kept]
@@ -173,20 +180,22 @@ def _equal_rows(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimClasses:
-    """Partitions grouped by topic class and by the previous owners that may keep them (claimants).
+    """Partitions grouped by their topic's subscribers and by the previous owners that may keep
+    them.
 
-    Previous owners that may no longer own the partition are left out.
+    Topics with equal subscribers form a class. A previous owner that may keep a partition is a
+    claimant.
 
     Attributes:
         topic: int64[P], topic class of each partition, -1 if no member may own it.
         owned: bool[P], whether the partition had an owner and a member may own it now.
         arc_topic, arc_member, arc_supply: int64[A], topic class, its only claimant, and the number
             of partitions.
-        arc_of: int64[P], position of a partition in these, -1 if it has none.
+        arc_of: int64[P], index of a partition's group in these arrays, -1 if it has none.
         class_topic, class_supply: int64[C], partitions of one topic class with the same claimants,
             two or more.
         class_start: int64[C + 1]; class_claimant: int64[n], those claimants (CSR).
-        class_of: int64[P], position of a partition in these, -1 if it has none.
+        class_of: int64[P], index of a partition's group in these arrays, -1 if it has none.
     """
 
     topic: IntArray
@@ -203,9 +212,9 @@ class ClaimClasses:
 
 
 def classify_claims(classes: SubscriptionClasses, ownership: Ownership) -> ClaimClasses:
-    """Group partitions by topic class and by the members that may keep them (their claimants).
+    """Group partitions by their topic's subscribers and by the previous owners that may keep them.
 
-    Members that may no longer own a partition are left out.
+    Previous owners that no longer subscribe to the topic are left out.
     """
     topic = classes.topic[np.asarray(ownership.topic_of, np.int64)]
     partition, member = _eligible_claims(classes, ownership, topic)
@@ -237,9 +246,15 @@ def classify_claims(classes: SubscriptionClasses, ownership: Ownership) -> Claim
 def _eligible_claims(
     classes: SubscriptionClasses, ownership: Ownership, topic: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Return the pairs of a partition and a claimant that still subscribes to its topic, sorted.
+    """Return the pairs of a partition and a previous owner that still subscribes to its topic.
 
-    A claimant is a member that may keep the partition. Partitions without previous owner have none.
+    Args:
+        classes: topics with equal subscribers, and members with equal subscriptions.
+        ownership: the previous owners of each partition.
+        topic: topic class of each partition, -1 for none.
+
+    Returns:
+        the partition and the member of each pair, sorted.
     """
     partition = np.repeat(np.arange(len(topic)), np.diff(ownership.start)).astype(np.int64)
     member = np.asarray(ownership.claimant, np.int64)
@@ -257,9 +272,15 @@ def _eligible_claims(
 def _group_contested(
     partition: IntArray, member: IntArray, topic: IntArray
 ) -> tuple[list[tuple[int, tuple[int, ...]]], IntArray]:
-    """Group the partitions that several members may keep, by topic class and these members.
+    """Group the partitions that several previous owners may keep, by topic and these members.
 
-    Return the groups, and the group of each partition (-1 for none).
+    Args:
+        partition: the partition of each pair (partition, member that may keep it).
+        member: the member of each pair.
+        topic: topic class of each partition.
+
+    Returns:
+        each group's topic class and members, and the group of each partition (-1 for none).
     """
     class_of = np.full(len(topic), -1, np.int64)
     seen: dict[tuple[int, tuple[int, ...]], int] = {}

@@ -151,7 +151,10 @@ class _TabuSearch:
         return np.where(closer, home, self.plan.owner)
 
     def relative(self, owner: IntArray) -> FloatArray:
-        """Return each member's load divided by its share in an assignment (float64[M])."""
+        """Return each member's load divided by its share, for a given assignment (float64[M]).
+
+        ``owner`` is the member of each item (a partition, or several with one owner).
+        """
         load = np.bincount(owner, self.plan.items.weight, len(self.plan.load))
         out: FloatArray = load / self.plan.members.speed
         return out
@@ -199,9 +202,10 @@ class _TabuSearch:
         return max(float(self.plan.items.weight.mean()), 1.0)
 
     def _adapt_penalty(self, *, is_beyond_limit: bool) -> None:
-        """Adapt the penalty for too much load, which is weighed against moves.
+        """Raise or lower the tabu search's penalty for overloaded members.
 
-        It is lowered if the current assignment exceeds the limit of moves, else raised.
+        Args:
+            is_beyond_limit: whether the assignment has too many moves; the penalty is then lowered.
         """
         mean = self._mean_weight()
         factor = 1 / _ADAPTATION if is_beyond_limit else _ADAPTATION
@@ -209,9 +213,9 @@ class _TabuSearch:
         self.penalty = min(penalty, _MOST_PENALTY / mean)
 
     def _transfer_random_item(self, step: int) -> None:
-        """Transfer a random item from a member with too much load to another member, to diversify.
+        """Transfer a random partition away from an overloaded member, to diversify the tabu search.
 
-        ``step`` is the number of the current step, for the tabu list.
+        ``step`` is the number of the current iteration, for the tabu list.
         """
         item = np.flatnonzero((self.load > self.ceiling)[self.owner])
         allowed = np.isfinite(self.move_cost[item]) & (self.tabu_until[item] < step)
@@ -224,7 +228,10 @@ class _TabuSearch:
             self._move(int(item[i]), to, step)
 
     def _advance(self, step: int) -> bool:
-        """Take the best step that is not tabu; return False if there is none, else True."""
+        """Make the best transfer or swap that the tabu list allows; return False if there is none.
+
+        ``step`` is the number of the current iteration.
+        """
         over = self.load - self.ceiling
         every_item = np.arange(len(self.owner))
         overloaded = over[self.owner] > 0
@@ -245,10 +252,12 @@ class _TabuSearch:
         return True
 
     def _move(self, i: int, to: int, step: int) -> None:
-        """Transfer item ``i`` to member ``to``, and forbid its return to the previous member for a
-        while.
+        """Transfer a partition to another member, and forbid its return for some iterations.
 
-        ``step`` is the number of the current step, for the tabu list.
+        Args:
+            i: index of the item (a partition, or several that must have one owner).
+            to: the new member.
+            step: number of the current iteration, for the tabu list.
         """
         weight, a = self.plan.items.weight[i], int(self.owner[i])
         self.load[a] -= weight
@@ -260,16 +269,15 @@ class _TabuSearch:
     def _best_transfer(
         self, rows: IntArray, overloaded: NDArray[np.bool_], move_cost: FloatArray
     ) -> tuple[float, int, int]:
-        """Return the transfer of an item to another member that lowers the penalty most.
-
-        The results are the change of the penalty (infinite if there is no transfer), the item and
-        its new member. Items of overloaded members may go anywhere, others only to a previous
-        owner.
+        """Return the transfer of a partition to another member that improves the assignment most.
 
         Args:
-            rows: the items to transfer.
+            rows: indices of the items that may be transferred (partitions, or sets with one owner).
             overloaded: for each item, whether its member's load exceeds the current limit.
-            move_cost: moves that each pair of item and member costs; infinite for tabu transfers.
+            move_cost: moves that each pair of item and member costs; infinite if tabu.
+
+        Returns:
+            the change of the penalty (infinite if there is no transfer), the item, the new member.
         """
         if not len(rows):
             return np.inf, -1, -1
@@ -280,16 +288,21 @@ class _TabuSearch:
         change = np.maximum(over + weight[:, None], 0.0) - now
         change += (np.maximum(over[a] - weight, 0.0) - now[a])[:, None]
         added_moves = move_cost[rows] - self.moves_to[rows, a][:, None]
+        # Items of overloaded members may go anywhere, others only to a previous owner.
         added_moves[~overloaded[rows][:, None] & (added_moves >= 0)] = np.inf
         change = self.penalty * change + self._penalty_of_moves(added_moves)
         row, to = divmod(int(change.argmin()), len(over))
         return float(change[row, to]), int(rows[row]), to
 
     def _best_swap(self, rows: IntArray, move_cost: FloatArray) -> tuple[float, int, int]:
-        """Return the swap of two items that lowers the penalty most.
+        """Return the swap of two partitions between members that improves the assignment most.
 
-        The results are the change of the penalty, and the two items. The first item is one of the
-        items ``rows``. ``move_cost`` has the moves that each pair of item and member costs.
+        Args:
+            rows: indices of the items that may be swapped with another one.
+            move_cost: moves that each pair of item and member costs; infinite if tabu.
+
+        Returns:
+            the change of the penalty, and the two items.
         """
         if not len(rows):
             return np.inf, -1, -1
@@ -308,21 +321,24 @@ class _TabuSearch:
         return float(change[row, column]), int(rows[row]), int(others[column])
 
     def _partners(self, item_count: int, over: FloatArray) -> IntArray:
-        """Return the items that are tried as partners in swaps with ``item_count`` given items.
+        """Return the partitions that the tabu search tries to swap with ``item_count`` given ones.
 
-        If there are more than 30,000 pairs, only the items of the least loaded members are tried.
-        ``over`` is the load of each member above its limit.
+        ``over`` is the load of each member above its limit (float64[M]).
         """
         most = max(1, _MOST_PAIRS // item_count)
         if most >= len(self.owner):
             return np.arange(len(self.owner))
+        # Beyond 30,000 pairs only items of the least loaded members are tried.
         return np.sort(np.argsort(over[self.owner], kind="stable")[:most])
 
     def _penalty_of_moves(self, added_moves: FloatArray) -> FloatArray:
-        """Return, for each candidate step, the change in the number of moves beyond their limit.
+        """Return how far candidate changes of the assignment would exceed the limit of moves.
 
-        ``added_moves`` is the number of moves that each step adds (float64, negative if it saves
-        moves).
+        Args:
+            added_moves: moves that each candidate adds; negative if it saves moves.
+
+        Returns:
+            float64, the change in the number of moves beyond the limit.
         """
         spare = self.plan.most_moves - self.moves
         out: FloatArray = np.maximum(added_moves - spare, 0.0) - max(-spare, 0.0)

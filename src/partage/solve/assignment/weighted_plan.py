@@ -97,7 +97,9 @@ class Gains:
     allowed: NDArray[np.bool_]
 
     def best(self) -> int:
-        """Return the index of the best candidate step, -1 if none is an improvement."""
+        """Return the index of the best transfer or swap of partitions, -1 if none is an
+        improvement.
+        """
         at = np.flatnonzero(self.allowed & (self.over <= 0))
         if not len(at):
             return -1
@@ -163,20 +165,21 @@ class WeightedPlan:
             self._claimed_count[i, : len(homes)] = list(homes.values())
 
     def cost(self, item: IntArray, member: IntArray) -> IntArray:
-        """Return the rack cost of each pair of item and member (int64).
+        """Return the rack cost of assigning partitions to members, for pairs of both (int64).
 
-        An item is a partition, or several that must have one owner. The arguments are index arrays,
-        which are broadcast.
+        Args:
+            item: indices of items (a partition, or several with one owner).
+            member: indices of members; broadcast with ``item``.
         """
         found: IntArray = self.items.cost[self.items.profile[item], self._column[member]]
         return found
 
     def moves_to(self, item: IntArray, member: IntArray) -> IntArray:
-        """Return how many partitions change owner if each item goes to the member at the same
-        position.
+        """Return how many partitions change owner if items go to given members (int64).
 
-        An item is a partition, or several that must have one owner. The arguments are index arrays,
-        which are broadcast; the result is int64.
+        Args:
+            item: indices of items (a partition, or several with one owner).
+            member: index of each item's new member; broadcast with ``item``.
         """
         out = np.broadcast_to(self.items.owned[item], np.broadcast(item, member).shape)
         for h in range(self._claimant.shape[1]):
@@ -193,18 +196,20 @@ class WeightedPlan:
         return out
 
     def put(self, i: int, m: int) -> None:
-        """Assign an item that has no owner to a member.
+        """Assign a partition (or several that must have one owner) to a member.
 
-        An item is a partition, or several that must have one owner.
+        Args:
+            i: index of the item, which has no owner yet.
+            m: index of the member.
         """
         self.owner[i] = m
         self.load[m] += self.items.weight[i]
         self.content[m].append(i)
 
     def take(self, i: int) -> None:
-        """Remove an item from its owner.
+        """Remove a partition (or several that must have one owner) from its owner.
 
-        An item is a partition, or several that must have one owner.
+        ``i`` is the index of the item.
         """
         m = int(self.owner[i])
         self.owner[i] = -1
@@ -212,9 +217,11 @@ class WeightedPlan:
         self.content[m].remove(i)
 
     def transfer(self, i: int, m: int) -> None:
-        """Move an item from its owner to another member, and update the number of moves.
+        """Move a partition (or several that must have one owner) to another member.
 
-        An item is a partition, or several that must have one owner.
+        Args:
+            i: index of the item.
+            m: index of the new member.
         """
         pair = np.array([self.owner[i], m])
         before, after = self.moves_to(np.array([i, i]), pair).tolist()
@@ -223,9 +230,9 @@ class WeightedPlan:
         self.put(i, m)
 
     def swap(self, i: int, j: int) -> None:
-        """Exchange the owners of two items.
+        """Exchange the owners of two partitions (or sets of partitions that must have one owner).
 
-        An item is a partition, or several that must have one owner.
+        ``i`` and ``j`` are the indices of the items.
         """
         a, b = int(self.owner[i]), int(self.owner[j])
         self.transfer(i, b)
@@ -275,9 +282,9 @@ class WeightedPlan:
         return Gains(over, larger, smaller, cost, moves, allowed)
 
     def score(self) -> tuple[object, ...]:
-        """Return this assignment's score, a tuple of criteria from most to least important.
+        """Return a tuple of criteria that is lower for a better assignment of partitions.
 
-        Lower is better; scores are compared lexicographically.
+        Tuples are compared lexicographically; the most important criterion is first.
         """
         over = float(np.maximum(self.load - self.members.capacity, 0.0).sum())
         there = self.members.group >= 0
@@ -286,9 +293,10 @@ class WeightedPlan:
         return self.misplaced(), over, relative, int(owned_by.sum()), self.moves
 
     def misplaced(self) -> int:
-        """Return the number of items that draining members own although other members may own them.
+        """Return how many partitions are on members that should own nothing, although others could
+        own them.
 
-        Draining members have weight 0. An item is a partition, or several that must have one owner.
+        Partitions that must have one owner count as one.
         """
         if self.members.draining is None or not len(self.owner):
             return 0
