@@ -30,12 +30,7 @@ if TYPE_CHECKING:
     from partage.groups.api import Strategy
 
 __all__ = [
-    "Comparison",
-    "ComparisonRow",
-    "PlanWithWarnings",
-    "assign",
-    "compare",
-    "decide",
+    "Compared", "Comparison", "Decided", "assign", "compare", "decide",
     "several_owners",
 ]  # fmt: skip
 
@@ -69,9 +64,9 @@ def assign(
 ) -> Assignment:
     """Return the assignment that a strategy makes for a consumer group on a cluster.
 
-    A list of names is an order of preference: the first strategy that is registered is used.
-    Members whose user data is missing get the data that their own client would send. The plan's
-    ``warnings`` name these members, and subscribed topics that do not exist.
+    A list of names is in order of preference: the first that exists decides. Members get the
+    user data that they would send (`partage.groups.subscriptions`); the plan's ``warnings`` list
+    derived user data and subscribed topics that do not exist.
 
     Args:
         strategy: a name of `strategies`, a class name, ``package.module:Class``, or a strategy.
@@ -94,12 +89,12 @@ def assign(
     return decide(registry.load(strategy), group, cluster, memory=memory, config=config).plan
 
 
-class PlanWithWarnings(NamedTuple):
-    """Result of `decide`: a strategy's plan, and warnings for the operator.
+class Decided(NamedTuple):
+    """The plan of a strategy with warnings for the operator; the result of `decide`.
 
     Attributes:
-        plan: the assignment; it has the same ``warnings``.
-        warnings: warnings about the group and the cluster, then those of the strategy.
+        plan: the plan, with these warnings.
+        warnings: warnings about the problem, then those of the strategy.
     """
 
     plan: Assignment
@@ -115,11 +110,11 @@ def decide(
     config: Mapping[str, object] | None = None,
     sender: str | None = None,
     compared: bool = False,
-) -> PlanWithWarnings:
-    """Run a strategy for a consumer group; return its plan and warnings for the operator.
+) -> Decided:
+    """Return a strategy's plan for a consumer group, with warnings for the operator.
 
-    Before the strategy runs, members without user data get the data that their client would send,
-    and settings are applied. `assign`, `compare` and the command line use this function.
+    Missing user data are added and settings are applied before the strategy runs. `assign`,
+    `compare` and the command line use this function.
 
     Args:
         strategy: the strategy.
@@ -146,20 +141,20 @@ def decide(
     idle = () if compared else ineffective_config([strategy], group)
     warnings = (*missing_topics(group, cluster), *idle, *joined.warnings)
     plan = plan.with_warnings(warnings)
-    return PlanWithWarnings(plan, plan.warnings)
+    return Decided(plan, plan.warnings)
 
 
 @dataclass(frozen=True, slots=True)
-class ComparisonRow:
-    """One strategy's row in a comparison: its plan with measures, or why it is not applicable.
+class Compared:
+    """The result of one strategy in a comparison: its plan and measures, or why it has none.
 
     Attributes:
         strategy: name of the strategy.
-        plan: its plan, None if the strategy is not applicable; for share groups an `Assignment`.
-        measures: measured loads, moves and other values of the plan; None without a plan.
+        plan: its plan, None if it is not applicable; for share groups an Assignment.
+        measures: the judge's measures of the plan, None without a plan.
         breaches: rules that the plan breaks; empty if it is valid.
-        refused: the reason why the strategy is not applicable; None if there is a plan.
-        warnings: messages for the operator.
+        refused: the reason why there is no plan, None if there is one.
+        warnings: messages for the operator about the plan and its problem.
     """
 
     strategy: str
@@ -171,14 +166,11 @@ class ComparisonRow:
 
     @property
     def valid(self) -> bool:
-        """True if the strategy returned a plan that breaks no rule."""
+        """True if the strategy has a plan, and the plan breaks no rule."""
         return self.plan is not None and not self.breaches
 
     def loads(self) -> list[int]:
-        """Return the number of partitions of each member, largest first.
-
-        A cooperative plan is counted after its second rebalance, which completes the moves.
-        """
+        """Return each member's partition count after the follow-up rebalance, largest first."""
         if self.plan is None:
             return []
         end = self.plan.settled() if isinstance(self.plan, Plan) else self.plan
@@ -186,21 +178,18 @@ class ComparisonRow:
 
     @property
     def standbys(self) -> dict[str, dict[str, list[int]]] | None:
-        """Partitions with a standby, by member and topic; None unless the strategy is Faust's.
-
-        Only Faust's strategy assigns standbys (replicas of a table's partitions).
-        """
+        """Standbys by member and topic; None if the strategy places none (it is not Faust's)."""
         return getattr(self.plan, "standbys", None)
 
     def count_standbys(self) -> int | None:
-        """Return the number of standby partitions; None unless the strategy is Faust's."""
+        """Return how many standbys the plan has; None if the strategy places none."""
         held = self.standbys
         if held is None:
             return None
         return sum(len(numbers) for topics in held.values() for numbers in topics.values())
 
     def figures(self) -> tuple[str, ...]:
-        """Return the strategy's row of the table: a text for each of `Comparison.COLUMNS`."""
+        """Return the strategy's table row: values of `Comparison.COLUMNS`, a dash for missing."""
         m = self.measures
         if m is None:
             return ("not applicable", *("-" for _ in Comparison.COLUMNS[1:]))
@@ -210,41 +199,42 @@ class ComparisonRow:
         return ("yes" if self.valid else "no", *shown, together)
 
 
-class Comparison(Sequence[ComparisonRow]):
-    """Results of several assignment strategies on the same problem: a sequence of `ComparisonRow`.
+class Comparison(Sequence[Compared]):
+    """The results of several assignment strategies on the same problem, one for each strategy.
 
-    A row is found by its position or by its strategy's name.
+    Rows are found by position or by strategy name. `measures` is by name, without strategies that
+    are not applicable.
     """
 
     COLUMNS = ("valid", "spread", "idle", "moved", "avoidable", "rack mismatches", "co-location")
 
-    def __init__(self, rows: Sequence[ComparisonRow]) -> None:
+    def __init__(self, rows: Sequence[Compared]) -> None:
         self.rows = tuple(rows)
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __iter__(self) -> Iterator[ComparisonRow]:
+    def __iter__(self) -> Iterator[Compared]:
         return iter(self.rows)
 
-    def __getitem__(self, key: int | slice | str) -> ComparisonRow:  # type: ignore[override]  # by name too
-        if isinstance(key, str):
-            found = [row for row in self.rows if row.strategy == key]
+    def __getitem__(self, which: int | slice | str) -> Compared:  # type: ignore[override]  # by name too
+        if isinstance(which, str):
+            found = [row for row in self.rows if row.strategy == which]
             if not found:
-                raise KeyError(key)
+                raise KeyError(which)
             return found[0]
-        return self.rows[key]  # type: ignore[return-value]  # a slice gives a tuple
+        return self.rows[which]  # type: ignore[return-value]  # a slice gives a tuple
 
     @property
     def measures(self) -> dict[str, judge.Measures]:
-        """Measures of each plan by strategy name; strategies without a plan are omitted."""
+        """Measures of each plan by strategy name, without strategies that have no plan."""
         return {row.strategy: row.measures for row in self.rows if row.measures is not None}
 
     @property
     def best(self) -> judge.Measures | None:
-        """Measures of the first strategy that has a plan; None if none has.
+        """Measures of the first strategy with a plan, None if no strategy has one.
 
-        Read the optimum here (best loads, fewest moves): it is the same for all strategies.
+        The best loads and the fewest moves to them are the same for all strategies.
         """
         return next(iter(self.measures.values()), None)
 
@@ -270,7 +260,7 @@ class Comparison(Sequence[ComparisonRow]):
         shown = any(row.standbys is not None for row in self.rows)
         return (*self.COLUMNS, "standbys") if shown else self.COLUMNS
 
-    def _cells(self, row: ComparisonRow) -> tuple[str, ...]:
+    def _cells(self, row: Compared) -> tuple[str, ...]:
         if len(self._columns()) == len(self.COLUMNS):
             return row.figures()
         many = row.count_standbys()
@@ -293,18 +283,18 @@ def compare(
     optimum: bool = True,
     sender: str | None = None,
 ) -> Comparison:
-    """Run several strategies on the same group and cluster; return each plan with its measured
-    quality.
+    """Compare strategies on one problem: return each one's plan with the judge's measures.
 
-    All strategies start from the same ownership: each gets the user data that its own client would
-    send. A strategy that is not applicable has a row with the reason.
+    All strategies start from the same ownership: each gets the user data that its own members
+    would send (`partage.groups.subscriptions`). User data in the format of another strategy are
+    dropped. A strategy that is not applicable has a row with the reason.
 
     Args:
-        group: the members, with the partitions that each reports as owned.
+        group: the members with their claims.
         cluster: the partitions.
-        strategies: names or strategies; None for all registered ones except those of share groups
-            and variants of other clients.
-        previous: the previous assignment; None to take it from the members' reports.
+        strategies: names or strategies; None for all of the registry except dialects and
+            strategies of share groups.
+        previous: the previous assignment, if known more exactly than from the claims.
         config: settings for all strategies; each uses its own ones.
         optimum: whether to find the best plan and the avoidable moves, as `measure` does.
         sender: the strategy whose members sent the user data; None to detect it from the bytes.
@@ -339,7 +329,7 @@ def compare(
     rows = []
     for name, one in candidates:
         if isinstance(one, PartageError):
-            rows.append(ComparisonRow(name, refused=str(one)))
+            rows.append(Compared(name, refused=str(one)))
             continue
         shared = several_owners(one)
         if shared and strategies is None:
@@ -347,10 +337,10 @@ def compare(
         try:
             made = decide(one, group, cluster, config=config, sender=sender, compared=True)
         except PluginFailedError as e:
-            rows.append(ComparisonRow(name, refused=f"the plug-in failed ({e.reason})"))
+            rows.append(Compared(name, refused=f"the plug-in failed ({e.reason})"))
             continue
         except PartageError as e:
-            rows.append(ComparisonRow(name, refused=str(e)))
+            rows.append(Compared(name, refused=str(e)))
             continue
         # A cooperative plan is measured after its follow-up: the first plan is uneven by design.
         end = made.plan.settled() if isinstance(made.plan, Plan) else made.plan
@@ -359,30 +349,27 @@ def compare(
         else:
             figures = measure(end, group, cluster, previous=previous, optimum=False)
         breaches = tuple(judge.check(made.plan, group, cluster, several_owners=shared))
-        rows.append(
-            ComparisonRow(name, made.plan, figures, breaches, warnings=(*idle, *made.warnings))
-        )
+        rows.append(Compared(name, made.plan, figures, breaches, warnings=(*idle, *made.warnings)))
     return Comparison(rows)
 
 
 def _candidates(
     strategies: Sequence[str | Strategy],
 ) -> list[tuple[str, Strategy | PartageError]]:
-    """Look up strategies by name; return (name, strategy) pairs.
-
-    For a plug-in that fails to load, the second item is the error.
+    """Find strategies by name; return each with its name, or the error of a plug-in that failed to
+    load.
 
     Raises:
         UnknownStrategyError: a name does not exist.
         InvalidConfigError: an item is neither a name nor a strategy.
     """
     found: list[tuple[str, Strategy | PartageError]] = []
-    for item in strategies:
-        if not isinstance(item, str):
-            strategy = registry.load(item)
+    for one in strategies:
+        if not isinstance(one, str):
+            strategy = registry.load(one)
             found.append((strategy.name, strategy))
             continue
-        for name in registry.split_names(item):
+        for name in registry.split_names(one):
             try:
                 found.append((name, registry.load(name)))
             except UnknownStrategyError:

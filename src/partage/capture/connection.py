@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClusterConnection",
-    "FetchedPartition",
+    "Fetched",
     "PartitionRequest",
     "client_errors",
-    "error_name",
+    "failed",
     "reason",
-    "unreachable_error",
+    "unreachable",
 ]
 
 _CONNECT_MS = 15_000
@@ -37,8 +37,8 @@ _LARGEST_FRAME = 256 << 20
 _DESCRIBE = 8
 
 
-class FetchedPartition(NamedTuple):
-    """One partition of a Kafka Fetch response: its raw record batches and offsets.
+class Fetched(NamedTuple):
+    """One partition's part of a Kafka Fetch response, with raw record batches.
 
     Attributes:
         partition: the partition's number.
@@ -46,7 +46,7 @@ class FetchedPartition(NamedTuple):
         high_watermark: the offset after the last record that consumers may see.
         log_start: the first offset of the log.
         records: record batches, the last one perhaps incomplete.
-        diverging: the diverging epoch (KIP-595) if the leader's log differs from the records read:
+        parting: the diverging epoch (KIP-595) if the leader's log differs from the records read:
             the leader's greatest epoch up to the requested one, and the offset at which it ends.
     """
 
@@ -55,11 +55,11 @@ class FetchedPartition(NamedTuple):
     high_watermark: int
     log_start: int
     records: bytes
-    diverging: tuple[int, int] | None = None
+    parting: tuple[int, int] | None = None
 
 
 class PartitionRequest(NamedTuple):
-    """One partition of a Kafka Fetch request: the offset from which to read.
+    """One partition's part of a Kafka Fetch request: the offset at which to continue reading.
 
     Attributes:
         partition: the partition's number.
@@ -74,7 +74,8 @@ class PartitionRequest(NamedTuple):
 
 
 class ClusterConnection:
-    """Open connection to a Kafka cluster for the requests of a recording, as a context manager.
+    """Open connection to a Kafka cluster for the requests of a recording (capture), as a context
+    manager.
 
     The connection is closed at the end of the block, which turns an error of kafka-python into a
     `ClusterUnreachableError`.
@@ -103,7 +104,7 @@ class ClusterConnection:
         _check_reachable(bootstrap, settings)
         if (provider := settings.get("sasl_oauth_token_provider")) is not None:
             provider.token()  # an error of the token endpoint is clearer than one of the broker
-        log = _attach_failure_log()
+        heard = _listen()
         opened: list[Any] = []
 
         def client(**configs: Any) -> Any:
@@ -134,11 +135,11 @@ class ClusterConnection:
                     if tries and refused:  # another broker may accept the connection
                         time.sleep(_BETWEEN_TRIES)
                         continue
-                    raise unreachable_error(
-                        bootstrap, settings, e, log.last, is_broker=log.is_broker
+                    raise unreachable(
+                        bootstrap, settings, e, heard.last, is_broker=heard.is_broker
                     ) from None
         finally:
-            log.close()
+            heard.close()
         self._manager = self.admin._manager  # noqa: SLF001 - the way to send requests of one's own
 
     def __enter__(self) -> Self:
@@ -150,12 +151,11 @@ class ClusterConnection:
 
         # An error that the caller did not handle becomes one line for the user.
         if isinstance(error, KafkaError):
-            raise unreachable_error(self._bootstrap, self._settings, error, "") from None
+            raise unreachable(self._bootstrap, self._settings, error, "") from None
 
     def ask(self, request: Any, node: int | None = None) -> Any:
-        """Send a Kafka request to a broker, and return the response.
-
-        ``node`` is the broker's id; None stands for any broker.
+        """Send a Kafka request to one broker, or to any broker if ``node`` is None, and return the
+        response.
         """
 
         async def sent() -> Any:
@@ -164,9 +164,8 @@ class ClusterConnection:
         return self._manager.run(sent)
 
     def ask_each(self, requests: Mapping[int, Any]) -> dict[int, Any]:
-        """Send Kafka requests to several brokers at once; return the responses by broker id.
-
-        A broker that fails has an exception instead of a response.
+        """Send Kafka requests to several brokers at once; return a dict from broker id to response
+        or exception.
         """
 
         async def sent() -> dict[int, Any]:
@@ -188,10 +187,11 @@ class ClusterConnection:
         return found
 
     async def _send(self, request: Any, node: int | None) -> Any:
-        """Send a Kafka request to a broker without waiting; return the future of its response."""
-        # If the broker is not in the client's list, the list is read again first. kafka-python
-        # reads it only every five minutes, so that a restarted broker would stay unknown for so
-        # long.
+        """Send a Kafka request; return the future of its response.
+
+        kafka-python reads its list of brokers when a connection ends, and then every five minutes.
+        A broker that was down at that time stays unknown after its restart, so read the list again.
+        """
         from kafka.errors import UnknownBrokerIdError
 
         try:
@@ -203,9 +203,8 @@ class ClusterConnection:
     # --- requests --------------------------------------------------------------------------
 
     def metadata(self, topics: Sequence[str] | None = None) -> Any:
-        """Return the Kafka cluster's metadata for some topics, or for all that the account may see.
-
-        The result is kafka-python's MetadataResponse.
+        """Return the cluster's metadata (MetadataResponse) for these topics, or for all that the
+        account may see.
         """
         from kafka.protocol.metadata import MetadataRequest
 
@@ -217,14 +216,15 @@ class ClusterConnection:
         )
 
     def fetch(
-        self, requests_by_broker: Mapping[int, Sequence[PartitionRequest]], topic: str, *,
+        self, node: Mapping[int, Sequence[PartitionRequest]], topic: str, *,
         wait_ms: int, partition_bytes: int, most_bytes: int,
-    ) -> tuple[list[FetchedPartition], dict[int, Exception]]:  # fmt: skip
-        """Fetch records of several Kafka partitions from the brokers that lead them.
+    ) -> tuple[list[Fetched], dict[int, Exception]]:  # fmt: skip
+        """Fetch committed records of several partitions of a topic, each from its requested offset
+        on.
 
         Args:
-            requests_by_broker: dict from broker id to the requests for partitions that it leads.
-                The response may leave out the last ones.
+            node: dict from broker id to requests for the partitions that it leads, the most urgent
+                first.
             topic: name of the topic.
             wait_ms: how long a broker may wait for the first byte.
             partition_bytes: maximum bytes of a partition, unless its first batch is larger.
@@ -248,15 +248,13 @@ class ClusterConnection:
                     ) for one in wanted
                 ])],
                 min_version=4, max_version=12,
-            ) for number, wanted in requests_by_broker.items() if wanted
+            ) for number, wanted in node.items() if wanted
         }  # fmt: skip
         answers = self.ask_each(requests)
         failures = {n: a for n, a in answers.items() if isinstance(a, Exception)}
         found = [
-            FetchedPartition(
-                p.partition_index, p.error_code, p.high_watermark,
-                getattr(p, "log_start_offset", -1), bytes(p.records or b""), _diverging_epoch(p),
-            )
+            Fetched(p.partition_index, p.error_code, p.high_watermark,
+                    getattr(p, "log_start_offset", -1), bytes(p.records or b""), _parting(p))
             for a in answers.values() if not isinstance(a, Exception)
             for t in a.responses for p in t.partitions
         ]  # fmt: skip
@@ -265,9 +263,9 @@ class ClusterConnection:
     def bounds(
         self, topic: str, partitions: Sequence[int]
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """Return the first offset and the end offset of each Kafka partition, as two dicts.
+        """Return the first offset and the end offset (high watermark) of partitions.
 
-        The end offset is the high watermark.
+        The results are two dicts from partition to offset.
 
         Raises:
             ClusterUnreachableError: the broker does not return the offsets.
@@ -282,14 +280,14 @@ class ClusterConnection:
             try:
                 response = self.admin.list_partition_offsets(asked)
             except KafkaError as e:
-                raise unreachable_error(self._bootstrap, self._settings, e, "") from None
+                raise unreachable(self._bootstrap, self._settings, e, "") from None
             found.append({tp.partition: int(one.offset) for tp, one in response.items()})
         return found[0], found[1]
 
     def may_describe_cluster(self) -> bool | None:
-        """Return whether the Kafka account has the permission DESCRIBE on the cluster.
+        """Return whether the account has the permission DESCRIBE on the cluster.
 
-        The result is None if the brokers do not report permissions (before Kafka 2.3).
+        Return None if the brokers do not report permissions (before Kafka 2.3).
         """
         from kafka.errors import KafkaError
         from kafka.protocol.metadata import MetadataRequest
@@ -305,8 +303,8 @@ class ClusterConnection:
         return None if operations is None else _DESCRIBE in operations
 
     def quorum_leader(self) -> int | None:
-        """Return the broker id of the KRaft controller quorum's leader, or None without the
-        permission.
+        """Return the broker id of the KRaft quorum's leader; None if the account may not ask for
+        it.
         """
         from kafka.errors import KafkaError
         from kafka.protocol.admin import DescribeQuorumRequest
@@ -323,30 +321,21 @@ class ClusterConnection:
         return leaders[0] if leaders and not response.error_code else None
 
     def broker_config(self, node: int) -> dict[str, str]:
-        """Return a Kafka broker's settings for groups, offsets and transactions.
-
-        The dict is empty if the account may not read them.
+        """Return a dict of a broker's group, offset and transaction settings; empty if the account
+        may not read them.
         """
         wanted = ("group.", "offsets.", "share.coordinator.", "transaction")
         found = self._configs("BROKER", str(node))
         return {name: value for name, value in found.items() if name.startswith(wanted)}
 
     def topic_config(self, topic: str, names: Sequence[str]) -> dict[str, str]:
-        """Return the values of some settings of a Kafka topic, by name.
-
-        The dict is empty if the account may not read them.
-        """
+        """Return a dict of these settings of a topic; empty if the account may not read them."""
         found = self._configs("TOPIC", topic)
         return {name: found[name] for name in names if name in found}
 
     def _configs(self, kind: str, resource: str) -> dict[str, str]:
-        """Return all settings of a Kafka broker or topic, by name.
-
-        The dict is empty if the account may not read them.
-
-        Args:
-            kind: "BROKER" or "TOPIC".
-            resource: id of the broker or name of the topic.
+        """Return a dict of all settings of a broker or topic; empty if the account may not read
+        them.
         """
         from kafka.admin import ConfigResource, ConfigResourceType
         from kafka.errors import KafkaError
@@ -367,19 +356,20 @@ class ClusterConnection:
         return found
 
 
-def _diverging_epoch(answer: Any) -> tuple[int, int] | None:
+def _parting(answer: Any) -> tuple[int, int] | None:
     found = getattr(answer, "diverging_epoch", None)
     return None if found is None or found.end_offset < 0 else (found.epoch, found.end_offset)
 
 
 def _check_reachable(bootstrap: str, settings: Mapping[str, Any]) -> None:
-    """Check that a Kafka bootstrap address accepts a connection, and that all are HOST:PORT.
+    """Check that all addresses are HOST:PORT and that one accepts a connection.
+
+    The client itself would try for 15 seconds.
 
     Raises:
         InvalidConfigError: an address is not HOST:PORT.
         ClusterUnreachableError: no broker listens at any of them.
     """
-    # The client itself would try for 15 seconds.
     refused = None
     for address in bootstrap.split(","):
         host, colon, port = address.strip().rpartition(":")
@@ -394,16 +384,15 @@ def _check_reachable(bootstrap: str, settings: Mapping[str, Any]) -> None:
         except OSError:
             return  # an unknown name or a timeout: the client's own error is better
     if refused is not None:
-        raise unreachable_error(bootstrap, settings, refused, "")
+        raise unreachable(bootstrap, settings, refused, "")
 
 
-class _FailureLog(logging.Handler):
-    """Log handler that stores the reason for which kafka-python could not connect.
-
-    kafka-python's exceptions lack the reason.
+class _Listener(logging.Handler):
+    """Log handler that remembers kafka-python's last warning, because its exceptions lack the
+    reason of a failure.
 
     Attributes:
-        last: the reason. An authentication failure is not replaced by a later "connection closed".
+        last: the reason; an authentication failure is kept, since a broken connection follows it.
         is_broker: whether a connection got past ApiVersions, which only a Kafka broker answers.
     """
 
@@ -414,7 +403,7 @@ class _FailureLog(logging.Handler):
         self.logger = logging.getLogger("kafka")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Store the reason of a connection failure from a log message of kafka-python."""
+        """Store the reason of a connection failure that a log record of kafka-python contains."""
         for one in record.args if isinstance(record.args, tuple) else ():
             self.is_broker |= getattr(one, "broker_version", None) is not None
             # The caller raises a timeout itself.
@@ -427,17 +416,17 @@ class _FailureLog(logging.Handler):
         super().close()
 
 
-def _attach_failure_log() -> _FailureLog:
-    log = _FailureLog()
-    log.logger.addHandler(log)
+def _listen() -> _Listener:
+    heard = _Listener()
+    heard.logger.addHandler(heard)
     # Its debug lines contain passwords, and its warnings repeat each second what we report once.
-    log.logger.setLevel(logging.WARNING)
-    log.logger.propagate = False
-    return log
+    heard.logger.setLevel(logging.WARNING)
+    heard.logger.propagate = False
+    return heard
 
 
 def client_errors() -> type[Exception]:
-    """Return kafka-python's base exception class, without importing kafka-python earlier."""
+    """Return kafka-python's base exception class, for modules that may not import kafka-python."""
     from kafka.errors import KafkaError
 
     kind: type[Exception] = KafkaError
@@ -445,7 +434,8 @@ def client_errors() -> type[Exception]:
 
 
 def reason(error: BaseException) -> str:
-    """Return the readable part of a kafka-python exception's message.
+    """Return the readable message of a kafka-python exception, without error number and repeated
+    class names.
 
     >>> reason(ValueError("[Error 58] SaslError: SaslError: no"))
     'SaslError: no'
@@ -459,8 +449,8 @@ def reason(error: BaseException) -> str:
     return text[:300] or type(error).__name__
 
 
-def error_name(code: int) -> str:
-    """Return Kafka's name of an error code, such as GROUP_AUTHORIZATION_FAILED for 30."""
+def failed(code: int) -> str:
+    """Return the name of a Kafka error code, such as GROUP_AUTHORIZATION_FAILED."""
     from kafka.errors import for_code
 
     kind = for_code(code)
@@ -468,11 +458,6 @@ def error_name(code: int) -> str:
 
 
 _LOGIN = "look at user name and password in sasl.jaas.config, and at sasl.mechanism"
-#: The same for tokens: OAUTHBEARER, and IAM of Amazon MSK, which uses it.
-_OAUTH_LOGIN = (
-    "look at the token's scope, and at the issuer and the claim aud that the broker expects "
-    "(Amazon MSK: at the IAM policy of the account)"
-)
 _HINTS = (
     (("ILLEGAL_SASL_STATE", "IllegalSaslState"),
      "the listener at this port expects no SASL: look at security.protocol and the port"),
@@ -495,38 +480,36 @@ _HINTS = (
 _CLOSED = ("disconnect", "closed", "reset", "Timeout")
 
 
-def unreachable_error(
+def unreachable(
     bootstrap: str,
     settings: Mapping[str, Any],
     error: Exception,
-    logged: str,
+    heard: str,
     *,
     is_broker: bool = False,
 ) -> ClusterUnreachableError:
-    """Build the exception for a Kafka cluster that cannot be reached, with the reason and what to
-    check.
+    """Build the error for a cluster that cannot be reached, with the reason and what to check.
 
     Args:
         bootstrap: the addresses of the brokers.
         settings: kafka-python's settings.
         error: the exception that kafka-python raised.
-        logged: the reason that kafka-python logged.
+        heard: the reason that kafka-python logged.
         is_broker: whether a broker answered before the connection broke.
     """
     own = f"{type(error).__name__} {error}"
     timed_out = "Timeout" in type(error).__name__
-    why = logged if timed_out and logged else reason(error)
-    login = _OAUTH_LOGIN if settings.get("sasl_mechanism") == "OAUTHBEARER" else _LOGIN
+    why = heard if timed_out and heard else reason(error)
     for words, hint in _HINTS:
-        if any(word in f"{own} {logged}" for word in words):
-            return ClusterUnreachableError(bootstrap, why, login if hint is _LOGIN else hint)
+        if any(word in f"{own} {heard}" for word in words):
+            return ClusterUnreachableError(bootstrap, why, hint)
     protocol = str(settings.get("security_protocol", "PLAINTEXT"))
     with_login = protocol.startswith("SASL")
     if with_login and is_broker and any(word in f"{why} {own}" for word in _CLOSED):
         # A broker that refuses a login closes the connection, often before its answer is read.
         why = f"authentication failed: the broker closed the connection during the login, {why}"
-        return ClusterUnreachableError(bootstrap, why, login)
+        return ClusterUnreachableError(bootstrap, why, _LOGIN)
     hint = f"is it a broker, and is security.protocol={protocol} right for this port?"
     if with_login:
-        hint += f" If it is, {login}"
+        hint += f" If it is, {_LOGIN}"
     return ClusterUnreachableError(bootstrap, why, hint)

@@ -12,18 +12,20 @@ from typing import Any
 from partage.errors import InvalidConfigError
 
 __all__ = [
-    "append_line",
+    "appended",
     "fsync_folder",
     "name_folder_in_errors",
-    "truncate_torn_line",
-    "write_atomically",
-    "write_json",
+    "published",
+    "put_json",
+    "without_torn_line",
 ]
 
 
 @contextmanager
 def name_folder_in_errors(folder: Path) -> Iterator[None]:
-    """Turn disk errors inside a with block into an error that names the output folder.
+    """Raise InvalidConfigError, which names the output folder, for disk errors inside a with block.
+
+    The system's own error for a failed write (a full disk, a quota) names no file.
 
     Raises:
         InvalidConfigError: a file of the folder cannot be written.
@@ -36,33 +38,31 @@ def name_folder_in_errors(folder: Path) -> Iterator[None]:
         raise InvalidConfigError("--out", what, str(folder)) from None
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file so that readers and crashes never see an incomplete one.
+def published(path: Path, write: Callable[[Path], None]) -> None:
+    """Write a file atomically: under a temporary name, renamed to ``path`` after an fsync.
 
-    Args:
-        path: the file.
-        write: function that writes the content to a temporary path, which is then renamed.
+    Readers of a capture ignore names that begin with a dot.
     """
-    temporary = path.with_name(f".{path.name}.tmp")
-    write(temporary)
-    with temporary.open("rb") as file:
+    aside = path.with_name(f".{path.name}.tmp")
+    write(aside)
+    with aside.open("rb") as file:
         os.fsync(file.fileno())
-    temporary.replace(path)
+    aside.replace(path)
     fsync_folder(path.parent)
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON file so that readers and crashes never see an incomplete one."""
+def put_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a value to a JSON file, and replace the old file atomically."""
     text = json.dumps(value, indent=1, sort_keys=True) + "\n"
 
-    def write(temporary: Path) -> None:
-        temporary.write_text(text, "utf-8")
+    def write(aside: Path) -> None:
+        aside.write_text(text, "utf-8")
 
-    write_atomically(path, write)
+    published(path, write)
 
 
-def append_line(path: Path, line: str) -> None:
-    """Append a line to a file, and flush the file to the disk (fsync)."""
+def appended(path: Path, line: str) -> None:
+    """Append a line to a file and flush the file to disk."""
     fresh = not path.exists()
     with path.open("ab") as file:
         file.write(line.encode("utf-8") + b"\n")
@@ -72,9 +72,9 @@ def append_line(path: Path, line: str) -> None:
         fsync_folder(path.parent)
 
 
-def truncate_torn_line(path: Path) -> str | None:
-    """Remove an incomplete last line from a file after a crash; return the last complete line or
-    None.
+def without_torn_line(path: Path) -> str | None:
+    """Truncate an incomplete last line of a file, which a crash left; return the last complete
+    line.
     """
     if not path.exists():
         return None
@@ -89,7 +89,7 @@ def truncate_torn_line(path: Path) -> str | None:
 
 
 def fsync_folder(folder: Path) -> None:
-    """Flush a folder to the disk (fsync), so that renames in it survive a crash."""
+    """Flush a folder to the disk, so that renames in it survive a crash."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)

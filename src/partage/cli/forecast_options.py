@@ -38,9 +38,8 @@ RunFolder = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastOptions(OptionGroup):
-    """Command-line options of `partage forecast` and `partage size`: groups, and values to use.
-
-    The values replace those measured in a run, or stand for a run.
+    """Command-line options of a forecast: the groups of a run, and numbers that replace those of
+    the run.
     """
 
     group: GroupPatterns = None
@@ -71,7 +70,8 @@ class ForecastOptions(OptionGroup):
     run: RunId = None
 
     def settings(self) -> dict[str, Any]:
-        """Return the option values as keyword arguments of `pg.forecast` and `pg.size`.
+        """Return the values of the options as keyword arguments of the functions `pg.forecast` and
+        `pg.size`.
 
         Raises:
             BadParameter: the session timeout is not a duration.
@@ -84,35 +84,33 @@ class ForecastOptions(OptionGroup):
             else parse_seconds(timeout, "session-timeout"),
         }  # fmt: skip
 
-    def expect_one_source(
-        self, folder: Path | None, cluster: ClusterOptions, options: str, *values: Any
+    def expect_input(
+        self, folder: Path | None, cluster: ClusterOptions, what: str, *numbers: Any
     ) -> None:
-        """Check that the command line names exactly one source of data.
-
-        The source is the folder of a run, a running cluster, or values for all options without a
-        default.
+        """Check that the command line names exactly one input: a run, a cluster, or all numbers
+        that replace them.
 
         Args:
             folder: the folder of a run.
             cluster: the running cluster.
-            options: names of the options that replace a run, for the message.
-            values: the values of these options.
+            what: names of the options of the numbers, for the message.
+            numbers: their values.
 
         Raises:
-            BadParameter: no source is given, or several.
+            BadParameter: nothing is given, or several inputs.
         """
         if folder is not None and cluster.bootstrap_server is not None:
             raise typer.BadParameter("give either DIR or --bootstrap-server, not both")
-        if folder is None and cluster.bootstrap_server is None and None in values:
-            raise typer.BadParameter(f"give DIR, --bootstrap-server, or {options}")
+        if folder is None and cluster.bootstrap_server is None and None in numbers:
+            raise typer.BadParameter(f"give DIR, --bootstrap-server, or {what}")
 
-    def forecast_sources(
+    def inputs(
         self, folder: Path | None, cluster: ClusterOptions
     ) -> Iterator[tuple[str, tuple[Run | MeasuredGroup, str] | tuple[()]]]:
-        """Yield (group name, positional arguments of `pg.forecast` and `pg.size`) for each group.
+        """Yield the name of each group to forecast, and the first arguments of `pg.forecast` and
+        `pg.size` for it.
 
-        The arguments are the run or the measured group. They are empty if only option values are
-        given.
+        Without a folder and a cluster that is one group of numbers alone.
 
         Raises:
             BadParameter: no group is named, and the run has several or a cluster is measured.

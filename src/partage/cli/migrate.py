@@ -34,7 +34,7 @@ _FINDINGS = {"blocker": "bold red", "change": "yellow", "check": "", "note": "di
 _LISTED = {"ready after changes": "change", "not possible": "blocker"}
 
 
-class TargetProtocol(str, Enum):
+class Target(str, Enum):
     """Values of ``--protocol``: the protocol to migrate to."""
 
     consumer = "consumer"
@@ -52,9 +52,9 @@ def migrate(
                      help="Write a picture of the result as SVG."),
     ] = None,
     protocol: Annotated[
-        TargetProtocol,
-        typer.Option("--protocol", help="TargetProtocol: consumer (KIP-848) or cooperative."),
-    ] = TargetProtocol.consumer,
+        Target,
+        typer.Option("--protocol", help="Target: consumer (KIP-848) or cooperative."),
+    ] = Target.consumer,
     as_json: AsJson = False,
     run: RunId = None,
 ) -> None:  # fmt: skip
@@ -66,9 +66,8 @@ def migrate(
 
         partage migrate run --protocol cooperative --json
 
-    Client libraries are identified by the subscriptions that they sent. The gain is the time
-    without a reader that the migration saves according to the run's simulation. With --group, all
-    findings and steps are printed.
+    Clients are identified by the bytes that they sent. The gain is the expected one of the report,
+    from the run's simulation. With --group, all findings and steps are printed.
     """
     from partage.commands.runs import matching_names
     from partage.results import migrate as plan_migrations
@@ -106,9 +105,7 @@ def migrate(
 
 
 def _table(migrations: Sequence[Migration]) -> Table:
-    """Return a table of groups, one row per group. All must have the same readiness for a
-    migration.
-    """
+    """Return the table of groups with the same readiness for a migration, one row per group."""
     from rich.table import Table
 
     listed = _LISTED.get(migrations[0].status)
@@ -157,9 +154,7 @@ def _effect(effect: Effect) -> str:
 
 
 def _deployment(effect: Effect) -> str:
-    """Describe what a rolling deployment costs under the simulated policy and under the present
-    one.
-    """
+    """Describe what one rolling deployment costs under the simulated policy, and now."""
     from partage.report.messages import format_estimate
 
     then, now = (
@@ -171,9 +166,8 @@ def _deployment(effect: Effect) -> str:
 
 
 def _gain(effect: Effect | None, *, short: bool = False) -> str:
-    """Format the expected gain of a migration, the saved time without a reader, with its interval.
-
-    A negative gain is additional time.
+    """Format the expected gain of a migration with its interval; a negative gain is more unread
+    time.
     """
     from partage.report.messages import format_estimate
 

@@ -9,7 +9,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from partage.cli.console import err, tell
-from partage.jobs.spark.progress import COUNTS, STAGES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,8 +17,20 @@ if TYPE_CHECKING:
 
     from partage.jobs.spark.progress import Progress
 
-__all__ = ["report_progress", "show_progress", "time_left"]
+__all__ = ["STAGES", "report_progress", "time_left", "working"]
 
+STAGES: Mapping[str, str] = {
+    "check": "checking the capture",
+    "start Spark": "starting Spark in this process",
+    "decode": "decoding records",
+    "histories": "rebuilding histories",
+    "bad records": "collecting records that could not be decoded",
+    "replay": "simulating rebalances under other policies",
+    "publish": "publishing tables",
+    "report": "writing the report",
+}
+#: Counts that are reported as stages; they are no work.
+_COUNTS = ("records", "rebalances")
 #: The remaining time is shown after this share of a stage.
 _ENOUGH_TO_ESTIMATE = 0.05
 
@@ -28,9 +39,9 @@ _ENOUGH_TO_ESTIMATE = 0.05
 def report_progress(
     stages: Mapping[str, str] = STAGES, *, quiet: bool = False, as_json: bool = False
 ) -> Iterator[Progress]:
-    """Yield a function that shows progress on stderr: as bars, lines of text, or JSON lines.
+    """Yield a function that shows progress on stderr.
 
-    Call the function with a stage's name, the work done, and the total.
+    Its arguments are a stage's name, the work done, and the total.
 
     Args:
         stages: the text of each stage.
@@ -44,7 +55,7 @@ def report_progress(
         yield _nothing
     elif console.is_terminal:
         with _bars(console) as bars:
-            yield _ProgressBars(bars, stages).update
+            yield _Shown(bars, stages).moved
     else:
         yield _lines(stages)
 
@@ -66,8 +77,8 @@ def _json_lines(clock: Callable[[], float]) -> Progress:
     began: dict[str, float] = {}
     counts: dict[str, int] = {}
 
-    def update(stage: str, done: int, total: int) -> None:
-        if stage in COUNTS:
+    def moved(stage: str, done: int, total: int) -> None:
+        if stage in _COUNTS:
             counts[stage] = done
         now = clock()
         since = now - began.setdefault(stage, now)
@@ -76,7 +87,7 @@ def _json_lines(clock: Callable[[], float]) -> Progress:
         line |= {"seconds": round(since, 3), "left": None if left is None else round(left, 1)}
         tell(json.dumps(line | counts))
 
-    return update
+    return moved
 
 
 def _nothing(stage: str, done: int, total: int) -> None:
@@ -86,14 +97,14 @@ def _nothing(stage: str, done: int, total: int) -> None:
 def _lines(stages: Mapping[str, str]) -> Progress:
     seen: set[str] = set()
 
-    def update(stage: str, done: int, _total: int) -> None:
-        if stage in COUNTS:
+    def moved(stage: str, done: int, _total: int) -> None:
+        if stage in _COUNTS:
             tell(f"  {done:,} {stage}")
         elif stage not in seen:
             seen.add(stage)
             tell(f"{stages.get(stage, stage)} ...")
 
-    return update
+    return moved
 
 
 def _bars(console: Console) -> Bars:
@@ -127,19 +138,19 @@ def _left() -> ProgressColumn:
     return TimeLeft()
 
 
-class _ProgressBars:
+class _Shown:
     def __init__(self, bars: Bars, stages: Mapping[str, str]) -> None:
         self._bars, self._stages = bars, stages
         self._tasks: dict[str, Any] = {}
         self._last = ""
 
-    def update(self, stage: str, done: int, total: int) -> None:
+    def moved(self, stage: str, done: int, total: int) -> None:
         """Update the progress bar of a stage.
 
-        For the stages "records" and "rebalances", the number is shown beside the name of the stage
-        before.
+        Numbers of records or rebalances are shown in brackets behind the name of the stage that
+        counted them.
         """
-        if stage in COUNTS:
+        if stage in _COUNTS:
             named = self._stages.get(self._last, self._last)
             known = f"{named} [dim]({done:,} {stage})[/dim]"
             self._bars.update(self._tasks[self._last], description=known)
@@ -154,16 +165,15 @@ class _ProgressBars:
 
 
 @contextmanager
-def show_progress(
+def working(
     stages: Mapping[str, str], *, quiet: bool = False
 ) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that shows progress on stderr, as bars or as lines of text.
+    """Yield a function that shows progress on stderr, as a bar or as lines of text.
 
-    Call it with a stage's name, the work done, and the total. ``stages`` has the text of each
-    stage.
+    Unlike `report_progress` it prints no JSON. ``stages`` has the text of each stage.
 
-    >>> with show_progress({}, quiet=True) as progress:
+    >>> with working({}, quiet=True) as progress:
     ...     progress("count", 1, 2)
     """
-    with report_progress(stages, quiet=quiet) as update:
-        yield update
+    with report_progress(stages, quiet=quiet) as moved:
+        yield moved

@@ -18,7 +18,7 @@ __all__ = ["report"]
 REPORT = "report.html"
 
 
-class ReportFormat(str, Enum):
+class Form(str, Enum):
     """Output formats of `partage report`."""
 
     html = "html"
@@ -31,10 +31,10 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of partage replay.")],
     *,
     form: Annotated[
-        ReportFormat,
+        Form,
         # `json` stays accepted: it was the only way before --json.
-        typer.Option("--format", metavar="html|terminal", help="ReportFormat of the report."),
-    ] = ReportFormat.html,
+        typer.Option("--format", metavar="html|terminal", help="Form of the report."),
+    ] = Form.html,
     as_json: AsJson = False,
     to: Annotated[
         Path | None,
@@ -43,7 +43,7 @@ def report(
     run: RunId = None,
     open_it: OpenPage = False,
 ) -> None:
-    """Show the report of a replay: the costs of rebalances, their causes, and what to change.
+    """Show a replayed run: which groups lost most, why, what to change, how far to trust it.
 
     The page is one file that loads nothing from anywhere: it can be mailed, printed and
     archived. `--json` has the same content for programs; docs/report_json.md describes it.
@@ -55,13 +55,13 @@ def report(
         partage report demo-out --json | jq '.groups[0].advice'
     """
     if as_json:
-        form = ReportFormat.json
-    if open_it and form is not ReportFormat.html:
+        form = Form.json
+    if open_it and form is not Form.html:
         given = "--json" if as_json else f"--format {form.value}"
         raise InvalidConfigError("--open", "only a page can be opened", given)
-    if form is ReportFormat.html:
+    if form is Form.html:
         _page(folder, to or folder / REPORT, run, open_it=open_it)
-    elif form is ReportFormat.json:
+    elif form is Form.json:
         _json(folder, to, run)
     else:
         _terminal(folder, to, run)

@@ -22,7 +22,9 @@ _USERINFO = re.compile(r"(?:^|/|,)[^\s/:@,]*:([^\s/@]+)@")
 
 
 def protect(settings: Mapping[str, str]) -> None:
-    """Hide the secret values among these settings in all later output of this process on stderr."""
+    """Hide the secret values of these settings in everything that this process prints on stderr
+    from now on.
+    """
     _SECRETS.update(secrets_in(settings))
 
 
@@ -53,10 +55,11 @@ class GuardedStream:
 
 
 def guard_stderr(arguments: Sequence[str]) -> None:
-    """Hide secrets of the command-line arguments in all later output of this process on stderr.
+    """Hide secrets of the command's arguments in everything that this process prints on stderr from
+    now on.
 
-    Passwords in addresses are hidden, too. The arguments are searched before they are parsed,
-    because the parser's errors repeat them.
+    The arguments are searched before they are parsed, since the parser's errors repeat them.
+    Passwords in addresses are hidden too.
     """
     for one in arguments:
         _SECRETS.update(_USERINFO.findall(one))

@@ -11,15 +11,9 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, NamedTuple
 
-from partage.clients.load_sampling import MEASURES, LoadSampler
+from partage.clients.load_sampling import MEASURES, Sampler
 from partage.clients.plan_metrics import record_failure, record_plan
-from partage.clients.shared import (
-    ClusterView,
-    Consumer,
-    Joined,
-    SyncGroupAssignments,
-    configure_strategy,
-)
+from partage.clients.shared import ClusterView, Consumer, Joined, SyncGroupAssignments, configured
 from partage.clients.shared.joined import JoinedMember
 from partage.clients.shared.loads import TOLERANCE, Loads
 from partage.errors import AssignorFailedError, InvalidConfigError
@@ -27,23 +21,25 @@ from partage.groups.api import RebalanceProtocol, Strategy
 from partage.groups.registry import is_strategy
 from partage.weights import LARGEST_LOAD, is_load
 
-__all__ = ["AssignorState", "LoadFunction", "create_state"]
+__all__ = ["AssignorState", "Look", "new_state"]
 
 log = logging.getLogger("partage.clients")
 
 Partition = tuple[str, int]
 #: A function of the leader that returns loads by (topic, partition) without waiting.
-LoadFunction = Callable[[], Mapping[Partition, float]]
+Look = Callable[[], Mapping[Partition, float]]
 
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 5.0
 
 
-class _CachedView(NamedTuple):
-    """Cluster metadata of the subscribed topics, cached until the Kafka client's metadata change.
+class _SeenMetadata(NamedTuple):
+    """Cached `ClusterView`, with the cluster metadata from which the group leader built it.
+
+    It is reused in the next rebalance if the metadata are the same.
 
     Attributes:
-        table: the client's own table of partitions, by topic and number.
+        table: the client's rows by topic and partition.
         topics: the subscribed topics.
         view: the view of these topics.
     """
@@ -55,42 +51,43 @@ class _CachedView(NamedTuple):
 
 @dataclass
 class AssignorState:
-    """State of one consumer's partition assignor class between rebalances, such as its last
-    assignment.
+    """State of one assignor class between rebalances.
+
+    It has its consumer's last assignment, its load measurements and its group coordinator.
 
     Attributes:
-        consumer: the part that is the same for all client libraries.
-        sampler: thread that measures loads; None if loads are not measured.
-        load_function: function of the user that returns loads, called by the group leader; None
-            if the user passes none.
+        consumer: the client-independent part: subscriptions, decisions, memory.
+        sampler: the measurement of loads while the consumer runs; None without one.
+        look: the load function that the leader calls; None without one.
         failures: number of consecutive failures of the strategy.
         failed_in: generation of the last failure.
         is_led_by_broker: whether the broker made the last assignment (KIP-848).
     """
 
     consumer: Consumer
-    sampler: LoadSampler | None = None
-    load_function: LoadFunction | None = None
+    sampler: Sampler | None = None
+    look: Look | None = None
     failures: int = 0
     failed_in: int = -1
     is_led_by_broker: bool = False
-    _cached_view: _CachedView | None = None
+    _seen: _SeenMetadata | None = None
     _not_before: float = 0.0
     _owner: weakref.ref[Any] | None = field(default=None)
 
     @property
     def name(self) -> str:
-        """Name of the partition assignment strategy that the assignor class runs."""
+        """Name of the assignment strategy that the assignor class runs."""
         return self.consumer.strategy.name
 
-    def bind_to(self, coordinator: object) -> None:
-        """Reserve the assignor class for one consumer; raise an error if another consumer uses it.
+    def belongs_to(self, coordinator: object) -> None:
+        """Check that only one consumer uses the assignor class.
 
-        A consumer is identified by its group coordinator object.
+        The consumer is recognised by its group coordinator object. The first call binds the class
+        to it.
 
         Raises:
-            InvalidConfigError: the class serves another consumer, even a closed one. The state of
-                one consumer must not be used by the next.
+            InvalidConfigError: the class serves another consumer, even if that one is closed: the
+                history of one must not become that of the next.
         """
         if self._owner is None:
             self._owner = weakref.ref(coordinator)
@@ -99,8 +96,8 @@ class AssignorState:
             raise InvalidConfigError("partition_assignment_strategy", what, self.name)
 
     def pause(self) -> float:
-        """Return the seconds to wait before the consumer joins its group again; 0 without a
-        failure.
+        """Return the seconds to wait before the consumer joins again; 0 unless the strategy has
+        just failed.
         """
         return max(self._not_before - time.monotonic(), 0.0) if self.failures else 0.0
 
@@ -112,17 +109,17 @@ class AssignorState:
         group: str,
         generation: int,
     ) -> SyncGroupAssignments:
-        """Assign partitions to all group members, as the group leader, and log warnings.
+        """Compute the assignment of all members of the group, as its leader, and log warnings.
 
         Raises:
-            AssignorFailedError: the strategy raised an error. The consumer joins again after a
-                pause, which doubles after each failure.
+            AssignorFailedError: the strategy raised; the consumer joins again after a pause
+                that doubles each time, so that the group does not spin.
         """
-        leader_loads = self._call_load_function(group)
+        looked = self._call_load_function(group)
         begin = time.perf_counter()
         try:
             answer = self.consumer.assign(
-                members, view, group=group, generation=generation, leader_loads=leader_loads
+                members, view, group=group, generation=generation, looked=looked
             )
         except AssignorFailedError as e:
             pause = min(_FIRST_PAUSE * 2**self.failures, _LONGEST_PAUSE)
@@ -139,35 +136,34 @@ class AssignorState:
             log.warning("group %s generation %d, %s: %s", group, generation, self.name, one)
         return answer
 
-    def assign_and_encode(
+    def sent(
         self,
         members: Sequence[Joined],
-        read_metadata: Callable[[Iterable[str]], ClusterView],
-        group_and_generation: tuple[str, int],
+        seen: Callable[[Iterable[str]], ClusterView],
+        of: tuple[str, int],
         error: type[AssignorFailedError],
     ) -> dict[str, bytes]:
-        """Assign partitions to all group members; return the assignments as bytes for Kafka's
-        SyncGroup.
+        """Compute the assignment of all members, and encode it for the leader's SyncGroup request.
 
-        The result is a dict by member id.
+        The result is a dict from member id to bytes. A failure is raised as the client library's
+        own error class.
 
         Args:
-            members: the members in the order of the JoinGroup response.
-            read_metadata: function from topic names to the client's metadata of these topics.
-            group_and_generation: group id and generation of this rebalance, for error messages.
+            members: the members in the order of the coordinator's response.
+            seen: a function that returns the client's metadata of some topics.
+            of: group id and generation of this rebalance, for errors and warnings.
             error: the error class that the client library passes to the program.
 
         Raises:
-            AssignorFailedError: the strategy raised an error; this one is of the class ``error``.
+            AssignorFailedError: the strategy raised; the error is of that class and has the
+                strategy, group and generation.
         """
         joined = self.consumer.decoded(members)
         # Equal subscriptions are mostly one tuple.
         lists = {id(one.member.topics): one.member.topics for one in joined}
         try:
-            view = read_metadata(set().union(*lists.values()))
-            answer = self.assign(
-                joined, view, group=group_and_generation[0], generation=group_and_generation[1]
-            )
+            view = seen(set().union(*lists.values()))
+            answer = self.assign(joined, view, group=of[0], generation=of[1])
         except AssignorFailedError as e:
             why = e.__cause__ if isinstance(e.__cause__, Exception) else e
             raise error(e.strategy, e.group, e.generation, why) from e
@@ -180,23 +176,20 @@ class AssignorState:
         replicas: Callable[[Any], Sequence[int]],
         racks: Mapping[int, str | None],
     ) -> ClusterView:
-        """Convert a Kafka client's metadata of the subscribed topics to Partage's form.
+        """Build the view of the subscribed topics, with replicas and racks, from the client's
+        cluster metadata.
 
-        The result has the replicas and racks of each partition. Unknown topics are left out.
+        Unknown topics are left out. The view of the last rebalance is returned again if the
+        metadata are the same.
 
         Args:
-            cluster: the client's ``ClusterMetadata``. Its private tables have the replicas; without
-                them no partition has racks.
+            cluster: the client's ``ClusterMetadata``, whose private tables have the replicas.
+                Without these tables no partition has racks.
             topics: subscribed topics.
-            replicas: function from a table row (or None) to the broker ids of its replicas.
+            replicas: a function that returns the node ids of a table row, or of None.
             racks: rack by node id.
         """
-        # The last view is returned again if the metadata are unchanged.
-        table, topics, last = (
-            getattr(cluster, "_partitions", {}),
-            frozenset(topics),
-            self._cached_view,
-        )
+        table, topics, last = getattr(cluster, "_partitions", {}), frozenset(topics), self._seen
         if last is not None and (table is last.table and topics == last.topics):
             return last.view if racks == last.view.racks else ClusterView(last.view.topics, racks)
         seen: dict[str, dict[int, list[int]]] = {}
@@ -205,20 +198,20 @@ class AssignorState:
             if numbers:
                 rows = table.get(topic, {})
                 seen[topic] = {p: list(replicas(rows.get(p))) for p in numbers}
-        self._cached_view = _CachedView(table, topics, ClusterView(seen, racks))
-        return self._cached_view.view
+        self._seen = _SeenMetadata(table, topics, ClusterView(seen, racks))
+        return self._seen.view
 
     def _call_load_function(self, group: str) -> Mapping[Partition, float] | None:
-        """Call the user's function for partition loads (option ``weights``), and return the loads.
+        """Call the user's load function (option ``weights``) and return its loads; None if it fails
+        or a load is invalid.
 
-        The result is None if the function fails.
+        An invalid load must not fail the rebalance: the member would join again after each failure.
+        The weights of the last plan stay, and a warning names the entry.
         """
-        # The weights of the last plan then stay in use, and a warning is logged. An error would
-        # fail the rebalance, and the member would join again in a loop.
-        if self.load_function is None:
+        if self.look is None:
             return None
         try:
-            loads = dict(self.load_function())
+            loads = dict(self.look())
             wrong = [p for p, load in loads.items() if not _is_entry(p, load)]
         except Exception as e:  # noqa: BLE001 - foreign code, inside a rebalance
             log.warning("group %s: weights() failed (%s: %s)", group, type(e).__name__, e)
@@ -232,7 +225,7 @@ class AssignorState:
         )  # fmt: skip
         return None
 
-    def store_assignment(
+    def received(
         self,
         pairs: Sequence[Partition],
         user_data: bytes | None,
@@ -241,14 +234,8 @@ class AssignorState:
     ) -> None:
         """Store the partitions that this consumer was assigned, for its next subscription.
 
-        Args:
-            pairs: (topic, partition) pairs.
-            user_data: the assignor's user data in the assignment.
-            generation: generation of the group.
-            group: the group id, for warnings.
+        Warn once if the broker assigned them instead of the group's leader.
         """
-        # A warning is logged if the broker computed the assignment (KIP-848): the strategy then has
-        # no effect.
         self.consumer.received(pairs, user_data, generation)
         led_by_broker = self.consumer.is_assigned_by_broker(user_data)
         if led_by_broker and not self.is_led_by_broker:
@@ -260,11 +247,8 @@ class AssignorState:
             )  # fmt: skip
         self.is_led_by_broker = led_by_broker
 
-    def measured_loads(self) -> Mapping[Partition, float]:
-        """Return the measured load of each partition that this consumer owns.
-
-        Partitions without a measurement are left out.
-        """
+    def measured(self) -> Mapping[Partition, float]:
+        """Return the measured loads of this consumer's partitions, without unknown ones."""
         return {} if self.sampler is None else self.sampler.loads()
 
 
@@ -278,18 +262,11 @@ def _is_entry(partition: object, load: object) -> bool:
     )
 
 
-def create_state(
+def new_state(
     name: str, *, client: str, cooperative: bool, rack: str | None, eager: bool, **options: Any
 ) -> AssignorState:
-    """Create the state of a new partition assignor class for a Kafka client library.
-
-    Args:
-        name: name of the strategy.
-        client: name of the client library, for messages.
-        cooperative: whether the library supports the cooperative rebalance protocol.
-        rack: the consumer's rack.
-        eager: let a cooperative strategy run under the eager protocol.
-        options: settings of the strategy.
+    """Create the state of a new assignor class; ``assignor`` of each client library documents the
+    arguments.
 
     Raises:
         UnknownStrategyError: no strategy has the name.
@@ -303,13 +280,13 @@ def create_state(
     learnt = is_word or callable(weights)
     if learnt:
         options = {**options, "weights": None}
-    strategy = configure_strategy(name, options)
+    strategy = configured(name, options)
     if is_word and weights not in MEASURES:
         raise InvalidConfigError("weights", _wanted_weights(str(weights)), weights)
     if getattr(strategy, "several_owners", False):
         what = "assigns partitions to several members: only brokers run it, for share groups"
         raise InvalidConfigError("partition_assignment_strategy", what, name)
-    if not cooperative and not eager and _needs_cooperative_protocol(strategy):
+    if not cooperative and not eager and _keeps_through_rebalances(strategy):
         what = (
             f"{name} keeps partitions during a rebalance, and {client} revokes all before it "
             "joins: use sticky; or pass eager=True to join a cooperative group anyway"
@@ -320,14 +297,15 @@ def create_state(
     loads = Loads(None if options.get("tolerance") is not None else TOLERANCE)
     made = AssignorState(Consumer(strategy, rack, loads))
     if callable(weights):
-        made.load_function = weights
+        made.look = weights
     else:
-        made.sampler = LoadSampler(str(weights))
+        made.sampler = Sampler(str(weights))
     return made
 
 
 def _check_arguments(name: object, rack: object) -> None:
-    """Check the types of the arguments of ``assignor``: a strategy or its name, and a rack.
+    """Check the arguments of ``assignor``: a strategy or its name, and a rack that is text or
+    missing.
 
     Raises:
         InvalidConfigError: an argument has another type.
@@ -349,10 +327,13 @@ def _wanted_weights(word: str) -> str:
     return f"must be {measures}, a function that returns loads, or loads by topic{hint}"
 
 
-def _needs_cooperative_protocol(strategy: Strategy) -> bool:
-    """Return whether a strategy works as in Kafka only under the cooperative rebalance protocol."""
-    # Other cooperative strategies also work under the eager protocol: their members send the owned
-    # partitions in the user data.
+def _keeps_through_rebalances(strategy: Strategy) -> bool:
+    """Return whether a strategy needs the cooperative rebalance protocol to give the results of its
+    Kafka class.
+
+    These are cooperative strategies that are exact to a Kafka class. Other cooperative strategies
+    append claims (the partitions a member owns) to their user data (`partage.wire.member_extras`).
+    """
     if RebalanceProtocol.EAGER not in strategy.protocols:
         return True
     return strategy.exact_to is not None and RebalanceProtocol.COOPERATIVE in strategy.protocols

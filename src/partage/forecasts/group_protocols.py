@@ -30,13 +30,13 @@ from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy, SharedPro
 from partage.tables.statuses import DONE
 
 __all__ = [
-    "DeploymentCosts",
     "GroupSettings",
     "KnownAssignments",
     "RandomDraws",
     "SimulatedClassicGroup",
     "SimulatedConsumerGroup",
     "SimulatedGroup",
+    "Unread",
 ]
 
 #: group.initial.rebalance.delay.ms: an empty classic group waits for more members.
@@ -58,7 +58,7 @@ class RandomDraws:
     """
 
     def __init__(self, seed: int) -> None:
-        self._random = JavaRandom.from_seed(seed)
+        self._random = JavaRandom.of(seed)
 
     def uniform(self, low: float, high: float) -> float:
         """Draw a random number that is uniformly distributed from ``low`` to ``high``."""
@@ -81,18 +81,16 @@ class RandomDraws:
 
 @dataclass(frozen=True)
 class GroupSettings:
-    """Settings of a simulated consumer group that affect the cost of a member's restart.
-
-    The cost is the time for which partitions have no reader, and records that are read twice.
+    """Settings of a simulated group that decide what a member's restart costs.
 
     Attributes:
         cluster: the group's topics and partitions.
         policy: protocol, strategy and static membership.
         rates: records per second of each partition (tuple, by dense partition index).
         session_ms: session timeout.
-        leaves: whether members shut down cleanly: they send LeaveGroup, or as static members of
-            the consumer protocol a heartbeat with epoch -2. False: they are killed.
-        commit_ms: interval of a member's offset commits.
+        leaves: whether a member that shuts down sends LeaveGroup, or as a static member of the
+            consumer protocol announces its absence. False: it is killed.
+        commit_ms: interval of its offset commits.
         commits_on_stop: whether a member commits when it stops or revokes partitions.
     """
 
@@ -105,14 +103,15 @@ class GroupSettings:
     commits_on_stop: bool
 
 
-class DeploymentCosts:
-    """Time without a reader and records read twice, summed over a simulated rolling deployment.
+class Unread:
+    """Running totals of a simulated group's costs: time in which partitions are unread, and
+    rereads.
 
     Attributes:
-        unread_ms: time without a reader, summed over partitions (ms).
-        resumed: how often a partition got a reader again.
-        reread: number of records read twice.
-        last_ms: when a partition last got a reader again (ms).
+        unread_ms: partition-milliseconds in which no member read a partition.
+        resumed: how often a partition that had stopped was read again.
+        reread: records read twice.
+        last_ms: when a partition was last read again (ms).
     """
 
     def __init__(self, clock: Clock, settings: GroupSettings, draws: RandomDraws) -> None:
@@ -123,13 +122,10 @@ class DeploymentCosts:
         self.resumed = 0
         self.last_ms = 0
 
-    def stop_reading(self, partitions: Iterable[int], *, commits: bool) -> None:
-        """Record that no consumer reads these partitions from now on.
+    def stop(self, partitions: Iterable[int], *, commits: bool) -> None:
+        """Record that no member reads these partitions from now on.
 
-        Args:
-            partitions: the partitions.
-            commits: whether the reader commits its offsets first; otherwise the next reader reads
-                some records twice.
+        Unless the member ``commits`` its offsets first, the next reader reads some records twice.
         """
         interval_s = self._draws.uniform(0, self._settings.commit_ms) / 1_000
         for p in partitions:
@@ -137,12 +133,10 @@ class DeploymentCosts:
             if not commits:
                 self.reread += interval_s * self._settings.rates[p]
 
-    def resume_reading(self, partitions: Iterable[int], latency_ms: float) -> None:
-        """Record that consumers read these partitions again, and add up the time without a reader.
+    def resume(self, partitions: Iterable[int], latency_ms: float) -> None:
+        """Record that members read these partitions again, after a latency in milliseconds.
 
-        Args:
-            partitions: the partitions.
-            latency_ms: milliseconds from now until reading begins.
+        The time in between counts as unread.
         """
         for p in partitions:
             since = self._since.pop(p, None)
@@ -156,40 +150,35 @@ class SimulatedGroup(Protocol):
     """Interface of a simulated consumer group, whose members stop and start in simulated time.
 
     Attributes:
-        rebalances: number of rebalances so far.
-        unread: total time without a reader, and records read twice.
+        rebalances: rebalances so far.
+        unread: sums of unread time and of records read twice.
     """
 
     rebalances: int
-    unread: DeploymentCosts
+    unread: Unread
 
-    def create_members(self, keys: Iterable[str]) -> None:
-        """Create the group's initial members, without simulating their rebalance.
-
-        ``keys`` are instance ids or pod names.
-        """
+    def fill(self, keys: Iterable[str]) -> None:
+        """Form the initial group from members with these keys; this costs no unread time."""
 
     def start(self, key: str) -> None:
-        """Start the member with this key: a new one, or a static member that was shut down
-        before.
-        """
+        """Let the member with this key join: a new one, or a static member that was away."""
 
     def stop(self, key: str) -> None:
         """Shut down the member with this key.
 
-        It leaves the group at once, or remains in it until its session times out.
+        It leaves the group at once, or is away until its session times out.
         """
 
 
 @dataclass
 class _GroupState:
-    """Members and owned partitions of a simulated consumer group, for either rebalance protocol.
+    """State of a simulated group that the classic and the consumer protocol share.
 
     Attributes:
-        known: cache of computed assignments, by generation and state of the members.
-        members: dict from key (instance id or pod name) to member, in join order.
+        known: assignments that were computed before, by generation and state of the members.
+        members: dict from key (instance id or pod) to member, in join order.
         consumed: dict from key to the partitions that the member reads.
-        away: stopped members that are still in the group: dict from key to the number of the stop.
+        away: dict from key of a member that stopped without LeaveGroup to the number of its stop.
         partitions_of_away: dict from the same keys to the partitions that the member read when it
             stopped.
         expires_ms: dict from the same keys to the time of the session timeout.
@@ -200,7 +189,7 @@ class _GroupState:
     clock: Clock
     draws: RandomDraws
     known: KnownAssignments
-    unread: DeploymentCosts = field(init=False)
+    unread: Unread = field(init=False)
     members: dict[str, SimulatedMember] = field(default_factory=dict)
     consumed: dict[str, set[int]] = field(default_factory=dict)
     away: dict[str, int] = field(default_factory=dict)
@@ -212,7 +201,7 @@ class _GroupState:
     _named: int = 0
 
     def __post_init__(self) -> None:
-        self.unread = DeploymentCosts(self.clock, self.settings, self.draws)
+        self.unread = Unread(self.clock, self.settings, self.draws)
         policy = self.settings.policy
         if policy.strategy is None:
             raise UnsupportedProblemError("the policy names no strategy")
@@ -225,19 +214,14 @@ class _GroupState:
         return heartbeat_interval(self.settings.session_ms, classic=classic)
 
     def until_heartbeat(self, key: str) -> float:
-        """Return the simulated time until a consumer's next heartbeat to the group coordinator
-        (ms).
-        """
+        """Return the milliseconds until a member's next heartbeat."""
         passed = (self.clock.now_ms - self.heartbeats_ms[key]) % self.heartbeat_ms
         return self.heartbeat_ms - passed
 
-    def create_members(self, keys: Iterable[str]) -> None:
-        """Create the group's initial members, without simulating their rebalance.
-
-        ``keys`` are instance ids or pod names.
-        """
+    def fill(self, keys: Iterable[str]) -> None:
+        """Form the initial group from members with these keys; this costs no unread time."""
         for key in keys:
-            self.members[key] = self._new_member(key)
+            self.members[key] = self._member(key)
             self.heartbeats_ms[key] = self.draws.uniform(0, self.heartbeat_ms)
         for _ in range(1 + MOST_FOLLOW_UPS):
             if not self._assign():
@@ -245,11 +229,10 @@ class _GroupState:
         self.consumed = {key: _owned(one) for key, one in self.members.items()}
         self.rebalances = 0
 
-    def _new_member(self, key: str) -> SimulatedMember:
-        """Create a group member whose member id has Kafka's format, with a random UUID."""
-        # The id is drawn from a seeded generator, so that it is the same in each simulation.
+    def _member(self, key: str) -> SimulatedMember:
+        """Create a member with a random id like Kafka's; the ids are the same in each run."""
         self._named += 1
-        number, _ = JavaRandom.from_seed(self._named).next_int()
+        number, _ = JavaRandom.of(self._named).next_int()
         member_id = f"{number & 0xFFFFFFFF:08x}-{self._named}"
         counts: dict[str, None] = {}
         index = self.settings.cluster.index
@@ -263,14 +246,13 @@ class _GroupState:
         return SimulatedMember(key, state)
 
     def _assign(self) -> bool:
-        """Assign partitions to the group's members; return whether a second rebalance must follow.
+        """Compute the next assignment; return whether a second, cooperative rebalance must follow.
 
-        Only cooperative strategies need a second rebalance.
+        Equal rebalances of repeated simulations are computed once.
 
         Raises:
             UnsupportedProblemError: the strategy is not applicable.
         """
-        # Assignments are cached, because repeated simulations have equal rebalances.
         self.rebalances += 1
         members = list(self.members.values())
         state = tuple(
@@ -299,8 +281,7 @@ class _GroupState:
     def stop(self, key: str) -> None:
         """Shut down the member with this key.
 
-        A dynamic member that shuts down cleanly leaves the group at once. A static or killed member
-        remains in it until its session times out.
+        It leaves the group at once. A static or killed member is away until its session times out.
         """
         is_static, leaves = self.settings.policy.static, self.settings.leaves
         stopped = self._halt(key, crashes=not leaves)
@@ -310,17 +291,16 @@ class _GroupState:
             self._remove(key)
 
     def _remove(self, key: str) -> None:
-        """Remove a member that left the consumer group or was evicted, and begin a rebalance."""
+        """Remove a member that left or was evicted, and begin a rebalance."""
         raise NotImplementedError
 
     def _go_away(self, key: str, stopped: set[int], expire: Callable[[str], None]) -> None:
-        """Stop a consumer that remains a group member until its session times out.
+        """Mark a member that stopped without LeaveGroup as away, and schedule its session timeout.
 
         Args:
             key: the member's key.
             stopped: the partitions that it read.
-            expire: callback that gets the key at the session timeout, unless the member has
-                returned.
+            expire: called with the key if it has not returned when its session times out.
         """
         self._stops += 1
         self.away[key] = number = self._stops
@@ -333,16 +313,16 @@ class _GroupState:
 
         wait = self.settings.session_ms - self.heartbeat_ms + self.until_heartbeat(key)
         self.expires_ms[key] = self.clock.now_ms + int(max(0.0, wait))
-        self.clock.schedule_at(self.expires_ms[key], due)
+        self.clock.at(self.expires_ms[key], due)
 
     def _halt(self, key: str, *, crashes: bool = False) -> set[int]:
-        """Make a member stop reading; return the partitions that it read.
+        """Let a member stop reading all of its partitions, and return them.
 
         It commits its offsets first unless it crashes.
         """
         stopped = self.consumed.pop(key, set())
         commits = self.settings.commits_on_stop and not crashes
-        self.unread.stop_reading(sorted(stopped), commits=commits)
+        self.unread.stop(sorted(stopped), commits=commits)
         return stopped
 
 
@@ -351,10 +331,11 @@ def _owned(member: SimulatedMember) -> set[int]:
 
 
 class SimulatedClassicGroup(_GroupState):
-    """Simulated group of the classic rebalance protocol (JoinGroup, SyncGroup).
+    """Simulated group of the classic rebalance protocol: members join, the leader assigns, all get
+    their partitions.
 
-    A rebalance ends when all known members have rejoined; then each gets its partitions. A member
-    that stopped without LeaveGroup delays it until its session times out.
+    A rebalance ends when all known members have rejoined. A member that stopped without LeaveGroup
+    delays it until its session times out.
     """
 
     def __init__(
@@ -366,21 +347,20 @@ class SimulatedClassicGroup(_GroupState):
         self._not_before_ms = 0
 
     def start(self, key: str) -> None:
-        """Start the member with this key: a new one, or a static member that was shut down before.
+        """Let the member with this key join: a new one, or a static member that was away.
 
-        A static member that returns before its session timeout gets its old assignment without a
-        rebalance (KIP-345).
+        A static member that returns in time gets its old assignment without a rebalance (KIP-345).
         """
         if self.away.pop(key, None) is not None and self._joined is None:
             # KIP-345: the coordinator answers with the present assignment.
-            self._read_partitions(key, _owned(self.members[key]))
+            self._take(key, _owned(self.members[key]))
             return
         if key not in self.members:
             if not self.members:
                 self._not_before_ms = self.clock.now_ms + _INITIAL_DELAY_MS
-            self.members[key] = self._new_member(key)
+            self.members[key] = self._member(key)
         self.heartbeats_ms[key] = self.clock.now_ms
-        self._begin_rebalance()
+        self._prepare()
         self._rejoin(key, self._round)
 
     def _remove(self, key: str) -> None:
@@ -389,17 +369,16 @@ class SimulatedClassicGroup(_GroupState):
             self._joined = None
             self._round += 1
             return
-        self._begin_rebalance()
+        self._prepare()
         (self._joined or set()).discard(key)
         self._complete_if_all_joined()
 
-    def _begin_rebalance(self, revoked: Iterable[str] = ()) -> None:
-        """Begin a rebalance of the consumer group, unless one is in progress.
+    def _prepare(self, revoked: Iterable[str] = ()) -> None:
+        """Begin a rebalance, unless one is in progress; members learn of it with their next
+        heartbeat.
 
-        Members learn of the rebalance with their next heartbeat.
-
-        Args:
-            revoked: keys of members that rejoin at once, because they have just revoked partitions.
+        Members whose keys are in ``revoked`` rejoin at once, because they have just revoked
+        partitions.
         """
         if self._joined is not None:
             return
@@ -413,13 +392,8 @@ class SimulatedClassicGroup(_GroupState):
                 self.clock.after(int(wait), partial(self._rejoin, key, self._round))
 
     def _rejoin(self, key: str, number: int) -> None:
-        """Let a member rejoin the consumer group during a rebalance.
-
-        A member of the eager protocol revokes its partitions first.
-
-        Args:
-            key: instance id or pod name of the member.
-            number: number of the rebalance.
+        """Let a member rejoin in rebalance ``number``; an eager member revokes its partitions
+        first.
         """
         if number != self._round or self._joined is None or key not in self.members:
             return
@@ -434,7 +408,7 @@ class SimulatedClassicGroup(_GroupState):
         if self._joined is None or not self._joined >= self.members.keys():
             return
         if self.clock.now_ms < self._not_before_ms:
-            self.clock.schedule_at(self._not_before_ms, self._complete_if_all_joined)
+            self.clock.at(self._not_before_ms, self._complete_if_all_joined)
             return
         self._joined = None
         needs_follow_up = self._assign()
@@ -442,30 +416,28 @@ class SimulatedClassicGroup(_GroupState):
         for key, member in self.members.items():
             target = _owned(member)
             if lost := self.consumed.get(key, set()) - target:
-                self.unread.stop_reading(sorted(lost), commits=self.settings.commits_on_stop)
+                self.unread.stop(sorted(lost), commits=self.settings.commits_on_stop)
                 revoked.append(key)
-            self._read_partitions(key, target)
+            self._take(key, target)
         if needs_follow_up:
-            self._begin_rebalance(revoked)
+            self._prepare(revoked)
 
-    def _read_partitions(self, key: str, target: set[int]) -> None:
-        """Let a member read the partitions that it was assigned, and restart its heartbeat
-        interval.
+    def _take(self, key: str, target: set[int]) -> None:
+        """Let a member read the partitions in ``target``, which it has just been assigned.
 
-        Args:
-            key: instance id or pod name of the member.
-            target: the assigned partitions.
+        Its heartbeat timer starts again.
         """
         self.consumed[key] = target
         self.heartbeats_ms[key] = self.clock.now_ms
-        self.unread.resume_reading(sorted(target), after_record(0.0).mean)
+        self.unread.resume(sorted(target), after_record(0.0).mean)
 
 
 class SimulatedConsumerGroup(_GroupState):
-    """Simulated group of the consumer protocol (KIP-848), whose members reconcile one by one.
+    """Simulated group of the consumer protocol (KIP-848): the coordinator assigns, members
+    reconcile one by one.
 
-    The coordinator computes target assignments. A member learns of its target with its next
-    heartbeat, revokes partitions first, and then reads those that no other member reads.
+    A member learns of its target with its next heartbeat. It revokes first, and takes partitions
+    that no other member reads.
     """
 
     def __init__(
@@ -475,30 +447,27 @@ class SimulatedConsumerGroup(_GroupState):
         self._waiting: set[str] = set()
 
     def start(self, key: str) -> None:
-        """Start the member with this key: a new one, or a static member that was shut down before.
+        """Let the member with this key join: a new one, or a static member that was away.
 
-        If a static member was killed, the coordinator rejects its replacement
-        (UNRELEASED_INSTANCE_ID) until the session times out.
+        A static member that was killed did not announce its absence. The coordinator rejects its
+        successor until the session timeout (UNRELEASED_INSTANCE_ID).
         """
         if key in self.away and not self.settings.leaves:
-            self.clock.schedule_at(self.expires_ms[key], partial(self.start, key), rank=1)
+            self.clock.at(self.expires_ms[key], partial(self.start, key), rank=1)
             return
         if self.away.pop(key, None) is None:
-            self.members[key] = self._new_member(key)
+            self.members[key] = self._member(key)
             self.heartbeats_ms[key] = self.clock.now_ms
-            self._update_target()
+            self._change()
         self._reconcile(key)
 
     def _remove(self, key: str) -> None:
         del self.members[key]
         if self.members:
-            self._update_target()
+            self._change()
 
-    def _update_target(self) -> None:
-        """Compute a new target assignment of the consumer group (KIP-848).
-
-        Each member learns of its target assignment with its next heartbeat.
-        """
+    def _change(self) -> None:
+        """Compute a new target assignment; each member learns of it with its next heartbeat."""
         self._assign()
         for key in self.members:
             self._await_heartbeat(key)
@@ -515,13 +484,12 @@ class SimulatedConsumerGroup(_GroupState):
             self._reconcile(key)
 
     def _reconcile(self, key: str) -> None:
-        """Bring a member closer to its target assignment: revoke partitions first, then read new
-        ones.
+        """Let a member reconcile with its target assignment (KIP-848).
 
-        This is the reconciliation of KIP-848.
+        It first revokes partitions outside of the target. If there are none, it takes those
+        partitions of the target that no other member reads. It reads revoked partitions until the
+        callback of its next ``poll``, and acknowledges then.
         """
-        # A member revokes partitions in its next ``poll``. It starts to read those partitions of
-        # its target that no other member reads.
         target, consumed = _owned(self.members[key]), self.consumed.get(key, set())
         if lost := consumed - target:
             latency_ms = after_heartbeat(0.0, revokes=True).mean
@@ -535,24 +503,17 @@ class SimulatedConsumerGroup(_GroupState):
             others |= self.partitions_of_away[other]
         taken = target - others
         self.consumed[key] = taken
-        self.unread.resume_reading(sorted(taken - consumed), after_heartbeat(0.0).mean)
+        self.unread.resume(sorted(taken - consumed), after_heartbeat(0.0).mean)
         if taken != consumed:  # it acknowledges a change at once, and its timer starts again
             self.heartbeats_ms[key] = self.clock.now_ms
         if taken != target:
             self._await_heartbeat(key)
 
     def _revoke(self, key: str, lost: set[int]) -> None:
-        """Make a member stop reading some partitions, then continue with its target assignment.
-
-        Args:
-            key: instance id or pod name of the member.
-            lost: the partitions that it stops reading.
-        """
+        """Let a member revoke the partitions ``lost``, and then reconcile with its target again."""
         if key not in self.consumed or key in self.away:
             return
-        self.unread.stop_reading(
-            sorted(lost & self.consumed[key]), commits=self.settings.commits_on_stop
-        )
+        self.unread.stop(sorted(lost & self.consumed[key]), commits=self.settings.commits_on_stop)
         self.consumed[key] -= lost
         self.heartbeats_ms[key] = self.clock.now_ms
         self._reconcile(key)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from partage.errors import InvalidConfigError
-from partage.forecasts.loads import GroupLoad, LearntCapacity, load_from_rates
+from partage.forecasts.loads import GroupLoad, LearntCapacity, load_of_rates
 from partage.forecasts.restarts import RestartEvidence
 from partage.groups import registry
 from partage.simulation.policies import Policy
 
-__all__ = ["DEFAULT_COMMIT_S", "DEFAULT_SESSION_S", "MeasuredGroup", "measurement_to_group"]
+__all__ = ["DEFAULT_COMMIT_S", "DEFAULT_SESSION_S", "MeasuredGroup", "measured_group"]
 
 #: Session timeout in seconds of a member that sends none: the broker's default for KIP-848.
 DEFAULT_SESSION_S = 45.0
@@ -21,11 +21,10 @@ DEFAULT_COMMIT_S = 5.0
 
 @dataclass(frozen=True)
 class MeasuredGroup:
-    """Consumer group that was measured on a running cluster for a short time, as the input of a
-    forecast.
+    """A consumer group of a running cluster, as a short measurement shows it; input of forecasts.
 
-    A cluster does not report session timeouts, restarts and capacities. Defaults replace them,
-    unless the caller of the forecast gives them.
+    A cluster does not report session timeouts, restarts and capacities: defaults stand for them, or
+    the caller gives them.
 
     Attributes:
         group: name of the group.
@@ -49,19 +48,18 @@ class MeasuredGroup:
 
     @property
     def topics(self) -> dict[str, int]:
-        """Partition count of each topic that the group consumes."""
+        """Dict from topic that the group consumes to its partition count."""
         return self.load.topics
 
     @property
     def policy(self) -> Policy:
-        """Rebalance protocol and strategy of the group.
-
-        Membership is static if all members have a ``group.instance.id``.
+        """Protocol and strategy of the measured group, with static membership if all members have
+        ids.
         """
         return replace(Policy.parse(self.strategy), static=self.restarts.static)
 
 
-def measurement_to_group(
+def measured_group(
     group: str,
     *,
     protocol: str,
@@ -72,7 +70,7 @@ def measurement_to_group(
     seconds: float,
     lag: int,
 ) -> MeasuredGroup:
-    """Convert the measurement of a running group to the input of forecasts.
+    """Build the input of forecasts from the measurement of a running group.
 
     Args:
         group: name of the group.
@@ -80,7 +78,7 @@ def measurement_to_group(
         strategy: the assignor that the coordinator reports, with or without Partage's prefix
             ``server:``; empty if the group has none.
         topics: partition count of each topic that it consumes.
-        rates: arriving records per second by partition; 0 for those that are missing.
+        rates: arriving records per second of each partition; missing ones have none.
         instances: ``group.instance.id`` of each member, None without one.
         seconds: length of the measurement.
         lag: records behind the end offsets.
@@ -88,7 +86,7 @@ def measurement_to_group(
     Raises:
         InvalidConfigError: the group has no members, no partitions, or an unknown strategy.
 
-    >>> found = measurement_to_group("billing", protocol="classic", strategy="range",
+    >>> found = measured_group("billing", protocol="classic", strategy="range",
     ...     topics={"orders": 2}, rates={("orders", 1): 5.0}, instances=("i-1", "i-2"),
     ...     seconds=60, lag=0)
     >>> found.policy.name, found.load.total, found.restarts.members
@@ -108,4 +106,4 @@ def measurement_to_group(
         restart=None, leaves=True, departures=0, members=len(instances),
         static=None not in instances, commit_s=DEFAULT_COMMIT_S, commits_on_stop=True,
     )  # fmt: skip
-    return MeasuredGroup(group, load_from_rates(topics, rates), name, seconds, lag, evidence)
+    return MeasuredGroup(group, load_of_rates(topics, rates), name, seconds, lag, evidence)

@@ -39,32 +39,30 @@ __all__ = [
 
 
 def of_common_subscription(problem: Problem, make: Callable[[Problem], Made]) -> Made:
-    """Return ``make(problem)``, cached across rebalances if all members have the same subscription.
+    """Return ``make(problem)``, and cache it if all members sent the same subscription.
 
-    ``make`` is a function of the problem whose result depends on topics and subscriptions only.
+    The cache is that of `of_subscriptions`. With one subscription the iteration order of Kafka's
+    topic sets is the same in each rebalance, so ``make`` may depend on it.
     """
     if len(problem.group.subscriptions) == 1:
-        # With one subscription the iteration order of Kafka's topic sets is the same in each
-        # rebalance, so ``make`` may depend on it.
         return of_subscriptions(problem, make)
     return make(problem)
 
 
 def members_in_map_order(problem: Problem) -> list[int]:
-    """Return the members in the iteration order of the Java ``HashMap`` of subscriptions of the
-    leader.
+    """Return the members in the iteration order of the leader's ``HashMap`` of subscriptions.
 
-    Members are inserted into the map in join order.
+    Members are inserted in join order.
     """
     return problem.group.members_in_map_order
 
 
 def member_order(problem: Problem) -> Int32Array:
-    """Return the members in Kafka's sort order (``MemberInfo``): static ones first, then dynamic
-    ones.
+    """Return the members in the sort order of Kafka's ``MemberInfo`` (int32[M]).
 
-    Static members are sorted by instance id, dynamic ones by member id, as Java strings. Members
-    with equal instance ids (one of them is fenced) keep the order of `members_in_map_order`.
+    Static members by instance id come first, then dynamic ones by member id; both in
+    Java's string order. Members that share an instance id (one of them is fenced) stay in
+    map order.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member("a"), Member("zz", instance_id="i"), Member("aa", instance_id="i")])
@@ -75,15 +73,15 @@ def member_order(problem: Problem) -> Int32Array:
 
 
 def topics_in_map_order(problem: Problem) -> Int32Array:
-    """Return the subscribed topics with partitions, in the iteration order of the leader's Java
-    map.
+    """Return the subscribed topics with partitions, in the iteration order of Kafka's map (int32).
+
+    Kafka collects the names of all subscriptions in a ``HashSet``, and those with partitions
+    in a ``HashMap``: the bucket decides the order, within a bucket the insertion.
     """
     names = _subscribed_names(problem)
     known: list[str] = []
     topics: list[int] = []
     numbers = problem.cluster.topic_all(names)
-    # Kafka collects the names of all subscriptions in a HashSet, and inserts those with partitions
-    # into a HashMap in this order.
     for i in names_in_map_order(names):
         topic = numbers[i]
         if topic >= 0 and len(problem.cluster.partitions_of(topic)):
@@ -108,12 +106,14 @@ def _subscribed_names(problem: Problem) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class TopicRows:
-    """Partitions of several topics as one array, sorted by topic and partition number.
+    """Partitions of some topics as one array: topic after topic, each by partition number.
+
+    A row is an index into this array.
 
     Attributes:
-        topics: int32[T], the topics, in the order of the array.
-        start: int32[T + 1], where each topic begins in ``partition`` (compressed rows, CSR).
-        partition: int32[n], numbers of the partitions in the problem's index.
+        topics: int32[T], topic numbers, in the order of the rows.
+        start: int32[T + 1], begin of each topic in ``partition`` (compressed rows, CSR).
+        partition: int32[n], dense partitions.
     """
 
     topics: Int32Array
@@ -122,7 +122,7 @@ class TopicRows:
 
     @classmethod
     def of(cls, problem: Problem, topics: Int32Array) -> TopicRows:
-        """Build the array of the partitions of several topics, in the given order of topics."""
+        """List the partitions of some topics, in the given order of topics."""
         lists = [problem.cluster.partitions_of(t) for t in topics.tolist()]
         start = np.zeros(len(lists) + 1, np.int32)
         np.cumsum([len(one) for one in lists], out=start[1:])
@@ -135,15 +135,15 @@ class TopicRows:
         return np.diff(self.start)
 
     def spread(self, by_topic: Int32Array) -> Int32Array:
-        """Repeat each topic's value for each of its partitions, e.g. 7 and 9 as 7, 7, 9
-        (int32[n]).
+        """Return an array by partition from an array by topic: each partition gets its topic's
+        value.
         """
         return np.repeat(by_topic, self.counts)
 
 
 def rows_in_map_order(problem: Problem) -> TopicRows:
-    """Return the partitions of all subscribed topics, in the iteration order of the leader's Java
-    map.
+    """List the partitions of all subscribed topics, in the iteration order of Kafka's map of
+    topics.
 
     See `topics_in_map_order`.
     """
@@ -155,9 +155,7 @@ def _rows_in_map_order(problem: Problem) -> TopicRows:
 
 
 def rows_by_name(problem: Problem) -> TopicRows:
-    """Return the partitions of all subscribed topics, sorted by topic name in Java's string
-    order.
-    """
+    """List the partitions of all subscribed topics, with topics in Java's string order of names."""
     return of_subscriptions(problem, _rows_by_name)
 
 
@@ -167,13 +165,13 @@ def _rows_by_name(problem: Problem) -> TopicRows:
 
 @dataclass(frozen=True, eq=False)
 class SubscriberSets:
-    """Members that subscribe to each topic; topics with equal subscribers share one set of members.
+    """Members that subscribe to each topic; topics with equal subscribers share one set.
 
     Attributes:
-        order: int32[M], members in the sort order of Kafka's MemberInfo.
-        set_of_topic: int32[len(topics)], number of each topic's set.
-        start: int32[S + 1], where each set begins in ``position`` (CSR).
-        position: int32[n], members of the sets as indices of ``order``, ascending within a set.
+        order: int32[M], members in Kafka's MemberInfo order; a "position" is an index into it.
+        set_of_topic: int32[len(topics)], the set of each topic.
+        start: int32[S + 1], begin of each set in ``position`` (CSR).
+        position: int32, the positions of its members, ascending within a set.
     """
 
     order: Int32Array
@@ -183,10 +181,7 @@ class SubscriberSets:
 
     @classmethod
     def of(cls, problem: Problem, topics: Int32Array) -> SubscriberSets:
-        """Find the members that subscribe to each of the given topics.
-
-        Each topic must have at least one subscriber.
-        """
+        """Build the sets of subscribers of some topics, each of which has a subscriber."""
         order = member_order(problem)
         if len(problem.group.subscriptions) == 1 and len(topics):
             start = np.array([0, len(order)], np.int32)
@@ -216,16 +211,15 @@ class SubscriberSets:
         return np.diff(self.start)
 
     def positions(self, subscriber_set: int) -> Int32Array:
-        """Return the members of one set of subscribers, as ascending indices of the array ``order``
-        (int32).
+        """Return the members of one set of subscribers, ascending (int32).
+
+        Members are positions in ``order``.
         """
         return self.position[self.start[subscriber_set] : self.start[subscriber_set + 1]]
 
 
 def topics_by_name(problem: Problem) -> Int32Array:
-    """Return the existing topics with a subscriber, sorted by name in Java's string order
-    (int32).
-    """
+    """Return the existing topics with a subscriber, in Java's string order of names (int32)."""
     subscribed = np.zeros(len(problem.index.topics), bool)
     for topics in problem.subscription_topics:
         subscribed[topics] = True
@@ -246,16 +240,10 @@ def _subscriptions_by_topic(problem: Problem) -> list[Int32Array]:
 
 
 def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.intp]]:
-    """Return where each member's entries begin after a stable sort by member, and the sorting
-    indices.
+    """Sort array entries by member, so that each member's entries are consecutive.
 
-    Args:
-        members: number of members.
-        owner: int32[n], the member of each entry.
-
-    Returns:
-        Offsets of the members (int32[members + 1]), and the indices of the entries sorted by
-            member.
+    ``owner`` is the member of each entry, and ``members`` the number of members. Return the offset
+    of each member's first entry, and the indices that sort the entries (stable).
     """
     start = np.zeros(members + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
@@ -263,7 +251,7 @@ def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.i
 
 
 def sort_by_member(members: int, owner: Int32Array) -> NDArray[np.intp]:
-    """Return the indices that sort entries by their member, as a stable ``argsort``.
+    """Return the indices that sort entries by their member (stable).
 
     ``owner`` is the member of each entry, a number below ``members``.
     """
@@ -280,8 +268,7 @@ def plan_in_order(
 ) -> Plan:
     """Build a plan from an array of partitions and the owner of each.
 
-    Each member's list keeps the order in which its partitions are given. ``more`` are further
-    fields of the plan.
+    Each member's list keeps the order in which its partitions are given.
     """
     members = len(problem.group)
     start = np.zeros(members + 1, np.int32)
@@ -301,13 +288,9 @@ def plan_in_order(
 def group_by_owner(
     partition: Int32Array, owner: Int32Array, at: Int32Array, out: Int32Array
 ) -> None:
-    """Group partitions by their owner and write them to ``out`` (counting sort).
+    """Write each partition to its owner's part of ``out``, in the given order.
 
-    Args:
-        partition: int32[n], the partitions.
-        owner: int32[n], the owner of each partition.
-        at: int32[M], next index in ``out`` for each member's partitions; advanced.
-        out: int32[n], receives the partitions.
+    ``at[m]`` is the next free index in the part of member m; it is advanced.
     """
     for i in range(len(owner)):
         member = owner[i]

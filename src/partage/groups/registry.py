@@ -87,13 +87,12 @@ _BUILT_IN = {
 
 
 class StrategyRow(NamedTuple):
-    """Description of one partition assignor, as `partage strategies` lists it.
+    """Description of an assignment strategy, as `partage strategies` lists it.
 
     Attributes:
         name: name of the strategy.
         summary: what it does, in one line.
-        exact_to: the class and release whose plans it reproduces exactly; None if it reproduces
-            none.
+        exact_to: the class and release whose plans it reproduces, None if there is none.
         protocols: names of the rebalance protocols, preferred one first.
         source: module and class that define it.
         problem: the reason why a plug-in cannot be used; None if it can.
@@ -110,8 +109,7 @@ class StrategyRow(NamedTuple):
 
 
 def strategies() -> tuple[str, ...]:
-    """Return the names of all partition assignors: built-in ones, then plug-ins, including broken
-    ones.
+    """Return the names of all strategies: built-in ones, then plug-ins, including broken ones.
 
     >>> strategies()[:2]
     ('range', 'roundrobin')
@@ -120,8 +118,7 @@ def strategies() -> tuple[str, ...]:
 
 
 def is_dialect(name: str) -> bool:
-    """Return whether an assignor is another client's version of one of Java's, e.g.
-    "librdkafka:range".
+    """Return whether a strategy is a dialect: another client's version of a Java strategy.
 
     >>> is_dialect("librdkafka:range"), is_dialect("range")
     (True, False)
@@ -130,10 +127,10 @@ def is_dialect(name: str) -> bool:
 
 
 def contestants() -> tuple[str, ...]:
-    """Return the names of the partition assignors that `compare` includes by default.
+    """Return the names of the strategies that `compare` includes by default.
 
-    Not included are other clients' versions of Java assignors (such as `kafka-python:sticky`), and
-    Partage's own assignors for brokers (such as `server:partage-fair`).
+    Two kinds are left out: dialects (other clients' versions of Java strategies), and the jar's
+    strategies for brokers, because `server:partage-optimal` balances as `optimal` does.
 
     >>> "kafka-python:sticky" in contestants(), "server:partage-fair" in contestants()
     (False, False)
@@ -146,9 +143,9 @@ def _is_of_the_jar(name: str) -> bool:
 
 
 def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
-    """Return the assignor with a name, e.g. "sticky"; for a list of names, the first that exists.
+    """Return the strategy with a name; for a list of names, the first strategy that exists.
 
-    The names may be read from files or logs, because only registered strategies are imported.
+    The names may be read from files or logs: only registered strategies are imported.
 
     Args:
         strategy: a name of `strategies`, a Java class name, several names separated by commas, a
@@ -168,7 +165,7 @@ def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
 
 
 def load(strategy: str | Strategy | Sequence[str]) -> Strategy:
-    """Return the assignor with a name, or import one from a path such as ``package.module:Class``.
+    """Return the strategy with a name, or import the class that ``package.module:Class`` names.
 
     Do not pass names from files or logs: a class path imports and runs any module.
 
@@ -208,7 +205,7 @@ def _choose(
 
 
 def split_names(names: str) -> list[str]:
-    """Split a text at commas into names, as Kafka parses ``partition.assignment.strategy``.
+    """Split a text at commas into names, as Kafka's ConfigDef parses a list.
 
     Raises:
         InvalidConfigError: there is no name before, between or after the commas.
@@ -223,10 +220,10 @@ def split_names(names: str) -> list[str]:
 
 
 def _names_in(value: object) -> list[str]:
-    """Check that a value is a list of assignor names, and return it.
+    """Check that a value is a list of strategy names and return it.
 
     Raises:
-        InvalidConfigError: the value is not a list of names; the message says what is expected.
+        InvalidConfigError: the value is neither a list of names nor a strategy.
     """
     if isinstance(value, Group | Cluster):
         what = f"must be a name or a strategy, not a {type(value).__name__}: pass it first"
@@ -243,11 +240,10 @@ def _names_in(value: object) -> list[str]:
 
 
 def protocol_name(name: str) -> str:
-    """Return the protocol name under which consumers list an assignor in JoinGroup, e.g. "range".
+    """Return the protocol name under which members list a strategy when they join a group.
 
-    The name of a Java class becomes the protocol name of this class, and a client's version such as
-    `librdkafka:range` becomes the name that this client sends. An unknown name is returned
-    unchanged.
+    A class name becomes its strategy's protocol name, a dialect the name that its client sends.
+    An unknown name is returned unchanged.
 
     >>> protocol_name("org.apache.kafka.clients.consumer.RangeAssignor")
     'range'
@@ -262,7 +258,7 @@ def protocol_name(name: str) -> str:
 
 
 def is_foreign(strategy: Strategy) -> bool:
-    """Return whether an assignor is a plug-in from another package, which may raise any exception.
+    """Return whether a strategy is a plug-in from outside Partage, which may raise any exception.
 
     >>> is_foreign(find("range"))
     False
@@ -272,7 +268,7 @@ def is_foreign(strategy: Strategy) -> bool:
 
 @contextmanager
 def plug_in_errors(strategy: Strategy) -> Iterator[None]:
-    """Convert exceptions of a plug-in assignor in a ``with`` block to `PluginFailedError`.
+    """Convert any exception of a plug-in into a `PluginFailedError` that names the plug-in.
 
     Raises:
         PluginFailedError: the plug-in raised an exception that is not a `PartageError`.
@@ -288,7 +284,7 @@ def plug_in_errors(strategy: Strategy) -> Iterator[None]:
 
 
 def assign_with(strategy: Strategy, problem: Problem, memory: object = None) -> Assignment:
-    """Run an assignor on a consumer group and return its assignment; check the result of a plug-in.
+    """Run a strategy on a problem and return its assignment; check the result of a plug-in.
 
     Raises:
         PluginFailedError: a plug-in raised an exception, or returned no assignment.
@@ -303,7 +299,7 @@ def assign_with(strategy: Strategy, problem: Problem, memory: object = None) -> 
 
 
 def settings_of(strategy: Strategy) -> tuple[Setting, ...]:
-    """Return the configuration settings that an assignor declares in its ``options``.
+    """Return the configuration settings that a strategy declares in its ``options``.
 
     >>> settings_of(find("failover"))[0].key
     'assignment.consumer.priority'
@@ -316,7 +312,7 @@ def settings_of(strategy: Strategy) -> tuple[Setting, ...]:
 
 
 def describe() -> tuple[StrategyRow, ...]:
-    """Return a description of each partition assignor, including plug-ins that cannot be loaded.
+    """Return a description of each strategy, including plug-ins that cannot be loaded.
 
     >>> next(row for row in describe() if row.name == "optimal").settings[4][:2]
     ('assignment.optimal.max.moves', 'no limit')
@@ -335,9 +331,8 @@ def describe() -> tuple[StrategyRow, ...]:
 
 
 def row_of(strategy: Strategy, name: str, source: str) -> StrategyRow:
-    """Return the description of an assignor for the list of strategies.
-
-    ``name`` and ``source`` (module and class) are shown in the list.
+    """Return the description of a strategy for the list of strategies, under a given name and
+    source.
     """
     summary = (type(strategy).__doc__ or "").strip().partition("\n")[0]
     protocols = tuple(one.name for one in strategy.protocols)
@@ -376,7 +371,7 @@ def _is_class_path(name: str) -> bool:
 
 
 def _import_strategy(name: str) -> Strategy:
-    """Import and return the assignor that a path such as ``package.module:Class`` names.
+    """Import and return the strategy that ``package.module:Class`` names.
 
     Raises:
         InvalidConfigError: the class cannot be loaded, or is not a strategy.
@@ -413,7 +408,7 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 
 def _load_plug_in(point: EntryPoint, setting: str | None = None) -> Strategy:
-    """Load a plug-in from its entry point, and check that it is a partition assignor.
+    """Load a plug-in from its entry point and check that it is a strategy.
 
     Raises:
         InvalidConfigError: the plug-in cannot be loaded, or is not a strategy.
@@ -438,7 +433,7 @@ _STRATEGY_ATTRIBUTES = (
 
 
 def is_strategy(value: object) -> bool:
-    """Return whether a value has all attributes of a partition assignor (interface `Strategy`)."""
+    """Return whether a value has all attributes of the interface `Strategy`."""
     return not _missing_attributes(value)
 
 

@@ -28,11 +28,9 @@ _MOST_REWRITES = 256
 
 @dataclass(frozen=True, slots=True)
 class ClassicRecord:
-    """Record of a classic consumer group from Kafka's log ``__consumer_offsets``.
+    """The content of one record of a group, as input of `ClassicGroup`.
 
     Attributes:
-        position: the record's position in the log.
-        timestamp_ms: the record's time.
         state: a classic group's state; None for its tombstone, and for other record types.
         epoch: epoch of a consumer group's CONSUMER_GROUP_METADATA record, else None.
         other: whether the record belongs to a consumer, share or streams group.
@@ -47,7 +45,7 @@ class ClassicRecord:
 
 @dataclass
 class ClassicGroup:
-    """Reader of one classic consumer group's log records, which finds the group's generations.
+    """Builder of a classic group's generations from its records in log order.
 
     Call `feed` for each record, then `finish`.
 
@@ -76,10 +74,10 @@ class ClassicGroup:
     _epoch: int | None = field(default=None)
 
     def feed(self, record: ClassicRecord) -> Iterator[Generation | LifecycleEvent]:
-        """Process the next log record of the consumer group; yield the generations that are now
-        complete.
+        """Process the group's next record; yield the generations and lifecycle events that it
+        completes.
 
-        A generation is complete once the next one begins. Creation and deletion are events, too.
+        A generation is complete once the next one begins.
         """
         if self._at is not None and record.position <= self._at:
             if record.position == self._at:
@@ -98,16 +96,11 @@ class ClassicGroup:
 
     @property
     def opened(self) -> Generation | None:
-        """The newest generation of the consumer group; None before the first one.
-
-        Later records may still change it.
-        """
+        """The newest generation; None before the first one. Later records may still change it."""
         return self._open
 
     def deletion(self) -> LifecycleEvent | None:
-        """Return the deletion of the consumer group if its newest record is a tombstone,
-        else None.
-        """
+        """Return the group's deletion if its newest record is a tombstone, else None."""
         tombstone = self._tombstone
         if tombstone is None:
             return None
@@ -116,15 +109,15 @@ class ClassicGroup:
         return LifecycleEvent("deleted", self.incarnation, number, *at)
 
     def begin_incarnation(self) -> None:
-        """Start to count generations again, because the consumer group was deleted.
+        """Begin a new incarnation, because the group was deleted while it used another protocol.
 
-        A later group of the same name restarts its generation numbers.
+        A later group of the same name is another incarnation; its generation numbers restart.
         """
         self.incarnation += 1
         self._last_number, self._epoch = None, None
 
     def finish(self) -> Iterator[Generation | LifecycleEvent]:
-        """Yield the consumer group's last generation, or its deletion, at the end of the log."""
+        """Yield the generation and the deletion that are still incomplete at the end of the log."""
         yield from self._close()
         yield from self._resolve_tombstone(None)
 
@@ -144,7 +137,7 @@ class ClassicGroup:
             at = (record.position, record.timestamp_ms)
             yield LifecycleEvent("created", self.incarnation, 0, *at)
             return
-        gap = self._count_missing_generations(state.generation)
+        gap = self._gap(state.generation)
         since_ms = 100 * _PLAUSIBLE_GAP if now is None else record.timestamp_ms - now.timestamp_ms
         if gap > _PLAUSIBLE_GAP + max(0, since_ms):
             gap = 1  # a damaged number: no group rebalances more than once per millisecond
@@ -159,10 +152,8 @@ class ClassicGroup:
         )  # fmt: skip
         self._last_number, self._epoch = state.generation, None
 
-    def _count_missing_generations(self, number: int) -> int:
-        """Return how many generations of the consumer group the log lacks before generation
-        ``number``.
-        """
+    def _gap(self, number: int) -> int:
+        """Return how many generations the log lacks before generation ``number``."""
         known = self._last_number if self._last_number is not None else 0
         if self._epoch is not None:  # a consumer group in between: its epochs are not missing
             known = max(known, self._epoch)
@@ -174,11 +165,10 @@ class ClassicGroup:
             self._open = None
 
     def _resolve_tombstone(self, following: ClassicRecord | None) -> Iterator[LifecycleEvent]:
-        """Decide if a tombstone record meant that the group was deleted or migrated; yield the
-        event.
+        """Yield the deletion or the migration that the last tombstone of the group meant.
 
-        Args:
-            following: the record after the tombstone, None at the end of the log.
+        Both begin with a tombstone. The record after it, ``following``, shows which of the two
+        happened.
         """
         tombstone, self._tombstone = self._tombstone, None
         if tombstone is None:

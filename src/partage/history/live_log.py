@@ -24,7 +24,7 @@ _COMMITS = ("OFFSET_COMMIT", "LEGACY_OFFSET_COMMIT")
 
 
 class LogBatch(NamedTuple):
-    """Record batch of a partition of ``__consumer_offsets``, with its decoded header.
+    """One record batch of a partition of ``__consumer_offsets``, with its decoded header.
 
     Attributes:
         partition: partition of ``__consumer_offsets``.
@@ -50,9 +50,7 @@ class LogBatch(NamedTuple):
 
 
 class LiveCommit(NamedTuple):
-    """Offset commit of a consumer group when it takes effect; ``offset`` is None for a deleted
-    offset.
-    """
+    """An offset commit at the moment when it takes effect; ``offset`` is None for a tombstone."""
 
     group: str
     position: LogPosition
@@ -63,7 +61,7 @@ class LiveCommit(NamedTuple):
 
 
 class LiveDecoder:
-    r"""Decoder of new record batches of ``__consumer_offsets``, which also follows transactions.
+    r"""Decoder of a growing group log; a transaction may stay open from one call to the next.
 
     Attributes:
         moves: coordinator moves so far, by log partition.
@@ -83,19 +81,22 @@ class LiveDecoder:
         self._pending: dict[tuple[int, int], list[LiveCommit]] = {}
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the decoder's open transactions and leader epochs as plain values that can be
-        stored.
+        """Return the decoder's open transactions and leader epochs as plain values
+        for `pack_state`.
         """
         return self.moves, self.damaged, self._epochs, self._pending
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore open transactions and leader epochs from the values that `stored` returned."""
+        """Restore the open transactions and leader epochs from the values
+        that `stored` returned.
+        """
         self.moves, self.damaged, self._epochs, self._pending = state
 
     def decode(self, batches: Sequence[LogBatch]) -> Iterator[tuple[str, GroupRecord | LiveCommit]]:
-        """Decode record batches of ``__consumer_offsets``; yield (group, record or offset commit).
+        """Decode record batches; yield (group, record or commit) for all that takes effect with
+        them.
 
-        An offset commit in a transaction is yielded when the transaction is committed.
+        A transactional commit takes effect when the marker that commits its transaction is read.
         """
         # One by one: the kernel for columns pays only where it is compiled, which takes seconds.
         for batch in batches:
@@ -108,7 +109,7 @@ class LiveDecoder:
                 continue
             producer = batch.partition, batch.producer_id
             if batch.control:
-                yield from self._end_transaction(batch, self._pending.pop(producer, []))
+                yield from self._take_effect(batch, self._pending.pop(producer, []))
                 continue
             for group, item in found:
                 if isinstance(item, LiveCommit):
@@ -116,14 +117,12 @@ class LiveDecoder:
                 else:
                     yield group, item
 
-    def _end_transaction(
+    def _take_effect(
         self, marker: LogBatch, commits: list[LiveCommit]
     ) -> Iterator[tuple[str, LiveCommit]]:
-        """Yield the offset commits of a transaction that is committed; none if it was aborted.
+        """Yield a transaction's offset commits when its marker is read; none if it was aborted.
 
-        Args:
-            marker: batch that commits or aborts the transaction.
-            commits: offset commits of the transaction.
+        ``commits`` are the commits that were waiting for the marker.
         """
         if marker.control_type != "COMMIT":
             return
@@ -146,8 +145,8 @@ class LiveDecoder:
         return group, LiveCommit(group, *at, key["topic"], key["partition"], offset)
 
     def _note_epoch(self, batch: LogBatch) -> None:
-        """Record a move of the group coordinator if a batch has a higher leader epoch than
-        before.
+        """Record a coordinator move if a batch has a higher leader epoch than the batches before
+        it.
         """
         if batch.leader_epoch < 0:
             return

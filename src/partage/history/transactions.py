@@ -16,9 +16,7 @@ Int64Array = NDArray[np.int64]
 
 
 class Outcome(IntEnum):
-    """Outcome of the transaction of a log record: committed, aborted, still open, or no
-    transaction.
-    """
+    """The outcome of a record's transaction: committed, aborted, still open, or no transaction."""
 
     ABORTED = 0
     COMMITTED = 1
@@ -30,13 +28,11 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """Outcome of each log record's transaction, and the offset and time at which the record takes
-    effect.
+    """When the records of a log partition take effect: arrays with one element per record.
 
     Attributes:
-        outcome: the outcome of the record's transaction, an `Outcome`.
-        offset: the log offset at which the record takes effect: its own, or that of the
-            transaction's marker.
+        outcome: the outcome of its transaction, an `Outcome`.
+        offset: the log offset at which it takes effect: its own, or that of the marker.
         time_ms: the time at which it takes effect.
     """
 
@@ -47,9 +43,10 @@ class Effects:
 
 @dataclass(frozen=True, eq=False)
 class _Batches:
-    """Transactional record batches of one log partition, as columns with one element per batch.
+    """The transactional batches of one log partition, as columns.
 
-    They have its offset range, the transaction's outcome, and offset and time of the marker.
+    For each batch they give its offset range, the transaction's outcome, and offset and time of the
+    marker.
     """
 
     first: Int64Array
@@ -60,9 +57,9 @@ class _Batches:
 
 
 class Transactions:
-    """Transactions in ``__consumer_offsets``, which decide when their offset commits take effect.
+    """The transactions of the log, which decide when transactional offset commits take effect.
 
-    They are read from a capture's ``batches.parquet``.
+    They come from a capture's ``batches.parquet``.
 
     Args:
         batches: rows with ``partition, base_offset, last_offset, producer_id, transactional,
@@ -86,12 +83,12 @@ class Transactions:
         for row in batches:
             if row["transactional"]:
                 by_partition.setdefault(row["partition"], []).append(row)
-        self._batches = {p: _find_markers(rows) for p, rows in by_partition.items()}
+        self._batches = {p: _resolve(rows) for p, rows in by_partition.items()}
 
     def effects(self, partition: int, offset: Int64Array, time_ms: Int64Array) -> Effects:
-        """Find out if and when each log record takes effect.
+        """Find out whether each record takes effect, and from which log offset and time.
 
-        A record in a transaction does so when the transaction is committed, any other record at
+        A record in a transaction takes effect at the marker that commits it, any other record at
         once.
 
         Args:
@@ -115,11 +112,8 @@ class Transactions:
         return Effects(outcome, effective, effective_ms)
 
 
-def _find_markers(rows: list[Mapping[str, Any]]) -> _Batches:
-    """Find the marker (commit or abort) of each transactional batch of one log partition.
-
-    ``rows`` are the batches.
-    """
+def _resolve(rows: list[Mapping[str, Any]]) -> _Batches:
+    """Find the transaction marker of each data batch of one log partition."""
     rows = sorted(rows, key=lambda r: -r["base_offset"])
     marker: dict[int, Mapping[str, Any]] = {}
     found: list[tuple[int, int, int, int, int]] = []

@@ -24,16 +24,11 @@ _MIN_GALLOP = 7
 
 
 class ComparatorError(Exception):
-    """Raised if a comparator contradicts itself, e.g. says that a < b, b < c and c < a.
-
-    Java raises ``IllegalArgumentException``: "Comparison method violates its general contract!"
-    """
+    """Raised if a comparator contradicts itself (Java's ``IllegalArgumentException``)."""
 
 
 def list_sort(items: Sequence[T], compare: Compare[T]) -> list[T]:
-    """Sort items by a comparator with exactly the steps of Java's ``List.sort`` (TimSort).
-
-    The result differs from another stable sort only if the comparator contradicts itself.
+    """Return the items sorted by a comparator, with the same steps as Java's ``List.sort``.
 
     Raises:
         ComparatorError: a merge detected that the comparator contradicts itself.
@@ -43,22 +38,15 @@ def list_sort(items: Sequence[T], compare: Compare[T]) -> list[T]:
     """
     out = list(items)
     if len(out) < _MIN_MERGE:
-        _binary_insertion_sort(out, 0, len(out), _find_run(out, 0, len(out), compare), compare)
+        _insert(out, 0, len(out), _run(out, 0, len(out), compare), compare)
         return out
     return _TimSort(out, compare).sorted()
 
 
-def _find_run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
-    """Find the sorted sequence (run) that starts at index ``begin`` of a list, and return its end.
+def _run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
+    """Return the end of the sorted sequence that starts at ``begin`` in the list.
 
-    A strictly descending sequence is reversed in place first. This is TimSort's
-    ``countRunAndMakeAscending``.
-
-    Args:
-        a: the list.
-        begin: index of the first item.
-        end: index after the last item to consider.
-        compare: the comparator.
+    A strictly descending sequence is reversed in place first.
     """
     at = begin + 1
     if at >= end:
@@ -73,17 +61,10 @@ def _find_run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
     return at
 
 
-def _binary_insertion_sort(
-    a: list[T], begin: int, end: int, sorted_to: int, compare: Compare[T]
-) -> None:
-    """Sort a section of a list in place by binary insertion; its beginning is sorted already.
+def _insert(a: list[T], begin: int, end: int, sorted_to: int, compare: Compare[T]) -> None:
+    """Insert the items from ``sorted_to`` on into the sorted beginning of the list.
 
-    Args:
-        a: the list.
-        begin: index of the section's first item.
-        end: index after the section's last item.
-        sorted_to: index after the part that is sorted already.
-        compare: the comparator. Items that compare equal keep their order.
+    This is a binary insertion sort. Each item goes behind those that are not greater.
     """
     for at in range(sorted_to, end):
         one = a[at]
@@ -107,13 +88,10 @@ def _at_most(key: T, compare: Compare[T]) -> Callable[[T], bool]:
 
 
 def _gallop(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
-    """Return how many items at the beginning of a sorted list satisfy a condition (galloping
-    search).
+    """Return how many items at the start of a list satisfy ``precedes`` (TimSort's galloping).
 
-    Args:
-        precedes: the condition, a function of an item.
-        a: the list: items that satisfy the condition come first.
-        hint: index at which the exponential search starts; a binary search follows.
+    The items that satisfy it come first. The search starts at the index ``hint``: exponential
+    first, then binary.
     """
     before, step = 0, 1
     if precedes(a[hint]):
@@ -136,8 +114,8 @@ def _gallop(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
 
 
 class _TimSort(Generic[T]):
-    """Java's TimSort for lists of 32 items or more: it finds sorted sequences (runs) and merges
-    them.
+    """Java's TimSort for lists of 32 items or more: it merges sorted runs (ascending sequences) on
+    a stack.
     """
 
     def __init__(self, items: list[T], compare: Compare[T]) -> None:
@@ -153,10 +131,10 @@ class _TimSort(Generic[T]):
         shortest += odd
         begin = 0
         while begin < size:
-            end = _find_run(a, begin, size, self._compare)
+            end = _run(a, begin, size, self._compare)
             filled = min(size, begin + shortest)
             if end < filled:
-                _binary_insertion_sort(a, begin, filled, end, self._compare)
+                _insert(a, begin, filled, end, self._compare)
                 end = filled
             self._runs.append(a[begin:end])
             self._collapse()
@@ -194,10 +172,10 @@ class _TimSort(Generic[T]):
 
 
 class _Merge(Generic[T]):
-    """Merge of two adjacent sorted lists, with the same steps as in Java's TimSort.
+    """Merge of two neighbouring sorted runs, with the same steps as in Java's TimSort.
 
-    The shorter run is copied to a buffer. The merge goes forward if the left run is not longer than
-    the right one, otherwise backward.
+    The shorter run is copied to a buffer. The merge begins at the front if the left run is not
+    longer; the last item of the buffer needs no more comparisons.
     """
 
     def __init__(self, left: list[T], right: list[T], compare: Compare[T], min_gallop: int) -> None:

@@ -39,7 +39,7 @@ def sweep(
 ) -> list[tuple[StreamsMetrics, dict[str, Any]]]:
     """Simulate a Kafka Streams application under each combination of parameters, in Spark tasks.
 
-    The metrics equal those of simulations in one process.
+    The metrics equal those of a sequential run.
 
     Args:
         application: the simulated application.

@@ -29,7 +29,7 @@ from partage.keys.clients import (
 )
 from partage.keys.clients.java import StickyCache, invalid_record_partition, next_cached
 from partage.keys.columns import KeyColumn
-from partage.keys.partitioner import Partitioner, State, initial_state
+from partage.keys.partitioner import Partitioner, State, started
 from partage.keys.record_placement import place_keys, with_leaders
 from partage.model import Cluster
 
@@ -41,7 +41,7 @@ __all__ = [
     "CustomPartitioner",
     "CustomRule",
     "RecordPartitioner",
-    "create_partitioner",
+    "chosen",
     "custom_partitioner",
     "custom_rule",
     "led_partitions",
@@ -56,12 +56,11 @@ _ONE_COUNTER = {"java:0.8", "java:0.9"}
 
 @runtime_checkable
 class CustomPartitioner(Protocol):
-    """Interface of a custom partitioner, as Java's
-    ``org.apache.kafka.clients.producer.Partitioner``.
+    """Interface of a custom partitioner: ``org.apache.kafka.clients.producer.Partitioner`` of Java
+    producers 0.9 to 4.3.
 
-    The interface is that of producers 0.9 to 4.3. An optional method ``on_new_batch(topic, cluster,
-    previous)`` is called by producers 2.4 to 3.9 if a record needs a new batch, before they call
-    ``partition`` again.
+    It may also have ``on_new_batch(topic, cluster, previous)``, which producers 2.4 to 3.9 call
+    before they ask a second time for a record that needs a new batch; 4.x dropped it.
     """
 
     def configure(self, configs: Mapping[str, object]) -> None:
@@ -85,17 +84,16 @@ class CustomPartitioner(Protocol):
         ...
 
 
-def create_partitioner(configs: Mapping[str, object]) -> CustomPartitioner:
-    """Create and configure the custom partitioner that the setting ``partitioner.class`` names.
+def chosen(configs: Mapping[str, object]) -> CustomPartitioner:
+    """Create and configure the partitioner that the setting ``partitioner.class`` names.
 
     Raises:
-        InvalidConfigError: the setting is missing, the class cannot be loaded, or a method is
-            missing.
+        InvalidConfigError: the setting is missing, or the class cannot be loaded or lacks a method.
 
-    >>> type(create_partitioner({"partitioner.class": "java:0.9"})).__module__
+    >>> type(chosen({"partitioner.class": "java:0.9"})).__module__
     'partage.keys.default_09'
     >>> name = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
-    >>> create_partitioner({"partitioner.class": name}).partitioner.name
+    >>> chosen({"partitioner.class": name}).partitioner.name
     'java:3.9'
     """
     named = configs.get(CLASS_SETTING)
@@ -138,9 +136,7 @@ def _loaded(name: str) -> object:
 
 
 def led_partitions(topic: str, cluster: Cluster) -> tuple[int, tuple[int, ...] | None]:
-    """Return a topic's partition count, and the partitions that have a leader.
-
-    The second value is None if all partitions have a leader.
+    """Return a topic's number of partitions, and the partitions with a leader (None for all).
 
     Raises:
         InvalidConfigError: the cluster has no such topic.
@@ -222,8 +218,8 @@ class NamedPartitioner:
     def on_new_batch(self, topic: str, cluster: Cluster, previous: int) -> None:
         """Choose another sticky partition for a topic's records without a key (KIP-480).
 
-        The batch in partition ``previous`` is full. Nothing happens if the partitioner is not
-        sticky.
+        The batch in partition ``previous`` is full. Partitioners without a sticky partition do
+        nothing.
         """
         count, led = led_partitions(topic, cluster)
         state = self._state(topic, led) if self.partitioner.state is not None else None
@@ -239,21 +235,22 @@ class NamedPartitioner:
     def _state(self, topic: str, led: tuple[int, ...] | None) -> State:
         known = self._states.get(self._shared(topic))
         if known is None:
-            known = initial_state(self.partitioner, self._seed, **self._settings)
+            known = started(self.partitioner, self._seed, **self._settings)
         return with_leaders(known, led)
 
 
 class RecordPartitioner:
-    """Chooser of each record's partition, as a Java producer with a custom partitioner does it.
+    """Part of a producer that chooses the partition of each record.
 
-    A partition that the record names comes first, then the custom partitioner decides. A partition
-    number that the topic does not have is rejected. Use it in a with statement, which closes the
-    partitioner.
+    It is the partition that the record names, or else the custom partitioner's choice. A number
+    that the topic does not have is rejected.
 
     Args:
         configs: the producer's settings; ``partitioner.class`` names the partitioner.
         asks_again: whether the partitioner is called twice for a record that needs a new batch, as
             in producers 2.4 to 3.9; ``on_new_batch`` is called between.
+
+    Use it in a with statement: it closes the partitioner.
 
     >>> name = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
     >>> cluster = Cluster.from_topics({"orders": 10})
@@ -263,7 +260,7 @@ class RecordPartitioner:
     """
 
     def __init__(self, configs: Mapping[str, object], *, asks_again: bool = False) -> None:
-        self.partitioner = create_partitioner(configs)
+        self.partitioner = chosen(configs)
         self._asks_again = asks_again
 
     def partition(
@@ -335,16 +332,15 @@ class RecordPartitioner:
 
 @dataclass(frozen=True)
 class CustomRule:
-    """Placement rule that calls a custom partitioner class for each key.
-
-    Each column of keys gets a new instance of the class.
+    """Placement rule that calls a custom partitioner class for each key. Each column of keys gets a
+    new instance.
 
     Attributes:
         kind: the class, an instance, or the name by which `RecordPartitioner` finds it.
         topic: the topic name that is passed to the class.
         configs: settings that are passed to its ``configure``.
-        unkeyed: records that count as having no key in statistics ("null"); the class still places
-            them.
+        unkeyed: records that statistics of keys leave out; `partition_for` asks the class
+            for null keys too.
     """
 
     kind: object
@@ -373,7 +369,9 @@ class CustomRule:
         return self._placed(records, partitions)
 
     def left_over(self, keys: KeyColumn) -> None:
-        """Return None: a custom partitioner places all records, also those without a key."""
+        """Return None, because every record has a partition: the custom partitioner decides for
+        all.
+        """
 
     def _placed(self, records: list[bytes | None], partitions: int) -> NDArray[np.int32]:
         cluster = Cluster.from_topics({self.topic: partitions})
@@ -395,7 +393,7 @@ class CustomRule:
 
 
 def custom_rule(partitioner: Partitioner) -> CustomRule | None:
-    """Return the `CustomRule` if the partitioner is a custom one, or None if it is built in."""
+    """Return the `CustomRule` of a custom partitioner; None for a client's partitioner."""
     rule: object = partitioner.rule
     return rule if isinstance(rule, CustomRule) else None
 

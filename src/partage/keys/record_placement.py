@@ -70,7 +70,7 @@ def place_keys(
         placed, null = call.place(column_of(keys))
         if null is not None:
             placed[null] = -1
-    call.check_lengths()
+    call.finish()
     return placed if call.state is None else Partitioned(placed, call.state)
 
 
@@ -90,9 +90,8 @@ def _check_state(one: Partitioner, state: State | None) -> None:
 
 
 class _Call:
-    """One call of `place_keys`: its checked arguments, and the number of records placed so far.
-
-    A chunked column is placed chunk by chunk.
+    """One call of `place_keys`: its checked arguments, and the records placed so far of a chunked
+    column.
     """
 
     def __init__(
@@ -164,11 +163,12 @@ class _Call:
             )
         return np.where(named == _NONE, -1, named).astype(np.int32)
 
-    def check_lengths(self) -> None:
-        """Check after the last chunk that there are as many sizes and explicit partitions as keys.
+    def finish(self) -> None:
+        """Check, after the last chunk, that there are as many sizes and explicit partitions as
+        keys.
 
         Raises:
-            InvalidKeysError: the numbers differ.
+            InvalidKeysError: their number differs.
         """
         for name, values in (("sizes", self.sizes), ("explicit", self.explicit)):
             if isinstance(values, np.ndarray) and len(values) != self.done:

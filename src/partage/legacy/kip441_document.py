@@ -20,12 +20,9 @@ _RUNNING, _CAUGHT_UP, _UNKNOWN = -1, 0, 1
 
 @dataclass(frozen=True)
 class Movement:
-    """Proposed move of an active Kafka Streams task from one client to another.
+    """Proposed move of an active Streams task from one client to another.
 
-    Attributes:
-        task: index of the task.
-        source: index of the client that has the task now.
-        destination: index of the client that gets the task.
+    All three fields are numbers: of the task and of the clients.
     """
 
     task: int
@@ -34,7 +31,7 @@ class Movement:
 
 
 class Kip441Document:
-    """Kafka Streams task assignor that follows the text of KIP-441, not its implementation.
+    """Kafka Streams task assignor as the text of KIP-441 describes it.
 
     Each pair of task and client has a rank, from its lag and ``acceptable_recovery_lag``. Active
     stateful tasks get a balanced proposal under ``balance_factor``. Movements are the differences
@@ -91,7 +88,8 @@ class Kip441Document:
         self.balance_factor = balance_factor
 
     def with_balance_factor(self, balance_factor: int) -> Kip441Document:
-        """Return the Kafka Streams assignor with another allowed difference of tasks per thread.
+        """Return the assignor with another ``balance_factor``: the allowed difference of loads per
+        thread.
 
         Raises:
             InvalidConfigError: it is below 1.
@@ -101,27 +99,20 @@ class Kip441Document:
     # --- printed in the document ---
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Return whether another rebalance follows, because an active task could move to a
+        """Return whether another rebalance follows by the document's rule: a task could move to a
         caught-up client.
-
-        A client is caught up if its lag for the task is acceptable (KIP-441).
 
         Args:
             problem: the tasks and the clients, with the current lags.
             active: the current client of each task in ``problem.stateful``, in that order.
 
         Raises:
-            InvalidProblemError: ``active`` does not have one client for each stateful task.
+            InvalidProblemError: not one client for each stateful task.
         """
         return bool(self.available(problem, active))
 
     def available(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
-        """Return the proposed moves of active Kafka Streams tasks to clients that are caught up.
-
-        Args:
-            problem: the tasks and the clients, with the current lags.
-            active: the current client of each task in ``problem.stateful``, in that order.
-        """
+        """Return the proposed moves of active tasks whose destination client is caught up."""
         ranks = self.rank(problem)
         return [
             one
@@ -130,12 +121,8 @@ class Kip441Document:
         ]
 
     def movements(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
-        """Return the moves of active Kafka Streams tasks that turn the current assignment into a
-        balanced one.
-
-        Args:
-            problem: the tasks and the clients, with the current lags.
-            active: the current client of each task in ``problem.stateful``, in that order.
+        """Return the active tasks that are not on their client in the balanced proposal, as moves
+        to it.
         """
         if len(active) != len(problem.stateful):
             raise InvalidProblemError(
@@ -149,11 +136,9 @@ class Kip441Document:
         ]
 
     def rank(self, problem: TaskProblem) -> NDArray[np.int64]:
-        """Return the rank of each client for each Kafka Streams task, lower for less lag
-        (int64[clients, tasks]).
+        """Return the rank of each client for each task, lower for less lag (int64[clients, tasks]).
 
-        The rank is -1 if the client runs the task, 0 if its lag is acceptable, 1 if the lag is
-        unknown; otherwise it is the lag. The ranks of stateless tasks have no meaning.
+        The ranks of stateless tasks have no meaning.
         """
         lags = problem.lags
         ranks: NDArray[np.int64] = lags.copy()
@@ -163,8 +148,8 @@ class Kip441Document:
         return ranks
 
     def propose(self, problem: TaskProblem) -> list[int]:
-        """Return the client of each stateful task in KIP-441's balanced assignment, which ignores
-        lags.
+        """Return the client of each stateful task in the document's balanced proposal, which
+        ignores lags.
         """
         clients = len(problem.clients)
         owned: list[list[int]] = [[] for _ in range(clients)]
@@ -184,10 +169,7 @@ class Kip441Document:
     # --- left out of the document ---
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign all active and standby tasks of a Kafka Streams application as KIP-441's document
-        describes.
-
-        The plan has a warning if the document's rule would repeat rebalances forever.
+        """Return the complete task plan, with a warning if rebalances would never end.
 
         Raises:
             InvalidProblemError: a client does not report a stateful task's lag.
@@ -212,16 +194,13 @@ class Kip441Document:
 
     @staticmethod
     def _repeats(problem: TaskProblem, draft: DraftAssignment, ranks: NDArray[np.int64]) -> bool:
-        """Return whether the next rebalance would make the same plan, so that rebalances repeat
-        forever.
+        """Return whether the next rebalance would repeat this one, so that rebalances would never
+        end.
 
-        Args:
-            problem: the tasks and the clients.
-            draft: the new assignment.
-            ranks: int64[clients, tasks], the rank of each client for each task (see `rank`).
+        The plan depends on the previous owners and on the ranks. Both repeat if every stateful
+        task stays on its one previous owner and each copy of the plan is caught up already. Ranks
+        of clients without a copy do not improve meanwhile.
         """
-        # This is so if every stateful task stays on its previous owner, and all clients with a copy
-        # of a task in the plan are caught up.
         stateful = set(problem.stateful)
         return all(
             {problem.number_of.get(task) for task in client.previous_active} & stateful
@@ -264,15 +243,8 @@ class Kip441Document:
         return active if max(loads) - min(loads) <= self.balance_factor else None
 
     def _choose_by_rank(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int]:
-        """Choose the client of each stateful Kafka Streams task: little lag first, then even
-        numbers of tasks.
-
-        Args:
-            problem: the tasks and the clients.
-            ranks: int64[clients, tasks], the rank of each client for each task (see `rank`).
-
-        Returns:
-            The client of each stateful task.
+        """Choose one of the best-ranked clients of each task, as evenly as ``balance_factor``
+        allows.
         """
         owned: list[list[int]] = [[] for _ in problem.clients]
         before = [
@@ -294,14 +266,8 @@ class Kip441Document:
     def _move_one_task(
         self, problem: TaskProblem, ranks: NDArray[np.int64], owned: list[list[int]]
     ) -> bool:
-        """Move one Kafka Streams task to a client with fewer tasks per thread; return whether a
-        task moved.
-
-        Args:
-            problem: the tasks and the clients.
-            ranks: int64[clients, tasks], the rank of each client for each task; the target must be
-                caught up.
-            owned: the tasks of each client; changed in place.
+        """Move one task from a more to a less loaded client that is caught up; return whether one
+        moved.
         """
         loads = _loads(owned, problem)
         clients = range(len(owned))

@@ -18,14 +18,16 @@ _CHUNK = 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackTable:
-    """Cost of reading each partition from each consumer's rack, as a compact matrix.
+    """Cost of network traffic between racks, for each member that consumes each partition.
 
-    The cost of partition ``p`` at member ``m`` is ``cost[profile[p], row[m]]``.
+    The table is compact: partitions with equal costs share a row, members with equal costs share a
+    column.
 
     Attributes:
-        profile: int64[P], the partition's row in ``cost``; partitions with equal costs share one.
+        profile: int64[P], class of each partition; those of a class have equal costs with each
+            member.
         row: int64[M], the member's column in ``cost``; -1 (the last one) without a rack.
-        cost: int64[K, R + 1], cost in integer units; the last column is zero.
+        cost: int64[K, R + 1], cost in integer units by profile and column; the last column is zero.
     """
 
     profile: NDArray[np.int64]
@@ -35,13 +37,12 @@ class RackTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackCosts:
-    """Cost of consuming a partition whose replicas are in other racks than the consumer.
+    """Rule that gives the cost of consuming a partition from another rack.
 
-    It is 1 for each such partition, or the price of its traffic if ``prices`` are given.
-
-    Without rack a member costs nothing, nor does a partition whose replicas have no known rack.
-    With ``prices`` the cost is the price per GB from the cheapest replica to the member, times the
-    partition's traffic; the result is divided by ``unit`` and rounded.
+    Without ``prices`` the cost is 1 if the partition has no replica on the member's rack. With
+    them it is the price per GB from the cheapest replica to the member, times the partition's
+    traffic, over ``unit``, rounded. Members without rack, and partitions whose replicas have no
+    known rack, cost nothing.
 
     Attributes:
         prices: price per GB by (rack of the member, rack of the replica); a missing pair costs 0
@@ -61,7 +62,7 @@ class RackCosts:
     unit: float = 1.0
 
     def table(self, problem: Problem) -> RackTable:
-        """Compute the cost of cross-rack reads for each pair of a group member and a partition."""
+        """Compute the rack cost of each pair of a member and a partition that it could consume."""
         names = sorted({m.rack for m in problem.group if m.rack})
         number = {name: i for i, name in enumerate(names)}
         row = np.array([number[m.rack] if m.rack else -1 for m in problem.group], np.int64)
@@ -90,8 +91,7 @@ class RackCosts:
 def _rack_sets(problem: Problem) -> tuple[NDArray[np.int64], list[list[int]]]:
     """Group partitions by the set of racks that hold their replicas.
 
-    Returns:
-        The number of each partition's set, and the list of distinct sets.
+    Return the number of each partition's set, and the distinct sets.
     """
     start, rack = problem.cluster.partition_racks
     count = len(start) - 1

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = [
-    "STATIC_LINE",
-    "base_policy",
-    "client_family",
-    "parse_policy",
-    "settings_lines",
-    "translate_lines",
-]
+__all__ = ["STATIC_LINE", "base_policy", "family_of", "lines_of", "parse_policy", "spell"]
 
 _PACKAGE = "org.apache.kafka.clients.consumer."
 _CLASSES = {
@@ -30,21 +23,20 @@ _FAMILIES = {
 }  # fmt: skip
 
 
-def client_family(clients: Iterable[str]) -> str:
-    """Return the client library family of a group: java, librdkafka or python; "" if mixed.
+def family_of(clients: Iterable[str]) -> str:
+    """Return which client settings a group's members use: java, librdkafka or python; "" if mixed.
 
-    Clients without known settings are ignored beside others; alone, they count as Java clients.
+    Unknown clients count as Java clients, unless there are others.
 
-    >>> [client_family(one) for one in (["java", "unknown"], ["java", "librdkafka"], ["aiokafka"])]
-    ['java', '', 'python']
+    >>> family_of(["java", "unknown"]), family_of(["java", "librdkafka"]), family_of(["aiokafka"])
+    ('java', '', 'python')
     """
     found = {_FAMILIES[one] for one in clients if one in _FAMILIES}
     return "java" if not found else found.pop() if len(found) == 1 else ""
 
 
 def parse_policy(policy: str) -> tuple[str, str, tuple[str, ...]]:
-    """Split a policy's name, such as ``consumer/uniform+static``, into protocol, strategy and
-    options.
+    """Split a policy's name into protocol, strategy and options.
 
     >>> parse_policy("eager/range+static"), parse_policy("server:uniform")
     (('eager', 'range', ('static',)), ('consumer', 'uniform', ()))
@@ -59,7 +51,7 @@ def parse_policy(policy: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def base_policy(strategy: str) -> str:
-    """Return the name of the policy with this strategy and no options, such as ``eager/range``.
+    """Return the name of the policy that a group with this strategy runs, without options.
 
     >>> base_policy("range"), base_policy("cooperative-sticky")
     ('eager/range', 'cooperative/cooperative-sticky')
@@ -68,21 +60,17 @@ def base_policy(strategy: str) -> str:
     return f"{protocol}/{name}"
 
 
-def settings_lines(
-    policy: str, current: str = "", *, family: str = "java"
-) -> tuple[str, ...] | None:
-    """Return the consumer properties that make clients use the settings of a policy.
-
-    The result is None if no properties do.
+def lines_of(policy: str, chosen: str = "", *, family: str = "java") -> tuple[str, ...] | None:
+    """Return the consumer properties that make clients run a policy; None if no settings do.
 
     Args:
-        policy: name of the policy, such as ``consumer/uniform+static``.
-        current: the strategy that the group has now.
-        family: client library family from `client_family`; "" has no common properties.
+        policy: name of the policy.
+        chosen: the strategy that the group has now.
+        family: kind of client settings, from `family_of`; "" has no common properties.
 
-    >>> settings_lines("consumer/uniform")[:2]
+    >>> lines_of("consumer/uniform")[:2]
     ('group.protocol=consumer', 'group.remote.assignor=uniform')
-    >>> settings_lines("eager/optimal") is None
+    >>> lines_of("eager/optimal") is None
     True
     """
     protocol, strategy, options = parse_policy(policy)
@@ -100,9 +88,9 @@ def settings_lines(
         ]
     elif strategy not in _CLASSES:
         return None
-    elif strategy != current and family == "java":
-        lines += _java_lines(strategy, current)
-    elif strategy != current:
+    elif strategy != chosen and family == "java":
+        lines += _java_lines(strategy, chosen)
+    elif strategy != chosen:
         names = _librdkafka_lines(strategy, family)
         if names is None:
             return None
@@ -115,18 +103,19 @@ def settings_lines(
     return tuple(lines)
 
 
-def _java_lines(strategy: str, current: str) -> list[str]:
-    """Return the Java consumer properties that replace the ``current`` strategy by another one.
+def _java_lines(strategy: str, chosen: str) -> list[str]:
+    """Return the Java consumer properties that set a strategy.
 
     A change of strategy needs two restarts: all members must have one strategy in common, or the
-    coordinator rejects them (INCONSISTENT_GROUP_PROTOCOL).
+    coordinator rejects them (INCONSISTENT_GROUP_PROTOCOL). KIP-429 asks for two restarts for
+    another reason.
     """
     name = f"{_PACKAGE}{_CLASSES[strategy]}"
     # Continued lines fit into a narrow terminal.
     key = "partition.assignment.strategy=\\"
-    if strategy != "cooperative-sticky" and current not in _CLASSES:
+    if strategy != "cooperative-sticky" and chosen not in _CLASSES:
         return [key, f"  {name}"]
-    old = f"{_PACKAGE}{_CLASSES.get(current, 'RangeAssignor')}"
+    old = f"{_PACKAGE}{_CLASSES.get(chosen, 'RangeAssignor')}"
     return [
         "# restart all members with both, then again without the second",
         key,
@@ -135,12 +124,10 @@ def _java_lines(strategy: str, current: str) -> list[str]:
     ]
 
 
-def translate_lines(lines: Iterable[str], family: str) -> tuple[str, ...]:
-    """Translate Java consumer properties to the syntax of another client library.
+def spell(lines: Iterable[str], family: str) -> tuple[str, ...]:
+    """Rewrite Java consumer properties for another client library; Python gets keyword arguments.
 
-    Python clients get keyword arguments, the family ``librdkafka`` the same properties.
-
-    >>> translate_lines(["session.timeout.ms=9000", "# restart"], "python")
+    >>> spell(["session.timeout.ms=9000", "# restart"], "python")
     ('session_timeout_ms=9000', '# restart')
     """
     if family != "python":

@@ -18,7 +18,7 @@ _HOURS = 5
 
 
 def write_keys_page(
-    document: Mapping[str, Any],
+    found: Mapping[str, Any],
     loads: Mapping[int, Sequence[tuple[int, int]]],
     path: Path,
     *,
@@ -30,7 +30,7 @@ def write_keys_page(
     """Write the HTML page of `partage keys`, one file that works offline.
 
     Args:
-        document: JSON document of ``partage keys``.
+        found: JSON document of ``partage keys``.
         loads: dict from partition count to (partition, records) of partitions with records.
         path: path of the page.
         title: name of the input.
@@ -42,24 +42,24 @@ def write_keys_page(
         MissingExtraError: jinja2 is not installed.
         OSError: the page cannot be written.
     """
-    most = max((h["records"] for h in document["hottest"]), default=1)
+    most = max((h["records"] for h in found["hottest"]), default=1)
     hottest = [
         h | {"key": text, "width": round(100 * h["records"] / most, 2)}
-        for h, text in zip(document["hottest"], keys, strict=True)
+        for h, text in zip(found["hottest"], keys, strict=True)
     ]
     return write_template(
         "keys.html.j2", path,
-        found=document,
+        found=found,
         title=title,
         partitioner=partitioner,
-        headline=_keys_headline(document),
-        lead=_keys_lead(document),
+        headline=_keys_headline(found),
+        lead=_keys_lead(found),
         counts=[
             {"load": load, "bars": _bars(load, loads.get(load["partitions"], ()))}
-            for load in document["spread"]
+            for load in found["spread"]
         ],
         hottest=hottest,
-        hours=_worst_hours(document["hours"]),
+        hours=_worst_hours(found["hours"]),
         advice=advice,
     )  # fmt: skip
 
@@ -103,10 +103,8 @@ def _bars(load: Mapping[str, Any], records: Sequence[tuple[int, int]]) -> list[d
 
 
 def _worst_hours(hours: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the hours in which one partition got the most records, for each partition count.
-
-    ``hours`` are dicts with the partition count and the records of the fullest partition
-    (``most``).
+    """Return, for each partition count, the hours in which a single partition got the most
+    records.
     """
     found: list[Mapping[str, Any]] = []
     for count in dict.fromkeys(h["partitions"] for h in hours):
@@ -116,7 +114,7 @@ def _worst_hours(hours: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 class TopicText(NamedTuple):
-    """Texts about one topic on the audit page: its partitioners, the confidence, and findings."""
+    """Texts of the audit page about one topic: its writers, how certain they are, and findings."""
 
     writers: str
     by_chance: str
@@ -124,7 +122,7 @@ class TopicText(NamedTuple):
 
 
 def write_audit_page(
-    document: Mapping[str, Any],
+    found: Mapping[str, Any],
     path: Path,
     *,
     title: str,
@@ -134,28 +132,27 @@ def write_audit_page(
     """Write the HTML page of `partage audit`, one file that works offline.
 
     Args:
-        document: JSON document of ``partage audit``.
+        found: JSON document of ``partage audit``.
         path: path of the page.
         title: name of the input.
         texts: dict from topic to texts about it.
-        joins: sentence and examples for each pair of topics that a group joins and whose equal keys
-            are in different partitions.
+        joins: sentence and examples of each broken join that a group needs.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
         OSError: the page cannot be written.
     """
-    topics = [_topic_data(topic) | {"text": texts[topic["topic"]]} for topic in document["topics"]]
+    topics = [_topic(topic) | {"text": texts[topic["topic"]]} for topic in found["topics"]]
     return write_template(
         "audit.html.j2", path,
-        found=document,
+        found=found,
         title=title,
-        headline=_audit_headline(document),
+        headline=_audit_headline(found),
         topics=topics,
         broken=[(t, t["text"].findings) for t in topics if t["broken"]],
         notes=[line for t in topics if not t["broken"] for line in t["text"].findings],
         joins=joins,
-        others=sum(not join["meant"] for join in document["joins"]),
+        others=sum(not join["meant"] for join in found["joins"]),
     )  # fmt: skip
 
 
@@ -173,8 +170,8 @@ def _audit_headline(found: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _topic_data(topic: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data of one topic for the audit page, with a time bar for each partitioner.
+def _topic(topic: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data of one topic for the audit page, with a bar for the time of each writer.
 
     ``left`` and ``width`` of a bar are percentages of the time from the first to the last record.
     """

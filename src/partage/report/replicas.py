@@ -37,7 +37,7 @@ def write_replicas_page(plan: Mapping[str, Any], path: Path) -> Path:
         headline=_headline(plan),
         lead=_lead(plan),
         figures=_figures(plan),
-        kinds=[_chart(plan, kind) for kind in plan["brokers"][0]["before"]],
+        kinds=[_drawing(plan, kind) for kind in plan["brokers"][0]["before"]],
         hidden=max(0, len(plan["brokers"]) - _MAX_BROKERS),
         racks=_racks(plan),
         disks=_disks(plan),
@@ -48,8 +48,8 @@ def write_replicas_page(plan: Mapping[str, Any], path: Path) -> Path:
             {
                 **one,
                 "size": _amount(one["bytes"]) if "bytes" in one else "",
-                "source": _location(one, "from"),
-                "target": _location(one, "to"),
+                "source": _end(one, "from"),
+                "target": _end(one, "to"),
             }
             for one in plan["moves"][:_MAX_MOVES]
         ],
@@ -70,15 +70,14 @@ def _shown(kind: str, value: float) -> str:
     return f"{_amount(value)}/s" if kind == "load" else f"{value:,.0f}"
 
 
-def _location(move: Mapping[str, Any], side: str) -> str:
-    """Return the broker and, if known, the log directory at one side of a replica move, as text.
-
-    ``side`` is ``from`` or ``to``.
+def _end(move: Mapping[str, Any], which: str) -> str:
+    """Return the source or target broker of a replica move as text,
+    with its log directory if known.
     """
-    if move[side] is None:
+    if move[which] is None:
         return ""
-    folder = move.get(f"{side}_dir")
-    return str(move[side]) if folder is None else f"{move[side]} {folder}"
+    folder = move.get(f"{which}_dir")
+    return str(move[which]) if folder is None else f"{move[which]} {folder}"
 
 
 def _headline(plan: Mapping[str, Any]) -> str:
@@ -109,8 +108,10 @@ def _lead(plan: Mapping[str, Any]) -> str:
     return f"Lower bound, verified: at least {bound} of the {moved} must move; {gap}.{line}"
 
 
-def _has_data_for(plan: Mapping[str, Any], figure: str) -> bool:
-    """Return whether the input has the sizes, loads or capacities that a metric needs."""
+def _is_known(plan: Mapping[str, Any], figure: str) -> bool:
+    """Return whether the input has the sizes, loads or capacities from
+    which a metric is computed.
+    """
     kind = figure.rpartition(" ")[2]
     if kind == "capacity":
         return bool(plan["figures"][figure])
@@ -120,7 +121,7 @@ def _has_data_for(plan: Mapping[str, Any], figure: str) -> bool:
 def _figures(plan: Mapping[str, Any]) -> list[dict[str, str]]:
     rows = []
     for key in plan["figures"]:
-        if not _has_data_for(plan, key):
+        if not _is_known(plan, key):
             continue
         moves = key in {"moved", "between brokers"}
         kind = plan["unit"] if moves else key.rpartition(" ")[2]
@@ -134,9 +135,9 @@ def _figures(plan: Mapping[str, Any]) -> list[dict[str, str]]:
     return rows
 
 
-def _chart(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return a bar chart of one resource, such as disk: each broker's use before and after the
-    plan.
+def _drawing(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return the chart bars of one resource, such as disk:
+    each broker's use before and after the plan.
 
     The bars also show the balance band, the range of use that counts as balanced.
     """

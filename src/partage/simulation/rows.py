@@ -42,16 +42,15 @@ _NO_REBALANCE = PlanMetrics(moved=0, avoidable=0)
 
 @dataclass(frozen=True)
 class RowBuilder:
-    """Builder of the output rows (table ``replays``) for one recorded rebalance, one for each
-    policy.
+    """Builder of the rows of table ``replays`` for one recorded rebalance, one row for each policy.
 
     Attributes:
         rebalance: the recorded rebalance.
-        context: metadata, metrics and commit statistics that all policies share.
+        context: metadata, judge and commit statistics of the group.
         costs: the costs of the recorded rebalance.
         cluster: the cluster metadata at its time.
         recorded: the recorded assignment.
-        reading: recorded, or the kind of simulation: per_rebalance or cumulative.
+        reading: kind of simulation: recorded, per_rebalance or cumulative.
     """
 
     rebalance: RecordedRebalance
@@ -65,9 +64,8 @@ class RowBuilder:
     def of(
         cls, rebalance: RecordedRebalance, context: SimulationContext, reading: str
     ) -> RowBuilder:
-        """Create the builder of output rows for a recorded rebalance.
-
-        ``reading`` is the kind of rows: recorded, per_rebalance or cumulative.
+        """Create the builder of a recorded rebalance's rows for one kind
+        of simulation (``reading``).
         """
         costs = context.costs(rebalance)
         return cls(rebalance, context, costs, costs.cluster, costs.given, reading)
@@ -80,15 +78,8 @@ class RowBuilder:
         place: RowPlace | None,
         **columns: Any,
     ) -> SimulatedRebalance:
-        """Build an output row of a simulated policy from its identifying columns and the given
-        values.
-
-        Args:
-            policy: the policy.
-            resolved: the policy with its strategy.
-            status: whether the simulation succeeded.
-            place: the row's number and simulated time.
-            **columns: values of the other columns.
+        """Build a row of table ``replays``: the columns that identify it, and the given
+        ``columns``.
         """
         generation = self.rebalance.generation
         step, time_ms = place or (0, generation.timestamp_ms)
@@ -108,24 +99,20 @@ class RowBuilder:
         )
 
     def recorded_name(self, policy: Policy) -> tuple[str, bool]:
-        """Return a policy's strategy name, and whether the recorded rebalance used that strategy.
-
-        For policy `own` it is the name of the recorded strategy.
+        """Return a policy's strategy name, or the recorded one, and whether the rebalance really
+        used it.
         """
         generation = self.rebalance.generation
         strategy = policy.strategy.name if policy.strategy else generation.first.strategy or ""
         return strategy, is_recorded_strategy(policy, generation)
 
-    def unknown_strategy_row(
-        self, policy: Policy, place: RowPlace | None = None
-    ) -> SimulatedRebalance:
-        """Return the output row for a recorded assignment strategy that Partage does not implement.
-
-        Only policy `own` (the group's recorded settings) has such rows.
+    def unknown_strategy(self, policy: Policy, place: RowPlace | None = None) -> SimulatedRebalance:
+        """Return a row for a policy whose strategy was recorded,
+        but is not implemented by Partage.
         """
         return self._row(policy, None, NOT_YET, place)
 
-    def no_rebalance_row(
+    def no_rebalance(
         self,
         policy: Policy,
         resolved: ResolvedPolicy,
@@ -135,15 +122,8 @@ class RowBuilder:
         stopped: Bounds | None = NOTHING,
         unread: UnreadEstimate | None = None,
     ) -> SimulatedRebalance:
-        """Return the output row for a recorded rebalance that does not happen under a policy.
-
-        Args:
-            policy: the policy.
-            resolved: the policy with its strategy.
-            why: the reason, such as a restart within the session timeout.
-            place: number and simulated time of the row.
-            stopped: bounds on partition-seconds without a consumer.
-            unread: best estimate of these partition-seconds.
+        """Return a row that gives the reason why a recorded rebalance does not happen
+        under a policy.
         """
         return self._row(
             policy,
@@ -158,7 +138,7 @@ class RowBuilder:
             reread=NOTHING,
         )
 
-    def simulated_row(
+    def simulated(
         self,
         policy: Policy,
         resolved: ResolvedPolicy,
@@ -171,16 +151,15 @@ class RowBuilder:
         unread: Callable[[Int32Array, RoundResult], UnreadEstimate | None] | None = None,
         is_stored: bool = False,
     ) -> SimulatedRebalance:
-        """Return the output row of a simulated rebalance, with its metrics and costs.
+        """Return the row of a simulated rebalance, with its metrics and costs.
 
         Args:
             policy: the policy of the row.
             resolved: the policy with its strategy.
             result: the result of the rebalance.
-            place: number and simulated time of the row; None for number 0 at the recorded time.
+            place: step and simulated time of the row; None for step 0 at the recorded time.
             cluster: the metadata that the strategy saw; None for the recorded one.
-            extra: partition-seconds of dead or absent members, in addition to the partitions that
-                stop.
+            extra: partition-seconds of dead or absent members, in addition to the stop.
             longer_ms: additional time that it waited for members that did not respond.
             unread: returns the estimated unread time of the partitions that stop.
             is_stored: whether the row gets `RecomputeInputs` in a cumulative simulation too.
@@ -190,7 +169,7 @@ class RowBuilder:
         on = cluster or self.cluster
         plan = result.plan
         context = self.context
-        metrics = self.clear_unreliable_breaches(
+        metrics = self.with_known_breaches(
             context.measure(plan, result.group, on, context.weights, result.old_owners)
         )
         if result.needs_follow_up:  # loads between two phases are no result: only the end counts
@@ -223,9 +202,7 @@ class RowBuilder:
         )
 
     def _changed_owners(self, plan: Plan) -> int:
-        """Count the partitions that an assignment gives to another member than the recorded one
-        does.
-        """
+        """Count the partitions that a plan assigns to another member than the record does."""
         number = {member: i for i, member in enumerate(self.recorded.members)}
         if plan.members == self.recorded.members and len(number) == len(plan.members):
             owner = plan.owner
@@ -236,20 +213,19 @@ class RowBuilder:
             owner = np.append(numbers, np.int32(-1))[plan.owner]
         return int(np.count_nonzero(owner != self.costs.recorded_owner))
 
-    def clear_unreliable_breaches(self, metrics: PlanMetrics) -> PlanMetrics:
-        """Remove the number of rule violations from metrics if partition counts were not recorded.
-
-        With assumed partition counts or unknown partitions, this number would be unreliable.
+    def with_known_breaches(self, metrics: PlanMetrics) -> PlanMetrics:
+        """Return the metrics, without the number of rule violations
+        if partition counts are assumed.
         """
         assumed = self.context.clusters.assumed_at(self.rebalance.generation.timestamp_ms)
         is_unknown = assumed or bool(self.recorded.unresolved)
         return replace(metrics, breaches=None) if is_unknown else metrics
 
-    def detection_delay_seconds(self, policy: Policy) -> Bounds:
+    def undetected_seconds(self, policy: Policy) -> Bounds:
         """Return bounds on the partition-seconds between the death of members and their eviction.
 
-        Until the eviction no other member consumes their partitions. The policy's session timeout,
-        if it has one, replaces the recorded ones.
+        Until the eviction no other member consumes their partitions. The policy's session timeout
+        counts, if it has one.
         """
         total = NOTHING
         for absence in self.rebalance.departures:
@@ -263,13 +239,13 @@ class RowBuilder:
 
 @dataclass(slots=True)
 class RowCount:
-    """The row builder of one recorded rebalance, and how many rows it has built.
+    """The number of output rows that one recorded rebalance has so far, and their builder.
 
     Attributes:
-        rebalance: the recorded rebalance. While it is referenced here, no other object can get its
-            Python ``id``, by which entries are found.
+        rebalance: the recorded rebalance. The reference keeps its Python ``id``, the key of this
+            entry, unique.
         rows: the builder.
-        steps: number of rows so far.
+        steps: rows so far.
     """
 
     rebalance: RecordedRebalance
@@ -278,7 +254,7 @@ class RowCount:
 
 
 class RowPlace(NamedTuple):
-    """Number and time of an output row among those of the same recorded rebalance and policy.
+    """Position of an output row among those of the same recorded rebalance and policy.
 
     Attributes:
         step: number of the row, from 0; follow-ups have later numbers.
@@ -290,13 +266,13 @@ class RowPlace(NamedTuple):
 
 
 def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> SimulatedRebalance:
-    """Return the output row that describes the recorded assignment itself, with its metrics."""
+    """Return the row of table ``replays`` for the recorded assignment itself, with its metrics."""
     rows = RowBuilder.of(rebalance, context, RECORDED)
     generation, given = rebalance.generation, rows.recorded
-    members, old_owners = _recorded_problem(rebalance, rows)
+    members, old_owners = _recorded_owners(rebalance, rows)
     protocol = recorded_protocol(generation)
     stopped = rows.costs.stopped_seconds(rows.costs.stopped, context.usual_ms)
-    extra = rows.detection_delay_seconds(Policy(protocol, None))
+    extra = rows.undetected_seconds(Policy(protocol, None))
     return SimulatedRebalance(
         generation.incarnation,
         generation.number,
@@ -309,7 +285,7 @@ def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> Si
         caused=not rebalance.is_migration,
         partitions=len(given.partition),
         members=len(given.members),
-        measured=rows.clear_unreliable_breaches(
+        measured=rows.with_known_breaches(
             context.measure(given, members.group, rows.cluster, context.weights, old_owners)
         ),
         stopped=None if stopped is None else stopped + extra,
@@ -322,12 +298,11 @@ def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> Si
     )
 
 
-def _recorded_problem(
+def _recorded_owners(
     rebalance: RecordedRebalance, rows: RowBuilder
 ) -> tuple[Problem, PreviousOwners]:
-    """Return the assignment problem of the recorded members, and the recorded previous owners.
-
-    In the problem, members report no owned partitions.
+    """Return the recorded members as a problem without claims, and the previous owners by the
+    record.
     """
     number = max(rebalance.generation.number - 1, 0)
     members = [
@@ -336,15 +311,16 @@ def _recorded_problem(
         )
         for m in rebalance.generation.first.members
     ]
-    problem = rows.context.problems.problem_without_claims(members, rows.cluster, static=False)
+    problem = rows.context.problems.without_claims(members, rows.cluster, static=False)
     last_owner = owner_view(rows.cluster.index.partitions, [m.last_owned for m in members])
     return problem, previous_owners_of(members, problem, last_owner)
 
 
 def _numbers_by_topic(plan: Plan) -> dict[str, dict[str, list[int]]]:
-    """Convert an assignment to nested dicts: member id to topic to list of partition numbers.
+    """Return an assignment as a dict from member id to topic to partition numbers,
+    like `Plan.to_dict`.
 
-    It equals `Plan.to_dict`, but is faster for assignments with few partitions.
+    A loop is faster than that for the few partitions of most groups.
     """
     names = plan.index.topics
     topics = plan.index.topic_of[plan.partition].tolist()

@@ -29,13 +29,12 @@ Int64Array = NDArray[np.int64]
 
 
 def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
-    """Exchange Kafka Streams tasks between clients so that the total cost is minimal.
+    """Exchange tasks between clients so that the total cost is least, by minimum-cost flow.
 
-    Each client keeps its number of tasks. The method is minimum-cost flow; Kafka's name of this
-    strategy is ``min_traffic``.
+    Every client keeps its number of tasks. The search starts from the present assignment.
 
     Args:
-        held: bool[tasks, clients], the current assignment; each task is on one client.
+        held: bool[tasks, clients], whether the client has the task; one client per task.
         cost: int64[tasks, clients], cost of the task at the client.
 
     Returns:
@@ -44,7 +43,6 @@ def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
     Raises:
         UnsupportedProblemError: a task is on no client or on several; Kafka's class throws too.
     """
-    # The search starts from the current assignment.
     tasks, clients = held.shape
     _check_held_once(held)
     task = np.arange(1, tasks + 1)
@@ -67,13 +65,14 @@ def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
 def balance_subtopology(
     held: NDArray[np.bool_], cost: Int64Array, groups: Sequence[Sequence[int]]
 ) -> list[int]:
-    """Spread the Kafka Streams tasks of each sub-topology evenly over clients, at minimal total
-    cost.
+    """Assign the tasks of sub-topologies to clients at least total cost, by minimum-cost flow.
 
-    The method is minimum-cost flow; Kafka's name of this strategy is ``balance_subtopology``.
+    A client gets at most ceil(its share of all tasks * tasks of the sub-topology) of each
+    sub-topology. This limit is computed in IEEE doubles in Kafka's order of operations. The search
+    starts from a maximum flow, not from the present assignment.
 
     Args:
-        held: bool[tasks, clients], the current assignment; each task is on one client.
+        held: bool[tasks, clients], whether the client has the task; one client per task.
         cost: int64[tasks, clients], cost of the task at the client.
         groups: rows (tasks) of each sub-topology, in order; every row is in one group.
 
@@ -81,9 +80,6 @@ def balance_subtopology(
         UnsupportedProblemError: a task is on no client or on several.
     """
     tasks, clients = held.shape
-    # A client gets at most ceil(f * n) of a sub-topology's n tasks, where f is the fraction of all
-    # tasks that it has now. This limit is computed in IEEE doubles in Kafka's order of operations.
-    # The search starts from a maximum flow.
     _check_held_once(held)
     number = held.sum(axis=0).tolist()
     rows = [row for group in groups for row in group]
@@ -141,14 +137,15 @@ _MOST_STANDBY_ROUNDS = 4
 
 
 class RackOptimizer:
-    """Exchange of Kafka Streams tasks between clients to read fewer partitions across racks.
+    """Optimizer that exchanges tasks between clients so that fewer partitions are read across
+    racks.
 
-    Kafka's class is ``RackAwareTaskAssignor`` (KIP-925).
+    It is Kafka's ``RackAwareTaskAssignor``.
 
-    A partition is read across racks if it has no replica in the client's rack. Each such partition
-    of a task costs the traffic cost (source partitions for actives, changelogs for standbys). A
-    task on a client that does not have it now costs the non-overlap cost. Costs are int32 and
-    overflow as in Java.
+    The cost of a task at a client is the traffic cost times the number of its partitions without a
+    replica in the client's rack (source partitions for actives, changelogs for standbys), plus the
+    non-overlap cost if the client does not have the task now. Costs are int32 and overflow as in
+    Java.
 
     Exact to ``RackAwareTaskAssignor`` 4.3.1, which optimises standbys by ``min_traffic`` even if
     the strategy is ``balance_subtopology``.
@@ -175,10 +172,8 @@ class RackOptimizer:
 
     @classmethod
     def for_legacy(cls, problem: TaskProblem) -> RackOptimizer | None:
-        """Create the rack optimizer that Kafka Streams' internal task assignors use.
-
-        Returns:
-            The optimizer, or None if Kafka would not consider racks for this problem.
+        """Create the rack-aware optimizer for Kafka's internal task assignors; None if Kafka does
+        not optimise.
         """
         if not legacy_racks_are_known(problem):
             return None
@@ -187,16 +182,14 @@ class RackOptimizer:
             rack_misses(problem, lambda racks: racks.source),
             rack_misses(problem, lambda racks: racks.changelog),
             client_order=range(len(problem.clients)),
-            groups=lambda tasks: group_by_subtopology(problem, tasks),
+            groups=lambda tasks: subtopologies(problem, tasks),
             balanced_standbys=False,
         )
 
     @classmethod
     def for_public(cls, problem: TaskProblem, *, standbys: bool) -> RackOptimizer | None:
-        """Create the rack optimizer that Kafka Streams' ``TaskAssignmentUtils`` (KIP-924) use.
-
-        Returns:
-            The optimizer, or None if Kafka would not consider racks for this problem.
+        """Create the rack-aware optimizer for KIP-924's ``TaskAssignmentUtils``; None if Kafka does
+        not optimise.
         """
         if not public_racks_are_known(problem, standbys=standbys):
             return None
@@ -206,21 +199,15 @@ class RackOptimizer:
             rack_misses(problem, lambda racks: racks.source) + changelogs,
             changelogs,
             client_order=problem.client_map_order,
-            groups=lambda tasks: group_by_subtopology_number(problem, tasks),
+            groups=lambda tasks: by_number(problem, tasks),
             balanced_standbys=True,
         )
 
     def optimize_active(
         self, draft: DraftAssignment, tasks: Sequence[int], traffic: int, non_overlap: int
     ) -> None:
-        """Exchange active Kafka Streams tasks between clients to minimise reads across racks and
-        moves.
-
-        Args:
-            draft: assignment, which is changed.
-            tasks: numbers of the tasks that may move.
-            traffic: cost of a partition that is read across racks.
-            non_overlap: cost of a task that moves to another client.
+        """Exchange active tasks between clients so that the cost of reading across racks and of
+        moving is least.
         """
         if not tasks:
             return
@@ -239,14 +226,9 @@ class RackOptimizer:
     def optimize_standby(
         self, draft: DraftAssignment, traffic: int, non_overlap: int, may_swap: MaySwap
     ) -> None:
-        """Exchange standby tasks between Kafka Streams clients in different racks while that lowers
-        cost.
+        """Exchange standbys between clients in different racks as long as that lowers the cost.
 
-        Args:
-            draft: assignment, which is changed.
-            traffic: cost of a partition that is read across racks.
-            non_overlap: cost of a task on a client that does not have it now.
-            may_swap: function that returns whether a standby may move to a client.
+        It makes at most 4 rounds over all pairs of clients.
         """
         groups = self._groups(sorted(set().union(*draft.standby)))
         for _ in range(_MOST_STANDBY_ROUNDS):
@@ -312,13 +294,8 @@ def _movable(draft: DraftAssignment, source: int, destination: int, may_swap: Ma
     ]
 
 
-def group_by_subtopology(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """Group task numbers by sub-topology of the Kafka Streams application.
-
-    Groups are sorted by the number of the sub-topology, then by the name of the topology.
-
-    A sub-topology without any of the tasks has an empty group.
-    """
+def subtopologies(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
+    """Group tasks by sub-topology, in the order of (number, topology); some groups may be empty."""
     every: dict[tuple[int, str], list[int]] = {}
     for task in problem.tasks:
         every.setdefault((task.subtopology, task.topology or ""), [])
@@ -330,12 +307,8 @@ def group_by_subtopology(problem: TaskProblem, tasks: Sequence[int]) -> list[lis
     ]
 
 
-def group_by_subtopology_number(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """Group task numbers by the number of their Kafka Streams sub-topology, such as 0 for task
-    "0_3".
-
-    Named topologies share these numbers, and therefore groups.
-    """
+def by_number(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
+    """Group tasks by the number of their sub-topology, without regard to the topology's name."""
     found: dict[int, list[int]] = {}
     for number in tasks:
         found.setdefault(problem.tasks[number].subtopology, []).append(number)
@@ -346,11 +319,12 @@ def rack_misses(
     problem: TaskProblem,
     partitions: Callable[[PartitionRacks], Sequence[frozenset[str] | None]],
 ) -> NDArray[np.int64]:
-    """Count the partitions of each Kafka Streams task that have no replica in a client's rack.
+    """Count, for each task and client, the task's partitions without a replica in the client's
+    rack.
 
     Args:
         problem: input of the assignor.
-        partitions: function that returns the partitions to count from a task's `PartitionRacks`.
+        partitions: function that selects the partitions that count from a task's `PartitionRacks`.
 
     Returns:
         int64[tasks, clients].
@@ -371,12 +345,13 @@ def rack_misses(
 
 
 def legacy_racks_are_known(problem: TaskProblem) -> bool:
-    """Return whether Kafka Streams' internal task assignors would consider racks for this problem.
+    """Return whether Kafka's internal assignors optimise across racks: a strategy is set and all
+    racks are known.
 
-    They do so if a rack-aware strategy is set, and the racks of clients and partitions are known.
+    With standbys, the racks of changelogs must be known too. Kafka skips the optimisation without
+    an error if the strategy is none, a client has no rack or several, or a partition has no
+    replicas or one on a broker without a rack.
     """
-    # Racks of changelog partitions are needed only with standbys. Kafka skips the optimisation
-    # without an error.
     settings = problem.settings
     if settings.rack_aware_assignment_strategy == "none" or problem.racks is None:
         return False
@@ -392,13 +367,11 @@ def legacy_racks_are_known(problem: TaskProblem) -> bool:
 
 
 def public_racks_are_known(problem: TaskProblem, *, standbys: bool) -> bool:
-    """Return whether Kafka Streams' ``TaskAssignmentUtils`` (KIP-924) would consider racks here.
+    """Return whether KIP-924's helpers optimise across racks: a strategy and costs are set and
+    racks are known.
 
-    They do so if a rack-aware strategy and both costs are set, and all racks are known.
-
-    Args:
-        problem: input of the assignor.
-        standbys: whether standby tasks are optimised, which read changelog partitions only.
+    For actives, the racks of all partitions of all tasks must be known, for standbys those of all
+    changelog partitions.
     """
     settings = problem.settings
     if (

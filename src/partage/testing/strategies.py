@@ -28,9 +28,7 @@ _ODD_NAMES = ("Aa", "BB", "AaAa", "AaBB", "BBBB", "\U00010000", "ｚ", "é", "a-
 
 
 def topic_names() -> st.SearchStrategy[str]:
-    """Return a Hypothesis strategy for names of Kafka topics or members: mostly short, some
-    unusual.
-    """
+    """Generate names of topics or members: mostly short and plain, some unusual."""
     return st.one_of(
         st.integers(0, 15).map("t{}".format),
         st.sampled_from(_ODD_NAMES),
@@ -42,10 +40,7 @@ def topic_names() -> st.SearchStrategy[str]:
 def clusters(
     draw: st.DrawFn, *, max_topics: int = 6, max_partitions: int = 9, racks: bool = False
 ) -> Cluster:
-    """Return a Hypothesis strategy for Kafka clusters with topics and partitions.
-
-    With ``racks=True``, most partitions have replicas on some of three racks.
-    """
+    """Generate clusters; with ``racks``, most partitions have replicas on some of three racks."""
     names = draw(st.lists(topic_names(), max_size=max_topics, unique=True))
     usual = draw(st.integers(0, max_partitions))
     counts = st.one_of(st.just(usual), st.integers(0, max_partitions))
@@ -71,11 +66,10 @@ def groups(
     static: bool = True,
     claims: bool = False,
 ) -> Group:
-    """Return a Hypothesis strategy for consumer groups that subscribe to existing and missing
-    topics.
+    """Generate groups whose members subscribe to existing topics and to topics that do not exist.
 
-    With ``static=True``, some members have an instance id. With ``claims=True``, members report
-    partitions as owned, sometimes the same ones as other members.
+    With ``static`` some members have an instance id; with ``claims`` members claim partitions,
+    sometimes in conflict with each other.
     """
     ids = draw(st.lists(topic_names(), min_size=min_members, max_size=max_members, unique=True))
     known = st.sampled_from(sorted(topics)) if topics else st.nothing()
@@ -107,9 +101,7 @@ def problems(
     static: bool = True,
     claims: bool = False,
 ) -> Problem:
-    """Return a Hypothesis strategy for assignment problems: a consumer group and its Kafka
-    cluster.
-    """
+    """Generate assignment problems: a group on a cluster."""
     cluster = draw(clusters(racks=racks))
     group = draw(
         groups(

@@ -79,10 +79,7 @@ def test_near_the_bound_beyond_one_programme(stalled, monkeypatch) -> None:
 
 def test_a_partition_wider_than_a_band_is_placed_whole() -> None:
     """One partition has 70 % of a broker's share: rounding ends far above the bound, diving near it."""
-    cluster = heavy(10, 850, 0)
-    size, largest = cluster.size.copy(), int(cluster.size.argmax())
-    size[largest] = int(0.7 * 3 * (size.sum() - size[largest]) / 10)
-    task = tasks.rebalance(replace(cluster, size=size, load=None))
+    task = tasks.rebalance(with_a_giant())
     known = place_replicas(task)
     figures = judge_replicas(task, NewReplicas(known, {}, {})).figures
     figures |= {name: 0 for name in figures if name != "moved"}
@@ -151,6 +148,39 @@ def test_repairs_end_after_so_many_iterations(monkeypatch) -> None:
         monkeypatch.setattr(reassignments, "_MOST_ITERATIONS", most)
         assert not reassign(task).verdict.breaches
     assert len(solved) == 1
+
+
+def with_a_giant() -> ReplicaCluster:
+    """One partition has 70 % of a broker's share."""
+    cluster = heavy(10, 850, 0)
+    size, largest = cluster.size.copy(), int(cluster.size.argmax())
+    size[largest] = int(0.7 * 3 * (size.sum() - size[largest]) / 10)
+    return replace(cluster, size=size, load=None)
+
+
+@pytest.mark.parametrize("reachable", [True, False])
+def test_repair_ends_near_what_large_partitions_allow(reachable, monkeypatch) -> None:
+    """A plan that is near the optimum with its large partitions is not repaired, however far the
+    bound is; without that estimate it is.
+    """
+    solved, estimates = [], []
+
+    def dived(*args):
+        found = dive(*args)
+        estimates.append(found.reachable)
+        return found if reachable else replace(found, reachable=0.0)
+
+    def solve(*args, **options):
+        solved.append(1)
+        return solve_exactly(*args, **options)
+
+    monkeypatch.setattr(reassignments, "dive", dived)
+    monkeypatch.setattr(reassignments, "solve_exactly", solve)
+    monkeypatch.setattr(reassignments, "_MOST_REPAIRS", 1)
+    with form("compiled"):
+        verdict = reassign(tasks.rebalance(with_a_giant())).verdict
+    assert estimates[0] > verdict.bounds["moved"]
+    assert len(solved) == (0 if reachable else 1)
 
 
 def with_disks(cluster: ReplicaCluster) -> ReplicaCluster:

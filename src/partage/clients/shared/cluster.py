@@ -13,7 +13,8 @@ __all__ = ["ClusterView"]
 
 @dataclass(frozen=True)
 class ClusterView:
-    """Kafka cluster metadata of the subscribed topics, in a form independent of the client library.
+    """Cluster metadata of the topics to which a group subscribes, independent of the client
+    library.
 
     Attributes:
         topics: dict from topic to a dict from partition number to the node ids of its replicas. A
@@ -29,7 +30,7 @@ class ClusterView:
     racks: Mapping[int, str | None] = field(default_factory=dict)
 
     def cluster(self) -> Cluster:
-        """Return the Kafka cluster (topics, partitions, racks) as input of an assignment strategy.
+        """Return the `Cluster` (topics, partitions and racks) that a strategy gets; it is cached.
 
         Topics without partitions are left out, as in Kafka.
 
@@ -44,8 +45,6 @@ class ClusterView:
         return Cluster.from_replicas(topics, self.racks)
 
     def has(self, topic: str, number: int) -> bool:
-        """Return whether a Kafka partition exists; True for a topic that the metadata do
-        not have.
-        """
+        """Return whether the metadata has a partition; True if they lack its topic (unknown)."""
         partitions = self.topics.get(topic)
         return partitions is None or number in partitions

@@ -32,11 +32,11 @@ __all__ = [
 
 
 class PeerAssignorError(UnsupportedProblemError):
-    """Raised for an input on which another client's assignor, such as kafka-python's, itself fails.
+    """Raised for an input on which another client's own class or function fails.
 
     Attributes:
-        peer_exception: name of the client's exception. ``"hangs"``: the client loops forever;
-            ``"crash"``: its process ends; ``"undefined"``: it reads freed memory.
+        peer_exception: name of the client's exception; ``"hangs"`` where it never returns,
+            ``"crash"`` where the process ends, ``"undefined"`` where it reads freed memory.
 
     >>> PeerAssignorError("the group has no members", "TypeError").peer_exception
     'TypeError'
@@ -48,12 +48,14 @@ class PeerAssignorError(UnsupportedProblemError):
 
 
 class PeerProblem:
-    """Members, topics and partitions of a rebalance, as assignors of non-Java clients see them.
+    """Members, topics and numbered partitions of a rebalance, as assignors of non-Java clients see
+    them.
 
-    A *slot* is the index of a partition in an array that is sorted by topic name and partition
-    number. Names sort by code points (Java's order differs beyond U+FFFF). Topics without
-    subscribers or without partitions have no slots. In all attributes a topic is an index of
-    ``topics``, and a member an index of the group.
+    A partition's number in this problem is called its slot (an array index). Slots are by topic
+    name, then partition number. Names sort by code points (Java's order differs beyond U+FFFF). The
+    clients request metadata only of the topics to which the group subscribes, so a topic without
+    subscriber has no slots. A topic without partitions has no effect and is left out. "Topic" means
+    a position in ``topics`` in all attributes, and a member is its position in the group.
 
     Attributes:
         problem: the group and the cluster.
@@ -78,7 +80,7 @@ class PeerProblem:
 
     @cached_property
     def topic_by_name(self) -> dict[str, int]:
-        """Dict from topic name to the topic's index in the list ``topics``."""
+        """Dict from topic name to the topic's position in ``topics``."""
         return {self.problem.index.topics[t]: k for k, t in enumerate(self.topics)}
 
     @cached_property
@@ -109,7 +111,7 @@ class PeerProblem:
 
     @cached_property
     def id_rank(self) -> list[int]:
-        """Rank of each member's id among all member ids, sorted by code points."""
+        """Position of each member's id among all member ids sorted by code points."""
         ids = self.problem.group.ids
         rank = [0] * len(ids)
         for r, m in enumerate(sorted(range(len(ids)), key=ids.__getitem__)):
@@ -118,7 +120,7 @@ class PeerProblem:
 
     @cached_property
     def topic_of_slot(self) -> list[int]:
-        """Topic of each partition, as an index into the list ``topics``."""
+        """Topic of each partition, by slot (the partition's number in this problem)."""
         return [k for k in range(len(self.topics)) for _ in self.slots_of(k)]
 
     @cached_property
@@ -127,14 +129,11 @@ class PeerProblem:
         return [{number[s]: s for s in self.slots_of(k)} for k in range(len(self.topics))]
 
     def slots_of(self, topic: int) -> range:
-        """Return the range of indices of a topic's partitions, in the array of all sorted
-        partitions.
-        """
+        """Return the partitions of a topic as slots (numbers in this problem)."""
         return range(self.first_slot[topic], self.first_slot[topic + 1])
 
     def claimed_slots(self, claims: Iterable[tuple[str | None, int]]) -> list[int]:
-        """Convert (topic name, partition number) pairs to indices in the array of all sorted
-        partitions.
+        """Convert (topic name, partition number) pairs to partition numbers of this problem.
 
         Pairs of unknown topics or partitions are left out.
         """
@@ -148,15 +147,12 @@ class PeerProblem:
         return slots
 
     def name(self, slot: int) -> str:
-        """Return the name of a partition, e.g. "orders-3"."""
+        """Return the name of a partition as "topic-number"."""
         topic, number = self.problem.index.name(int(self.partition_of_slot[slot]))
         return f"{topic}-{number}"
 
     def plan(self, lists: Sequence[Sequence[int]], **attributes: object) -> Plan:
-        """Build a plan from each member's list of partitions (indices of the sorted partitions).
-
-        ``attributes`` are further fields of the plan.
-        """
+        """Build a plan from each member's list of partitions, given as numbers in this problem."""
         group = self.problem.group
         partitions = [self.partition_of_slot[np.array(slots, np.int32)] for slots in lists]
         plan: Plan = Plan.from_lists(self.problem.index, group.ids, partitions, **attributes)
@@ -166,11 +162,11 @@ class PeerProblem:
 class LibrdkafkaProblem(PeerProblem):
     """Members, topics, racks and partitions of a rebalance, as librdkafka's assignors see them.
 
-    In contrast to `PeerProblem`, a topic that a member names twice counts once.
+    Other than in `PeerProblem`, a topic that a member names twice counts once.
 
     Raises:
-        PeerAssignorError: a member has an empty subscription, which librdkafka cannot parse but
-            uses nevertheless.
+        PeerAssignorError: a member has an empty subscription. The library cannot read it and
+            uses it all the same.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -187,25 +183,25 @@ class LibrdkafkaProblem(PeerProblem):
 
     @cached_property
     def metadata_order(self) -> list[int]:
-        """Topics in the order in which members first name them; the leader requests metadata in
-        this order.
+        """Topics in the order in which the group leader requests their metadata: as members first
+        name them.
 
-        This is assumed to be the order of the broker's response, which librdkafka keeps.
+        The library keeps the order of the response, which brokers may choose.
         """
         return list(dict.fromkeys(k for topics in self.subscriptions for k in topics))
 
     @cached_property
     def racks(self) -> list[frozenset[str]]:
-        """Racks of each partition's replicas; partitions are in order of topic name and number."""
+        """Racks of each partition's replicas, by slot (the partition's number in this problem)."""
         return [
             frozenset(self.problem.cluster.racks_of(p)) for p in self.partition_of_slot.tolist()
         ]
 
     def uses_racks(self, topics: Sequence[int], members: Sequence[int]) -> bool:
-        """Return whether librdkafka considers racks when it assigns the given topics to the given
-        members.
+        """Return whether librdkafka considers racks when it assigns these topics to these members.
 
-        It does if a replica is on a member's rack, and some rack lacks replicas of some partition.
+        It does if a replica is on a member's rack, and not all racks have replicas of all
+        partitions.
         """
         member_racks = {self.problem.group[m].rack for m in members} - {None, ""}
         if not member_racks:
@@ -221,11 +217,14 @@ class LibrdkafkaProblem(PeerProblem):
 
 
 def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int]]) -> Plan:
-    """Assign partitions as the range assignors of kafka-python and aiokafka do, which ignore racks.
+    """Return the plan of the range assignor of kafka-python or aiokafka, which ignores racks.
+
+    A member that names a topic twice has two ranges. The second replaces the first, so that the
+    partitions of the first have no owner.
 
     Args:
-        problem: the group and the cluster.
-        in_order: function that sorts a topic's subscribers as the client does, and may drop some.
+        problem: the problem.
+        in_order: sorts a topic's subscribers as the client does; it may leave some out.
     """
     peer = PeerProblem(problem)
     lists: list[list[int]] = [[] for _ in problem.group]
@@ -235,8 +234,6 @@ def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int
         if subscriber_set not in sorted_members:
             sorted_members[subscriber_set] = in_order(subscriber_set)
         members = sorted_members[subscriber_set]
-        # If a member names a topic twice, it gets two ranges, of which the second replaces the
-        # first. The partitions of the first then have no owner.
         for member, slots in dict(divide_into_ranges(members, peer.slots_of(k))).items():
             lists[member].extend(slots)
     return peer.plan(lists)
@@ -245,8 +242,8 @@ def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int
 def divide_into_ranges(members: Sequence[int], slots: range) -> list[tuple[int, range]]:
     """Divide a topic's partitions into consecutive ranges, one for each member.
 
-    For example, 5 partitions and 2 members give the ranges 0 to 2 and 3 to 4. ``slots`` are the
-    indices of the topic's partitions.
+    If the division leaves a remainder, the first members get one more partition. ``slots`` are the
+    topic's partitions as numbers in this problem.
     """
     quota, extra = divmod(len(slots), len(members))
     first = slots.start
@@ -259,10 +256,11 @@ def divide_into_ranges(members: Sequence[int], slots: range) -> list[tuple[int, 
 
 
 def assign_round_robin(peer: PeerProblem, members: Sequence[int]) -> Plan:
-    """Assign partitions round robin: each goes to the next member that subscribes to its topic.
+    """Return the round-robin plan: each partition goes to the next member in turn that subscribes
+    to it.
 
     Args:
-        peer: the group's members, topics and partitions.
+        peer: the problem.
         members: all members in the client's order.
     """
     topic_sets = peer.topic_sets

@@ -22,8 +22,7 @@ ByTopic = dict[str, list[int]]
 
 @dataclass(slots=True)
 class CopartitionedAssignment:
-    """Active and standby partition numbers of one Faust member, for each topic of a copartitioned
-    set.
+    """Active and standby partition numbers of one member, which apply to all copartitioned topics.
 
     Source: Faust's class of the same name.
 
@@ -36,9 +35,8 @@ class CopartitionedAssignment:
 
     @classmethod
     def of(cls, actives: Iterable[int], standbys: Iterable[int]) -> CopartitionedAssignment:
-        """Build an assignment from lists of active and standby partition numbers.
-
-        A partition in both lists is active only.
+        """Build an assignment from the lists that a member sent; partitions in both lists count as
+        active only.
         """
         assignment = cls(set(actives), set(standbys))
         if not assignment.actives.isdisjoint(assignment.standbys):
@@ -52,10 +50,10 @@ class CopartitionedAssignment:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FaustPlan(Plan):
-    """Assignment of a Faust group, with the metadata that each worker receives with it.
+    """Plan of a Faust group, with the Faust metadata that each worker receives with its assignment.
 
-    Each partition has one owner. All members are active for a global table's changelog; this is
-    only visible in ``metadata`` and `wire`.
+    The owner of a partition is its one active member by the assignment rule. All members are
+    active for a global table's changelog, but only ``metadata`` and `wire` show that.
 
     Attributes:
         metadata: the contents of each member's user data.
@@ -73,11 +71,11 @@ class FaustPlan(Plan):
     changelogs: frozenset[str] = frozenset()
 
     def wire(self) -> dict[str, list[tuple[str, list[int]]]]:
-        """Return the partitions that each Faust member consumes: active ones, then standbys of
-        changelogs.
+        """Return the (topic, partition numbers) pairs that each member's client consumes, as a dict
+        by member.
 
-        The result is a dict from member to (topic, partition numbers) pairs, sorted by topic. A
-        partition that is active and standby is listed twice.
+        The pairs are sorted by topic. The numbers are the active partitions, followed by the
+        standbys of changelogs. A partition that is both occurs twice.
         """
         consumed = {}
         for member, metadata in self.metadata.items():
@@ -90,9 +88,7 @@ class FaustPlan(Plan):
 
     @property
     def standbys(self) -> dict[str, ByTopic]:
-        """Standby partitions of each Faust member, by topic, e.g. {"a": {"t": [0]}}.
-
-        Topics without standbys are left out.
+        """The standby partitions by member and topic, sorted, without topics that have none.
 
         >>> from partage.groups.registry import find
         >>> from partage.model import Cluster, Group, Member
@@ -120,10 +116,9 @@ class FaustPlan(Plan):
         return [*standbys, *super()._remarks()]
 
     def with_standbys(self) -> Assignment:
-        """Return one assignment with the active and standby partitions of all Faust members, with
-        roles.
+        """Return the active and the standby partitions of all members as one assignment with roles.
 
-        A member's active partitions come first.
+        The active ones come first.
 
         >>> from partage.groups.registry import find
         >>> from partage.model import Cluster, Group, Member
@@ -162,10 +157,10 @@ def build_plan(
 
     Args:
         problem: the consumer group and the cluster.
-        placed: each set of copartitioned topics, with the assignments of its subscribers.
-        metadata: the metadata that each member sent; its URL is sent to all members.
+        placed: each group of copartitioned topics, with the assignments of its subscribers.
+        metadata: what each member sent; its URL goes to all members.
         settings: the leader's settings.
-        warnings: warnings for the operator, which become part of the plan.
+        warnings: warnings for the operator, which the plan carries.
 
     Raises:
         PeerAssignorError: a global table's changelog is not among the topics; Faust raises
@@ -223,15 +218,11 @@ def _assign_global_changelogs(
     actives: Sequence[ByTopic],
     standbys: Sequence[ByTopic],
 ) -> None:
-    """Make each member of a Faust group active for all partitions of global tables' changelogs.
+    """Make each member active for all partitions of global tables' changelogs.
 
-    Args:
-        groups: the sets of copartitioned topics.
-        settings: the leader's settings, which name the changelogs.
-        actives: active partitions of each member by topic; changed in place.
-        standbys: standby partitions of each member by topic; changed in place.
-
-    Source: ``PartitionAssignor._global_table_standby_assignments``.
+    ``actives`` and ``standbys`` are changed. The standbys are the partitions that another member
+    owns, or all partitions for the topics in ``settings.copied``. Source:
+    ``PartitionAssignor._global_table_standby_assignments``.
     """
     count = {topic: group.partitions for group in groups for topic in group.topics}
     for topic in settings.global_changelogs:
@@ -241,8 +232,6 @@ def _assign_global_changelogs(
         every = set(range(count[topic]))
         for active_by_topic, standby_by_topic in zip(actives, standbys, strict=True):
             owned = set(active_by_topic.get(topic, ()))
-            # A member's standbys are the partitions that another member owns; for topics in
-            # ``settings.copied`` they are all partitions.
             copied = every if topic in settings.copied else every - owned
             standby_by_topic[topic] = list(copied)
             active_by_topic[topic] = list(every)

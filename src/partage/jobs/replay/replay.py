@@ -55,12 +55,10 @@ from partage.jobs.replay.spill_files import SpilledHistory, remove_spill_files
 from partage.jobs.replay.state_files import (
     StaleStateError,
     discard_state,
-    read_stream,
     remove_stale_state,
     state_folder,
 )
-from partage.jobs.replay.streams_settings import read_streams_facts
-from partage.jobs.replay.summary import SimulationTotals, Summary, summarise
+from partage.jobs.replay.summary import SimulationTotals, Summary, summarised
 from partage.jobs.replay.tally import Tally
 from partage.jobs.spark.failures import job_errors, jvm_errors, write_errors
 from partage.jobs.spark.progress import Progress, Stages
@@ -179,7 +177,7 @@ def _spark_engine(
 ) -> Iterator[tuple[SparkEngine, Capture]]:
     """Start a Spark session, or use the given one; yield its engine and the opened capture.
 
-    The metadata files of a capture in remote storage are downloaded first.
+    Small files of a capture in remote storage are downloaded first.
     """
     from partage.jobs.spark.session import session
 
@@ -194,19 +192,19 @@ def _spark_engine(
             yield SparkEngine(spark), source
 
 
-def _lock_run(run: ReplayRun, exit_stack: ExitStack) -> None:
-    """Take the lock file of a replay run, and remove files of killed runs from the output folder.
+def _lock_run(run: ReplayRun, opened: ExitStack) -> None:
+    """Take this run's lock file, and remove the files of killed runs from the output folder.
 
-    Both the lock and the run's temporary files are released when ``exit_stack`` closes.
+    The run's own temporary files are removed when ``opened`` closes. The lock is taken before the
+    Spark session starts, so it is released after the session's end. Until then tasks may still
+    write.
     """
-    # The lock is taken before the Spark session starts, so that it is released after the session
-    # has ended: until then Spark tasks may still write.
-    exit_stack.enter_context(run_lock(run.out, run.id))
+    opened.enter_context(run_lock(run.out, run.id))
     for dead in remove_dead_locks(run.out):
         remove_spill_files(run.out, dead)
         if not is_published(run.out, dead):
             _remove(run.out, dead)
-    exit_stack.push(partial(_clear_up, run))
+    opened.push(partial(_clear_up, run))
 
 
 def _publish(
@@ -216,28 +214,25 @@ def _publish(
     stages: Stages,
     appender: Appender | None,
 ) -> Summary:
-    """Publish the output tables and the summary of a replay run, and return the summary.
-
-    ``done`` has the results of the run's jobs, ``head`` the first fields of the summary.
-    """
-    found, state = summarise(done), None
+    """Publish the run's tables and summary, and return the summary."""
+    found, state = summarised(done), None
     if appender is not None:
         state = appender.state(done)
         notes = [*head.get("notes", ()), appender.note(done)]
         head = {**head, "notes": notes, "append": appender.counts(done)}
-    done.receipts.append(_write_run_row(run, head, found))
+    done.receipts.append(_run_row(run, head, found))
     summary = {**head, "seconds": dict(stages.seconds), **found}
     publish(run.out, run.id, done.receipts, summary, None if state is None else state.to_json())
     remove_stale_state(run.out, state)
     return summary
 
 
-def _clear_up(run: ReplayRun, error_type: object, *_: object) -> None:
-    """Remove the temporary files of a replay run at its end, and all of its files if it failed.
+def _clear_up(run: ReplayRun, kind: object, *_: object) -> None:
+    """Remove a run's temporary files at its end, and all of its files if it failed.
 
-    ``error_type`` is the type of the exception that ended the run; None after success.
+    ``kind`` is the type of the exception that ended the run; None after success.
     """
-    if error_type is None:
+    if kind is None:
         remove_spill_files(run.out, run.id)
     else:
         _remove(run.out, run.id)
@@ -253,7 +248,7 @@ def _parse_policies(
     policies: Sequence[str | Policy | Strategy] | None,
     strategies: Sequence[str | Strategy] | None,
 ) -> tuple[Policy, ...]:
-    """Parse the names of the policies to simulate; return the default policies if there are none.
+    """Return the requested policies, or the default ones if none is requested.
 
     An unknown name raises an error here, before Spark starts.
     """
@@ -313,11 +308,8 @@ def _run_header(
     }
 
 
-def _write_run_row(run: ReplayRun, head: dict[str, Any], summary: Summary) -> Receipt:
-    """Write the row of this replay run in the output table ``runs``; return the file's description.
-
-    ``head`` has the first fields of the summary, such as the start time.
-    """
+def _run_row(run: ReplayRun, head: dict[str, Any], summary: Summary) -> Receipt:
+    """Write this run's row of table ``runs``; return the receipt of its file."""
     accounting = summary["accounting"]
     with closing(TableWriters(str(run.out), run.id, "driver")) as writers:
         writers.add("runs", {
@@ -427,23 +419,21 @@ def run_jobs(
                 rows, states, run.selection, out=out, run_id=run.id, around=around,
                 many=worth_compiling(done.tally.rows, engine.cores),
             )  # fmt: skip
-            kept = _add_results(found, done)
+            kept = _receive(found, done)
             if appender is None or appender.past is None:
                 _expect_groups(done, run.selection)
         stages.counted("rebalances", sum(one.rebalances for one in kept))
         if done.tally.bad:
             with engine.stage(stages, "bad records"):
-                _add_results(bad_records_job(decoded, out=out, run_id=run.id), done)
+                _receive(bad_records_job(decoded, out=out, run_id=run.id), done)
         with engine.stage(stages, "replay"):
             if appender is not None:
                 kept = appender.with_stored_results(kept)
-            streams = engine.share(read_streams_facts(source.beside or source.folder, done.groups))
-            held.callback(streams.destroy)
-            _add_results(_simulate(engine, kept, run, (states, streams), appender), done)
+            _receive(_simulate(engine, kept, run, states, appender), done)
             mark_failed(run.out, done)
             copied = None if appender is None else appender.keep_groups(engine, done)
             if copied is not None:
-                _add_results(copied, done)
+                _receive(copied, done)
     return done
 
 
@@ -456,27 +446,18 @@ def _decode(
     held: ExitStack,
     appender: Appender | None,
 ) -> Rows:
-    """Run the job that decodes all records of the capture, and return its rows.
+    """Run the decode job and return its rows, which stay cached until the stack ``held`` closes.
 
-    The rows stay cached until the exit stack ``held`` closes. Counts of records are added to
-    ``done``.
+    Counts of records are added to ``done``. If the files do not have the order of the log, the
+    records are sorted and decoded once more.
     """
-    # If offset ranges of the input overlap, the records are sorted and decoded once more, to detect
-    # duplicates.
     raw = CommitsTable(str(run.out), run.id) if run.raw_commits else None
     unread = source if appender is None else appender.source
 
-    if source.decoded is not None and raw is not None:
-        what = "is not available for the output of partage watch; replay a capture"
-        raise InvalidConfigError("--commits", what, True)
-
     def decode(*, sort: bool) -> Rows:
-        if source.decoded is None:
-            rows = decode_job(engine, unread, run.selection, raw=raw, sort=sort)
-        else:
-            rows = read_stream(engine, unread, run.selection)
+        rows = decode_job(engine, unread, run.selection, raw=raw, sort=sort)
         if appender is not None:
-            rows = appender.with_ended_transactions(engine, rows, raw)
+            rows = appender.with_retried(engine, rows, raw)
         rows = rows.persist()
         held.callback(rows.unpersist)
         done.tally, done.receipts = Tally() if appender is None else appender.tally(), []
@@ -486,7 +467,7 @@ def _decode(
     decoded = decode(sort=False)
     if appender is not None:
         appender.check_input(decoded)
-    if source.decoded is None and overlapping_partitions(done.tally):
+    if overlapping_partitions(done.tally):
         decoded.unpersist()
         decoded = decode(sort=True)
         expect_no_duplicates(source, done.tally)
@@ -494,7 +475,7 @@ def _decode(
 
 
 def _expect_groups(done: JobResults, selection: Selection) -> None:
-    """Check that the capture has a consumer group which the user selected.
+    """Check that the capture has a group which the user selected.
 
     Raises:
         InvalidConfigError: no group matches; probably a name is misspelt.
@@ -507,9 +488,7 @@ def _expect_groups(done: JobResults, selection: Selection) -> None:
 
 
 def _unmatched_groups(done: JobResults, selection: Selection) -> dict[str, list[str]]:
-    """Return the user's group names and patterns that match no group, each with similar
-    group ids.
-    """
+    """Return the names and patterns of the selection that no group matches, with similar names."""
     if not selection.groups:
         return {}
     known = [json.loads(text)["group"] for text in done.groups]
@@ -522,8 +501,8 @@ def _no_group(near: Sequence[str], when: str = "") -> str:
 
 
 def _add_tallies(decoded: Rows, done: JobResults) -> None:
-    """Add the record counts of all tasks, and the files that they wrote, to the run's results."""
-    counts = decoded.filter_kinds(DecodedKind.TALLY, DecodedKind.RECEIPT)
+    """Add the record counts of all tasks, and their files of table ``commits``, to the results."""
+    counts = decoded.of_kind(DecodedKind.TALLY, DecodedKind.RECEIPT)
     # All at once: an iterator of Spark's computes one part after the other, on one core. A tally
     # of so many thousand records is a few kilobytes.
     for kind, text in counts.collect("kind", "text"):
@@ -537,7 +516,7 @@ def _simulate(
     engine: Engine,
     kept: list[SpilledHistory],
     run: ReplayRun,
-    facts: tuple[SharedValue, SharedValue],
+    states: SharedValue,
     appender: Appender | None,
 ) -> Rows:
     with_some = [one for one in kept if one.rebalances]
@@ -545,17 +524,16 @@ def _simulate(
     tasks = _SIMULATION_TASKS_PER_CORE[engine.name] * engine.cores
     shared = engine.share(pack_tasks(work, tasks=tasks))
     return simulations_job(
-        engine, shared, *facts, run.policies,
+        engine, shared, states, run.policies,
         selection=run.selection, out=str(run.out), run_id=run.id,
         store=None if appender is None else state_folder(run.id),
     )  # fmt: skip
 
 
-def _add_results(found: Rows, done: JobResults) -> list[SpilledHistory]:
-    """Add the result rows of a job (files, group totals, failures) to the run's results ``done``.
+def _receive(found: Rows, done: JobResults) -> list[SpilledHistory]:
+    """Add a job's results (files, group totals, failures) to ``done``.
 
-    Return the positions of the groups' histories in spill files (temporary files for the
-    simulation).
+    Return the positions of the groups' histories in spill files.
     """
     kept = []
     for what, text in found.collect("what", "text"):

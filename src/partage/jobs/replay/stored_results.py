@@ -75,7 +75,7 @@ _REBALANCES_OF_BLOCK = 64
 
 
 class MetadataDigests:
-    """Digests of cluster metadata up to each time, to detect whether stored results are valid.
+    """Digests of cluster metadata: one for all states up to each point in time.
 
     Stored results are reused only if the digest of their metadata is unchanged.
 
@@ -92,23 +92,15 @@ class MetadataDigests:
             self._prefixes.append(blake2b(joined, digest_size=16).digest())
 
     def until(self, time_ms: int, ahead: int = 0) -> bytes:
-        """Return the digest of all cluster metadata up to a time, and of the next ``ahead``
-        changes.
-
-        A simulated rebalance may also depend on states shortly after it.
-        """
+        """Return the digest of all metadata states up to a time and the next ``ahead`` states."""
         last = bisect_right(self._times, time_ms) + ahead
         return self._prefixes[min(last, len(self._prefixes) - 1)]
 
 
 class StoredBlock(NamedTuple):
-    """Place of some stored simulation results in a file.
+    """Position of a block of stored results in a file: first byte, length and result keys.
 
-    Attributes:
-        path: the file, relative to the output folder.
-        first: first byte of the block.
-        length: number of bytes.
-        keys: keys of the results, digests of their inputs.
+    ``path`` is relative to the output folder.
     """
 
     path: str
@@ -118,11 +110,11 @@ class StoredBlock(NamedTuple):
 
     @classmethod
     def of(cls, value: Sequence[Any]) -> StoredBlock:
-        """Build a `StoredBlock` from the list of its fields in a JSON file."""
+        """Build a `StoredBlock` from a list of its fields, as read from JSON."""
         return cls(value[0], value[1], value[2], tuple(value[3]))
 
     def read(self, out: Path) -> bytes:
-        """Read these stored results as bytes from their file in the output folder."""
+        """Read the bytes of the block from its file in the output folder."""
         with (out / self.path).open("rb") as file:
             file.seek(self.first)
             return file.read(self.length)
@@ -130,16 +122,16 @@ class StoredBlock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _StoredRow:
-    """Row of the output table ``replays`` in the form that is stored for the next run.
+    """Row of table ``replays`` as stored for the next run.
 
-    Some columns depend on the group's whole history, which grows. The inputs of these columns are
-    stored, and the next run computes them again.
+    Some columns depend on the group's whole history, which grows. For these, the inputs are stored,
+    and the next run computes them again.
 
     Attributes:
         row: the row; columns that are computed again are empty if ``is_recomputed``.
         is_recomputed: whether it has columns that depend on the group's whole history.
         stops: indices of the partitions that stop.
-        extra: partition-seconds of dead members, in addition to the partitions that stop.
+        extra: partition-seconds of dead members, in addition to the stop.
         member: owner of each assigned partition, as a position in the group.
         partition: indices of the assigned partitions.
         takes_part: positions of the members whose loads count; None without a spread of loads.
@@ -163,10 +155,9 @@ _CLASSES = (
 
 
 def _stored_row(row: SimulatedRebalance, loads: PlanLoads) -> _StoredRow:
-    """Convert a row of the output table ``replays`` to the form that is stored for the next run.
+    """Prepare a row of table ``replays`` for storage.
 
-    Columns that depend on the group's whole history are replaced by their inputs. ``loads`` finds
-    the partitions that make up each member's load.
+    Columns that depend on the group's whole history are replaced by their inputs.
     """
     inputs = row.recompute
     row = replace(row, recompute=None)
@@ -176,15 +167,15 @@ def _stored_row(row: SimulatedRebalance, loads: PlanLoads) -> _StoredRow:
     if not inputs.has_loads:
         return _StoredRow(blank, True, inputs.stops, inputs.extra)
     blank = replace(blank, measured=replace(row.measured, load_spread=None))
-    return _StoredRow(blank, True, inputs.stops, inputs.extra, *loads.loads(inputs))
+    return _StoredRow(blank, True, inputs.stops, inputs.extra, *loads.of(inputs))
 
 
-def _restore_row(
+def _finished_row(
     stored: _StoredRow, rebalance: RecordedRebalance, context: SimulationContext
 ) -> SimulatedRebalance:
-    """Restore a row of the output table ``replays`` that an earlier run has stored.
+    """Restore a row of table ``replays`` from storage.
 
-    Columns that depend on the group's whole history are computed again from ``context``.
+    Columns that depend on the group's whole history are computed again.
     """
     row, stops = stored.row, stored.stops
     if not stored.is_recomputed or stops is None:
@@ -201,10 +192,7 @@ def _restore_row(
 
 
 def _loads_of(stored: _StoredRow) -> Loads | None:
-    """Return the stored arrays from which the load of each group member is computed.
-
-    The result is None if the row has no such column.
-    """
+    """Return the stored inputs of a row's load spread; None if the row has no load spread."""
     taking, member, partition = stored.takes_part, stored.member, stored.partition
     if taking is None or member is None or partition is None:
         return None
@@ -214,11 +202,11 @@ def _loads_of(stored: _StoredRow) -> Loads | None:
 def digests_of_rebalance(
     rebalance: RecordedRebalance, digests: MetadataDigests
 ) -> tuple[str, bytes]:
-    """Return two digests of a recorded rebalance, which are keys of stored results.
+    """Return the two digests of a recorded rebalance by which stored results are found.
 
-    The first is for a simulation of this rebalance alone: it covers all of its inputs. The second
-    is for the cumulative simulation of the whole history: it leaves out later metadata, and whether
-    departed members rejoined later. Neither covers pauses in consumption.
+    The first covers all inputs of a simulation of this rebalance alone. The second covers the
+    inputs of a cumulative simulation; it leaves out later metadata and later rejoins of departed
+    members. Neither covers consumption pauses.
     """
     departures = tuple(
         replace(one, back=None, back_ms=None, as_member=None) for one in rebalance.departures
@@ -236,11 +224,11 @@ def digests_of_rebalance(
 
 
 class RebalanceStore:
-    """Stored results of one consumer group's rebalances, each simulated on its own.
+    """Stored results of one group's single rebalances, from the last run and for the next.
 
     Args:
         out: the output folder.
-        blocks: file positions of the last run's results.
+        blocks: where the results of the last run are.
         writer: writes the results for the next run.
     """
 
@@ -255,9 +243,9 @@ class RebalanceStore:
     def find(
         self, key: str, rebalance: RecordedRebalance, context: SimulationContext
     ) -> tuple[Verdict, list[SimulatedRebalance]] | None:
-        """Return the stored simulation results of a rebalance, or None if there are none.
+        """Return the stored verdict and ``replays`` rows of a rebalance; None if there are none.
 
-        The results are the verdict and the rows of table ``replays``.
+        ``key`` is the digest of the rebalance's inputs.
         """
         at = self._block_of.get(key)
         if at is None:
@@ -267,24 +255,20 @@ class RebalanceStore:
             return None
         verdict, rows = result
         self._found.add(key)
-        return verdict, [_restore_row(row, rebalance, context) for row in rows]
+        return verdict, [_finished_row(row, rebalance, context) for row in rows]
 
     def add(self, key: str, verdict: Verdict, rows: Sequence[SimulatedRebalance]) -> None:
-        """Store the simulation results of a rebalance for the next run.
-
-        They are its rows of table ``replays`` and the verdict: whether the group's strategy
-        reproduces the recorded assignment.
-        """
+        """Store the verdict and the ``replays`` rows of a rebalance for the next run."""
         groups = (one.recompute.group for one in rows if one.recompute is not None)
         if any(member.weight != 1 for group in groups for member in group):
             return  # `load_spread` is for members of weight 1
         self._writer.add(key, (verdict, tuple(_stored_row(row, self._loads) for row in rows)))
 
     def finish(self) -> list[StoredBlock]:
-        """Return the places of all stored results that the next run may need, old and new.
+        """Return the file positions of all results that the next run may need, old and new.
 
-        Blocks of the last run whose results were all used are kept. Used results of other blocks
-        are copied to new blocks.
+        An old block whose results were all used remains. From other old blocks, the used results
+        are written again.
         """
         kept = []
         for i, block in enumerate(self._blocks):
@@ -308,7 +292,7 @@ class RebalanceStore:
 
 
 class BlockWriter:
-    """Writer of one task's file of results of rebalances, in blocks of one group each."""
+    """Writer of one task's file with results of rebalances, group after group."""
 
     def __init__(self, out: str, path: str, task: str) -> None:
         self._path = f"{path}/rebalances-{task}-{uuid4().hex[:8]}.memo"
@@ -318,18 +302,13 @@ class BlockWriter:
         self._size = 0
 
     def add(self, key: str, result: _Result) -> None:
-        """Write the simulation result of a rebalance of the current consumer group.
-
-        ``key`` is a digest of its inputs.
-        """
+        """Write the result of a rebalance of the current group."""
         self._pending[key] = result
         if len(self._pending) >= _REBALANCES_OF_BLOCK:
             self._flush()
 
     def finish(self) -> list[StoredBlock]:
-        """Write the rest of the current consumer group's results, and return their places in the
-        file.
-        """
+        """End the current group; return the file positions of its results."""
         if self._pending:
             self._flush()
         blocks, self._blocks = self._blocks, []
@@ -344,7 +323,7 @@ class BlockWriter:
         self._blocks.append(self.write(blob, tuple(pending)))
 
     def write(self, blob: bytes, keys: tuple[str, ...]) -> StoredBlock:
-        """Append bytes with stored results to the file, and return their place."""
+        """Append a block of bytes to the file and return its position."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.open("ab") as file:
             file.write(blob)
@@ -354,7 +333,7 @@ class BlockWriter:
 
 @lru_cache(maxsize=1)
 def metadata_digests(states: tuple[str, ...]) -> MetadataDigests:
-    """Compute the digests of cluster metadata over time; cached in each worker process."""
+    """Return the digests of cluster metadata over time; each worker process computes them once."""
     timed = [(json.loads(text)["ts_ms"], text) for text in states]
     return MetadataDigests(sorted(timed, key=lambda one: one[0]))
 
@@ -369,10 +348,10 @@ _BLOCK, _MOST_BLOCKS = 64, 32
 
 
 class StoredCheckpoint(NamedTuple):
-    """Place of a stored checkpoint in a file: the state of a simulation after a recorded rebalance.
+    """A stored checkpoint of a simulation: the rebalance after which it was taken, and its bytes.
 
     Attributes:
-        position: position of the recorded rebalance in the group's history.
+        position: position of its recorded rebalance in the group's history.
         chain: digest of the history up to that rebalance, see `HistoryChain`.
         blocks: number of stored blocks with the rows before the checkpoint.
         place: file position of the checkpoint's bytes.
@@ -385,7 +364,7 @@ class StoredCheckpoint(NamedTuple):
 
 
 class StoredSimulation(NamedTuple):
-    """Places of one policy's stored simulation of a consumer group: its rows and checkpoints.
+    """File positions of one policy's stored simulation of a group: its rows and its checkpoints.
 
     Attributes:
         rows: blocks of rows, in the order in which they were made.
@@ -397,7 +376,7 @@ class StoredSimulation(NamedTuple):
 
     @classmethod
     def of(cls, value: Sequence[Any]) -> StoredSimulation:
-        """Build a `StoredSimulation` from the list of its fields in a JSON file."""
+        """Build a `StoredSimulation` from a list of its fields, as read from JSON."""
         rows, checkpoints = value
         return cls(
             tuple(map(StoredBlock.of, rows)),
@@ -414,10 +393,10 @@ class StoredSimulation(NamedTuple):
 
 
 class HistoryChain:
-    """Digests of a consumer group's history up to each of its rebalances, to detect changes.
+    """Chain of digests over a group's history, one for the history up to each rebalance.
 
-    Equal digests in two runs mean that the history up to that rebalance is unchanged. The object
-    also knows the group's evictions, to find those that a policy would have made earlier.
+    Equal digests in two runs mean that the history up to that rebalance is unchanged. The chain
+    also lists the members that the group evicted.
     """
 
     def __init__(self) -> None:
@@ -429,10 +408,7 @@ class HistoryChain:
         return len(self._digests)
 
     def add(self, rebalance: RecordedRebalance, digest: bytes) -> None:
-        """Add the consumer group's next rebalance to the digests of its history.
-
-        ``digest`` is the second result of `digests_of_rebalance`.
-        """
+        """Append the group's next rebalance; ``digest`` is from `digests_of_rebalance`."""
         before = self._digests[-1] if self._digests else ""
         for absence in rebalance.departures:
             if absence.expired:
@@ -441,21 +417,21 @@ class HistoryChain:
         self._digests.append(blake2b(before.encode() + digest, digest_size=16).hexdigest())
 
     def digest(self, position: int) -> str:
-        """Return the digest of a group's history up to a rebalance; "" beyond the end.
+        """Return the digest of the history up to the rebalance at a position.
 
-        ``position`` is the rebalance's index in the history.
+        The result is "" beyond the history's end.
         """
         return self._digests[position] if position < len(self._digests) else ""
 
-    def first_early_eviction_ms(self, after: int, timeout_ms: int | None) -> int | None:
-        """Return the first time (ms) at which a policy evicts a member earlier than recorded.
+    def first_early_ms(self, after: int, timeout_ms: int | None) -> int | None:
+        """Return the first time at which a policy evicts a member earlier than the group did (ms).
 
-        This is so if the policy's session timeout is shorter than the recorded one. A checkpoint
-        after that time cannot be used. The result is None if there is no such eviction after the
-        position.
+        The policy's session timeout may be shorter than the recorded one. A checkpoint after that
+        time is not valid. The result is None if there is no earlier eviction after position
+        ``after``.
 
         Args:
-            after: position of a rebalance; only later evictions count.
+            after: position of the rebalance.
             timeout_ms: the policy's session timeout; None for the recorded ones.
         """
         if timeout_ms is None:
@@ -469,7 +445,7 @@ class HistoryChain:
 
 
 class PolicyStore:
-    """Restores the simulation of a consumer group under one policy, and stores it for the next run.
+    """Store of one policy's simulation of a group: restores the last run's, and extends it.
 
     Args:
         out: the output folder.
@@ -495,15 +471,16 @@ class PolicyStore:
         self._is_open = True
 
     def continuation(self) -> Continuation:
-        """Return the stored state from which the policy's simulation continues, with
-        earlier rows.
+        """Return the newest valid checkpoint with the rows before it.
+
+        The simulation continues from this checkpoint.
         """
         positions = {len(self._chain) - 1 - behind for behind in _BEHIND}
         for i in reversed(range(len(self._stored.checkpoints))):
             one = self._stored.checkpoints[i]
             if self._chain.digest(one.position) != one.chain:
                 continue
-            early_ms = self._chain.first_early_eviction_ms(one.position, self._policy.timeout_ms)
+            early_ms = self._chain.first_early_ms(one.position, self._policy.timeout_ms)
             blobs = [self._read(block) for block in self._stored.rows[: one.blocks]]
             found = self._checkpoint_at(one)
             if found is None or (early_ms is not None and early_ms <= found.time_ms):
@@ -516,35 +493,34 @@ class PolicyStore:
                 return Continuation(self, frozenset(positions), found, rows)
         return Continuation(self, frozenset(positions))
 
-    def store_row(self, row: StoredRow) -> None:
-        """Store the next output row of the policy's simulation."""
+    def row(self, row: StoredRow) -> None:
+        """Store the next row of the simulation."""
         self._pending.append(row)
         if len(self._pending) >= _BLOCK:
             self._flush()
 
-    def store_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Store the state of the policy's simulation, from which the next run can continue.
+    def checkpoint(self, found: Checkpoint) -> None:
+        """Store the state of the simulation after all rows so far.
 
-        Nothing is stored if a strategy plug-in has values of unsupported types.
+        Nothing is stored if a strategy plug-in has values that cannot be packed.
         """
         self._flush()
         if not self._is_open:
             return
         try:
-            place = self._write(checkpoint.to_bytes())
+            place = self._write(found.to_bytes())
         except TypeError:
             self._is_open = False
             return
-        digest = self._chain.digest(checkpoint.position)
-        one = StoredCheckpoint(checkpoint.position, digest, len(self._blocks), place)
+        digest = self._chain.digest(found.position)
+        one = StoredCheckpoint(found.position, digest, len(self._blocks), place)
         self._checkpoints.append(one)
 
     def finish(self) -> StoredSimulation:
-        """Return the places of the rows and states of the simulation that the next run needs.
+        """Return the file positions of the rows and checkpoints that the next run needs.
 
-        A few checkpoints are kept: for each of several distances from the end of the history, the
-        newest one that is at least this far back. Rows before the oldest one may be merged into
-        larger blocks.
+        Checkpoints are retained at a few fixed distances from the end of the history. For each
+        distance, the newest one that is at least so far back remains.
         """
         nearest = set()
         for behind in _BEHIND:
@@ -563,7 +539,7 @@ class PolicyStore:
         return StoredSimulation(tuple(blocks), tuple(checkpoints))
 
     def _merged(self, blocks: Sequence[StoredBlock]) -> list[StoredBlock] | None:
-        """Merge several stored pieces of a simulation's rows into one new piece.
+        """Merge the rows of several stored blocks into one new block.
 
         Return None if a block cannot be read.
         """
@@ -586,7 +562,7 @@ class PolicyStore:
         return self._writer.write(blob, (_digest(blob),))
 
     def _read(self, block: StoredBlock) -> bytes | None:
-        """Return the bytes of a stored piece of a simulation.
+        """Return the bytes of a stored block.
 
         Return None if the file is missing or the bytes are damaged.
         """
@@ -618,11 +594,11 @@ def _rows_of(blob: bytes) -> list[StoredRow]:
 
 
 class GroupStore:
-    """Stored results of all simulations of one consumer group, from the last run and for the next.
+    """Stored results of one group's simulations, and the results that this run stores for the next.
 
     Args:
         out: the output folder.
-        stored: file positions of results of single rebalances, and of whole simulations by policy.
+        stored: places of results of single rebalances, and of whole simulations by policy.
         digests: digests of the cluster metadata.
         writer: writes results for the next run.
 
@@ -644,21 +620,18 @@ class GroupStore:
         self._simulations: dict[str, PolicyStore] = {}
 
     def key(self, rebalance: RecordedRebalance) -> str:
-        """Return the key under which a rebalance's simulation results are stored: a digest of its
-        inputs.
+        """Return the key by which a rebalance's result is stored.
 
-        Call it for all rebalances of the group in order, because the digests of the history are
-        extended too.
+        Call it for all rebalances of the group, in order.
         """
         key, digest = digests_of_rebalance(rebalance, self._digests)
         self._chain.add(rebalance, digest)
         return key
 
     def continuations(self, policies: Iterable[Policy]) -> dict[str, Continuation]:
-        """Return the stored states from which the simulations continue, as a dict by policy name.
+        """Return a dict from policy name to the stored state from which its simulation continues.
 
-        The result is a dict by policy name. Call `key` for the whole history first, because its
-        digests decide what is valid.
+        Call `key` for the whole history first.
         """
         for policy in policies:
             stored = self._stored.get(policy.name, StoredSimulation())
@@ -668,8 +641,8 @@ class GroupStore:
         return {name: one.continuation() for name, one in self._simulations.items()}
 
     def simulations(self) -> dict[str, StoredSimulation]:
-        """Return where each policy's simulation is stored, as a dict by policy name.
+        """Return a dict from policy name to the file positions of the policy's stored simulation.
 
-        The next run with ``--append`` continues the simulation.
+        The next appending run continues from it.
         """
         return {name: one.finish() for name, one in self._simulations.items()}

@@ -22,9 +22,7 @@ _AGAIN = "nothing was published; run again"
 
 @contextmanager
 def job_errors(out: Path) -> Iterator[None]:
-    """Convert Spark errors in a ``with`` block to Partage errors with a clear message.
-
-    ``out`` is the output folder.
+    """Turn Spark's errors of jobs that write tables into Partage's errors, during a ``with`` block.
 
     Raises:
         InvalidCaptureError: a worker could not read the capture.
@@ -50,9 +48,7 @@ def job_errors(out: Path) -> Iterator[None]:
 
 @contextmanager
 def write_errors(out: Path) -> Iterator[None]:
-    """Convert file system errors in a ``with`` block that writes tables to `InvalidConfigError`.
-
-    ``out`` is the output folder.
+    """Turn file system errors while tables are written into `InvalidConfigError`.
 
     Raises:
         InvalidConfigError: a table cannot be written.
@@ -67,10 +63,7 @@ def write_errors(out: Path) -> Iterator[None]:
 
 
 def _raise_known(trace: str, out: Path) -> None:
-    """Raise the Partage error that a Spark worker's traceback contains, if it contains one.
-
-    ``out`` is the output folder.
-    """
+    """Raise the Partage error that a worker's traceback contains; return if it contains none."""
     said = re.search(r"partage\.errors\.InvalidCaptureError: (.+)", trace)
     if said is not None:
         raise InvalidCaptureError(said[1].strip()) from None
@@ -81,7 +74,7 @@ def _raise_known(trace: str, out: Path) -> None:
 
 
 def java_message(error: Exception) -> str:
-    """Return the first line of the Java exception in a Py4J error, or "" if there is none."""
+    """Return the first line of the Java exception that a Py4J error carries; "" without one."""
     exception = getattr(error, "java_exception", None)
     if exception is None:
         return ""
@@ -101,7 +94,9 @@ def _text(error: Exception) -> str:
 
 @contextmanager
 def jvm_errors() -> Iterator[None]:
-    """Convert errors in a ``with`` block that mean that Spark's JVM was killed to one clear error.
+    """Turn the errors that follow when Spark's JVM was killed into one clear error.
+
+    They may also occur while the session is closed.
 
     Raises:
         SparkFailedError: the JVM no longer answers.

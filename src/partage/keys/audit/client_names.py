@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-__all__ = ["advise_settings", "clients_of", "hash_name", "label_clients", "select_by_null_keys"]
+__all__ = ["called", "clients_of", "hash_of", "narrowed", "remedy"]
 
 #: Clients in a short name.
 _NAMED = 2
@@ -52,13 +52,14 @@ _TO_MURMUR2 = (
 )  # fmt: skip
 
 
-def hash_name(partitioners: Collection[str]) -> str:
-    """Return the name of the hash function, such as CRC32, that equivalent partitioners use.
+def hash_of(partitioners: Collection[str]) -> str:
+    """Return the name of the hash function that a family of equivalent partitioners uses, such as
+    CRC32.
 
-    Partitioners are equivalent if they place every key in the same partition. The result is the
-    first partitioner's name if the hash function has no known name.
+    Partitioners are equivalent if they place every key in the same partition. If their hash is not
+    known by name, the result is the first partitioner's name.
 
-    >>> hash_name(["librdkafka:consistent", "sarama:crc32"])
+    >>> hash_of(["librdkafka:consistent", "sarama:crc32"])
     'CRC32'
     """
     known = (hash_name for name, hash_name in _HASHES.items() if name in partitioners)
@@ -66,9 +67,9 @@ def hash_name(partitioners: Collection[str]) -> str:
 
 
 def clients_of(partitioners: Collection[str]) -> list[str]:
-    """Return the client libraries, such as Sarama, that provide any of the given partitioners.
+    """Return the client libraries, such as Sarama, that have one of these equivalent partitioners.
 
-    Clients that use one of them by default come first.
+    Clients that use it by default come first.
 
     >>> clients_of(["librdkafka:consistent_random", "sarama:crc32"])
     ['confluent-kafka', 'Sarama set to CRC32']
@@ -77,28 +78,29 @@ def clients_of(partitioners: Collection[str]) -> list[str]:
     return known or list(partitioners)[:1]
 
 
-def select_by_null_keys(clients: Sequence[str], keyless: str) -> list[str]:
-    """Select the client libraries that spread records without a key in the observed way.
+def narrowed(clients: Sequence[str], keyless: str) -> list[str]:
+    """Return those of the given client libraries that place records without a key in the observed
+    way.
 
-    ``keyless`` is the observed way, such as "sticky" (`NullKeys.behaviour`). If it matches none of
-    the libraries, return all.
+    ``keyless`` is the observed way, such as "sticky" (`NullKeys.behaviour`). If none of the
+    libraries places keyless records so, return all of them.
 
-    >>> select_by_null_keys(["Java", "kafka-python", "aiokafka"], "drawn for each record")
+    >>> narrowed(["Java", "kafka-python", "aiokafka"], "drawn for each record")
     ['kafka-python', 'aiokafka']
     """
     may = _KEYLESS.get(keyless)
     return [c for c in clients if may is None or c in may] or list(clients)
 
 
-def label_clients(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> str:
-    """Return a label for the client libraries that may have written a topic.
+def called(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> str:
+    """Return a label of the client libraries that may have written a topic, such as "Java,
+    kafka-python (murmur2)".
 
-    An example is "Java, kafka-python (murmur2)". The label has the first names of ``clients``, the
-    hash function ``hashed``, and the ``part`` of the key that is hashed, if that is not the whole
-    key. Clients that use this hash only with a certain setting are named only if there are no
-    others.
+    The label has the first names of ``clients``, the hash function ``hashed``, and the hashed
+    ``part`` of the key unless that is the whole key. A client that uses this hash only with a
+    certain setting is named only if no other client remains.
 
-    >>> label_clients(["Java", "kafka-python", "aiokafka"], "murmur2")
+    >>> called(["Java", "kafka-python", "aiokafka"], "murmur2")
     'Java, kafka-python, ... (murmur2)'
     """
     unset = [client for client in clients if _SET not in client] or list(clients)
@@ -108,13 +110,12 @@ def label_clients(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> st
     return named if named == hashed and not of else f"{named} ({hashed}{of})"
 
 
-def advise_settings(families: Iterable[Collection[str]]) -> str:
+def remedy(families: Iterable[Collection[str]]) -> str:
     """Return advice: producer settings with which all clients place equal keys in equal partitions.
 
-    ``families`` has, for each client that wrote to the topics, the equivalent partitioners that it
-    may have used.
+    Each family is the group of partitioner names that may have written a part of the topics.
 
-    >>> advice = advise_settings([["murmur2"], ["librdkafka:consistent_random", "sarama:crc32"]])
+    >>> advice = remedy([["murmur2"], ["librdkafka:consistent_random", "sarama:crc32"]])
     >>> advice.split(" (")[0]
     'set partitioner=murmur2_random in librdkafka'
     """

@@ -4,7 +4,8 @@ A linear programme divides a partition that is larger than a broker's band among
 plain rounding misses the bands by much. So partitions are fixed to one choice each, the largest
 first, and the programme is solved again with new columns for all others. If a partition is a
 sizeable part of a broker's share, each of its likely choices is tried and the one with the lowest
-optimum is kept (strong branching). The others keep the column with the largest value.
+optimum is kept (strong branching). The others get the brokers with the largest values. Only
+partitions that the optimum divides are fixed: the others may still change.
 
 Sources: C. Joncour, S. Michel, R. Sadykov, D. Sverdlov, F. Vanderbeck, "Column Generation based
 Primal Heuristics", Electronic Notes in Discrete Mathematics 36 (2010); D. Applegate, R. Bixby, V.
@@ -20,33 +21,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.model import ReplicaTask
-from partage.solve.replicas.bounds import CheapestChoices
-from partage.solve.replicas.dual import DualPlan, RestrictedMaster, choose_cheapest
-from partage.solve.replicas.problem import Floats
+from partage.solve.replicas.dual import DUAL_SIMPLEX, Boxstep, DualPlan
+from partage.solve.replicas.problem import Ints
 
 __all__ = ["dive"]
 
-#: Least size of a partition whose choices are tried, as a part of a broker's mean bytes. Measured
-#: on Pareto(1.2) sizes: all choices of a smaller one have the same optimum within 0.1 %.
-_SIZEABLE = 0.03
-#: Choices tried of a sizeable partition, besides those of the known plans.
+#: Least size of a partition whose choices are tried, as a part of a broker's mean bytes: half the
+#: width of the default band. Measured on Pareto(1.2) sizes: trials of smaller ones gain nothing.
+_TRIED_SIZE = 0.1
+#: Least size of a partition that is fixed, in the same unit. Rounding places smaller ones.
+_FIXED_SIZE = 0.02
+#: Batches at most; the part of the fractional partitions in a batch without trials: a third.
+_MOST_BATCHES, _BATCH_PART = 20, 3
+#: Choices tried of a partition, besides those of the known plans.
 _MOST_TRIED = 4
-#: Rounds of the programme for each choice tried, and after each choice kept.
-_ROUNDS = 2
-#: Rounds after which no further choices are tried: half a minute for 30 x 10,000.
-_MOST_ROUNDS = 45
-#: If all choices of a partition lead to the same optimum within this part, no smaller one is tried.
-_LEAST_SPREAD = 0.005
-#: A round that lowers the optimum by less than this part is the last one for its choice.
-_LEAST_GAIN = 1e-5
-#: Values in the optimum below which a column is no choice to try, and above which it is whole.
-_LEAST_VALUE, _WHOLE = 1e-3, 0.999
-#: Half the width of the box of scaled prices, its growth while it binds, and its limit.
-_BOX, _GROWTH, _WIDEST_BOX = 0.3, 3.0, 20.0
-#: Scaled use of elastic columns below which the box no longer binds.
-_ELASTIC_TOLERANCE = 1e-6
-#: Factor between the sizes of successive batches of partitions that are not sizeable.
-_BATCH_GROWTH = 1.4
+#: Rounds of the boxstep method after each batch, and after the last one.
+_ROUNDS, _LAST_ROUNDS = 2, 40
+#: The gap between programme and dual at which the search ends: 0.2 %.
+_STOPPING_GAP = 2e-3
+#: Simplex iterations after which no further choices are tried: about six seconds.
+_MOST_ITERATIONS = 30_000
+#: Optima that differ by less than this part are equal: new columns change them by as much. Then
+#: the likeliest set is fixed.
+_TIE = 0.005
+#: The least value of a set's brokers that is whole.
+_WHOLE = 0.999
+#: Half the width of the box of scaled prices while choices are tried, and of the first box after.
+_TRYING_BOX, _BOX = 1.0, 0.3
 
 
 def dive(
@@ -71,110 +72,90 @@ def dive(
 
 
 class _Dive:
-    """State of the diving heuristic: the linear programme, its dual prices and the solver calls
-    left.
+    """State of the diving heuristic: the linear programme and its dual prices.
 
     Attributes:
-        master: the linear programme.
-        scaled: float64[n], the current dual prices, in the programme's scale.
-        left: how many more times the programme may be solved.
+        search: the search for dual prices.
+        left: simplex iterations until no more choices are tried.
     """
 
     def __init__(
         self, task: ReplicaTask, figures: Mapping[str, int], found: DualPlan,
         plans: Sequence[NDArray[np.int32]],
     ) -> None:  # fmt: skip
-        self.task, self.figures, self.found, self.plans = task, figures, found, plans
-        self.master: RestrictedMaster = found.master
-        self.choices = CheapestChoices(task)
-        self.scaled: Floats = self.master.scaled(found.prices)
-        self.left = _MOST_ROUNDS
+        self.task, self.found, self.plans = task, found, plans
+        self.search = Boxstep(found.master, figures, found.prices, plans[0])
+        self.left = _MOST_ITERATIONS
         for plan in plans:
-            self.master.add(plan)
+            found.master.add(plan)
 
     def run(self) -> DualPlan:
-        order = np.argsort(-self.task.cost, kind="stable")
-        mean = float(self.task.cost @ self.task.factor) / max(int(self.task.receives.sum()), 1)
-        singles = self.master.singles
-        sizeable = int((self.task.cost[order[:singles]] > _SIZEABLE * mean).sum())
-        self._rounds(1)
-        for group in range(sizeable):
-            self._fix_best(group, int(order[group]))
-        begin = sizeable
-        while begin < singles:
-            end = min(max(int(begin * _BATCH_GROWTH), begin + 4), singles)
-            if self._fix_largest_values(range(begin, end)):
-                self._rounds(_ROUNDS)
-            begin = end
-        prices = self.master.prices(self.scaled)
-        _, choice = choose_cheapest(self.task, self.choices, prices, self.plans[0])
-        replica = self.master.rounded(self.plans[0])
-        return replace(self.found, prices=prices, replica=replica, choice=choice)
-
-    def _rounds(self, most: int) -> float:
-        """Solve the linear programme up to ``most`` times, each time with new columns.
-
-        Return its optimum, infinity if it has none.
-        """
-        box, optimum = _BOX, np.inf
-        for _ in range(most):
-            solution = self.master.solve(self.scaled, box)
-            if solution is None:
-                return np.inf
-            before = optimum
-            self.scaled, optimum, elastic = solution
-            self.left -= 1
-            prices = self.master.prices(self.scaled)
-            self.master.add(choose_cheapest(self.task, self.choices, prices, self.plans[0])[1])
-            if elastic > _ELASTIC_TOLERANCE:
-                box = min(box * _GROWTH, _WIDEST_BOX)
-            elif before - optimum <= _LEAST_GAIN * abs(optimum):
+        master = self.search.master
+        tried, most = (self._count_of_size(part) for part in (_TRIED_SIZE, _FIXED_SIZE))
+        if all(self._is_whole(single) for single in range(most)):
+            return self.found
+        self.search.box = _BOX
+        for _ in range(_MOST_BATCHES):
+            fractional = [single for single in range(most) if not self._is_whole(single)]
+            if not fractional:
                 break
-        return optimum
+            is_tried = fractional[0] < tried
+            batch = fractional[: 1 if is_tried else -(-len(fractional) // _BATCH_PART)]
+            self._fix(batch, is_tried=is_tried)
+            self.search.run(_ROUNDS, _STOPPING_GAP)
+        self.search.run(_LAST_ROUNDS, _STOPPING_GAP)
+        return replace(
+            self.found, prices=self.search.prices, replica=master.rounded(self.plans[0]),
+            choice=self.search.choice, reachable=self.search.value,
+        )  # fmt: skip
 
-    def _fix_best(self, group: int, partition: int) -> None:
-        """Fix a large partition to the choice of brokers with the lowest optimum (strong
-        branching).
-        """
-        tried = self._columns_to_try(group, partition)
-        if len(tried) == 1 or self.left <= 0:
-            if tried:
-                self.master.fix(tried[0])
-            return
-        center, results = self.scaled, []
-        for column in tried:
-            self.master.fix(column)
-            self.scaled = center
-            results.append((self._rounds(_ROUNDS), column, self.scaled))
-            self.master.release(column)
-        best, column, self.scaled = min(results, key=lambda result: result[:2])
-        self.master.fix(column)
-        self._rounds(_ROUNDS)
-        if max(result[0] for result in results) - best <= _LEAST_SPREAD * best:
-            self.left = 0
+    def _count_of_size(self, part: float) -> int:
+        """Return how many singles have more than a part of a broker's mean bytes."""
+        task = self.task
+        mean = float(task.cost @ task.factor) / max(int(task.receives.sum()), 1)
+        return int((task.cost[self.search.master.single] > part * mean).sum())
 
-    def _columns_to_try(self, group: int, partition: int) -> list[int]:
-        # The largest values come first, then the choices of known plans.
-        columns = self.master.columns_of(range(group, group + 1))
-        likely = sorted((c for c in columns if c[1] > _LEAST_VALUE), key=lambda c: -c[1])
-        out = [column for _, _, column, _ in likely[:_MOST_TRIED]]
-        if likely and likely[0][1] > _WHOLE:
-            return out[:1]
+    def _is_whole(self, single: int) -> bool:
+        """Return whether the last optimum gives a partition one choice of brokers."""
+        sets = self.search.master.likely_sets(single, 1)
+        return bool(sets) and self.search.master.values_of(single)[sets[0]].min() > _WHOLE
+
+    def _fix(self, singles: Sequence[int], *, is_tried: bool) -> None:
+        """Fix partitions to their likeliest choices, or to the best of those that are tried."""
+        chosen = []
+        for single in singles:
+            sets = self.search.master.likely_sets(single, _MOST_TRIED)
+            if not sets:
+                continue
+            is_open = is_tried and self.left > 0
+            chosen.append((single, self._best(single, sets) if is_open else sets[0]))
+        for single, brokers in chosen:
+            self.search.fix(single, brokers)
+
+    def _best(self, single: int, sets: list[Ints]) -> Ints:
+        """Return the set of brokers with the lowest optimum (strong branching)."""
+        master, partition = self.search.master, int(self.search.master.single[single])
         slots = slice(int(self.task.start[partition]), int(self.task.start[partition + 1]))
-        for plan in self.plans:
-            brokers = np.sort(plan[slots])
-            for _, _, column, number in columns:
-                if np.array_equal(np.sort(self.master.history[number][slots]), brokers):
-                    out.append(column)
-                    break
-        return list(dict.fromkeys(out))
-
-    def _fix_largest_values(self, groups: range) -> int:
-        # The result counts the fractional ones.
-        best: dict[int, tuple[float, int]] = {}
-        for group, value, column, _ in self.master.columns_of(groups):
-            if group not in best or value > best[group][0]:
-                best[group] = value, column
-        for _, column in best.values():
-            self.master.fix(column)
-        return sum(value < _WHOLE for value, _ in best.values())
+        # A known plan comes first: its optimum lets the others end early. The likeliest set of two
+        # equal ones stays the one that is tried.
+        known = [np.sort(plan[slots]).astype(np.int64) for plan in self.plans]
+        tried = {tuple(one.tolist()): one for one in [*known, *sets]}
+        before = master.iterations
+        found: list[tuple[float, Ints]] = []
+        if master.solve(self.search.center, _TRYING_BOX) is None:
+            return sets[0]
+        basis, values = master.highs.getBasis(), master.values
+        for brokers in tried.values():
+            master.fix(single, brokers)
+            least = min((optimum for optimum, _ in found), default=np.inf)
+            solution = master.solve_again(DUAL_SIMPLEX, least * (1 + _TIE))
+            if solution is not None:
+                found.append((solution[1], brokers))
+            master.release(single)
+            master.highs.setBasis(basis)
+        master.values = values
+        self.left -= master.iterations - before
+        least = min((optimum for optimum, _ in found), default=0.0)
+        ties = [brokers for optimum, brokers in found if optimum <= least * (1 + _TIE)]
+        likely = [one for one in sets if any(one is brokers for brokers in ties)]
+        return (likely or ties or sets)[0]

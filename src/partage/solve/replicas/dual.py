@@ -3,9 +3,10 @@
 Dual variables are prices of bands (`partage.judge.replica_bounds` shows why they prove a bound).
 Each round searches for the best prices in a box around the best so far. HiGHS solves a linear
 programme for that. Its columns (of the Dantzig-Wolfe decomposition) are the choices of brokers that
-were cheapest at earlier prices. A column belongs to one large partition or to a group of small
-ones, so that the programme stays small. Its optimum is a convex combination (blend) of choices
-within the bands. `repair` improves the plan that rounding makes from this blend.
+were cheapest at earlier prices. A column belongs to a group of small partitions, so that the
+programme stays small; a large partition has a variable for each broker. The optimum is a convex
+combination (blend) of choices within the bands. `repair` improves the plan that rounding makes from
+this blend.
 
 Source: R. E. Marsten, W. W. Hogan, J. W. Blankenship, "The Boxstep Method for Large-Scale
 Optimization", Operations Research 23 (1975).
@@ -15,21 +16,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partage.model import ReplicaTask
-from partage.model.replicas import KINDS
+from partage.model.replicas import KINDS, STAY
 from partage.solve.replicas.bounds import CheapestChoices, bound_of_moves, prices_of_brokers
-from partage.solve.replicas.problem import UNBOUNDED, Floats, Ints, is_moved
+from partage.solve.replicas.problem import UNBOUNDED, Bools, Floats, Ints, is_moved
 
-__all__ = ["DualPlan", "RestrictedMaster", "choose_cheapest", "solve_dual"]
+__all__ = [
+    "DUAL_SIMPLEX", "Boxstep", "DualPlan", "RestrictedMaster", "solve_dual",
+]  # fmt: skip
 
-#: Partitions with columns of their own, the largest ones; the others share so many groups.
-#: Measured with Pareto(1.2) sizes: 500 partitions hold more than half of all bytes.
-_SINGLES, _GROUPS = 500, 60
+#: Partitions with variables of their own, the largest ones; the others share so many groups.
+#: Measured with Pareto(1.2) sizes, 30 x 10,000: 500 and 60 take twice as long for the same bound,
+#: 30 and 20 do not reach it in 60 rounds.
+_SINGLES, _GROUPS = 100, 60
 #: Rounds, at most.
 _MOST_ROUNDS = 60
 #: The gap between programme and dual, as a part of the programme, at which the search stops: 0.1 %.
@@ -48,12 +53,16 @@ _ELASTIC_COST = 1e4
 #: Scaled use of elastic columns below which the box no longer binds.
 _ELASTIC_TOLERANCE = 1e-6
 #: Iterations after which the primal simplex method has stalled. Measured on 30 x 10,000, a solution
-#: takes at most 2,400 iterations (a second); one that stalled was still running after a minute.
-_STALLED, _NO_LIMIT = 20_000, int(np.iinfo(np.int32).max)
+#: takes at most 3,500 iterations (a second); one that stalled was still running after a minute.
+_STALLED, _NO_LIMIT = 6_000, int(np.iinfo(np.int32).max)
 #: HiGHS's numbers of the dual and of the primal simplex method.
-_DUAL_SIMPLEX, _PRIMAL_SIMPLEX = 1, 4
+DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
 #: Parts of a blend below this are rounding of the simplex method.
 _LEAST_PART = 1e-7
+#: Brokers beyond its replication factor among which sets of a single's brokers are formed.
+_SPARE = 3
+#: Sets among which rounding chooses.
+_MOST_SETS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +76,15 @@ class DualPlan:
             limits.
         choice: int32[S], the cheapest brokers of each partition at these prices.
         master: the linear programme, for `diving`.
+        reachable: an estimate of the fewest bytes that a plan moves; no bound once `diving` has
+            fixed partitions.
     """
 
     prices: Floats
     replica: NDArray[np.int32]
     choice: NDArray[np.int32]
     master: RestrictedMaster
+    reachable: float
 
 
 def solve_dual(
@@ -95,40 +107,94 @@ def solve_dual(
         import highspy
     except ImportError:
         return None
-    master, choices = RestrictedMaster(highspy, task, figures), CheapestChoices(task)
-    total, choice = choose_cheapest(task, choices, start, plan)
-    best, prices = bound_of_moves(task, figures, start, total), start
-    master.add(plan)
-    master.add(choice)
-    center, box, growing = master.scaled(start), _FIRST_BOX, 0
-    for _ in range(_MOST_ROUNDS):
-        solution = master.solve(center, box)
-        if solution is None:
-            break
-        scaled, optimum, elastic = solution
-        tried = master.prices(scaled)
-        total, chosen = choose_cheapest(task, choices, tried, plan)
-        value = bound_of_moves(task, figures, tried, total)
-        missing = optimum - best
-        master.add(chosen)
-        if value > best:
-            if value - best > _GOOD_ROUND * missing:
-                box *= _GROWTH
-            best, center, prices, choice = value, scaled, tried, chosen
-        else:
-            box = max(box * _SHRINKAGE, _SMALLEST_BOX)
-        if optimum - best <= _STOPPING_GAP * abs(optimum):
-            # If the box binds, better prices may be outside it.
-            growing += 1
-            if elastic <= _ELASTIC_TOLERANCE or growing > _MOST_GROWING:
-                break
-            box = max(2 * box, _FIRST_BOX)
+    search = Boxstep(RestrictedMaster(highspy, task, figures), figures, start, plan)
+    search.run(_MOST_ROUNDS, _STOPPING_GAP)
+    master = search.master
     if master.values is None:
         return None
-    return DualPlan(prices, master.rounded(plan), choice, master)
+    return DualPlan(search.prices, master.rounded(plan), search.choice, master, search.value)
 
 
-def choose_cheapest(
+class Boxstep:
+    """Search for dual prices by the boxstep method.
+
+    Attributes:
+        master: the linear programme.
+        prices: float64[4, B + Z], the best dual prices so far.
+        center: float64[n], the same in the programme's scale.
+        choice: int32[S], the cheapest brokers of each partition at these prices.
+        value: the lower bound of the bytes moved that these prices prove. Once singles are fixed
+            it only holds for plans with these singles' brokers.
+        fixed: the brokers of each single that is fixed.
+        box: half the width of the box.
+    """
+
+    def __init__(
+        self, master: RestrictedMaster, figures: Mapping[str, int], start: Floats,
+        plan: NDArray[np.int32],
+    ) -> None:  # fmt: skip
+        self.master, self.figures, self.plan, self.box = master, figures, plan, _FIRST_BOX
+        self.fixed: dict[int, Ints] = {}
+        self._choices = CheapestChoices(master.task)
+        self.prices, self.center = start, master.scaled(start)
+        self.value, self.choice = self._evaluate(start)
+        master.add(plan)
+        master.add(self.choice)
+
+    def run(self, rounds: int, gap: float) -> float:
+        """Search for better prices until programme and dual differ by at most a part ``gap``.
+
+        Return the optimum of the programme, infinity if it has none.
+
+        Args:
+            rounds: solutions of the linear programme, at most.
+            gap: the difference at which the search stops, as a part of the optimum.
+        """
+        growing, optimum = 0, np.inf
+        for _ in range(rounds):
+            solution = self.master.solve(self.center, self.box)
+            if solution is None:
+                return np.inf
+            scaled, optimum, elastic = solution
+            tried = self.master.prices(scaled)
+            value, chosen = self._evaluate(tried)
+            missing = optimum - self.value
+            self.master.add(chosen)
+            if value > self.value:
+                if value - self.value > _GOOD_ROUND * missing:
+                    self.box *= _GROWTH
+                self.value, self.center, self.prices, self.choice = value, scaled, tried, chosen
+            else:
+                self.box = max(self.box * _SHRINKAGE, _SMALLEST_BOX)
+            if optimum - self.value <= gap * abs(optimum):
+                # If the box binds, better prices may be outside it.
+                growing += 1
+                if elastic <= _ELASTIC_TOLERANCE or growing > _MOST_GROWING:
+                    break
+                self.box = max(2 * self.box, _FIRST_BOX)
+        return optimum
+
+    def fix(self, single: int, brokers: Ints) -> None:
+        """Fix the brokers of a single; the value is that of the plans with these brokers."""
+        self.master.fix(single, brokers)
+        self.fixed[single] = brokers
+        self.value, self.choice = self._evaluate(self.prices)
+
+    def _evaluate(self, prices: Floats) -> tuple[float, NDArray[np.int32]]:
+        """Return the bound that dual prices prove, and the cheapest brokers (int32[S])."""
+        master, task = self.master, self.master.task
+        total, chosen = _choose_cheapest(task, self._choices, prices, self.plan)
+        whole = prices_of_brokers(task, prices)
+        for single, brokers in self.fixed.items():
+            p = int(master.single[single])
+            slots = slice(int(task.start[p]), int(task.start[p + 1]))
+            cost = task.weight[:, p] @ whole + task.cost[p] * ~master.is_current[single]
+            total += float(cost[brokers].sum() - cost[chosen[slots]].sum())
+            chosen[slots] = brokers
+        return bound_of_moves(task, self.figures, prices, total), chosen
+
+
+def _choose_cheapest(
     task: ReplicaTask, choices: CheapestChoices, prices: Floats, plan: NDArray[np.int32]
 ) -> tuple[float, NDArray[np.int32]]:
     """Choose the cheapest brokers of each partition at given dual prices.
@@ -147,29 +213,39 @@ def choose_cheapest(
 class RestrictedMaster:
     """Restricted master programme of column generation: a linear programme that HiGHS solves.
 
-    A column is a choice of brokers for a group of partitions. The rows are the balance limits, then
-    one convexity row for each group.
+    The largest partitions (singles) have one variable for each broker that a known choice gives
+    them. A group of other partitions has one variable for each known choice as a whole. The rows
+    are the balance limits, then one row for each group: the variables of a single add up to its
+    replication factor, those of another group to 1. Singles also have rows for the rack rule.
 
     Prices are scaled: the price of a mean replica within a limit, in units of a mean move.
 
     Attributes:
         group: int64[P], the group of each partition; the largest ones are groups of their own.
         singles: the number of groups of one partition each, in order of size.
+        single: int64[singles], their partitions.
         kind, place: int64[n], of each band, in order of rows.
         row: int64[4, B + Z], the row of each band, -1 for none.
         unit: bytes of a mean move.
         scale: float64[n], the mean weight of each band's kind.
-        owned: (group, position in ``history``) of each column that stands for a choice.
+        arc: int64[singles, B], the column of each broker of a single, -1 for none.
+        is_current: bool[singles, B], whether a broker has a replica of a single now.
+        is_fixed: bool[singles], which singles are fixed.
+        owned: (group, broker of a single or position in ``history``) of each column that stands
+            for a choice.
         history: int32[S] each, the choices that were added.
         first: the number of the first column that stands for a choice.
         values: the columns' values in the last optimum, None before the first.
+        iterations: simplex iterations so far, a measure of the work.
     """
 
     def __init__(self, highspy: Any, task: ReplicaTask, figures: Mapping[str, int]) -> None:
         self.task, brokers = task, len(task.alive)
+        # A partition that moves only what must move is never a single: its variables could be
+        # mixed into a choice that moves more.
+        self.singles = min(_SINGLES, int((~task.closed & (task.factor > 0)).sum()))
         self.group = self._groups_of_partitions()
         self.groups = int(self.group.max(initial=-1)) + 1
-        self.singles = min(_SINGLES, len(task.factor))
         self.unit = float(max(task.cost.mean(), 1.0))
         self.kinds = [k for k in range(len(KINDS)) if task.weight[k].any()]
         bands = [(k, at) for k in self.kinds for at in range(task.low.shape[1] if k else brokers)]
@@ -182,26 +258,49 @@ class RestrictedMaster:
         self.history: list[NDArray[np.int32]] = []
         self._known: set[tuple[int, bytes]] = set()
         self.values: Floats | None = None
-        self.highs, self._limit_status = highspy.Highs(), highspy.HighsModelStatus.kIterationLimit
-        # Columns are added and costs change, so the last basis stays primal feasible for the primal
-        # simplex method. Measured, the dual one is no faster once columns are fixed.
+        self.iterations = 0
+        self.highs, statuses = highspy.Highs(), highspy.HighsModelStatus
+        self._limit_status, self._optimal_status = statuses.kIterationLimit, statuses.kOptimal
         for option, value in {"output_flag": False, "threads": 1, "random_seed": 1}.items():
             self.highs.setOptionValue(option, value)
-        self._set_method(_PRIMAL_SIMPLEX, _STALLED)
+        self._set_method(PRIMAL_SIMPLEX, _STALLED)
         self._add_rows()
         self.first = 2 * len(bands) + self._add_slacks(figures)
+        self._prepare_arcs()
 
     def _groups_of_partitions(self) -> Ints:
         # The largest partitions are groups of their own. The others fill the remaining groups in
         # turn.
         partitions = len(self.task.factor)
-        order = np.argsort(-self.task.cost, kind="stable")
-        single = min(_SINGLES, partitions)
-        rest = partitions - single
+        fixed = self.task.closed | (self.task.factor == 0)
+        order = np.lexsort((-self.task.cost, fixed))
+        rest = partitions - self.singles
         out: Ints = np.empty(partitions, np.int64)
-        out[order[:single]] = np.arange(single)
-        out[order[single:]] = single + np.arange(rest) % max(min(_GROUPS, rest), 1)
+        self.single: Ints = order[: self.singles].astype(np.int64)
+        out[self.single] = np.arange(self.singles)
+        out[order[self.singles :]] = self.singles + np.arange(rest) % max(min(_GROUPS, rest), 1)
         return out
+
+    def _prepare_arcs(self) -> None:
+        task, brokers, rack = self.task, len(self.task.alive), self.task.cluster.rack
+        self.arc: Ints = np.full((self.singles, brokers), -1, np.int64)
+        self.is_fixed: Bools = np.zeros(self.singles, bool)
+        self._slots = np.flatnonzero(self.group[task.owner] < self.singles)
+        self._rest = np.flatnonzero(self.group[task.owner] >= self.singles)
+        # Whether a broker has a replica of a single now, and whether that replica must stay.
+        old = self.group[task.old_owner]
+        at = np.flatnonzero(old < self.singles)
+        self.is_current: Bools = np.zeros(self.arc.shape, bool)
+        self.is_current[old[at], task.cluster.replica[at]] = True
+        self._stays: Bools = np.zeros(self.arc.shape, bool)
+        at = at[task.fate[at] == STAY]
+        self._stays[old[at], task.cluster.replica[at]] = True
+        # The rack rule of each single. Choices that cannot follow it widen its limits.
+        factor, racks = task.factor[self.single], task.rack_low.shape[1]
+        self._rack = rack.astype(np.int64) if racks > 1 else None
+        self.rack_low: Ints = task.rack_low[factor].astype(np.int64)
+        self.rack_high: Ints = task.rack_high[factor].astype(np.int64)
+        self._rack_row: Ints = np.full((self.singles, racks), -1, np.int64)
 
     def _add_rows(self) -> None:
         """Add the rows of the programme: one for each balance limit, and one for each group of
@@ -215,8 +314,9 @@ class RestrictedMaster:
         upper = np.where(high >= UNBOUNDED, np.inf, high / self.scale)
         lower = task.low[self.kind, self.place] / self.scale
         highs.addRows(bands, lower, upper, 0, np.zeros(bands, np.int32), *none)
-        one = np.ones(self.groups)
-        highs.addRows(self.groups, one, one, 0, np.zeros(self.groups, np.int32), *none)
+        each = np.ones(self.groups)
+        each[: self.singles] = task.factor[self.single]
+        highs.addRows(self.groups, each, each, 0, np.zeros(self.groups, np.int32), *none)
         self._add_columns(
             np.full(2 * bands, _ELASTIC_COST), np.arange(2 * bands),
             np.repeat(np.arange(bands), 2), np.tile([-1.0, 1.0], bands),
@@ -245,27 +345,115 @@ class RestrictedMaster:
                 added += count
         return added
 
-    def _add_columns(self, cost: Floats, begin: Ints, row: Ints, value: Floats) -> None:
-        # The matrix is in compressed columns (CSC); columns are 0 or more, without an upper limit.
+    def _add_columns(
+        self, cost: Floats, begin: Ints, row: Ints, value: Floats, *, most: float = np.inf
+    ) -> None:
+        # The matrix is in compressed columns (CSC); columns are 0 or more.
         count = len(cost)
         self.highs.addCols(
-            count, cost, np.zeros(count), np.full(count, np.inf), len(row),
+            count, cost, np.zeros(count), np.full(count, most), len(row),
             begin.astype(np.int32), row.astype(np.int32), value.astype(np.float64),
         )  # fmt: skip
 
     def add(self, chosen: NDArray[np.int32]) -> None:
-        """Add a choice of brokers (int32[S]) as one column for each group of partitions.
+        """Add a choice of brokers (int32[S]) to the programme: variables of singles, and one column
+        for each group of other partitions.
 
-        Existing columns are not repeated.
+        Existing columns are not repeated. Singles that are fixed get none.
         """
+        self._add_arcs(chosen)
+        self._add_groups(chosen)
+        self.history.append(chosen)
+
+    def _add_arcs(self, chosen: NDArray[np.int32]) -> None:
         task, bands = self.task, len(self.kind)
-        group = self.group[task.owner]
-        moves = np.where(is_moved(task, chosen), task.cost[task.owner], 0) / self.unit
+        single, broker = self.group[task.owner[self._slots]], chosen[self._slots].astype(np.int64)
+        open_ones = ~self.is_fixed[single]
+        single, broker = single[open_ones], broker[open_ones]
+        self._widen_rack_limits(single, broker)
+        is_new = self.arc[single, broker] < 0
+        single, broker = single[is_new], broker[is_new]
+        count, partition = len(single), self.single[single]
+        if not count:
+            return
+        self.arc[single, broker] = self.first + len(self.owned) + np.arange(count)
+        rows, values = [bands + single], [np.ones(count)]
+        for k in self.kinds:
+            weight = task.weight[k][partition] / self.mean[k]
+            rows.append(self.row[k, broker])
+            values.append(weight)
+            if task.zones and k:
+                rows.append(self.row[k, len(task.alive) + task.cluster.rack[broker]])
+                values.append(weight)
+        if self._rack is not None:
+            rows.append(self._rack_row[single, self._rack[broker]])
+            values.append(np.ones(count))
+        row, value = np.stack(rows, axis=1), np.stack(values, axis=1)
+        is_entry = row >= 0
+        begin = np.concatenate([[0], np.cumsum(is_entry.sum(axis=1))[:-1]])
+        cost = np.where(self.is_current[single, broker], 0.0, task.cost[partition] / self.unit)
+        self._add_columns(cost, begin, row[is_entry], value[is_entry], most=1.0)
+        self.owned += zip(single.tolist(), broker.tolist(), strict=True)
+        for s, b in zip(single.tolist(), broker.tolist(), strict=True):
+            if self._stays[s, b]:
+                self.highs.changeColBounds(int(self.arc[s, b]), 1.0, 1.0)
+        if self._rack is not None:
+            self._add_rack_rows(np.unique(single))
+
+    def _widen_rack_limits(self, single: Ints, broker: Ints) -> None:
+        """Widen the rack limits of singles whose given choice is outside them."""
+        if self._rack is None or not len(single):
+            return
+        racks = self.rack_low.shape[1]
+        key = single * racks + self._rack[broker]
+        count = np.bincount(key, minlength=self.singles * racks).reshape(self.singles, racks)
+        given = np.zeros(self.singles, bool)
+        given[single] = True
+        wrong = given[:, None] & ((count < self.rack_low) | (count > self.rack_high))
+        for s, r in zip(*np.nonzero(wrong), strict=True):
+            self.rack_low[s, r] = min(self.rack_low[s, r], count[s, r])
+            self.rack_high[s, r] = max(self.rack_high[s, r], count[s, r])
+            if self._rack_row[s, r] >= 0:
+                self.highs.changeRowBounds(
+                    int(self._rack_row[s, r]),
+                    float(self.rack_low[s, r]), float(self.rack_high[s, r]),
+                )  # fmt: skip
+
+    def _add_rack_rows(self, singles: Ints) -> None:
+        """Add rows for the rack rule of some singles where their variables could break it."""
+        begin: list[int] = []
+        index, lower, upper, size = [], [], [], 0
+        first = self.highs.getNumRow()
+        for s in singles.tolist():
+            brokers = np.flatnonzero(self.arc[s] >= 0)
+            rack = self.task.cluster.rack[brokers]
+            for r in np.unique(rack).tolist():
+                here = self.arc[s, brokers[rack == r]]
+                low, high = self.rack_low[s, r], self.rack_high[s, r]
+                if self._rack_row[s, r] >= 0 or not (low > 0 or len(here) > high):
+                    continue
+                self._rack_row[s, r] = first + len(begin)
+                begin.append(size)
+                index.append(here)
+                lower.append(float(low))
+                upper.append(float(high))
+                size += len(here)
+        if begin:
+            self.highs.addRows(
+                len(begin), np.array(lower), np.array(upper), size, np.array(begin, np.int32),
+                np.concatenate(index).astype(np.int32), np.ones(size),
+            )  # fmt: skip
+
+    def _add_groups(self, chosen: NDArray[np.int32]) -> None:
+        task, bands, slots = self.task, len(self.kind), self._rest
+        group = self.group[task.owner[slots]]
+        is_new = is_moved(task, chosen)[slots]
+        moves = np.where(is_new, task.cost[task.owner[slots]], 0) / self.unit
         cost = np.bincount(group, weights=moves, minlength=self.groups)
         key, value = self._entries(chosen)
         begin = np.searchsorted(key // bands, np.arange(self.groups + 1))
         starts, rows, values, costs, size = [], [], [], [], 0
-        for g in range(self.groups):
+        for g in range(self.singles, self.groups):
             part = slice(int(begin[g]), int(begin[g + 1]))
             row, much = key[part] % bands, value[part]
             known = (g, row.tobytes() + much.tobytes() + cost[g].tobytes())
@@ -278,7 +466,6 @@ class RestrictedMaster:
             rows += [row, np.array([bands + g])]
             values += [much, np.ones(1)]
             costs.append(cost[g])
-        self.history.append(chosen)
         if starts:
             self._add_columns(
                 np.array(costs), np.array(starts), np.concatenate(rows), np.concatenate(values)
@@ -286,10 +473,11 @@ class RestrictedMaster:
 
     def _entries(self, chosen: NDArray[np.int32]) -> tuple[Ints, Floats]:
         # Keys are group * bands + row.
-        task, bands, brokers = self.task, len(self.kind), len(self.task.alive)
-        group, keys, values = self.group[task.owner], [], []
+        task, bands, brokers, slots = self.task, len(self.kind), len(self.task.alive), self._rest
+        owner, chosen = task.owner[slots], chosen[slots]
+        group, keys, values = self.group[owner], [], []
         for k in self.kinds:
-            weight = task.weight[k][task.owner] / self.mean[k]
+            weight = task.weight[k][owner] / self.mean[k]
             keys.append(group * bands + self.row[k, chosen])
             values.append(weight)
             if task.zones and k:
@@ -299,7 +487,9 @@ class RestrictedMaster:
         value = np.asarray(np.bincount(at, weights=np.concatenate(values)), np.float64)
         return key, value
 
-    def solve(self, center: Floats, box: float) -> tuple[Floats, float, float] | None:
+    def solve(
+        self, center: Floats, box: float, method: int = PRIMAL_SIMPLEX
+    ) -> tuple[Floats, float, float] | None:
         """Solve the linear programme with the dual prices limited to a box around ``center``.
 
         Return the scaled prices, the optimum in bytes, and the use of elastic columns; None if
@@ -307,12 +497,30 @@ class RestrictedMaster:
 
         The elastic columns of a balance limit cost the ends of its box: their reduced costs keep
         the prices within the box.
+
+        Args:
+            center: float64[n], scaled prices.
+            box: half the width of the box.
+            method: HiGHS's number of the simplex method. The last basis is primal feasible after
+                new columns and other costs, and dual feasible after other bounds of columns.
         """
         bands = len(self.kind)
         cost = np.empty(2 * bands)
         cost[0::2], cost[1::2] = center + box, box - center
         self.highs.changeColsCost(2 * bands, np.arange(2 * bands, dtype=np.int32), cost)
-        self._run()
+        return self.solve_again(method)
+
+    def solve_again(self, method: int, most: float = np.inf) -> tuple[Floats, float, float] | None:
+        """Solve the linear programme with the box of the last `solve`; the result is the same.
+
+        The dual simplex method stops, without a result, once the optimum is known to exceed
+        ``most`` bytes.
+        """
+        bands = len(self.kind)
+        self.highs.setOptionValue("objective_bound", most / self.unit)
+        self._run(method)
+        if self.highs.getModelStatus() != self._optimal_status:
+            return None
         solution = self.highs.getSolution()
         dual, values = np.array(solution.row_dual), np.array(solution.col_value)
         if len(dual) < bands or not np.isfinite(dual).all() or not len(values):
@@ -321,44 +529,55 @@ class RestrictedMaster:
         optimum = float(self.highs.getInfo().objective_function_value) * self.unit
         return -dual[:bands], optimum, float(values[: 2 * bands].sum())
 
-    def _run(self) -> None:
-        """Solve by the primal simplex method from the last basis; if it stalls, by the dual one."""
+    def _run(self, method: int) -> None:
+        """Solve by a simplex method from the last basis; if it stalls, by the dual one anew."""
+        self._set_method(method, _STALLED)
         self.highs.run()
+        self.iterations += int(self.highs.getInfo().simplex_iteration_count)
         if self.highs.getModelStatus() != self._limit_status:
             return
         self.highs.clearSolver()
-        self._set_method(_DUAL_SIMPLEX, _NO_LIMIT)
+        self._set_method(DUAL_SIMPLEX, _NO_LIMIT)
         self.highs.run()
-        self._set_method(_PRIMAL_SIMPLEX, _STALLED)
+        self.iterations += int(self.highs.getInfo().simplex_iteration_count)
 
     def _set_method(self, method: int, iterations: int) -> None:
         self.highs.setOptionValue("simplex_strategy", method)
         self.highs.setOptionValue("simplex_iteration_limit", iterations)
 
-    def columns_of(self, groups: range) -> list[tuple[int, float, int, int]]:
-        """Return the columns (choices of brokers) of some groups of partitions, with their values
-        in the last optimum.
+    def values_of(self, single: int) -> Floats:
+        """Return the last optimum's value of each broker for a single (float64[B])."""
+        column, out = self.arc[single], np.zeros(self.arc.shape[1])
+        if self.values is not None:
+            is_known = (column >= 0) & (column < len(self.values))
+            out[is_known] = self.values[column[is_known]]
+        return out
 
-        Each entry is (group, value, column, position of its choice in ``history``).
-        """
-        if self.values is None:
-            return []
-        known = self.owned[: len(self.values) - self.first]
-        return [
-            (group, float(self.values[self.first + i]), self.first + i, number)
-            for i, (group, number) in enumerate(known)
-            if group in groups
-        ]
+    def fix(self, single: int, brokers: NDArray[np.integer]) -> None:
+        """Fix the brokers of a single; all of them must have variables."""
+        column = self.arc[single]
+        known = np.flatnonzero(column >= 0)
+        value = np.isin(known, brokers).astype(np.float64)
+        self.highs.changeColsBounds(len(known), column[known].astype(np.int32), value, value)
+        self.is_fixed[single] = True
 
-    def fix(self, column: int) -> None:
-        """Fix the variable of a column at 1, so that its group takes this choice of brokers
-        only.
-        """
-        self.highs.changeColBounds(column, 1.0, np.inf)
+    def release(self, single: int) -> None:
+        """Undo `fix`: allow any values again for the variables of a single."""
+        column = self.arc[single]
+        known = np.flatnonzero(column >= 0)
+        least = self._stays[single, known].astype(np.float64)
+        self.highs.changeColsBounds(
+            len(known), column[known].astype(np.int32), least, np.ones(len(known))
+        )
+        self.is_fixed[single] = False
 
-    def release(self, column: int) -> None:
-        """Undo `fix`: allow any value of 0 or more for the column's variable again."""
-        self.highs.changeColBounds(column, 0.0, np.inf)
+    def keeps_rack_rule(self, single: int, brokers: Ints) -> bool:
+        """Return whether a set of brokers is within the rack limits of a single."""
+        if self._rack is None:
+            return True
+        count = np.bincount(self._rack[brokers], minlength=self.rack_low.shape[1])
+        low, high = self.rack_low[single], self.rack_high[single]
+        return bool(((count >= low) & (count <= high)).all())
 
     def prices(self, scaled: Floats) -> Floats:
         """Convert scaled dual prices of the linear programme to prices of one unit.
@@ -380,28 +599,71 @@ class RestrictedMaster:
     def rounded(self, plan: NDArray[np.int32]) -> NDArray[np.int32]:
         """Round the last optimum to one choice of brokers for each partition (int32[S]).
 
-        Without an optimum the result is ``plan``. Within a group the largest partitions choose
-        first. Each takes the column that is furthest behind its part of the bytes.
+        Without an optimum the result is ``plan``. The rounding is an error diffusion: partitions
+        choose in order of size, and each takes the choice that leaves the smallest sum of squared
+        differences between the plan so far and the optimum, over all balance limits.
         """
-        task = self.task
+        out: NDArray[np.int32] = plan.copy()
         if self.values is None:
-            return plan
-        options: list[list[tuple[float, int]]] = [[] for _ in range(self.groups)]
-        for value, (group, number) in zip(self.values[self.first :], self.owned, strict=False):
-            if value > _LEAST_PART:
-                options[group].append((float(value), number))
-        take = np.zeros(len(task.factor), np.int64)
-        behind = [np.zeros(len(columns)) for columns in options]
-        parts = [np.array([part for part, _ in columns]) for columns in options]
+            return out
+        task, error = self.task, np.zeros(len(self.kind))
+        used = self._used_choices(self.values)
         for p in np.argsort(-task.cost, kind="stable").tolist():
-            g = int(self.group[p])
-            if len(options[g]) > 1:
-                behind[g] += parts[g] * task.cost[p]
-                best = int(behind[g].argmax())
-                behind[g][best] -= task.cost[p]
-                take[p] = options[g][best][1]
-            elif options[g]:
-                take[p] = options[g][0][1]
-        choices = np.stack(self.history)
-        out: NDArray[np.int32] = choices[take[task.owner], np.arange(len(task.owner))]
+            slots, g = slice(int(task.start[p]), int(task.start[p + 1])), int(self.group[p])
+            sets, target = self._options(p, used[g])
+            if len(sets) == 1 and g >= self.singles:
+                out[slots] = sets[0]
+            elif sets:
+                after = [error + self._use_of(p, one, np.ones(len(one))) - target for one in sets]
+                best = min(range(len(sets)), key=lambda i: float(after[i] @ after[i]))
+                error, out[slots] = after[best], sets[best]
         return out
+
+    def _options(self, partition: int, used: list[tuple[float, int]]) -> tuple[list[Ints], Floats]:
+        """Return the sets of brokers between which a partition is divided, and what its division
+        uses of each balance limit (float64[n]).
+        """
+        g, task = int(self.group[partition]), self.task
+        if g < self.singles:
+            value = self.values_of(g)
+            brokers = np.flatnonzero(value > _LEAST_PART)
+            target = self._use_of(partition, brokers, value[brokers])
+            return self.likely_sets(g, _MOST_SETS), target
+        slots = slice(int(task.start[partition]), int(task.start[partition + 1]))
+        sets: dict[tuple[int, ...], Ints] = {}
+        target = np.zeros(len(self.kind))
+        for part, number in used:
+            chosen = np.sort(self.history[number][slots]).astype(np.int64)
+            target += self._use_of(partition, chosen, np.full(len(chosen), part))
+            sets.setdefault(tuple(chosen.tolist()), chosen)
+        return list(sets.values()), target
+
+    def _used_choices(self, values: Floats) -> list[list[tuple[float, int]]]:
+        """Return the choices in the last optimum of each group, as (part, number in history)."""
+        out: list[list[tuple[float, int]]] = [[] for _ in range(self.groups)]
+        for value, (group, number) in zip(values[self.first :], self.owned, strict=False):
+            if value > _LEAST_PART and group >= self.singles:
+                out[group].append((float(value), number))
+        return out
+
+    def _use_of(self, partition: int, brokers: NDArray[np.integer], part: Floats) -> Floats:
+        """Return what parts of replicas on some brokers use of each balance limit (float64[n])."""
+        task, out = self.task, np.zeros(len(self.kind))
+        for k in self.kinds:
+            weight = task.weight[k, partition] / self.mean[k] * part
+            np.add.at(out, self.row[k, brokers], weight)
+            if task.zones and k:
+                np.add.at(out, self.row[k, len(task.alive) + task.cluster.rack[brokers]], weight)
+        return out
+
+    def likely_sets(self, single: int, most: int) -> list[Ints]:
+        """Return the sets of brokers of a single with the largest values in the last optimum.
+
+        Sets outside its rack limits are left out. Each set is int64[factor], ascending.
+        """
+        value, factor = self.values_of(single), int(self.task.factor[self.single[single]])
+        brokers = np.flatnonzero(value > _LEAST_PART)
+        brokers = np.sort(brokers[np.argsort(-value[brokers], kind="stable")][: factor + _SPARE])
+        sets = [np.array(one, np.int64) for one in combinations(brokers.tolist(), factor)]
+        sets = [one for one in sets if self.keeps_rack_rule(single, one)]
+        return sorted(sets, key=lambda one: -float(value[one].sum()))[:most]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, STAY
-from partage.solve.replicas.problem import UNBOUNDED, Floats, Ints
+from partage.solve.replicas.problem import UNBOUNDED, Bools, Floats, Ints
 
 __all__ = [
     "MOST_BINARIES", "ExactPlan", "MoveProgramme", "RackLimits", "is_installed", "relaxed_prices",
@@ -193,7 +193,7 @@ class MoveProgramme:
 
     def __init__(
         self, task: ReplicaTask, figures: Mapping[str, int], limits: RackLimits,
-        margin: float = 0.0, *, capacity_only: bool = False,
+        margin: float = 0.0, *, capacity_only: bool = False, allowed: Bools | None = None,
     ) -> None:  # fmt: skip
         self.task, self._limits, self._margin = task, limits, margin
         cluster, brokers = task.cluster, len(task.cluster.brokers)
@@ -202,6 +202,8 @@ class MoveProgramme:
         # A closed partition keeps what it can; only what leaves or breaks the rule is replaced.
         may = ((fate == -1) & task.receives) | ((fate >= 0) & (fate != LEAVE))
         may[task.factor == 0] = False
+        if allowed is not None:
+            may &= allowed
         self.partition, self.broker = np.nonzero(may)
         self.fate = fate[self.partition, self.broker]
         self.unit = float(max(task.cost.mean(), 1.0))

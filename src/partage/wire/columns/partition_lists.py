@@ -24,7 +24,7 @@ from partage.wire.columns import Bytes, Ints
 from partage.wire.columns.distinct import (
     Names,
     NameTable,
-    find_or_add_likely,
+    code_like,
     int16_at,
     int32_at,
 )
@@ -49,13 +49,13 @@ _NULL = b"\xff\xff\xff\xff"
 
 
 class PartitionList(NamedTuple):
-    """A group member's list of topic partitions as arrays, in the encoded order, with duplicates.
+    """A group member's list of topic partitions as arrays, in the order sent and with duplicates.
 
     Attributes:
-        names: the distinct topics of all members' lists.
+        names: the distinct topics of all lists that were read together.
         topic: index of each partition's topic in ``names`` (int32[n]).
         number: partition numbers within the topics (int32[n]).
-        end: position after the list in the member's payload, in bytes.
+        end: number of bytes that the list takes.
     """
 
     names: tuple[str, ...]
@@ -67,8 +67,8 @@ class PartitionList(NamedTuple):
 def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None]:
     r"""Decode the list of topic partitions at the beginning of each member's payload.
 
-    The result is None for a payload that the generic decoder must decode. These are damaged
-    payloads, and all payloads if that decoder is faster (few members with many topics each).
+    The result is None for a payload that only the schema engine can decode: a damaged one, or
+    every payload if the engine is faster (if few members have most topics).
 
     >>> lists = read_partition_lists([b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\7!"] * 6 + [b"\0\0\0\1"])
     >>> lists[0].names, lists[0].number.tolist(), lists[0].end, lists[6]
@@ -148,13 +148,13 @@ def read_pairs(  # noqa: PLR0917 - kernels take arrays by position
 
     Args:
         data: all payloads, one after the other.
-        start: int64[n + 1], the first byte of each payload.
+        start: int64[n + 1], the begin of each payload.
         count: int64[n], the number of topics in each list.
-        names: hash table of topic names, with room for the topics of all lists.
+        names: table of the topic names; it has room for one name per topic of a list.
         topic: output: code of each partition's topic in ``names``.
         number: output: partition numbers.
-        ends: int64[n, 2], output: the size of each list in bytes, -1 if it is damaged, and the
-            number of partitions in all lists up to this one.
+        ends: int64[n, 2], output: the size of each list in bytes, -1 if it is damaged, and how many
+            partitions all lists up to this one have.
     """
     total = 0
     for i in range(len(count)):
@@ -168,7 +168,7 @@ def read_pairs(  # noqa: PLR0917 - kernels take arrays by position
                 break
             # Members list topics in the same order, so the next name is mostly the next code.
             like = code + 1 if code + 1 < names.used[0] else -1
-            code = find_or_add_likely(data, at + 2, stop, names, like)
+            code = code_like(data, at + 2, stop, names, like)
             at = stop + 4
             for _ in range(amount):
                 topic[total] = code
@@ -185,18 +185,11 @@ def read_pairs(  # noqa: PLR0917 - kernels take arrays by position
 def _find_pairs(
     data: bytes, int32: NDArray[np.int32], at: Ints, end: Ints, count: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Find the positions of the topic names in many encoded partition lists at once.
+    """Find where the topic names are in many encoded partition lists, for all lists at once.
 
-    Return the first and the end byte of each name, and the end of each list (-1 if it does not fit
-    in its payload). Step k reads the k-th topic of every list that has so many topics. Sorted by
-    length, these lists come first.
-
-    Args:
-        data: all payloads, one after the other.
-        int32: the 32-bit integer at each byte of ``data``.
-        at: position of each list's first topic.
-        end: end of each payload.
-        count: number of topics in each list.
+    Return the begin and the end of each name, and the end of each list (-1 if it does not fit in
+    its payload). Step k reads the k-th topic of all lists that have one. Lists are sorted by
+    length, so that these lists come first.
     """
     uint16 = np.ndarray((len(data) - 1,), ">u2", data, strides=(1,))
     order = np.argsort(-count, kind="stable")
@@ -225,8 +218,8 @@ def _find_pairs(
     return name, after, read_to
 
 
-class _ConsecutiveNumbers(dict[bytes, int]):
-    """Dict that numbers byte strings 0, 1 and so on when they are first looked up."""
+class _Numbers(dict[bytes, int]):
+    """Dict in which a missing byte string gets the next number, from 0 on."""
 
     def __missing__(self, key: bytes) -> int:
         number = self[key] = len(self)
@@ -234,7 +227,7 @@ class _ConsecutiveNumbers(dict[bytes, int]):
 
 
 def _number_names(data: bytes, begin: Ints, end: Ints) -> tuple[tuple[str, ...], Int32s]:
-    numbers = _ConsecutiveNumbers()
+    numbers = _Numbers()
     number = np.empty(len(begin), np.int32)
     for width, pairs in _by_size(end - begin):
         raw = _items(data, width)[begin[pairs]].tolist() if width else [b""] * len(pairs)
@@ -353,13 +346,13 @@ def write_pairs(  # noqa: PLR0917 - kernels take arrays by position
     """Encode the partition lists of all members in a compiled kernel, topics in order of first use.
 
     Args:
-        start: int32[M + 1], index of each member's first partition.
+        start: int32[M + 1], where each member's partitions begin.
         topic: int32[n], topic of each partition.
         number: int32[n], partition numbers.
         heads: the encoded topic names, with their lengths.
-        head_start: int64[T + 1], first byte of each name in ``heads``.
-        place: int64[T, 2], a buffer filled with -1: the member's number of partitions in a topic,
-            and the byte in ``out`` for its next partition.
+        head_start: int64[T + 1], the begin of each name in ``heads``.
+        place: int64[T, 2], all -1; buffer: partitions of the member in a topic, then the place of
+            the next one.
         out: output: the lists of all members.
         ends: int64[M + 1, 2], output: the end of each member's list in ``out``, and its number of
             topics. The first row is zero.
@@ -412,9 +405,9 @@ def _nullable(data: bytes | None) -> bytes:
 
 
 def _group_by_first_use(key: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
-    """Return the indices that bring equal keys together, with groups in order of first occurrence.
+    """Return the indices that sort keys by the first use of their value, with equal keys together.
 
-    Also return the first index and the size of each group of equal keys.
+    Also return the begin and the size of each group of equal keys.
     """
     order = np.argsort(key, kind="stable")
     first, size = _runs(key[order])

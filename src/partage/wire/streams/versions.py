@@ -36,8 +36,8 @@ __all__ = [
     "GroupVersions",
     "NextVersion",
     "group_versions",
-    "group_versions_from_tuples",
     "next_version",
+    "versions_of",
 ]
 
 EARLIEST_PROBEABLE_VERSION = 3
@@ -68,8 +68,7 @@ class GroupVersions:
     def probing(self) -> bool:
         """Return whether this rebalance is a version probe (KIP-268).
 
-        In a version probe, a member's version is too new for the leader, which replies without
-        error code.
+        It is one if a member's version is too new for the leader, and the reply has no error code.
         """
         return bool(self.future) and not self.error_code
 
@@ -80,7 +79,7 @@ def group_versions(
     """Derive the user data versions of a Streams group from its members' subscriptions.
 
     Args:
-        members: the decoded subscriptions.
+        members: the subscriptions as the leader decoded them (with the same ``latest``).
         latest: the latest version that the leader supports.
 
     >>> old = SubscriptionInfo.of(process=bytes(16), version=9, latest_version=9)
@@ -90,21 +89,20 @@ def group_versions(
     >>> group_versions([old, new], latest=9)
     GroupVersions(used=9, common=9, future=(1,), error_code=0)
     """
-    return group_versions_from_tuples(
+    return versions_of(
         ((i.version, i.latest_version, i.error_code == SHUTDOWN_REQUESTED) for i in members),
         latest=latest,
     )
 
 
-def group_versions_from_tuples(
+def versions_of(
     members: Iterable[tuple[int, int, bool]], *, latest: int = LATEST_VERSION
 ) -> GroupVersions:
-    """Derive the user data versions of a Streams group from its members' versions.
+    """Derive the user data versions of a Streams group from plain values of its members.
 
-    It is `group_versions` for members given as tuples (version, latest version, whether the member
-    asks for shutdown).
+    Each member is (version, latest version, whether it asks for shutdown).
 
-    >>> group_versions_from_tuples([(9, 9, False), (12, 12, True)])
+    >>> versions_of([(9, 9, False), (12, 12, True)])
     GroupVersions(used=9, common=9, future=(1,), error_code=0)
     """
     used = common = latest
@@ -128,7 +126,7 @@ def group_versions_from_tuples(
 
 @dataclass(frozen=True)
 class NextVersion:
-    """The user data version that a Streams member uses next, and whether it rejoins at once.
+    """The user data version that a Streams member uses next, and whether it rejoins for it.
 
     Attributes:
         version: the version of its next subscription.
