@@ -28,8 +28,8 @@ from partage.forecasts.rolling import (
     RestartTime,
     RolloutForecast,
     forecast_rollout,
-    slowdown,
-    slowed,
+    recorded_slowdown,
+    scale_unread,
 )
 from partage.history.events import Generation
 from partage.simulation.policies import Policy, recorded_protocol, recorded_strategy
@@ -177,10 +177,10 @@ def _forecast(
     found = forecast_rollout(Deployment(
         load=constant_load({topic: count for topic, count in topics.items() if count}, 0.0),
         policy=Policy(recorded_protocol(generation), strategy, event["instance"] is not None),
-        members=len(members), replaced=1, restart=RestartTime.given(restart_s),
+        members=len(members), replaced=1, restart=RestartTime.from_range(restart_s),
         session_s=max(sessions) if is_classic else _SERVER_SESSION_S, leaves=not event["hard"],
     ))  # fmt: skip
-    return slowed(found, slowdown(*past, found))
+    return scale_unread(found, recorded_slowdown(*past, found))
 
 
 def _truth(

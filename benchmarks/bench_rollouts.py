@@ -29,7 +29,7 @@ from tests.support.unread_truth import unread_intervals
 
 import partage as pg
 from partage.errors import PartageError
-from partage.forecasts.measured import MeasuredGroup, measured_group
+from partage.forecasts.measured import MeasuredGroup, measurement_to_group
 from partage.forecasts.rolling import RolloutForecast
 
 #: Time after a deployment in which its last rebalance may end, in milliseconds.
@@ -132,7 +132,7 @@ def _measured(row: dict[str, Any]) -> MeasuredGroup | None:
         print(f"not measured: {row['group']}: {row['error']}")
         return None
     server = row["strategy"].startswith("server:")
-    return measured_group(
+    return measurement_to_group(
         row["group"], protocol="consumer" if server else "classic",
         strategy=row["strategy"].removeprefix("server:"), topics=row["topics"], rates={},
         instances=tuple("i" if row["static"] else None for _ in range(row["members"])),

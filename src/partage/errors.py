@@ -107,8 +107,8 @@ def _revived(
 
 
 class InvalidProblemError(PartageError):
-    """Raised for a malformed description of topics or members; ``path`` and ``value`` are those of
-    the wrong field.
+    """Raised for a malformed description of topics or members; ``path`` and ``value`` locate the
+    invalid field.
 
     >>> str(InvalidProblemError("must be an int >= 0", path="topics.orders", value=-1))
     'topics.orders: must be an int >= 0, got -1'
@@ -125,7 +125,7 @@ class InvalidProblemError(PartageError):
 
 
 class UnknownStrategyError(PartageError):
-    """Raised if no assignment strategy has the given name; ``close`` lists similar names.
+    """Raised if no assignment strategy has the given name; ``close`` has similar names that exist.
 
     >>> str(UnknownStrategyError("rnage", known=["range", "fair"], close=["range"]))
     "no strategy named 'rnage'; did you mean range? known: range, fair"
@@ -147,7 +147,7 @@ class UnknownStrategyError(PartageError):
 
 
 class UnknownPartitionerError(PartageError):
-    """Raised if no partitioner has the given name; ``close`` lists similar names.
+    """Raised if no partitioner has the given name; ``close`` has similar names that exist.
 
     >>> str(UnknownPartitionerError("mumur2", known=["murmur2", "java"], close=["murmur2"]))
     "no partitioner named 'mumur2'; did you mean murmur2? known: murmur2, java"
@@ -177,8 +177,9 @@ class InvalidKeysError(PartageError):
 
 
 class UnsupportedProblemError(PartageError):
-    """Raised if a strategy is not applicable to a valid assignment problem; its Kafka class throws,
-    too.
+    """Raised if a strategy cannot handle an assignment problem that is valid in itself.
+
+    The strategy's class in Kafka throws an exception for such a problem, too.
     """
 
 
@@ -196,8 +197,9 @@ class PluginFailedError(PartageError):
 
 
 class InvalidPlacementError(PartageError):
-    """Raised if a topic's replicas cannot be placed as requested; ``java_exception`` is what Kafka
-    throws.
+    """Raised if a topic's replicas cannot be placed on the brokers as requested.
+
+    ``java_exception`` is the name of the exception that Kafka throws in this case.
 
     >>> InvalidPlacementError("too few", java_exception="InvalidPartitionsException").java_exception
     'InvalidPartitionsException'
@@ -223,12 +225,11 @@ class NoFeasiblePlanError(PartageError):
 
 
 class InvalidTopologyError(PartageError):
-    """Raised if a Kafka Streams topology and the partition counts of its topics do not fit
-    together.
+    """Raised if a Kafka Streams topology does not fit the partition counts of its topics.
 
-    ``topics`` are the affected topics; ``java_exception`` is what Kafka Streams throws, and
-    ``code`` the assignment error that its leader sends to all members (1: a source topic is
-    missing, 3: any other), None if the exception ends the leader itself.
+    ``topics`` are the affected topics, ``java_exception`` the exception of Kafka Streams. ``code``
+    is the assignment error that the leader sends to all members: 1 if a source topic is missing,
+    else 3. It is None if the exception stops the leader, which then sends nothing.
 
     >>> str(InvalidTopologyError("are missing: create them", topics=["b", "a"]))
     'topics a, b: are missing: create them'
@@ -251,7 +252,8 @@ class InvalidTopologyError(PartageError):
 
 
 class InvalidConfigError(PartageError):
-    """Raised if a setting has a wrong type or value; the message hides that of a secret setting.
+    """Raised if a setting has a wrong type or value; the message omits the value of a secret
+    setting.
 
     >>> str(InvalidConfigError("priority", "must be an int32", "high"))
     "setting priority: must be an int32, got 'high'"
@@ -302,8 +304,9 @@ class WireFormatError(PartageError):
 
 
 class InvalidCaptureError(PartageError):
-    """Raised if a recording of a cluster or a finished run cannot be read; the message names the
-    file and column.
+    """Raised if a capture (a recording of a cluster) or the stored result of a run cannot be read.
+
+    The message names the file and column.
     """
 
 
@@ -334,8 +337,9 @@ class NotAuthorizedError(PartageError):
 
 
 class PlanInvariantError(PartageError):
-    """Raised if an assignment breaks rules, for example gives a partition to two members;
-    ``breaches`` lists them.
+    """Raised if an assignment is invalid, for example gives a partition to two members.
+
+    ``breaches`` lists the violations.
     """
 
     def __init__(self, breaches: Sequence[object]) -> None:
@@ -346,8 +350,9 @@ class PlanInvariantError(PartageError):
 
 
 class CertificateError(PartageError):
-    """Raised if the proof that comes with a plan (its certificate) does not prove the claimed
-    bound.
+    """Raised if a certificate does not prove its bound.
+
+    A certificate is the proof that comes with a claim such as "no plan moves fewer partitions".
     """
 
 
@@ -394,7 +399,7 @@ class AssignorFailedError(PartageError):
 
 
 class AccountingError(PartageError):
-    """Raised if a run lost or duplicated log records, so that it is not published.
+    """Raised if a run lost or duplicated log records; its results are then not published.
 
     The number of records read must equal the number of decoded plus malformed ones.
     """

@@ -120,8 +120,7 @@ _FIELD_TYPES = {
 
 
 class Kernel:
-    """A numeric function (kernel) that runs either compiled by Numba or interpreted, whichever is
-    faster.
+    """Numeric function that runs compiled by Numba or interpreted, whichever is faster.
 
     The choice depends on the estimated work of a call.
 
@@ -148,25 +147,27 @@ class Kernel:
         self._impossible = False
 
     def __call__(self, *arguments: Any, work: int) -> Any:
-        """Call the numeric function, compiled if that is faster for about ``work`` interpreted
-        steps.
+        """Run the numeric function, compiled by Numba if that is faster.
+
+        The keyword ``work`` is the estimated number of steps of an interpreted call.
         """
         compiled = self._form_for(work)
         if compiled is not None:
             return compiled(*arguments)
-        return self.interpreted(*(_as_memoryview(one) for one in arguments))
+        return self.interpreted(*(_as_memoryview(argument) for argument in arguments))
 
     @property
     def ready(self) -> bool:
-        """Return whether the kernel is already compiled."""
+        """True if Numba has already compiled this function."""
         return self._compiled is not None
 
     def pays(self, *, work: int) -> bool:
-        """Return whether a call of the kernel with about ``work`` steps would run its compiled
-        form.
+        """Return whether a call of this function would run compiled, because it has enough work.
 
-        Callers may have faster code than the interpreted form.
+        Args:
+            work: estimated number of steps of an interpreted call.
         """
+        # A caller that has faster code than an interpreted kernel asks this first.
         return self._form_for(work) is not None
 
     def compile(self) -> Callable[..., Any] | None:
@@ -198,10 +199,11 @@ class Kernel:
 def kernel(signature: str, *records: type) -> Callable[[Callable[..., Any]], Kernel]:
     """Declare a numeric function as a kernel, which Numba compiles; use it as a decorator.
 
-    An example of a signature is ``"void(int32[::1], int64)"``.
+    The signature has Numba's form, such as ``"void(int32[::1], int64)"``, and may name NamedTuple
+    classes of arrays (``records``).
 
     Args:
-        signature: types of the result and of the arguments; a record is named by its class.
+        signature: types of the result and of the arguments.
         records: the NamedTuple classes that the signature names.
 
     >>> from typing import NamedTuple
@@ -224,31 +226,28 @@ def kernel(signature: str, *records: type) -> Callable[[Callable[..., Any]], Ker
 
 
 def piece(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a helper function that kernels call; use it as a decorator.
-
-    An interpreted kernel calls the function itself, a compiled kernel its compiled form. A kernel
-    in another module must import the function by name; see `_stamp`.
-    """
+    """Declare a helper function that Numba kernels may call; use it as a decorator."""
+    # A compiled kernel calls the compiled helper, an interpreted kernel the Python function. A
+    # kernel in another module must import the helper by name, so that `_stamp` finds it.
     function.__dict__["is_piece"] = True
     return function
 
 
 def inline_piece(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a helper function whose compiled code is copied into each kernel that calls it.
-
-    This is faster for a helper that takes a record: an ordinary call copies seven words for each
-    array of the record.
+    """Declare a helper function that Numba inlines into the kernels that call it; use as a
+    decorator.
     """
+    # This is faster for a helper that takes a record: an ordinary call copies seven words for each
+    # array of the record.
     function.__dict__["is_inline"] = True
     return piece(function)
 
 
 @piece
 def prefetch(array: Any, at: int) -> None:
-    """Start to load an array item into the processor's cache, ahead of its use.
+    """Load an array item into the processor's cache ahead of its use.
 
-    A load that waits for memory blocks hundreds of instructions behind it; a prefetch does not. The
-    interpreted form does nothing.
+    Only compiled kernels do so; an interpreted kernel does nothing.
     """
 
 
@@ -277,11 +276,10 @@ def _prefetching() -> Any:
     return intrinsic(typed)
 
 
-def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
-    """Return a copy of a function in which each helper (`piece`) is replaced by its compiled form.
-
-    A helper is compiled once for all kernels, which saves a quarter of the first compilation.
-    """
+def _link_helpers(function: Callable[..., Any], **options: Any) -> Any:
+    """Return a copy of a function that calls its helper functions in Numba's compiled form."""
+    # A helper (`piece`) is compiled once for all kernels, which saves a quarter of the first
+    # compilation.
     import types
 
     import numba
@@ -300,7 +298,9 @@ def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
                     "no_cpython_wrapper": True,
                     "forceinline": getattr(one, "is_inline", False),
                 }
-                _pieces[one] = _plain(numba.njit(**alone)(_with_pieces(one, **options)))
+                _pieces[one] = _unify_integer_types(
+                    numba.njit(**alone)(_link_helpers(one, **options))
+                )
             made[name] = _pieces[one]
     if not made:
         return function
@@ -309,21 +309,18 @@ def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
     return twin
 
 
-def _plain(piece: Any) -> Any:
-    """Return a helper function that is compiled once for all integer types, not once for each of
-    them.
-
-    To Numba ``1``, an int32 and an int64 are three types; this was a quarter of all compilation.
-    """
+def _unify_integer_types(helper: Any) -> Any:
+    """Wrap a helper function so that Numba compiles it only once for all integer types."""
+    # Numba would compile it again for an int literal, an int32 and an int64.
     from numba import types
 
-    chosen = piece.get_call_template
+    chosen = helper.get_call_template
 
     def with_int64(given: Any, named: Any) -> Any:
         return chosen([_widest(types, one) for one in given], named)
 
-    piece.get_call_template = with_int64
-    return piece
+    helper.get_call_template = with_int64
+    return helper
 
 
 def _widest(types: Any, one: Any) -> Any:
@@ -333,9 +330,7 @@ def _widest(types: Any, one: Any) -> Any:
 
 
 def _modules(function: Callable[..., Any], seen: set[str]) -> set[str]:
-    """Collect the names of the Python modules that define a kernel's function and the helpers that
-    it calls.
-    """
+    """Return the names of the Python modules whose code a Numba function calls."""
     seen.add(function.__module__)
     names = function.__globals__
     for name in function.__code__.co_names:
@@ -346,13 +341,10 @@ def _modules(function: Callable[..., Any], seen: set[str]) -> set[str]:
 
 
 def _stamp(function: Callable[..., Any], records: dict[str, type]) -> str:
-    """Return a suffix for a kernel's name in Numba's cache that identifies the code it depends on.
-
-    The suffix changes if helpers in other modules or record classes change. It is empty without
-    such helpers and classes. Numba's cache only checks the file of the kernel. A change of a record
-    class needs another name because Numba imports these classes from the index of its cache before
-    that check, and fails if an older version of this package had a class of another name.
-    """
+    """Return a hash of the code that a Numba kernel uses from other modules, for its cache key."""
+    # It becomes part of the kernel's name in Numba's cache, because that cache only notices changes
+    # of the kernel's own file. The result is empty for a kernel without helper functions and record
+    # classes.
     others = sorted(_modules(function, set()) - {function.__module__})
     texts = [inspect.getsource(sys.modules[one]) for one in others]
     texts += [f"{one.__module__}.{name}{one.__annotations__}" for name, one in records.items()]
@@ -360,7 +352,12 @@ def _stamp(function: Callable[..., Any], records: dict[str, type]) -> str:
 
 
 def _typed(signature: str, records: dict[str, type]) -> Any:
-    """Parse a Numba signature that may name record classes; return Numba's signature object."""
+    """Parse a Numba signature that may name NamedTuple classes of arrays.
+
+    Args:
+        signature: such as ``"int64(Tree, int64)"``.
+        records: the NamedTuple classes that it names.
+    """
     import numba.core.sigutils as numba_signatures
     from numba import types
 
@@ -399,7 +396,7 @@ def _compiled(
     }  # fmt: skip
     stamp = _stamp(function, records)
     with _pieces_lock:
-        function = _with_pieces(function, **options)
+        function = _link_helpers(function, **options)
     function.__qualname__ += stamp if stamp not in function.__qualname__ else ""
     typed = _typed(signature, records) if records else signature
     with _reporting(function.__name__):
@@ -413,7 +410,7 @@ def _compiled(
 
 @contextmanager
 def _reporting(name: str) -> Iterator[None]:
-    """Report that a kernel is being compiled to the callback of `report_compilation`, if any."""
+    """Announce that Numba compiles the function of this name now, as progress output."""
     report = _report.get()
     if report is None:
         yield
@@ -443,11 +440,10 @@ def _listener(report: Callable[[str], None], name: str) -> AbstractContextManage
     return listener
 
 
-class _Unaligned:
-    """View of 8-byte words at unaligned addresses of a buffer, for interpreted kernels.
+class _UnalignedWords:
+    """Sequence of 8-byte integers at unaligned addresses in a buffer."""
 
-    A memoryview cannot have such words.
-    """
+    # It replaces a memoryview, which cannot have unaligned items, in an interpreted kernel.
 
     def __init__(self, words: np.ndarray) -> None:
         self._words = words
@@ -463,12 +459,13 @@ class _Unaligned:
 
 
 def _as_memoryview(argument: Any) -> Any:
-    """Convert an array to a memoryview for interpreted kernels: its items are Python numbers, four
-    times faster to read.
+    """Convert a NumPy array to a memoryview, whose items Python reads four times faster.
+
+    Arrays in a tuple are converted, too; NumPy scalars become Python numbers.
     """
     if isinstance(argument, np.ndarray):
         if not argument.flags.aligned:
-            return _Unaligned(argument)
+            return _UnalignedWords(argument)
         return argument.view(np.uint8).data if argument.dtype == np.bool_ else argument.data
     if isinstance(argument, tuple):
         return type(argument)(*map(_as_memoryview, argument))
@@ -477,8 +474,10 @@ def _as_memoryview(argument: Any) -> Any:
 
 @contextmanager
 def form(chosen: Form) -> Iterator[None]:
-    """Force all kernels to run compiled, or all interpreted, inside a with block; for tests and
-    benchmarks.
+    """Force all Numba kernels to run compiled or interpreted inside a with block, for tests.
+
+    Args:
+        chosen: "compiled", "interpreted" or "by cost" (the default behaviour).
     """
     token = _form.set(chosen)
     try:
@@ -489,11 +488,8 @@ def form(chosen: Form) -> Iterator[None]:
 
 @contextmanager
 def never_compiling() -> Iterator[None]:
-    """Prevent the compilation of kernels inside a with block: those not yet compiled run
-    interpreted.
-
-    Threads that poll Kafka and event loops use it.
-    """
+    """Prevent Numba compilation inside a with block: functions not compiled yet run interpreted."""
+    # Threads that poll Kafka and event loops use it.
     token = _may_compile.set(False)
     try:
         yield

@@ -112,7 +112,8 @@ LIBRARIES = {
     "solve": {"highspy"},
     "capture": {"pyarrow", "kafka", "google_crc32c", "aws_msk_iam_sasl_signer"},
     "clients": {"kafka", "aiokafka", "faust", "mode"},
-    "jobs": {"pyspark", "py4j", "pyarrow", "pandas", "rich", "loky"},
+    # IPython: progress of a replay in a notebook.
+    "jobs": {"pyspark", "py4j", "pyarrow", "pandas", "rich", "loky", "IPython"},
     "runs": {"pyarrow"},
     # Schemas and sums are made of Arrow's types.
     "tables": {"pyarrow"},

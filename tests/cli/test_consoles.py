@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 
 from partage.cli.console import err, json_bytes, name, out
-from partage.cli.progress import working
+from partage.cli.progress import show_progress
 
 
 @pytest.mark.parametrize("where", [out, err])
@@ -27,11 +27,11 @@ def test_no_color_means_nothing_but_words(where, monkeypatch: pytest.MonkeyPatch
 
 def test_each_stage_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     """Where nobody watches, each stage of a long command is a line on stderr, by its name."""
-    with working({"count": "counting keys"}) as moved:
+    with show_progress({"count": "counting keys"}) as moved:
         for done in range(3):
             moved("count", done, 3)
         moved("other", 1, 1)
-    with working({"count": "counting keys"}, quiet=True) as moved:
+    with show_progress({"count": "counting keys"}, quiet=True) as moved:
         moved("count", 1, 3)
     said = capsys.readouterr()
     assert (said.out, said.err.splitlines()) == ("", ["counting keys ...", "other ..."])

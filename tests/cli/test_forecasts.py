@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 import partage as pg
 from partage.cli.app import app
+from partage.commands import live_groups
+from partage.forecasts.measured import measurement_to_group
 from partage.forecasts.migration import Effect, Migration
 from partage.forecasts.pictures import migration_picture, rollout_picture
 from partage.tables.sums import Estimate
@@ -235,3 +237,23 @@ def test_wrong_usage_is_one_line(arguments: tuple[str, ...], code: int, message:
     done = run(*arguments)
     assert done.exit_code == code
     assert message in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_a_measurement_assumes_that_members_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster shows no LeaveGroup: the output says what is assumed, and --no-leave costs more."""
+    found = measurement_to_group(
+        "billing", protocol="classic", strategy="range", topics={"orders": 12}, rates={},
+        instances=(None, None, None), seconds=1.0, lag=0,
+    )  # fmt: skip
+    monkeypatch.setattr(live_groups, "measure_group", lambda *_, **__: found)
+    options = ("forecast", "-b", "b:1", "--group", "billing", "--rolling-restart",
+               "--restart-time", "5s", "--session-timeout", "10s")  # fmt: skip
+    assumed, given = run(*options), run(*options, "--no-leave")
+    assert "(assumed; --no-leave for pods that are killed)" in assumed.stdout.replace("\n", " ")
+    assert "assumed" not in given.stdout
+    leaving, killed = (
+        json.loads(run(*options, *more, "--json").stdout)[0]["present"]
+        for more in ((), ("--no-leave",))
+    )
+    unread = "unread_partition_seconds"
+    assert killed[unread]["low"] > leaving[unread]["high"]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from partage.cli.app import app
-from partage.cli.options import ClusterOptions
+from partage.cli.options import ClusterOptions, with_options
 
 #: Libraries that no help text needs, besides those of `test_help_is_quick`.
 HEAVY = {"numpy", "numba", "pyarrow", "pyspark", "jinja2", "pandas", "kafka"}
@@ -120,6 +121,16 @@ def test_an_address_is_made_of_the_options() -> None:
     assert cluster.input_or_cluster(None, "INPUT") == "kafka://b1:9092,b2:9092"
     assert cluster.input_or_cluster(None, "INPUT", ["t", "u"]) == "kafka://b1:9092,b2:9092/t,u"
     assert ClusterOptions().input_or_cluster("folder", "INPUT") == "folder"
+
+
+def test_an_option_without_a_value_keeps_its_name() -> None:
+    """The annotation of a parameter with default None still has its option, on Python 3.10 too."""
+
+    @with_options
+    def command(*, to: Annotated[str | None, typer.Option("--out")] = None) -> None: ...
+
+    (parameter,) = inspect.signature(command).parameters.values()
+    assert isinstance(parameter.annotation.__metadata__[0], typer.models.OptionInfo)
 
 
 def test_help_loads_few_modules() -> None:

@@ -43,10 +43,10 @@ class Heard:
     def __init__(self) -> None:
         self.generations: list[Generation] = []
 
-    def generation(self, found: Generation) -> None:
+    def add_generation(self, found: Generation) -> None:
         self.generations.append(found)
 
-    def pause(self, found: Pause) -> None:
+    def add_pause(self, found: Pause) -> None:
         """Its row is what is looked at."""
 
 

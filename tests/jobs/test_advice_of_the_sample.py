@@ -10,10 +10,10 @@ from tests.support.captured import lines
 
 import partage as pg
 from partage.cli.replay import DEMO_POLICIES
-from partage.report.advice import advice_for, merged, savable
+from partage.report.advice import advice_for, merge_advice, total_savings
 from partage.report.client_settings import base_policy
 from partage.report.data import read_run
-from partage.report.gains import error_of, gain_of
+from partage.report.gains import gain_of, simulation_error
 from partage.runs.published_run import read_table
 from partage.tables.statuses import RECORDED
 
@@ -43,11 +43,11 @@ def test_advice_can_be_followed_and_is_larger_than_the_error(replayed) -> None:
         assert not any("aiokafka" in client for client in group.clients)
         if advice.saves is not None:
             assert 0 < advice.saves.low <= advice.saves.best <= group.unread.best
-            assert advice.saves.high > error_of(group)
+            assert advice.saves.high > simulation_error(group)
     assert len({g.name for g, _ in advised}) == len(advised)
-    whole, groups = savable(run)
+    whole, groups = total_savings(run)
     assert groups
-    for one in merged(run.groups):
+    for one in merge_advice(run.groups):
         assert one.saves is None or one.saves.high <= whole.high
 
 

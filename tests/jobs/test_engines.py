@@ -21,7 +21,7 @@ from partage.tables.schemas import TABLES
 
 
 def _capture(count: int | None, table: SparkTable | None = None) -> SimpleNamespace:
-    return SimpleNamespace(records=count, table=table)
+    return SimpleNamespace(records=count, table=table, decoded=None)
 
 
 SMALL, LARGE = _capture(LOCAL_RECORDS), _capture(LOCAL_RECORDS + 1)
@@ -140,10 +140,10 @@ def test_repeated_places_are_found_across_tables(size: int) -> None:
     table = _places(1, 2, 2, 2, 5, 7, 7, 9, values={6: b"other"})
     tables = [table.slice(at, size) for at in range(0, table.num_rows, size)]
     repeats = RepeatedPlaces()
-    assert sum(one.num_rows for one in repeats.note(tables)) == table.num_rows
+    assert sum(one.num_rows for one in repeats.watch(tables)) == table.num_rows
     assert repeats.found == {3: [2, 2, 0]}
     differing = RepeatedPlaces()
-    assert list(differing.note([_places(7, 7, values={1: b"other"})]))
+    assert list(differing.watch([_places(7, 7, values={1: b"other"})]))
     assert differing.found == {3: [1, 7, 1]}
 
 
@@ -161,7 +161,7 @@ def test_a_job_reads_rows_in_the_order_that_spark_gives() -> None:
             yield batch
 
     rows = LocalEngine().run(twice, 1, 1, "").persist()
-    found = rows.of_kind(0, 1).sorted_by("group", ("group", "topic"))
+    found = rows.filter_kinds(0, 1).sorted_by("group", ("group", "topic"))
     assert found.collect("group", "topic") == [("a", "a"), ("a", "t"), ("b", "s")]
     assert rows.collect("kind") == [(0,), (1,), (0,), (2,)]
     assert made == [0]

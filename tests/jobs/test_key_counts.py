@@ -28,7 +28,7 @@ COUNTS = (4, 6, 31)
 
 
 def _rows(counting: KeyCounter) -> list[pa.RecordBatch]:
-    return [*counting.overflow(), *counting.rows()]
+    return [*counting.flush_if_full(), *counting.rows()]
 
 
 def _plain(batches: list[pa.RecordBatch], kind: RowKind) -> list[dict]:
@@ -130,7 +130,7 @@ def test_an_approximate_count_says_by_how_much_it_may_be_low(monkeypatch) -> Non
         keys += [f"often{j}" for j in range(0, 120, 1 + i % 2)]
         true.update(keys)
         counting.add(pa.RecordBatch.from_pydict({"id": keys}))
-        sent += list(counting.overflow())
+        sent += list(counting.flush_if_full())
     rows = [*sent, *counting.rows()]
     low_by = sum(r["records"] for r in _plain(rows, RowKind.DROPPED))
     seen = {key.decode(): n for key, n in _keys(rows).items()}

@@ -17,7 +17,7 @@ from partage.cli.app import app
 from partage.errors import InvalidConfigError
 from partage.jobs.keys import analysis, sources, workers
 from partage.jobs.keys.analysis import KeySpread, analyse_keys
-from partage.jobs.keys.columns import InputColumns, times_of
+from partage.jobs.keys.columns import InputColumns, convert_times
 from partage.kernels import form
 
 pa = pytest.importorskip("pyarrow")
@@ -204,7 +204,7 @@ def test_folders_behind_links_are_read_once(tmp_path: Path) -> None:
 )
 def test_times(column: pa.Array, at: list[int]) -> None:
     """Text of numbers, text with and without zones, what is no number, dictionaries."""
-    assert times_of(column, "t").tolist() == at
+    assert convert_times(column, "t").tolist() == at
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_times(column: pa.Array, at: list[int]) -> None:
 def test_what_is_no_time(column: pa.Array, message: str) -> None:
     """Refused by name, before a table of hours of 1970 or of the year 55840 is made of it."""
     with pytest.raises(InvalidConfigError, match=message):
-        times_of(column, "t")
+        convert_times(column, "t")
 
 
 @pytest.mark.usefixtures("no_spark")

@@ -53,7 +53,7 @@ def test_parts_that_no_manifest_counts_are_not_read(spark, tmp_path: Path) -> No
         one = file if file.is_file() else next(file.glob("*.parquet"))
         for number in (0, 1):
             shutil.copy(one, tmp_path / name / f"part-{number:08d}.parquet")
-    Manifest(parts=[Part(0)], next_part=1).put(tmp_path)
+    Manifest(parts=[Part(0)], next_part=1).save(tmp_path)
     here = open_capture(tmp_path)
     with with_remote_files(spark, open_capture(tmp_path.as_uri())) as there:
         assert there.table is not None

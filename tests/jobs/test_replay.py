@@ -383,7 +383,7 @@ def test_a_run_that_does_not_add_up_is_not_published(tmp_path: Path, monkeypatch
     def wrong(*_):
         raise AccountingError("one record too many")
 
-    monkeypatch.setattr(replay_module, "summarised", wrong)
+    monkeypatch.setattr(replay_module, "summarise", wrong)
     folder = capture(tmp_path / "c", records().slice(0, 500))
     with pytest.raises(AccountingError):
         replay(folder, tmp_path / "out", engine="local")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from partage.cli.app import app
 from partage.errors import InvalidConfigError
 from partage.jobs.sweep import sweep
-from partage.simulation.streams import SweepCell, cells, read_application, simulate_cell
+from partage.simulation.streams import SweepCell, read_application, simulate_cell, sweep_cells
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ SWEEPS = {"num.standby.replicas": ["0", "1", "2"], "max.warmup.replicas": ["1", 
 def test_spark_finds_what_one_after_the_other_finds(spark: SparkSession) -> None:
     """Figures, rebalances and spans of every combination, in their order; progress comes to an end."""
     application = read_application(APP)
-    every = cells(["high-availability", "server-sticky"], SWEEPS)
+    every = sweep_cells(["high-availability", "server-sticky"], SWEEPS)
     steps: list[tuple[str, int, int]] = []
     found = sweep(
         application, every, keep=True, spark=spark, progress=lambda *step: steps.append(step)
@@ -52,7 +52,7 @@ def test_nothing_is_kept_that_nobody_asked_for(spark: SparkSession) -> None:
 
 def test_an_error_of_a_worker_keeps_its_message(spark: SparkSession) -> None:
     """A value that Kafka refuses fails with the setting's name, not with Spark's traceback."""
-    every = cells(["high-availability"], {"max.warmup.replicas": ["1", "0"]})
+    every = sweep_cells(["high-availability"], {"max.warmup.replicas": ["1", "0"]})
     with pytest.raises(InvalidConfigError, match=r"max\.warmup\.replicas"):
         sweep(read_application(APP), every, spark=spark)
 

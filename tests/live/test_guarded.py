@@ -1,13 +1,19 @@
-"""`partage capture` and `partage groups` where a broker asks who is there: TLS, SCRAM, ACLs."""
+"""`partage capture` and `partage groups` where a broker asks who is there: TLS, SCRAM, ACLs, tokens."""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shlex
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from tests.support.brokers import brokers, free_ports
@@ -16,9 +22,10 @@ pytestmark = [pytest.mark.soak, pytest.mark.jvm]
 
 COMMAND = [sys.executable, "-m", "partage"]
 READER, NOBODY, STORE = "reader-secret-123", "nobody-secret-456", "store-secret-789"
-AUDITOR = "auditor-secret-321"
+AUDITOR, SERVICE = "auditor-secret-321", "service-secret-654"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 ACL = "org.apache.kafka.tools.AclCommand"
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
 
 
 def _run(*command: str) -> None:
@@ -47,17 +54,87 @@ def certificates(tmp_path_factory) -> Path:
     return home
 
 
+def _base64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _key_set(certificates: Path) -> str:
+    """The public key of the authority as a JSON Web Key Set, in which the broker finds it."""
+    key = str(certificates / "ca.key")
+    done = subprocess.run(
+        ["openssl", "rsa", "-in", key, "-noout", "-modulus"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    modulus = bytes.fromhex(done.stdout.strip().partition("=")[2])
+    one = {"kty": "RSA", "kid": "ca", "alg": "RS256", "n": _base64(modulus), "e": "AQAB"}
+    path = certificates / "keys.json"
+    path.write_text(json.dumps({"keys": [one]}))
+    return path.as_uri()
+
+
+def _token(key: Path) -> str:
+    """A signed token (RS256) of the account ``service``, valid for five minutes."""
+    now = int(time.time())
+    claims = {"sub": "service", "scope": "kafka", "iat": now, "exp": now + 300}
+    parts = ({"alg": "RS256", "kid": "ca"}, claims)
+    text = ".".join(_base64(json.dumps(part).encode()) for part in parts)
+    done = subprocess.run(
+        ["openssl", "dgst", "-sha256", "-sign", str(key)],
+        input=text.encode(), capture_output=True, check=True,
+    )  # fmt: skip
+    return f"{text}.{_base64(done.stdout)}"
+
+
+class _Authority(BaseHTTPRequestHandler):
+    """An OAuth server's token endpoint: gives a token to the account that knows its secret."""
+
+    def do_POST(self) -> None:
+        known = base64.b64encode(f"service:{SERVICE}".encode()).decode()
+        allowed = self.headers["Authorization"] == f"Basic {known}"
+        self.rfile.read(int(self.headers["Content-Length"]))
+        reply = {"access_token": _token(self.server.key), "expires_in": 300} if allowed else {}
+        self.send_response(200 if allowed else 401)
+        self.end_headers()
+        self.wfile.write(json.dumps(reply).encode())
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def authority(certificates) -> Iterator[HTTPServer]:
+    """A token endpoint whose tokens the broker accepts."""
+    server = HTTPServer(("127.0.0.1", 0), _Authority)
+    server.key = certificates / "ca.key"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
 @pytest.fixture(scope="module")
 def guarded(certificates):
-    """A broker with a SASL_SSL listener (SCRAM-SHA-512), an authorizer, and two accounts; plain text
-    is its administrator. The account ``reader`` may READ and DESCRIBE the group log, no more.
+    """A broker with listeners for SCRAM-SHA-512 over TLS and for OAUTHBEARER, an authorizer, and four
+    accounts; plain text is its administrator. The account ``reader`` may READ and DESCRIBE the group
+    log, no more.
     """
-    controller, plain, secure = free_ports(3)
+    controller, plain, secure, tokens = free_ports(4)
+    keys = _key_set(certificates)
     properties = {
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
         "listeners": f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},"
-        f"SECURE://127.0.0.1:{secure}",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL",
+        f"SECURE://127.0.0.1:{secure},TOKENS://127.0.0.1:{tokens}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,"
+        "TOKENS:SASL_PLAINTEXT",
+        "listener.name.tokens.sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.tokens.oauthbearer.sasl.jaas.config": f"{OAUTH}.OAuthBearerLoginModule required;",
+        "listener.name.tokens.oauthbearer.sasl.server.callback.handler.class": f"{OAUTH}."
+        "OAuthBearerValidatorCallbackHandler",
+        "listener.name.tokens.sasl.oauthbearer.jwks.endpoint.url": keys,
         "listener.name.secure.sasl.enabled.mechanisms": "SCRAM-SHA-512",
         "listener.name.secure.scram-sha-512.sasl.jaas.config": f"{SCRAM};",
         "listener.name.secure.ssl.keystore.type": "PEM",
@@ -65,8 +142,9 @@ def guarded(certificates):
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
-    with brokers(properties=properties) as cluster:
-        cluster.secure = f"127.0.0.1:{secure}"
+    allowed = {"JAVA_TOOL_OPTIONS": f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys}"}
+    with mock.patch.dict(os.environ, allowed), brokers(properties=properties) as cluster:
+        cluster.secure, cluster.tokens = f"127.0.0.1:{secure}", f"127.0.0.1:{tokens}"
         for user, password in (("reader", READER), ("nobody", NOBODY), ("auditor", AUDITOR)):
             _account(cluster, user, password)
         cluster.create_topic("orders", 3)
@@ -128,7 +206,9 @@ def _asked(*words: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "PARTAGE_DEBUG": ""},
     )  # fmt: skip
     said = done.stdout + done.stderr
-    assert not [one for one in (READER, NOBODY, AUDITOR, STORE, "wrong-secret") if one in said]
+    assert not [
+        one for one in (READER, NOBODY, AUDITOR, SERVICE, STORE, "wrong-secret") if one in said
+    ]
     assert "Traceback" not in said
     return done
 
@@ -219,3 +299,38 @@ def test_the_printed_permissions_are_sufficient(guarded, certificates, tmp_path)
     assert (found["can_capture"], found["complete_share"], found["groups"]) == (True, 1.0, 1)
     recorded = json.loads(_asked(*asked, "--out", str(tmp_path / "out"), "--json").stdout)
     assert recorded["records"] == sum(one["end"] for one in found["partitions"])
+
+
+def _oauth(folder: Path, endpoint: HTTPServer, secret: str) -> str:
+    lines = {
+        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": f"http://127.0.0.1:{endpoint.server_port}/token",
+        "sasl.oauthbearer.client.credentials.client.id": "service",
+        "sasl.oauthbearer.client.credentials.client.secret": secret,
+    }  # fmt: skip
+    path = folder / "oauth.properties"
+    path.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    return str(path)
+
+
+def test_a_capture_with_tokens_of_an_oauth_server(
+    guarded, authority, certificates, tmp_path
+) -> None:
+    """A token by client credentials is accepted by Kafka's own validator, and its account needs the
+    same permissions; a wrong secret and a token of another authority are errors of one line.
+    """
+    config = _oauth(tmp_path, authority, SERVICE)
+    asked = ["capture", "-b", guarded.tokens, "--command-config"]
+    out = ["-o", str(tmp_path / "out")]
+    before = _asked(*asked, config, "--check")
+    assert before.returncode == 3, before.stderr
+    _allow(guarded, "--operation", "Read", "--topic", "__consumer_offsets", user="service")
+    done = _asked(*asked, config, *out, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["records"] > 0
+    refused = _asked(*asked, _oauth(tmp_path, authority, "wrong-secret"), *out)
+    assert (refused.returncode, len(refused.stderr.strip().splitlines())) == (1, 1), refused.stderr
+    authority.key = certificates / "stranger.key"
+    forged = _asked(*asked, _oauth(tmp_path, authority, SERVICE), *out)
+    assert (forged.returncode, len(forged.stderr.strip().splitlines())) == (1, 1), forged.stderr
+    assert "issuer and the claim aud that the broker expects" in forged.stderr

@@ -61,7 +61,7 @@ def _until(holds, seconds: float = 90.0) -> None:
 
 
 def _rows(out) -> list[tuple]:
-    files = [out / "consumer_offsets.parquet" / one.name for one in Manifest.of(out).parts]
+    files = [out / "consumer_offsets.parquet" / one.name for one in Manifest.load(out).parts]
     rows = [row for file in files for row in pq.read_table(file).to_pylist()]
     return sorted((r["partition"], r["offset"], r["key"], r["value"] or b"") for r in rows)
 
@@ -81,7 +81,7 @@ def test_records_that_an_unclean_leader_lost_are_replaced_and_reported(tmp_path)
         cluster.create_topic("words", 1, 2)
         _commit(cluster, 0, 20)
         _capture(cluster, out)
-        partition = max(Manifest.of(out).positions, key=Manifest.of(out).positions.get)
+        partition = max(Manifest.load(out).positions, key=Manifest.load(out).positions.get)
         was = _partition(cluster, partition)
         leader = next(b for b in cluster.brokers if b.node == was.leader_id)
         other = next(b for b in cluster.brokers if b is not leader)
@@ -89,15 +89,15 @@ def test_records_that_an_unclean_leader_lost_are_replaced_and_reported(tmp_path)
         _until(lambda: list(_partition(cluster, partition).isr_nodes) == [leader.node])
         _commit(cluster, 1000, 50)
         _capture(cluster, out)
-        position = Manifest.of(out).positions[partition]
+        position = Manifest.load(out).positions[partition]
         leader.kill()
         other.start()
         _until(lambda: _partition(cluster, partition).leader_id == other.node)
         _commit(cluster, 2000, 80)
         said = _capture(cluster, out)
         assert f"partition {partition}: the log was written anew from" in said
-        assert any("written anew" in one for one in Manifest.of(out).troubles)
-        assert Manifest.of(out).positions[partition] > position
+        assert any("written anew" in one for one in Manifest.load(out).troubles)
+        assert Manifest.load(out).positions[partition] > position
         _capture(cluster, tmp_path / "whole")
     assert _rows(out) == _rows(tmp_path / "whole")
     places = [row[:2] for row in _rows(out)]

@@ -25,7 +25,7 @@ from parity.partitioner_calls import (
 from partage.keys import serializers, start, with_leaders
 from partage.keys.clients.java import Adaptive, cached, next_cached, peeked, updated, with_queues
 from partage.keys.hashing import java_string_hash
-from partage.keys.partitioner import Numbers, folded
+from partage.keys.partitioner import GivenDraws, fold_hash
 
 pytestmark = [pytest.mark.parity, pytest.mark.jvm]
 
@@ -157,7 +157,7 @@ def test_abs_is_not_always_abs(java) -> None:
     }
     for release, fold in folds.items():
         theirs = java.ask({"what": "abs", "release": release, "numbers": numbers})
-        assert [folded(x & 0xFFFFFFFF, 2**31 - 1, fold) for x in numbers] == [
+        assert [fold_hash(x & 0xFFFFFFFF, 2**31 - 1, fold) for x in numbers] == [
             x % (2**31 - 1) for x in theirs
         ], release
 
@@ -232,7 +232,7 @@ def test_adaptive_partitioning_step_by_step(java, batches) -> None:
 def adaptive(request):
     clusters, out = request["clusters"], []
     count = len(clusters[0])
-    state = Adaptive(batch_size=request["size"], draws=Numbers(tuple(request["numbers"])))
+    state = Adaptive(batch_size=request["size"], draws=GivenDraws(tuple(request["numbers"])))
     state = with_leaders(state, available(clusters[0]))
     for step in request["steps"]:
         if step[0] == "peek":

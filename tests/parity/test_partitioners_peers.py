@@ -14,7 +14,7 @@ from tests.support.go_programs import built_go
 import partage as pg
 from parity.partitioner_calls import COUNTS, LENGTHS
 from partage.keys import start
-from partage.keys.clients.go import repinned
+from partage.keys.clients.go import draw_next_partition
 from partage.keys.clients.python import _pin
 from peers.asking import python
 
@@ -261,4 +261,4 @@ def test_repinning_refuses_another_count(go) -> None:
     """What is buffered goes with the partitions, or the weights would be those of other partitions."""
     del go
     with pytest.raises(pg.PartageError, match="must have 3 numbers"):
-        repinned(start("franz-go", buffered=(1, 2)), 3)
+        draw_next_partition(start("franz-go", buffered=(1, 2)), 3)

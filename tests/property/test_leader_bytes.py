@@ -9,7 +9,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from partage.clients.shared import ClusterView, Consumer, Joined, configured, consumer, joined
+from partage.clients.shared import (
+    ClusterView,
+    Consumer,
+    Joined,
+    configure_strategy,
+    consumer,
+    joined,
+)
 from partage.clients.shared.loads import Loads
 from partage.errors import AssignorFailedError
 from partage.groups.sticky import claims
@@ -97,7 +104,7 @@ def _led(strategy: str, seed: int) -> list[object]:
     chance = random.Random(seed)
     view, out = _view(chance), []
     loads = Loads() if strategy == "optimal" and chance.random() < 0.3 else None
-    lead = Consumer(configured(strategy, {}), loads=loads)
+    lead = Consumer(configure_strategy(strategy, {}), loads=loads)
     for generation in (3, 4):
         members = [
             Joined(f"m{i}", _metadata(chance, strategy, view), chance.choice([None, f"i{i}"]))

@@ -46,7 +46,7 @@ def test_best_loads_are_best_by_all_three_criteria(tiny):
         assert max(mine, default=0) <= max(other, default=0)
         assert min(mine, default=0) >= min(other, default=0)
         assert sum(x * x for x in mine) <= sum(x * x for x in other)
-    claim = judge.ClaimedBest(question.owner(best.owner), best.topic_level)
+    claim = judge.ClaimedBest(question.expand_owners(best.owner), best.topic_level)
     assert sorted(judge.verify_load_certificate(facts, claim)) == sorted(best.load)
 
 
@@ -61,7 +61,7 @@ def test_fewest_moves_are_those_of_trying_every_plan(found):
         as_good = [p for p in tiny.plans() if majorised(loads_of(p, everybody), loads)]
         fewest = min(moved(p, keepers) for p in as_good)
         answer = solve.fewest_moves(question.eligibility, question.ownership, np.array(loads))
-        claim = judge.ClaimedFewest(question.owner(answer.owner), answer.price)
+        claim = judge.ClaimedFewest(question.expand_owners(answer.owner), answer.price)
         assert answer.moves == fewest
         assert judge.verify_moves_certificate(facts, was, np.array(loads), claim) == fewest
 

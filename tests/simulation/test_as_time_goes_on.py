@@ -46,7 +46,7 @@ def test_a_life_that_is_forgotten_as_it_goes_is_the_same(group, monkeypatch) -> 
 def test_recorded_rebalances_follow_their_generations(group) -> None:
     """A few rebalances later each is what it is when all is known, late returns aside."""
     whole = list(recorded_rebalances(rebalances(group), clusters()))
-    maker = RecordedRebalanceBuilder(clusters(), behind=12)
+    maker = RecordedRebalanceBuilder(clusters(), lookahead=12)
     some = [one_rebalance for found in rebalances(group) for one_rebalance in maker.feed(found)]
     assert len(some) == max(0, len(whole) - 12)
     some += maker.finish()
@@ -66,7 +66,8 @@ class _Kept:
     def add(self, row) -> None:
         self.rows.append(row)
 
-    def finish_group(self, group, commits, usual_ms):
+    def finish_group(self, group, commits, usual_ms, timeout_ms):
+        assert timeout_ms is None or timeout_ms > 0
         self.world = commits, usual_ms
         return self
 
@@ -80,11 +81,11 @@ def test_telling_holds_what_it_needs(group, monkeypatch) -> None:
     kept = _Kept()
     telling = RebalanceCollector(clusters(), None, kept)
     for one in found:
-        telling.generation(one)
+        telling.add_generation(one)
     for one in pauses:
-        telling.pause(one)
+        telling.add_pause(one)
     for number in range(len(found)):
-        telling.row({"number": number})
+        telling.add_row({"number": number})
     telling.finish(group, {})
     assert [row["number"] for _, row in kept.rows] == list(range(len(found)))
     commits = CommitStatistics.of(pauses)

@@ -37,10 +37,10 @@ class _Store:
         self.rows: list[str] = []
         self.checkpoints: list[tuple[int, bytes]] = []
 
-    def row(self, row: StoredRow) -> None:
+    def store_row(self, row: StoredRow) -> None:
         self.rows.append(json.dumps(row))
 
-    def checkpoint(self, found: Checkpoint) -> None:
+    def store_checkpoint(self, found: Checkpoint) -> None:
         self.checkpoints.append((len(self.rows), found.to_bytes()))
 
     def continued(self, number: int) -> Continuation:

@@ -32,7 +32,7 @@ class PlainProblems(SharedProblems):
 
     def join(self, members, policy, strategy, cluster, *, sent=None) -> JoinedProblem:
         group = sent or joined_group(members, policy, strategy, cluster)
-        silent = self.without_claims(members, cluster, static=policy.static)
+        silent = self.problem_without_claims(members, cluster, static=policy.static)
         return JoinedProblem(Problem(group, cluster), silent)
 
 

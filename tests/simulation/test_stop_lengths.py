@@ -14,6 +14,7 @@ from tests.support.simulated_histories import (
 )
 
 from partage.history.events import Generation
+from partage.history.records import MemberState
 from partage.history.stop_model import UnreadEstimate, UnreadInterval
 
 
@@ -51,6 +52,37 @@ def test_a_policy_that_stops_fewer_partitions_has_less() -> None:
     """Cooperative members keep partition 0: only the other one is unread, as long as recorded."""
     rows = joined().cumulative("cooperative/cooperative-sticky")
     assert sum(row.unread.best for row in rows) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("policy", "seconds"), [
+    ("cooperative/cooperative-sticky", 3.1), ("consumer/uniform", 2.63), ("own", 1.0),
+])  # fmt: skip
+def test_a_hand_over_is_as_long_as_the_policys_protocol_makes_it(policy, seconds) -> None:
+    """Eager members stopped for 0.5 s. Cooperative ones hand over after a heartbeat of 3 s, and a
+    coordinator waits for the new owner's next heartbeat, half of 5 s.
+    """
+    alone, both = [slow("a", (0, 1))], [slow("a", (0,)), slow("b", (1,))]
+    first, second = history((1_000, alone, cause("first")), (9_000, both, cause("join", "b")))
+    first, second = unread(first), unread(second, (0, "a", 500), (1, "a", 500))
+    rows = SimulatedHistory([first, second], topics(t=2)).cumulative(policy)
+    assert sum(row.unread.best for row in rows) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(("policy", "seconds"), [
+    ("cooperative/cooperative-sticky", 0.5), ("consumer/uniform", 2.63), ("own", 1.0),
+])  # fmt: skip
+def test_partitions_of_a_member_that_left_wait_for_one_heartbeat(policy, seconds) -> None:
+    """After a LeaveGroup classic members have to rejoin, as recorded; a coordinator assigns at once."""
+    both, alone = [slow("a", (0,)), slow("b", (1,))], [slow("a", (0, 1))]
+    first, second = history((1_000, both, cause("first")), (9_000, alone, cause("leave", "b")))
+    first, second = unread(first), unread(second, (0, "a", 500), (1, "b", 500))
+    rows = SimulatedHistory([first, second], topics(t=2)).cumulative(policy)
+    assert sum(row.unread.best for row in rows) == pytest.approx(seconds)
+
+
+def slow(name: str, partitions: tuple[int, ...]) -> MemberState:
+    """A member with Kafka's default session timeout."""
+    return replace(member(name, partitions), session_timeout_ms=45_000)
 
 
 def dead(*, timeout_ms: int = 6_000) -> SimulatedHistory:

@@ -13,9 +13,9 @@ from partage.simulation.streams import (
     SimulationResult,
     StreamsMetrics,
     SweepCell,
-    cells,
     read_application,
     simulate_cell,
+    sweep_cells,
 )
 
 MB = 1_000_000
@@ -211,10 +211,10 @@ def test_it_stands_beside_the_others_by_any_of_its_names() -> None:
         "streams:server-sticky",
         "org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor",
     ]
-    assert cells(names, {}) == [SweepCell("streams:server-sticky")]
-    assert cells(["server-sticky@4.3"], {}) == [SweepCell("streams:server-sticky@4.3")]
+    assert sweep_cells(names, {}) == [SweepCell("streams:server-sticky")]
+    assert sweep_cells(["server-sticky@4.3"], {}) == [SweepCell("streams:server-sticky@4.3")]
     with pytest.raises(UnknownStrategyError, match="did you mean streams:server-sticky"):
-        cells(["streams:server-stiky"], {})
+        sweep_cells(["streams:server-stiky"], {})
 
 
 def test_its_times_are_read_and_checked() -> None:

@@ -141,6 +141,6 @@ def commit_rates(runs: Iterable[CommitRun]) -> dict[tuple[str, int], float]:
     for run in runs:
         if run.first_offset is not None and run.last_offset is not None:
             rate = by_partition.setdefault((run.topic, run.partition), CommitRate())
-            rate.add(run.first_ms, run.last_ms, run.first_offset, run.last_offset)
+            rate.add_commits(run.first_ms, run.last_ms, run.first_offset, run.last_offset)
     rates = {key: rate.per_second for key, rate in by_partition.items()}
     return {key: rate for key, rate in rates.items() if rate is not None}

@@ -2,21 +2,29 @@
 
 Figures are those of `docs/estimates.md`. Share, Streams and manual groups are apart: their clients
 report no callbacks.
+
+Times in which the group has no member are apart as well. `READINGS` has three ways to read that.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
 from tests.support.recordings import Recording
-from tests.support.unread_truth import loss_by_rebalance, unread_intervals
+from tests.support.unread_truth import UnreadInterval, loss_by_rebalance, unread_intervals
 
 from partage.history.events import Generation
 from partage.history.stop_model import UnreadEstimate
 from partage.tables.sums import Estimate
+
+#: Name -> what no pause includes. A frozen client is a running client; an evicted one is no member.
+#: The estimate sets times without a running client or a subscriber apart (`SUBSCRIBER`).
+SUBSCRIBER, CLIENT, MEMBER = "no subscriber", "no client", "no member"
+READINGS = (SUBSCRIBER, CLIENT, MEMBER)
 
 
 class Compared(NamedTuple):
@@ -77,14 +85,42 @@ def _is_apart(rebalances: list[Generation]) -> bool:
     )
 
 
-def compare(recording: Recording) -> list[Compared]:
-    """Return all rebalances of a recording that have an estimate."""
+def _lengths(
+    intervals: list[UnreadInterval], groups: dict[str, list[Generation]], reading: str
+) -> list[UnreadInterval]:
+    """Return intervals that exclude the times that a reading sets apart."""
+    if reading == SUBSCRIBER:
+        return intervals
+    if reading == CLIENT:
+        return [one._replace(no_subscriber_ms=one.no_client_ms) for one in intervals]
+    empty = {name: _empty_times(one) for name, one in groups.items()}
+    out = []
+    for one in intervals:
+        spans = [(max(a, one.from_ms), min(b, one.to_ms)) for a, b in empty.get(one.group, ())]
+        out.append(one._replace(no_subscriber_ms=sum(b - a for a, b in spans if b > a)))
+    return out
+
+
+def _empty_times(rebalances: list[Generation]) -> list[tuple[int, int]]:
+    """Return the times in which a group had no member by the coordinator's records."""
+    pairs = pairwise(rebalances)
+    return [(a.timestamp_ms, b.timestamp_ms) for a, b in pairs if not a.last.members]
+
+
+def compare(recording: Recording, reading: str = SUBSCRIBER) -> list[Compared]:
+    """Return all rebalances of a recording that have an estimate.
+
+    Args:
+        recording: the recording.
+        reading: one of `READINGS`.
+    """
     groups = {name: one for name, one in recording.rebalances.items() if not _is_apart(one)}
     known = {
         name: [(g.timestamp_ms, (g.incarnation, g.number)) for g in one]
         for name, one in groups.items()
     }
-    lost = loss_by_rebalance(unread_intervals(recording.observed, recording.events), known)
+    found = _lengths(unread_intervals(recording.observed, recording.events), groups, reading)
+    lost = loss_by_rebalance(found, known)
     out = []
     for name, one in groups.items():
         for g in one:
@@ -108,7 +144,7 @@ def measure(compared: list[Compared]) -> Accuracy:
         len(compared),
         len(positive),
         sum(one.true for one in compared),
-        Estimate.of_sums(best, *squares),
+        Estimate.from_sums(best, *squares),
         sum(one.is_inside for one in compared) / len(compared),
         sum(one.is_inside for one in positive) / len(positive),
         median(one.error_s for one in positive),

@@ -6,8 +6,8 @@ import pickle
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from partage.history.causes import DepartedMembers
 from partage.history.clusters import ClusterHistory
+from partage.history.departures import DepartedMembers
 from partage.history.events import Cause, Generation
 from partage.history.pauses import Pause
 from partage.history.records import ClassicState, LogPosition, MemberState, Subscription

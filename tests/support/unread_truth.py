@@ -24,7 +24,7 @@ LONGEST_MS = 60_000
 _STOPS = ("revoked", "lost")
 _KILLS = ("kill", "died")
 _CALLBACKS = ("started", "assigned", *_STOPS, "closed", "resubscribed", "poll_error")
-_EVENTS = (*_KILLS, "bounce", "freeze", "thaw", "add")
+_EVENTS = (*_KILLS, "bounce", "freeze", "thaw", "add", "resub")
 #: Order of events with equal time: whatever ends an ownership comes first.
 _ORDER = {"add": 0, "kill": 0, "died": 0, "freeze": 0, "lost": 1, "revoked": 1, "closed": 2}
 _Pair = tuple[str, int]
@@ -55,8 +55,12 @@ class UnreadInterval(NamedTuple):
     @property
     def lost_ms(self) -> int:
         """Time that counts as loss by a rebalance."""
+        return self.without(self.no_subscriber_ms)
+
+    def without(self, apart_ms: int) -> int:
+        """Return the time without a reader except for ``apart_ms``; 0 if it took too long."""
         length = self.to_ms - self.from_ms
-        return 0 if length > LONGEST_MS else max(0, length - self.no_subscriber_ms)
+        return 0 if length > LONGEST_MS else max(0, length - apart_ms)
 
 
 @dataclass
@@ -86,7 +90,7 @@ class _Group:
     def feed(self, at: int, what: str, member: str, row: Mapping[str, Any]) -> None:
         self._pass_time(at)
         parts = [(topic, p) for topic, numbers in row.get("parts", ()) for p in numbers]
-        if what in ("add", "resubscribed"):
+        if what in ("add", "resub") or "topics" in row:  # Java members report no topics
             self.topics[member] = frozenset(row.get("topics", ()))
         if what in ("started", "assigned"):
             self.running.add(member)

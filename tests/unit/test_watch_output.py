@@ -36,14 +36,15 @@ def _none(group: str) -> dict[str, Any]:
     return {"group": group, **TableRows("unread", False, 0, b"")._asdict()}
 
 
-def _publish(folder: StreamFolder, batch: int, *changes: dict[str, Any]) -> None:
+def _publish(folder: StreamFolder, batch: int, *changes: dict[str, Any]) -> dict[str, list[str]]:
+    """Write and publish a micro-batch; return its files by table."""
     kinds = {"group": pa.string(), "table": pa.string(), "final": pa.bool_(),
              "length": pa.int64(), "data": pa.binary()}  # fmt: skip
     some = pa.RecordBatch.from_pylist(list(changes), schema=pa.schema(kinds))
     folder.merge(batch)
     (made,) = write_changes(str(folder.path), batch, [some])
     files = [tuple(json.loads(row["text"])) for row in made.to_pylist() if row["what"] == "file"]
-    folder.publish(batch, files)
+    return folder.publish(batch, files)
 
 
 def _current(folder: StreamFolder) -> list[tuple[str, int]]:
@@ -115,6 +116,14 @@ def test_a_crash_while_merging_counts_no_row_twice(
     for path, content in copies.items():
         path.write_bytes(content)
     assert _current(folder) == [("a", at) for at in range(4)]
+
+
+def test_a_stream_of_another_layout_is_refused(tmp_path: Path) -> None:
+    """States of another version cannot be read: the error names both layouts."""
+    (tmp_path / "stream").mkdir()
+    (tmp_path / "stream" / "source.json").write_text('{"source": "/a"}')
+    with pytest.raises(InvalidConfigError, match=r"states of layout None, this version reads 2\."):
+        expect_stream_folder(tmp_path, "/a")
 
 
 def test_a_folder_belongs_to_one_source_and_one_process(folder: StreamFolder) -> None:

@@ -24,6 +24,7 @@ from partage.capture.manifest import Manifest, Part  # noqa: E402
 from partage.errors import InvalidCaptureError  # noqa: E402
 from partage.history.clusters import ClusterHistory  # noqa: E402
 from partage.jobs.replay.capture import read_context  # noqa: E402
+from partage.jobs.replay.decoded_rows import DecodedKind, unpack_runs  # noqa: E402
 from partage.jobs.replay.group_rows import GroupRows  # noqa: E402
 from partage.jobs.replay.replay import replay  # noqa: E402
 from partage.jobs.watch.capture_log import (  # noqa: E402
@@ -37,10 +38,12 @@ from partage.jobs.watch.group_tables import (  # noqa: E402
     STREAM_TABLES,
     GroupUpdate,
     StoredGroup,
+    TableRows,
     close_group,
     moves_of,
     stream_schema,
-    update_group,
+    update_commits,
+    update_history,
 )
 from partage.runs.published_run import PublishedRun  # noqa: E402
 from partage.tables.schemas import SIMULATED_COLUMNS  # noqa: E402
@@ -83,7 +86,7 @@ class _Stream:
             text = rows["moves"][0].as_py() or ""
             context = replace(self.timeout, moves=moves_of(at, text))
             known = self.stored.get(name)
-            self.take(name, update_group(name, known, rows.to_batches(), clusters, context))
+            self.take(name, _updated(name, known, rows.to_batches(), clusters, context))
         self.log.forget(end)
         self.at = end
 
@@ -103,6 +106,14 @@ class _Stream:
         for (_, table), rows in self.open.items():
             found[table] += rows
         return found
+
+
+def _updated(
+    name: str, stored: StoredGroup | None, batches: Any, clusters: ClusterHistory, context: Any
+) -> GroupUpdate:
+    """Process a micro-batch of a group as Spark's processor does."""
+    quick = None if stored is None else update_commits(name, stored, batches, context)
+    return quick or update_history(name, stored, batches, clusters, context)
 
 
 def _by_group(batches: Sequence[Any]) -> Iterator[tuple[str, Any]]:
@@ -206,7 +217,7 @@ def _log(folder: Path, *tables: Any, positions: dict[int, int]) -> CaptureLog:
         path = folder / "consumer_offsets.parquet" / part.name
         parquet.write_table(table, path)
         os.utime(path, (1, 1))
-    Manifest(parts=parts, positions=positions).put(folder)
+    Manifest(parts=parts, positions=positions).save(folder)
     log = CaptureLog(folder)
     log.refresh()
     return log
@@ -249,6 +260,74 @@ def test_a_log_that_lost_records_ends_the_stream(small: Any, tmp_path: Path) -> 
     log = _log(tmp_path / "cut", small, positions={0: 500})
     with pytest.raises(InvalidCaptureError, match="lost records"):
         log.latest(Position({0: 600}, 0))
+
+
+def test_row_groups_outside_of_a_micro_batch_are_not_read(small: Any, tmp_path: Path) -> None:
+    """A piece is a row group with records of the micro-batch; nothing of it is lost or doubled."""
+    ends = {0: small["offset"][-1].as_py() + 1}
+    one = _log(tmp_path / "one", small, positions=ends)
+    path = tmp_path / "many"
+    many = _log(path, small, positions=ends)
+    file = path / "consumer_offsets.parquet" / Part(0).name
+    parquet.write_table(small, file, row_group_size=100)
+    os.utime(file, (1, 1))
+    many.refresh()
+    start = Position({}, 0)
+    middle = many.latest(start, most_rows=250)
+    end = many.latest(middle, most_rows=100)
+    assert middle.offsets[0] == small["offset"][249].as_py() + 1
+    assert [piece.slice.row_group for piece in many.pieces(middle, end)] == [2, 3]
+    for cut in ((start, middle), (middle, end)):
+        assert _content(one, *cut) == _content(many, *cut)
+        assert min(map(bool, _content(one, *cut)))
+
+
+def _content(log: CaptureLog, start: Position, end: Position) -> tuple[list[int], int]:
+    """Return the offsets of group records, and the number of commits between two positions."""
+    batches = [batch for piece in log.pieces(start, end) for batch in read_piece(piece)]
+    rows = pa.Table.from_batches(batches)
+    records = rows.filter(pc.equal(rows["kind"], int(DecodedKind.GROUP_RECORD)))
+    runs = rows.filter(pc.equal(rows["kind"], int(DecodedKind.COMMIT_RUNS))).combine_chunks()
+    commits = sum(int(unpack_runs(b)[0].column("commits").sum()) for b in runs.to_batches())
+    return sorted(records["log_offset"].to_pylist()), commits
+
+
+def _rows(update: GroupUpdate) -> dict[tuple[str, bool], list[str]]:
+    return {
+        (one.table, one.final): _comparable(
+            pa.ipc.open_stream(one.data).read_all().to_pylist() if one.length else []
+        )
+        for one in update.rows
+    }
+
+
+def test_commits_without_records_are_processed_without_the_history(part: Path) -> None:
+    """Rows and commit values are those of the whole history, which stays as it was."""
+    stream = _Stream(part)
+    quick, slow = 0, 0
+    for end in _positions(part, cuts=40, seed=4):
+        batches = [b for piece in stream.log.pieces(stream.at, end) for b in read_piece(piece)]
+        clusters = stream.clusters(end.metadata_bytes)
+        for name, rows in _by_group(batches):
+            known = stream.stored.get(name)
+            if known is None:
+                continue
+            moves = moves_of(rows["log_partition"][0].as_py(), rows["moves"][0].as_py() or "")
+            context = replace(stream.timeout, moves=moves)
+            found = update_commits(name, known._replace(history=None), rows.to_batches(), context)
+            whole = update_history(name, known, rows.to_batches(), clusters, context)
+            if found is None:
+                slow += 1
+                continue
+            quick += 1
+            assert _rows(found) == _rows(whole), name
+            assert json.loads(found.stored.commits) == json.loads(whole.stored.commits), name
+            assert json.loads(found.stored.digests) == json.loads(whole.stored.digests), name
+            assert found.deleted_ms == whole.deleted_ms
+            assert found.stored.history is None
+        stream.advance(end)
+    assert quick > 20
+    assert slow > 20
 
 
 def test_a_repeated_micro_batch_has_equal_rows_and_states(part: Path) -> None:
@@ -298,3 +377,48 @@ def test_an_error_in_one_group_ends_its_history_only(
     stream.advance(last)
     groups = {row["group"]: row["status"] for row in stream.tables()["groups"]}
     assert [name for name, status in groups.items() if status == "failed"] == ["mailer.alerts"]
+
+
+def test_sparks_processor_gives_the_tables_of_a_replay(
+    part: Path, published: dict[str, Rows]
+) -> None:
+    """The two states of a group, which Spark stores, give the tables; old groups are dropped."""
+    pytest.importorskip("pyspark")
+    pytest.importorskip("google.protobuf", reason="PySpark's state client needs protobuf")
+    from pyspark.sql import Row
+    from pyspark.sql.streaming.tws_tester import TwsTester
+
+    from partage.jobs.watch.watch import GroupProcessor
+
+    stream = _Stream(part)
+    timeout_ms = stream.timeout.session_timeout_ms
+    processor = GroupProcessor(str(part / "cluster.jsonl"), timeout_ms)
+    spark = TwsTester(processor, timeMode="ProcessingTime")
+    names: set[str] = set()
+
+    def take(rows: list[Row]) -> None:
+        for row in rows:
+            change = TableRows(row.table, row.final, row.length, row.data)
+            stream.take(row.group, GroupUpdate(StoredGroup(None), [change]))
+
+    spark.setProcessingTime(1_000)
+    for end in _positions(part, cuts=12, seed=6):
+        pieces = stream.log.pieces(stream.at, end)
+        batches = [batch for piece in pieces for batch in read_piece(piece)]
+        for name, table in _by_group(batches):
+            names.add(name)
+            take(spark.test(name, [Row(**row) for row in table.to_pylist()]))
+        stream.at = end
+    assert spark.peekValueState("history", "checkout-workers") is not None
+    found = stream.tables()
+    for table in set(STREAM_TABLES) - {OPENED, "bad_records"}:
+        assert _comparable(found[table]) == _comparable(published[table]), table
+    name = max(names, key=lambda one: len(spark.peekValueState("history", one)[0]))
+    spark.handle.setGroupingKey(name)
+    spark.handle.registerTimer(5_000)  # as if it had been deleted
+    spark.updateValueState("group", name, (*spark.peekValueState("group", name)[:-1], 5_000))
+    take(spark.setProcessingTime(6_000))
+    assert not any(spark.peekValueState(state, name) for state in ("group", "history"))
+    assert not any(rows for (group, _), rows in stream.open.items() if group == name)
+    after = stream.tables()
+    assert all(_comparable(after[table]) == _comparable(found[table]) for table in STREAM_TABLES)

@@ -30,7 +30,12 @@ if TYPE_CHECKING:
     from partage.groups.api import Strategy
 
 __all__ = [
-    "Compared", "Comparison", "Decided", "assign", "compare", "decide",
+    "Comparison",
+    "ComparisonRow",
+    "PlanWithWarnings",
+    "assign",
+    "compare",
+    "decide",
     "several_owners",
 ]  # fmt: skip
 
@@ -64,9 +69,9 @@ def assign(
 ) -> Assignment:
     """Return the assignment that a strategy makes for a consumer group on a cluster.
 
-    A list of names is in order of preference: the first that exists decides. Members get the
-    user data that they would send (`partage.groups.subscriptions`); the plan's ``warnings`` list
-    derived user data and subscribed topics that do not exist.
+    A list of names is an order of preference: the first strategy that is registered is used.
+    Members whose user data is missing get the data that their own client would send. The plan's
+    ``warnings`` name these members, and subscribed topics that do not exist.
 
     Args:
         strategy: a name of `strategies`, a class name, ``package.module:Class``, or a strategy.
@@ -89,12 +94,12 @@ def assign(
     return decide(registry.load(strategy), group, cluster, memory=memory, config=config).plan
 
 
-class Decided(NamedTuple):
-    """The plan of a strategy with warnings for the operator; the result of `decide`.
+class PlanWithWarnings(NamedTuple):
+    """Result of `decide`: a strategy's plan, and warnings for the operator.
 
     Attributes:
-        plan: the plan, with these warnings.
-        warnings: warnings about the problem, then those of the strategy.
+        plan: the assignment; it has the same ``warnings``.
+        warnings: warnings about the group and the cluster, then those of the strategy.
     """
 
     plan: Assignment
@@ -110,11 +115,11 @@ def decide(
     config: Mapping[str, object] | None = None,
     sender: str | None = None,
     compared: bool = False,
-) -> Decided:
-    """Return a strategy's plan for a consumer group, with warnings for the operator.
+) -> PlanWithWarnings:
+    """Run a strategy for a consumer group; return its plan and warnings for the operator.
 
-    Missing user data are added and settings are applied before the strategy runs. `assign`,
-    `compare` and the command line use this function.
+    Before the strategy runs, members without user data get the data that their client would send,
+    and settings are applied. `assign`, `compare` and the command line use this function.
 
     Args:
         strategy: the strategy.
@@ -141,20 +146,20 @@ def decide(
     idle = () if compared else ineffective_config([strategy], group)
     warnings = (*missing_topics(group, cluster), *idle, *joined.warnings)
     plan = plan.with_warnings(warnings)
-    return Decided(plan, plan.warnings)
+    return PlanWithWarnings(plan, plan.warnings)
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """The result of one strategy in a comparison: its plan and measures, or why it has none.
+class ComparisonRow:
+    """One strategy's row in a comparison: its plan with measures, or why it is not applicable.
 
     Attributes:
         strategy: name of the strategy.
-        plan: its plan, None if it is not applicable; for share groups an Assignment.
-        measures: the judge's measures of the plan, None without a plan.
+        plan: its plan, None if the strategy is not applicable; for share groups an `Assignment`.
+        measures: measured loads, moves and other values of the plan; None without a plan.
         breaches: rules that the plan breaks; empty if it is valid.
-        refused: the reason why there is no plan, None if there is one.
-        warnings: messages for the operator about the plan and its problem.
+        refused: the reason why the strategy is not applicable; None if there is a plan.
+        warnings: messages for the operator.
     """
 
     strategy: str
@@ -166,11 +171,14 @@ class Compared:
 
     @property
     def valid(self) -> bool:
-        """True if the strategy has a plan, and the plan breaks no rule."""
+        """True if the strategy returned a plan that breaks no rule."""
         return self.plan is not None and not self.breaches
 
     def loads(self) -> list[int]:
-        """Return each member's partition count after the follow-up rebalance, largest first."""
+        """Return the number of partitions of each member, largest first.
+
+        A cooperative plan is counted after its second rebalance, which completes the moves.
+        """
         if self.plan is None:
             return []
         end = self.plan.settled() if isinstance(self.plan, Plan) else self.plan
@@ -178,18 +186,21 @@ class Compared:
 
     @property
     def standbys(self) -> dict[str, dict[str, list[int]]] | None:
-        """Standbys by member and topic; None if the strategy places none (it is not Faust's)."""
+        """Partitions with a standby, by member and topic; None unless the strategy is Faust's.
+
+        Only Faust's strategy assigns standbys (replicas of a table's partitions).
+        """
         return getattr(self.plan, "standbys", None)
 
     def count_standbys(self) -> int | None:
-        """Return how many standbys the plan has; None if the strategy places none."""
+        """Return the number of standby partitions; None unless the strategy is Faust's."""
         held = self.standbys
         if held is None:
             return None
         return sum(len(numbers) for topics in held.values() for numbers in topics.values())
 
     def figures(self) -> tuple[str, ...]:
-        """Return the strategy's table row: values of `Comparison.COLUMNS`, a dash for missing."""
+        """Return the strategy's row of the table: a text for each of `Comparison.COLUMNS`."""
         m = self.measures
         if m is None:
             return ("not applicable", *("-" for _ in Comparison.COLUMNS[1:]))
@@ -199,42 +210,41 @@ class Compared:
         return ("yes" if self.valid else "no", *shown, together)
 
 
-class Comparison(Sequence[Compared]):
-    """The results of several assignment strategies on the same problem, one for each strategy.
+class Comparison(Sequence[ComparisonRow]):
+    """Results of several assignment strategies on the same problem: a sequence of `ComparisonRow`.
 
-    Rows are found by position or by strategy name. `measures` is by name, without strategies that
-    are not applicable.
+    A row is found by its position or by its strategy's name.
     """
 
     COLUMNS = ("valid", "spread", "idle", "moved", "avoidable", "rack mismatches", "co-location")
 
-    def __init__(self, rows: Sequence[Compared]) -> None:
+    def __init__(self, rows: Sequence[ComparisonRow]) -> None:
         self.rows = tuple(rows)
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __iter__(self) -> Iterator[Compared]:
+    def __iter__(self) -> Iterator[ComparisonRow]:
         return iter(self.rows)
 
-    def __getitem__(self, which: int | slice | str) -> Compared:  # type: ignore[override]  # by name too
-        if isinstance(which, str):
-            found = [row for row in self.rows if row.strategy == which]
+    def __getitem__(self, key: int | slice | str) -> ComparisonRow:  # type: ignore[override]  # by name too
+        if isinstance(key, str):
+            found = [row for row in self.rows if row.strategy == key]
             if not found:
-                raise KeyError(which)
+                raise KeyError(key)
             return found[0]
-        return self.rows[which]  # type: ignore[return-value]  # a slice gives a tuple
+        return self.rows[key]  # type: ignore[return-value]  # a slice gives a tuple
 
     @property
     def measures(self) -> dict[str, judge.Measures]:
-        """Measures of each plan by strategy name, without strategies that have no plan."""
+        """Measures of each plan by strategy name; strategies without a plan are omitted."""
         return {row.strategy: row.measures for row in self.rows if row.measures is not None}
 
     @property
     def best(self) -> judge.Measures | None:
-        """Measures of the first strategy with a plan, None if no strategy has one.
+        """Measures of the first strategy that has a plan; None if none has.
 
-        The best loads and the fewest moves to them are the same for all strategies.
+        Read the optimum here (best loads, fewest moves): it is the same for all strategies.
         """
         return next(iter(self.measures.values()), None)
 
@@ -260,7 +270,7 @@ class Comparison(Sequence[Compared]):
         shown = any(row.standbys is not None for row in self.rows)
         return (*self.COLUMNS, "standbys") if shown else self.COLUMNS
 
-    def _cells(self, row: Compared) -> tuple[str, ...]:
+    def _cells(self, row: ComparisonRow) -> tuple[str, ...]:
         if len(self._columns()) == len(self.COLUMNS):
             return row.figures()
         many = row.count_standbys()
@@ -283,18 +293,18 @@ def compare(
     optimum: bool = True,
     sender: str | None = None,
 ) -> Comparison:
-    """Compare strategies on one problem: return each one's plan with the judge's measures.
+    """Run several strategies on the same group and cluster; return each plan with its measured
+    quality.
 
-    All strategies start from the same ownership: each gets the user data that its own members
-    would send (`partage.groups.subscriptions`). User data in the format of another strategy are
-    dropped. A strategy that is not applicable has a row with the reason.
+    All strategies start from the same ownership: each gets the user data that its own client would
+    send. A strategy that is not applicable has a row with the reason.
 
     Args:
-        group: the members with their claims.
+        group: the members, with the partitions that each reports as owned.
         cluster: the partitions.
-        strategies: names or strategies; None for all of the registry except dialects and
-            strategies of share groups.
-        previous: the previous assignment, if known more exactly than from the claims.
+        strategies: names or strategies; None for all registered ones except those of share groups
+            and variants of other clients.
+        previous: the previous assignment; None to take it from the members' reports.
         config: settings for all strategies; each uses its own ones.
         optimum: whether to find the best plan and the avoidable moves, as `measure` does.
         sender: the strategy whose members sent the user data; None to detect it from the bytes.
@@ -329,7 +339,7 @@ def compare(
     rows = []
     for name, one in candidates:
         if isinstance(one, PartageError):
-            rows.append(Compared(name, refused=str(one)))
+            rows.append(ComparisonRow(name, refused=str(one)))
             continue
         shared = several_owners(one)
         if shared and strategies is None:
@@ -337,10 +347,10 @@ def compare(
         try:
             made = decide(one, group, cluster, config=config, sender=sender, compared=True)
         except PluginFailedError as e:
-            rows.append(Compared(name, refused=f"the plug-in failed ({e.reason})"))
+            rows.append(ComparisonRow(name, refused=f"the plug-in failed ({e.reason})"))
             continue
         except PartageError as e:
-            rows.append(Compared(name, refused=str(e)))
+            rows.append(ComparisonRow(name, refused=str(e)))
             continue
         # A cooperative plan is measured after its follow-up: the first plan is uneven by design.
         end = made.plan.settled() if isinstance(made.plan, Plan) else made.plan
@@ -349,27 +359,30 @@ def compare(
         else:
             figures = measure(end, group, cluster, previous=previous, optimum=False)
         breaches = tuple(judge.check(made.plan, group, cluster, several_owners=shared))
-        rows.append(Compared(name, made.plan, figures, breaches, warnings=(*idle, *made.warnings)))
+        rows.append(
+            ComparisonRow(name, made.plan, figures, breaches, warnings=(*idle, *made.warnings))
+        )
     return Comparison(rows)
 
 
 def _candidates(
     strategies: Sequence[str | Strategy],
 ) -> list[tuple[str, Strategy | PartageError]]:
-    """Find strategies by name; return each with its name, or the error of a plug-in that failed to
-    load.
+    """Look up strategies by name; return (name, strategy) pairs.
+
+    For a plug-in that fails to load, the second item is the error.
 
     Raises:
         UnknownStrategyError: a name does not exist.
         InvalidConfigError: an item is neither a name nor a strategy.
     """
     found: list[tuple[str, Strategy | PartageError]] = []
-    for one in strategies:
-        if not isinstance(one, str):
-            strategy = registry.load(one)
+    for item in strategies:
+        if not isinstance(item, str):
+            strategy = registry.load(item)
             found.append((strategy.name, strategy))
             continue
-        for name in registry.split_names(one):
+        for name in registry.split_names(item):
             try:
                 found.append((name, registry.load(name)))
             except UnknownStrategyError:

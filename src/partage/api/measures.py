@@ -36,10 +36,10 @@ def measure(
 
     Args:
         plan: the plan of a strategy, or any other assignment, such as a recorded one.
-        group: the members; moves are counted against their claims.
+        group: the members. Moves are counted from the partitions that they report as owned.
         cluster: the partitions.
-        previous: the previous assignment, if known; then claims do not count. It also has the
-            partitions of members that left.
+        previous: the previous assignment, if known; moves are then counted from it. It also has
+            the partitions of members that left.
         partition_weight: float[P], the load of each partition, for ``load_spread``.
         optimum: whether to find the best plan and the fewest moves, and verify their proofs. If
             this would take more than some seconds, ``refused`` has the reason.
@@ -69,11 +69,10 @@ def measure(
 
 @dataclass(slots=True)
 class _ClaimedOptima:
-    """Optimal loads and fewest moves that the solver claims, with certificates for the judge to
-    verify.
+    """Best loads and fewest moves that the solver found, not verified yet.
 
-    An attribute is None if that optimum was not found. ``refused`` is the reason if the problem is
-    too large.
+    Each comes with a certificate, the proof that `partage.judge` verifies. An attribute is None if
+    it was not computed; ``refused`` is the reason if the problem is too large.
     """
 
     best: judge.ClaimedBest | None = None
@@ -85,57 +84,56 @@ class _ClaimedOptima:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SolverProblem:
-    """Assignment problem in the solver's form: only existing partitions, topic after topic.
+    """Assignment problem as the solver needs it: existing partitions only, sorted by topic.
 
     Attributes:
-        alive: int64[n], dense numbers of these partitions.
-        size: number of all partitions of the index.
+        existing: int64[n], numbers of the existing partitions in the cluster's index.
+        size: number of all partitions in the cluster's index.
         eligibility: the topics that each member may own.
-        ownership: the previous owners, by position in ``alive``.
+        ownership: the previous owners, by position in ``existing``.
     """
 
-    alive: NDArray[np.int64]
+    existing: NDArray[np.int64]
     size: int
     eligibility: solve.Eligibility
     ownership: solve.Ownership
 
     @classmethod
     def of(cls, facts: judge.Facts, old_owners: judge.PreviousOwners) -> _SolverProblem:
-        alive = np.flatnonzero(facts.problem.cluster.partition_exists)
-        alive = alive[np.argsort(facts.topic_of[alive], kind="stable")]
+        existing = np.flatnonzero(facts.problem.cluster.partition_exists)
+        existing = existing[np.argsort(facts.topic_of[existing], kind="stable")]
         at = np.full(len(facts.topic_of), -1, np.int64)
-        at[alive] = np.arange(len(alive))
+        at[existing] = np.arange(len(existing))
         # Only existing partitions are ever owned, so that none of the claims is lost.
         of = at[np.repeat(np.arange(len(at)), np.diff(old_owners.start))]
         order = np.argsort(of, kind="stable")
-        start = np.searchsorted(of[order], np.arange(len(alive) + 1))
+        start = np.searchsorted(of[order], np.arange(len(existing) + 1))
         ownership = solve.Ownership(
-            facts.topic_of[alive], old_owners.owned[alive], start, old_owners.claimant[order]
+            facts.topic_of[existing], old_owners.owned[existing], start, old_owners.claimant[order]
         )
         eligibility = solve.Eligibility(
             facts.partitions, *facts.subscriptions, facts.subscription_of
         )
-        return cls(alive, len(at), eligibility, ownership)
+        return cls(existing, len(at), eligibility, ownership)
 
-    def owner(self, of_alive: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Convert the solver's owners to an array for all partitions of the index (int64[P]).
+    def expand_owners(self, owners: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Extend an owner of each existing partition to all partitions of the index (int64[P]).
 
-        ``of_alive`` has the owner of each existing partition; the others get -1.
+        Partitions that do not exist get -1.
         """
-        owner = np.full(self.size, -1, np.int64)
-        owner[self.alive] = of_alive
-        return owner
+        expanded = np.full(self.size, -1, np.int64)
+        expanded[self.existing] = owners
+        return expanded
 
     def fewest(self, loads: NDArray[np.integer]) -> judge.ClaimedFewest:
         found = solve.fewest_moves(self.eligibility, self.ownership, loads)
-        return judge.ClaimedFewest(self.owner(found.owner), found.price)
+        return judge.ClaimedFewest(self.expand_owners(found.owner), found.price)
 
 
 class ProblemMeasurement:
-    """Measurement of several plans for one assignment problem; their common optimum is computed
-    once.
+    """Measurement of several plans for one assignment problem, whose optimum is computed only once.
 
-    Every value equals that of `measure`; the judge verifies the proofs with each plan.
+    Every value equals that of the function `measure`.
 
     >>> import partage as pg
     >>> cluster = pg.Cluster.from_topics({"t": 4})
@@ -154,7 +152,7 @@ class ProblemMeasurement:
         self._found: dict[tuple[bool, bytes], _ClaimedOptima] = {}
 
     def measure(self, plan: Assignment) -> judge.Measures:
-        """Measure one plan, including its distance to the optimum; see `measure`."""
+        """Measure one plan of the problem: loads, moves, and distance to the optimum."""
         counted = tally(plan, self._facts)
         # The solver only uses the loads of the plan, and only if the plan is valid.
         loads = np.sort(counted.loads).tobytes() if counted.valid else b""
@@ -176,11 +174,14 @@ class ProblemMeasurement:
 
 
 def _find_optima(
-    problem: _SolverProblem, counted: AssignmentCounts, known: _ClaimedOptima | None = None
+    problem: _SolverProblem, counts: AssignmentCounts, known: _ClaimedOptima | None = None
 ) -> _ClaimedOptima:
-    """Return the optimal loads and moves with which a plan is compared, with their certificates.
+    """Compute the best loads and fewest moves to which a plan is compared, with certificates.
 
-    ``known`` are the optima computed for another plan of the problem.
+    Args:
+        problem: the assignment problem.
+        counts: loads and validity of the plan.
+        known: optima that were computed for another plan of the same problem, to reuse them.
     """
     claims = _ClaimedOptima()
     try:
@@ -190,13 +191,13 @@ def _find_optima(
         else:
             best = solve.least_majorised(problem.eligibility)
             load = best.load
-            claims.best = judge.ClaimedBest(problem.owner(best.owner), best.topic_level)
+            claims.best = judge.ClaimedBest(problem.expand_owners(best.owner), best.topic_level)
             claims.fewest_to_best = problem.fewest(load)
         claims.load = load
-        if not counted.valid:
+        if not counts.valid:
             return claims
-        same = np.array_equal(np.sort(load), np.sort(counted.loads))
-        claims.fewest = claims.fewest_to_best if same else problem.fewest(counted.loads)
+        same = np.array_equal(np.sort(load), np.sort(counts.loads))
+        claims.fewest = claims.fewest_to_best if same else problem.fewest(counts.loads)
     except ProblemTooLargeError as e:
         claims.refused = str(e)
     return claims
@@ -208,9 +209,11 @@ _MOST_CACHED = 4_096
 _MOST_GROUPS = 16
 
 
-class _GroupFacts:
-    """Values that depend on a group and a cluster only: the judge's facts, previous owners, best
-    loads.
+class _ProblemFacts:
+    """Values of an assignment problem that are the same for all its plans, computed on demand.
+
+    Attributes:
+        facts: the subscriptions and partitions as arrays.
     """
 
     def __init__(self, group: Group, cluster: Cluster) -> None:
@@ -218,22 +221,23 @@ class _GroupFacts:
 
     @cached_property
     def old_owners(self) -> judge.PreviousOwners:
-        """Previous owners of each partition, by the partitions that the members say they own."""
+        """Previous owners of each partition, as the members report them."""
         return judge.previous_owners(self.facts.problem)
 
     @cached_property
     def even_loads(self) -> NDArray[np.int64] | None:
-        """Most even loads if all members have the same subscription, else None."""
+        """Most even partition counts (int64[M]) if all subscriptions are equal, else None."""
         return judge.even_loads_of_equal_members(self.facts)
 
 
 @dataclass(slots=True)
 class MeasurementCache:
-    """Measurement of many plans for a few assignment problems; each optimum is computed only once.
+    """Cache for the measurement of many plans for a few problems; each optimum is computed only
+    once.
 
-    The best loads depend only on subscriptions and partitions, and the fewest moves on the previous
-    owners and on the loads, so compared policies share most optima. The caches only hold numbers
-    that the judge has verified; the order of plans has no effect.
+    The best loads depend only on subscriptions and partitions, the fewest moves also on the
+    previous owners. Strategies that are compared therefore share most optima. The order of plans
+    has no effect.
 
     >>> import partage as pg
     >>> cluster = pg.Cluster.from_topics({"t": 4})
@@ -247,7 +251,7 @@ class MeasurementCache:
 
     _best: dict[object, tuple[Cluster, NDArray[np.int64] | None]] = field(default_factory=dict)
     _fewest: dict[object, tuple[Cluster, int | None]] = field(default_factory=dict)
-    _facts_by_group: dict[tuple[int, int], _GroupFacts] = field(default_factory=dict)
+    _facts_by_group: dict[tuple[int, int], _ProblemFacts] = field(default_factory=dict)
 
     def measure(
         self,
@@ -258,15 +262,14 @@ class MeasurementCache:
         partition_weight: ArrayLike | None = None,
         old_owners: judge.PreviousOwners | None = None,
     ) -> judge.Measures:
-        """Measure a plan like the function `measure`, but without the fewest moves to the most even
-        loads.
+        """Measure a plan like the function `measure`, but do not compute ``fewest_moves_to_best``.
 
         Args:
             plan: the plan of a strategy, or any other assignment, such as a recorded one.
             group: the members.
             cluster: the partitions.
             partition_weight: float[P], the load of each partition, for ``load_spread``.
-            old_owners: the previous owners; None for those that the members claim.
+            old_owners: the previous owners; None to take them from the members' reports.
 
         Raises:
             InvalidProblemError: the weights are malformed.
@@ -282,28 +285,26 @@ class MeasurementCache:
             fewest = self._fewest_moves(facts, old_owners, counted) if found.moved else 0
         return add_optimum(found, facts, best, fewest)
 
-    def breaches(
+    def count_breaches(
         self, plan: Assignment, group: Group, cluster: Cluster, old_owners: judge.PreviousOwners
     ) -> int:
-        """Return how many rules of a valid assignment a plan breaks.
-
-        See `partage.judge.count_breaches`.
+        """Return how many rules of a valid assignment the plan breaks, such as two owners of a
+        partition.
         """
         return judge.count_breaches(plan, self._facts_of(group, cluster).facts, old_owners)
 
-    def _facts_of(self, group: Group, cluster: Cluster) -> _GroupFacts:
+    def _facts_of(self, group: Group, cluster: Cluster) -> _ProblemFacts:
         key = (id(group), id(cluster))
         if key not in self._facts_by_group:
             if len(self._facts_by_group) >= _MOST_GROUPS:
                 self._facts_by_group.clear()
             # The facts refer to group and cluster, so no other object gets their ids.
-            self._facts_by_group[key] = _GroupFacts(group, cluster)
+            self._facts_by_group[key] = _ProblemFacts(group, cluster)
         return self._facts_by_group[key]
 
     def _best_loads(self, facts: judge.Facts) -> NDArray[np.int64] | None:
-        """Return the most even numbers of partitions per member (int64[M]).
-
-        None if the proof that they are the most even takes too long.
+        """Return the most even partition counts of the members (int64[M]); None if they take too
+        long.
         """
         # The cache refers to the cluster, so no other object gets the id in the key.
         key = _subscriptions_key(facts)
@@ -313,7 +314,7 @@ class MeasurementCache:
             try:
                 problem = _SolverProblem.of(facts, judge.previous_owners(facts.problem))
                 best = solve.least_majorised(problem.eligibility)
-                claim = judge.ClaimedBest(problem.owner(best.owner), best.topic_level)
+                claim = judge.ClaimedBest(problem.expand_owners(best.owner), best.topic_level)
                 loads = judge.verify_load_certificate(facts, claim)
             except ProblemTooLargeError:
                 pass
@@ -321,16 +322,16 @@ class MeasurementCache:
         return self._best[key][1]
 
     def _fewest_moves(
-        self, facts: judge.Facts, old_owners: judge.PreviousOwners, counted: AssignmentCounts
+        self, facts: judge.Facts, old_owners: judge.PreviousOwners, counts: AssignmentCounts
     ) -> int | None:
-        """Return the proven fewest moves of all plans that are at least as even as the given one.
+        """Return the fewest moves of any plan whose loads are at least as even as ``counts.loads``.
 
-        None if that takes too long.
+        The solver proves this minimum. Returns None if that takes too long.
         """
-        known = judge.fewest_moves_of_equal_members(facts, old_owners, counted.loads)
-        if known is not None:
-            return known
-        loads = np.sort(counted.loads)
+        closed_form = judge.fewest_moves_of_equal_members(facts, old_owners, counts.loads)
+        if closed_form is not None:
+            return closed_form
+        loads = np.sort(counts.loads)
         digest = blake2b(digest_size=16)
         for array in (old_owners.owned, old_owners.start, old_owners.claimant, loads):
             digest.update(array.tobytes())
@@ -348,9 +349,7 @@ class MeasurementCache:
 
 
 def _subscriptions_key(facts: judge.Facts) -> object:
-    """Return a cache key that is equal for problems with the same cluster, member count and
-    subscriptions.
-    """
+    """Return a cache key that is equal for problems with the same cluster and subscriptions."""
     group = facts.problem.group
     return id(facts.problem.cluster), group.subscriptions, group.subscription_of.tobytes()
 

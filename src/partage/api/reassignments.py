@@ -65,16 +65,16 @@ _MARGIN = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Reassignment:
-    """Result of `reassign`: a plan, the judge's verdict on it, and the cluster's state before.
+    """Result of `reassign`: a plan for moving replicas, and its costs with lower bounds.
 
     Attributes:
-        task: the reassignment.
-        plan: the plan.
-        verdict: the judge's verdict on the plan, with lower bounds of its costs.
-        before: the costs of the cluster as it is, by name; empty if replication factors change.
-        lacks_solver: HiGHS is not installed, and might have moved less or proven more.
-        too_large_for_solver: the cluster has more than `MOST_DUAL_PAIRS` pairs of partition and
-            broker. The plan comes from the local search for that reason.
+        task: the input: cluster, brokers to use, and limits.
+        plan: the new replicas of each partition.
+        verdict: costs of the plan by name, and for each a proven lower bound.
+        before: costs of the current placement by name; empty if replication factors change.
+        lacks_solver: whether HiGHS is missing, with which the plan or its bounds might be better.
+        too_large_for_solver: whether only local search was used, because the cluster has more than
+            `MOST_DUAL_PAIRS` pairs of partition and broker.
     """
 
     task: ReplicaTask
@@ -91,18 +91,19 @@ class Reassignment:
 
 
 def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
-    """Plan a reassignment of replicas: rack rule first, then balance, then fewest bytes moved.
+    """Plan a reassignment of replicas: first the rack rule, then balance, then the fewest bytes
+    moved.
 
     Args:
-        task: the reassignment, as `partage.replicas.tasks` builds it.
-        proof: whether to search for lower bounds and improve the plan; without it, bounds are 0 or
-            obvious ones.
+        task: cluster, brokers and limits, as `partage.replicas.tasks` builds it.
+        proof: whether to improve the plan and search for lower bounds. False is faster; the lower
+            bounds are then weak or 0.
 
     Raises:
-        NoFeasiblePlanError: names the constraint that no plan meets.
-        PlanInvariantError: the plan breaks a rule, by a defect of Partage.
+        NoFeasiblePlanError: no plan meets all constraints; the error names one.
+        PlanInvariantError: the plan breaks a rule, because of a bug in Partage.
     """
-    plan, verdict = _valid_plan(task)
+    plan, verdict = _find_valid_plan(task)
     if proof:
         plan = _with_prices(task, plan, verdict)
         verdict = judge_replicas(task, plan)
@@ -110,14 +111,18 @@ def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
             plan, verdict = _improve_small(task, plan, verdict)
             plan, verdict = _with_relaxed_prices(task, plan, verdict)
             plan, verdict = _improve_by_dual(task, plan, verdict)
-    lacks_solver = proof and _is_for_solver(task, verdict) and not is_installed()
+    lacks_solver = proof and _can_highs_improve(task, verdict) and not is_installed()
     too_large = proof and _is_too_large(task, verdict)
-    return Reassignment(task, plan, verdict, _before(task), lacks_solver, too_large)
+    return Reassignment(task, plan, verdict, _current_costs(task), lacks_solver, too_large)
 
 
-def _valid_plan(task: ReplicaTask) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Return a valid first plan by local search, repaired if a broker or disk is overfull."""
-    plan = _complete(task, place_replicas(task))
+def _find_valid_plan(task: ReplicaTask) -> tuple[NewReplicas, ReplicaVerdict]:
+    """Find a valid initial plan by local search.
+
+    If a broker or disk exceeds its capacity, an integer programme or another search repairs the
+    plan.
+    """
+    plan = _choose_leaders_and_disks(task, place_replicas(task))
     verdict = judge_replicas(task, plan)
     if verdict.figures["capacity"]:
         plan = _plan_within_capacity(task, plan)
@@ -130,61 +135,65 @@ def _valid_plan(task: ReplicaTask) -> tuple[NewReplicas, ReplicaVerdict]:
     return plan, verdict
 
 
-def _pairs(task: ReplicaTask) -> int:
-    """Return the number of (partition, broker) pairs of a reassignment, the measure of its size."""
+def _count_pairs(task: ReplicaTask) -> int:
+    """Return the size of a reassignment: its number of (partition, receiving broker) pairs."""
     return int(task.receives.sum()) * len(task.cost)
 
 
-def _is_for_solver(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
-    """Return whether HiGHS (a solver) could find a better plan or bound for this reassignment."""
-    if verdict.optimal or not 0 < _pairs(task) <= MOST_DUAL_PAIRS:
+def _can_highs_improve(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
+    """Return whether the solver HiGHS could improve the plan or its lower bounds.
+
+    It cannot if the plan is proven optimal or the reassignment is too large.
+    """
+    if verdict.optimal or not 0 < _count_pairs(task) <= MOST_DUAL_PAIRS:
         return False
-    return _pairs(task) <= 2 * MOST_BINARIES or not task.closed.all()
+    return _count_pairs(task) <= 2 * MOST_BINARIES or not task.closed.all()
 
 
 def _is_too_large(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
-    """Return whether the dual solver could improve the reassignment if the cluster were smaller."""
-    return not verdict.optimal and _pairs(task) > MOST_DUAL_PAIRS and not task.closed.all()
+    """Return whether a plan that is not proven optimal is too large to be improved by HiGHS."""
+    return not verdict.optimal and _count_pairs(task) > MOST_DUAL_PAIRS and not task.closed.all()
 
 
-def _rack_limits(task: ReplicaTask, newcomers: NDArray[np.int64] | None = None) -> RackLimits:
-    """Return how many replicas of each partition the integer programme allows on each rack.
+def _rack_limits(task: ReplicaTask, most_moved: NDArray[np.int64] | None = None) -> RackLimits:
+    """Return how many replicas of each partition the integer programme may place on each rack.
 
-    ``newcomers`` is the most replicas of each partition that may move (int64[P]); by default it is
-    computed from the rack rule.
+    ``most_moved`` is the maximum number of replicas of each partition that may move (int64[P]); by
+    default the rack rule gives it.
     """
-    known = rack_minima(task).newcomers if newcomers is None else newcomers
+    known = rack_minima(task).newcomers if most_moved is None else most_moved
     return RackLimits(known, *rack_ranges(task))
 
 
-def _moves_figure(figures: dict[str, int]) -> str:
-    """Return the name of the cost of moves that depends on the choice of brokers only.
+def _moved_bytes_key(figures: dict[str, int]) -> str:
+    """Return the name of the cost "bytes moved" that the choice of brokers determines.
 
-    It is "between brokers" if disks are known, because disks are chosen afterwards; else "moved".
+    If disks are known it is "between brokers", because moves between disks are decided later; else
+    "moved".
     """
     return "between brokers" if "between brokers" in figures else "moved"
 
 
 def _plan_within_capacity(task: ReplicaTask, plan: NewReplicas) -> NewReplicas:
-    """Find any plan in which no broker exceeds its capacity, by an integer programme.
+    """Find any plan in which no broker exceeds its capacity, by integer programming.
 
     Raises:
         NoFeasiblePlanError: the programme finds none, or the cluster is too large for it.
     """
     found = None
-    if _pairs(task) <= 2 * MOST_BINARIES:
+    if _count_pairs(task) <= 2 * MOST_BINARIES:
         limits = _rack_limits(task)
         found = solve_exactly(task, {"capacity": 0}, plan.replica, limits, capacity_only=True)
     if found is None:
-        raise NoFeasiblePlanError("capacity", _overfull_broker(task, plan.replica))
-    return _complete(task, found.replica)
+        raise NoFeasiblePlanError("capacity", _explain_overfull(task, plan.replica))
+    return _choose_leaders_and_disks(task, found.replica)
 
 
 def _plan_within_disks(task: ReplicaTask, plan: NewReplicas, breach: str) -> NewReplicas:
     """Find a plan in which brokers with an overfull disk receive no replica.
 
     Raises:
-        NoFeasiblePlanError: no plan was found; the message begins with ``breach``.
+        NoFeasiblePlanError: no plan was found. Its message begins with ``breach``, a text.
     """
     receives = task.receives.copy()
     while receives.any() and task.disks is not None and plan.disk is not None:
@@ -196,7 +205,7 @@ def _plan_within_disks(task: ReplicaTask, plan: NewReplicas, breach: str) -> New
             break
         receives[over] = False
         try:
-            plan = _complete(task, place_replicas(replace(task, receives=receives)))
+            plan = _choose_leaders_and_disks(task, place_replicas(replace(task, receives=receives)))
         except NoFeasiblePlanError:
             break
         if not judge_replicas(task, plan).breaches:
@@ -204,8 +213,8 @@ def _plan_within_disks(task: ReplicaTask, plan: NewReplicas, breach: str) -> New
     raise NoFeasiblePlanError("capacity", f"{breach}; no plan without an overfull disk was found")
 
 
-def _complete(task: ReplicaTask, replica: NDArray[np.int32]) -> NewReplicas:
-    """Choose leaders and disks for given brokers; return the plan, without lower bounds."""
+def _choose_leaders_and_disks(task: ReplicaTask, replica: NDArray[np.int32]) -> NewReplicas:
+    """Return a complete plan for given brokers (``replica``): choose leaders and disks."""
     ordered, lead_prices = balance_leaders(task, replica)
     return NewReplicas(ordered, {}, lead_prices, place_on_disks(task, ordered))
 
@@ -213,15 +222,15 @@ def _complete(task: ReplicaTask, replica: NDArray[np.int32]) -> NewReplicas:
 def _improve_small(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve the plan of a small reassignment by an integer programme and by small changes.
+    """Improve the plan of a small reassignment by integer programming and by small changes in turn.
 
-    Small changes are other brokers for one or two replicas. HiGHS's bound holds for the limits that
-    it was given: if a small change improves one of these, HiGHS solves the task again.
+    A small change moves one or two replicas to other brokers. If it lowers a cost, the integer
+    programme is solved again with the new cost as its limit.
     """
     for _ in range(_MOST_TURNS):
         plan, verdict = _improve_exactly(task, plan, verdict)
         known = verdict.figures
-        plan, verdict = _improve_by_neighbours(task, plan, verdict)
+        plan, verdict = _improve_by_small_changes(task, plan, verdict)
         if verdict.figures == known:
             break
     return plan, verdict
@@ -230,8 +239,12 @@ def _improve_small(
 def _improve_exactly(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Return the integer programme's plan if the cluster is small enough and no cost gets worse."""
-    if not 0 < _pairs(task) <= 2 * MOST_BINARIES:
+    """Improve the plan of a small reassignment by integer programming (HiGHS).
+
+    Return the given plan if the reassignment is too large or if a cost would rise. ``verdict`` has
+    the costs of the plan and their lower bounds.
+    """
+    if not 0 < _count_pairs(task) <= 2 * MOST_BINARIES:
         return plan, verdict
     limits, bound = _rack_limits(task), None
     # Rounding may put a broker a byte outside its band; the second try keeps a margin.
@@ -240,7 +253,7 @@ def _improve_exactly(
         if found is None:
             break
         bound = found.bound if bound is None else bound
-        bare = _complete(task, found.replica)
+        bare = _choose_leaders_and_disks(task, found.replica)
         better = replace(bare, prices=plan.prices, disk_prices=plan.disk_prices,
                          solver="HiGHS", solver_bound=bound)  # fmt: skip
         reached = judge_replicas(task, bare)
@@ -250,13 +263,13 @@ def _improve_exactly(
     return replace(plan, solver_bound=bound), verdict
 
 
-def _improve_by_neighbours(
+def _improve_by_small_changes(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve the plan of a tiny reassignment by other brokers for one or two replicas.
+    """Improve the plan of a tiny reassignment by local search: move one or two replicas at a time.
 
-    Brokers, leaders and disks are otherwise chosen one after another; such a change may be better
-    in all three together. A better plan has no solver's bound.
+    Leaders and disks are chosen again after each move, so this finds improvements that the separate
+    steps miss.
     """
     left = _MOST_NEIGHBOURS if len(task.owner) * len(task.alive) <= _NEIGHBOUR_CELLS else 0
     is_better = True
@@ -266,7 +279,7 @@ def _improve_by_neighbours(
             left -= 1
             if left < 0:
                 break
-            bare = _complete(task, sets)
+            bare = _choose_leaders_and_disks(task, sets)
             reached = judge_replicas(task, bare)
             figures = list(reached.figures.values())
             if not reached.breaches and figures < list(verdict.figures.values()):
@@ -279,16 +292,16 @@ def _improve_by_neighbours(
 def _with_relaxed_prices(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Add the linear relaxation's dual prices to the plan if they prove higher lower bounds.
+    """Add the dual prices of the linear relaxation to the plan if they prove a higher lower bound.
 
-    Only small reassignments have them.
+    The relaxation is solved only for small reassignments. ``verdict`` has the current lower bounds.
     """
-    if verdict.optimal or not 0 < _pairs(task) <= 2 * MOST_BINARIES:
+    if verdict.optimal or not 0 < _count_pairs(task) <= 2 * MOST_BINARIES:
         return plan, verdict
     prices = relaxed_prices(task, verdict.figures, _rack_limits(task))
     if prices is None:
         return plan, verdict
-    name = _moves_figure(verdict.figures)
+    name = _moved_bytes_key(verdict.figures)
     priced = replace(plan, prices={**plan.prices, name: prices})
     if name != "moved" and "moved" not in plan.disk_prices:
         priced.prices["moved"] = prices
@@ -299,14 +312,14 @@ def _with_relaxed_prices(
 def _improve_by_dual(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve the plan of a large reassignment: round the Lagrangian dual, then repair the plan.
+    """Improve the plan of a large reassignment: round the Lagrangian dual, then repair the result.
 
-    Dual prices are added to the plan only if the judge finds that they prove more.
+    The dual prices are added to the plan if they prove a higher lower bound of its costs.
     """
-    is_size_right = 2 * MOST_BINARIES < _pairs(task) <= MOST_DUAL_PAIRS
+    is_size_right = 2 * MOST_BINARIES < _count_pairs(task) <= MOST_DUAL_PAIRS
     if verdict.optimal or not is_size_right or task.closed.all():
         return plan, verdict
-    name = _moves_figure(verdict.figures)
+    name = _moved_bytes_key(verdict.figures)
     start = plan.prices.get(name, np.zeros(task.low.shape))
     found = solve_dual(task, verdict.figures, start, plan.replica)
     if found is None:
@@ -314,30 +327,36 @@ def _improve_by_dual(
     prices = {name: found.prices, "moved": found.prices}
     plan, verdict = _with_better_prices(task, plan, verdict, prices)
     found = dive(task, verdict.figures, found, [plan.replica])
-    plan, verdict = _if_better(task, plan, verdict, improve_placement(task, found.replica))
-    return _repair(task, plan, verdict, found)
+    plan, verdict = _take_if_better(task, plan, verdict, improve_placement(task, found.replica))
+    return _fix_and_optimise(task, plan, verdict, found)
 
 
-def _is_near(verdict: ReplicaVerdict, name: str, reachable: float) -> bool:
-    """Return whether the plan's bytes moved are so near to their lower bound, or to what a plan
-    with the same large partitions can reach, that repair is not worth it.
+def _is_near_bound(verdict: ReplicaVerdict, cost: str, reachable: float) -> bool:
+    """Return whether a cost of the plan is so near to its lower bound, or to what a plan with the
+    same large partitions can reach, that improving it is not worth it.
+
+    ``cost`` is the name of the cost in ``verdict``.
     """
-    moved = verdict.figures[name]
-    return moved - max(verdict.bounds[name], reachable) <= _REPAIRED_GAP * moved
+    moved = verdict.figures[cost]
+    return moved - max(verdict.bounds[cost], reachable) <= _REPAIRED_GAP * moved
 
 
-def _repair(
-    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, found: DualPlan
+def _fix_and_optimise(
+    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, dual: DualPlan
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve the plan by solving a few partitions at a time exactly (fix-and-optimise)."""
-    newcomers, name = rack_minima(task).newcomers, _moves_figure(verdict.figures)
+    """Improve the plan by fix-and-optimise: solve a few partitions exactly while the others stay
+    fixed.
+
+    ``dual`` is the solution of the Lagrangian dual, which selects these partitions.
+    """
+    newcomers, name = rack_minima(task).newcomers, _moved_bytes_key(verdict.figures)
     idle = iterations = 0
     for turn in range(_MOST_REPAIRS):
         moved = verdict.figures[name]
-        is_near = _is_near(verdict, name, found.reachable)
+        is_near = _is_near_bound(verdict, name, dual.reachable)
         if is_near or idle == _MOST_IDLE_REPAIRS or iterations >= _MOST_ITERATIONS:
             break
-        free = select_free(task, found.prices, plan.replica, found.choice, turn)
+        free = select_free(task, dual.prices, plan.replica, dual.choice, turn)
         small, slots = restrict(task, free, plan.replica)
         solved = solve_exactly(
             small, verdict.figures, plan.replica[slots], _rack_limits(small, newcomers[free]),
@@ -349,16 +368,18 @@ def _repair(
         better = plan.replica.copy()
         better[slots] = solved.replica
         iterations += solved.iterations
-        plan, verdict = _if_better(task, plan, verdict, better)
+        plan, verdict = _take_if_better(task, plan, verdict, better)
         idle = 0 if moved - verdict.figures[name] > _LEAST_REPAIR_GAIN * moved else idle + 1
     return plan, verdict
 
 
-def _if_better(
+def _take_if_better(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, replica: NDArray[np.int32]
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Return the plan with other brokers if that is valid and better, else the given plan."""
-    bare = _complete(task, replica)
+    """Return a plan with the brokers in ``replica`` if it is valid and costs less, else the given
+    plan.
+    """
+    bare = _choose_leaders_and_disks(task, replica)
     reached = judge_replicas(task, bare)
     if reached.breaches or list(reached.figures.values()) >= list(verdict.figures.values()):
         return plan, verdict
@@ -370,7 +391,10 @@ def _with_better_prices(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict,
     prices: dict[str, NDArray[np.float64]],
 ) -> tuple[NewReplicas, ReplicaVerdict]:  # fmt: skip
-    """Add those of the given dual prices that prove a higher bound than the plan's own."""
+    """Add dual prices to the plan if they prove a higher lower bound than those that it has.
+
+    ``prices`` has an array of dual prices for each cost by name.
+    """
     for name, claimed in prices.items():
         if name == "moved" and name in plan.disk_prices:
             continue
@@ -384,7 +408,7 @@ def _with_better_prices(
 def _with_prices(task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict) -> NewReplicas:
     """Search for dual prices that prove lower bounds of the plan's costs, and add them to the plan.
 
-    Costs of 0 need no bound.
+    A cost of 0 needs no bound.
     """
     pairs = len(task.cost) * len(task.cluster.brokers)
     rounds = _BOUND_ROUNDS if pairs < _MANY_PAIRS else _BOUND_ROUNDS_OF_MANY
@@ -410,26 +434,31 @@ def _with_prices(task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict) 
 def _with_best_disk_prices(
     task: ReplicaTask,
     plan: NewReplicas,
-    name: str,
-    figures: dict[str, int],
+    cost: str,
+    costs: dict[str, int],
     candidates: list[NDArray[np.float64]],
 ) -> NewReplicas:
-    """Add the dual prices of disks that prove the highest bound of a cost, if any help."""
+    """Add those of several candidate dual prices of disks that prove the highest lower bound of a
+    cost.
+
+    ``costs`` has the plan's costs by name, ``cost`` is the name of this one. The plan is unchanged
+    if no candidate improves its bound.
+    """
     found = rack_minima(task)
-    least = found if figures["racks"] <= int(found.breach.sum()) else None
-    best, most = plan, figure_bound(task, plan, name, figures, least)
+    least = found if costs["racks"] <= int(found.breach.sum()) else None
+    best, most = plan, figure_bound(task, plan, cost, costs, least)
     for prices in candidates:
-        priced = replace(plan, disk_prices={**plan.disk_prices, name: prices})
-        bound = figure_bound(task, priced, name, figures, least)
+        priced = replace(plan, disk_prices={**plan.disk_prices, cost: prices})
+        bound = figure_bound(task, priced, cost, costs, least)
         if bound > most:
             best, most = priced, bound
     return best
 
 
-def _before(task: ReplicaTask) -> dict[str, int]:
-    """Return the costs of the cluster as it is now, with its current leaders, by name.
+def _current_costs(task: ReplicaTask) -> dict[str, int]:
+    """Return the costs of the cluster's current placement and current leaders, by name.
 
-    The result is empty if replication factors change: the costs cannot be compared then.
+    The result is empty if replication factors change, because the costs are then not comparable.
     """
     cluster = task.cluster
     if not np.array_equal(task.factor, cluster.factor):
@@ -439,13 +468,15 @@ def _before(task: ReplicaTask) -> dict[str, int]:
     if task.disks is not None:
         keys = task.old_owner * len(task.alive) + cluster.replica
         order = np.argsort(keys)
-        led = task.old_owner * len(task.alive) + cluster.led
+        led = task.old_owner * len(task.alive) + cluster.replicas_leader_first
         disk = task.disks.old[order[np.searchsorted(keys[order], led)]]
-    return judge_replicas(task, NewReplicas(cluster.led, disk=disk)).figures
+    return judge_replicas(task, NewReplicas(cluster.replicas_leader_first, disk=disk)).figures
 
 
-def _overfull_broker(task: ReplicaTask, replica: NDArray[np.int32]) -> str:
-    """Explain which broker is overfull, or that all brokers together lack capacity."""
+def _explain_overfull(task: ReplicaTask, replica: NDArray[np.int32]) -> str:
+    """Return an error message that names the broker that exceeds its capacity, or says that all
+    brokers together lack capacity.
+    """
     cluster = task.cluster
     held = held_by_places(task, task.owner, replica)
     b = int(outside_bands(task, held)[0].argmax())

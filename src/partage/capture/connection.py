@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClusterConnection",
-    "Fetched",
+    "FetchedPartition",
     "PartitionRequest",
     "client_errors",
-    "failed",
+    "error_name",
     "reason",
-    "unreachable",
+    "unreachable_error",
 ]
 
 _CONNECT_MS = 15_000
@@ -37,8 +37,8 @@ _LARGEST_FRAME = 256 << 20
 _DESCRIBE = 8
 
 
-class Fetched(NamedTuple):
-    """One partition's part of a Kafka Fetch response, with raw record batches.
+class FetchedPartition(NamedTuple):
+    """One partition of a Kafka Fetch response: its raw record batches and offsets.
 
     Attributes:
         partition: the partition's number.
@@ -46,7 +46,7 @@ class Fetched(NamedTuple):
         high_watermark: the offset after the last record that consumers may see.
         log_start: the first offset of the log.
         records: record batches, the last one perhaps incomplete.
-        parting: the diverging epoch (KIP-595) if the leader's log differs from the records read:
+        diverging: the diverging epoch (KIP-595) if the leader's log differs from the records read:
             the leader's greatest epoch up to the requested one, and the offset at which it ends.
     """
 
@@ -55,11 +55,11 @@ class Fetched(NamedTuple):
     high_watermark: int
     log_start: int
     records: bytes
-    parting: tuple[int, int] | None = None
+    diverging: tuple[int, int] | None = None
 
 
 class PartitionRequest(NamedTuple):
-    """One partition's part of a Kafka Fetch request: the offset at which to continue reading.
+    """One partition of a Kafka Fetch request: the offset from which to read.
 
     Attributes:
         partition: the partition's number.
@@ -74,8 +74,7 @@ class PartitionRequest(NamedTuple):
 
 
 class ClusterConnection:
-    """Open connection to a Kafka cluster for the requests of a recording (capture), as a context
-    manager.
+    """Open connection to a Kafka cluster for the requests of a recording, as a context manager.
 
     The connection is closed at the end of the block, which turns an error of kafka-python into a
     `ClusterUnreachableError`.
@@ -104,7 +103,7 @@ class ClusterConnection:
         _check_reachable(bootstrap, settings)
         if (provider := settings.get("sasl_oauth_token_provider")) is not None:
             provider.token()  # an error of the token endpoint is clearer than one of the broker
-        heard = _listen()
+        log = _attach_failure_log()
         opened: list[Any] = []
 
         def client(**configs: Any) -> Any:
@@ -135,11 +134,11 @@ class ClusterConnection:
                     if tries and refused:  # another broker may accept the connection
                         time.sleep(_BETWEEN_TRIES)
                         continue
-                    raise unreachable(
-                        bootstrap, settings, e, heard.last, is_broker=heard.is_broker
+                    raise unreachable_error(
+                        bootstrap, settings, e, log.last, is_broker=log.is_broker
                     ) from None
         finally:
-            heard.close()
+            log.close()
         self._manager = self.admin._manager  # noqa: SLF001 - the way to send requests of one's own
 
     def __enter__(self) -> Self:
@@ -151,11 +150,12 @@ class ClusterConnection:
 
         # An error that the caller did not handle becomes one line for the user.
         if isinstance(error, KafkaError):
-            raise unreachable(self._bootstrap, self._settings, error, "") from None
+            raise unreachable_error(self._bootstrap, self._settings, error, "") from None
 
     def ask(self, request: Any, node: int | None = None) -> Any:
-        """Send a Kafka request to one broker, or to any broker if ``node`` is None, and return the
-        response.
+        """Send a Kafka request to a broker, and return the response.
+
+        ``node`` is the broker's id; None stands for any broker.
         """
 
         async def sent() -> Any:
@@ -164,8 +164,9 @@ class ClusterConnection:
         return self._manager.run(sent)
 
     def ask_each(self, requests: Mapping[int, Any]) -> dict[int, Any]:
-        """Send Kafka requests to several brokers at once; return a dict from broker id to response
-        or exception.
+        """Send Kafka requests to several brokers at once; return the responses by broker id.
+
+        A broker that fails has an exception instead of a response.
         """
 
         async def sent() -> dict[int, Any]:
@@ -187,11 +188,10 @@ class ClusterConnection:
         return found
 
     async def _send(self, request: Any, node: int | None) -> Any:
-        """Send a Kafka request; return the future of its response.
-
-        kafka-python reads its list of brokers when a connection ends, and then every five minutes.
-        A broker that was down at that time stays unknown after its restart, so read the list again.
-        """
+        """Send a Kafka request to a broker without waiting; return the future of its response."""
+        # If the broker is not in the client's list, the list is read again first. kafka-python
+        # reads it only every five minutes, so that a restarted broker would stay unknown for so
+        # long.
         from kafka.errors import UnknownBrokerIdError
 
         try:
@@ -203,8 +203,9 @@ class ClusterConnection:
     # --- requests --------------------------------------------------------------------------
 
     def metadata(self, topics: Sequence[str] | None = None) -> Any:
-        """Return the cluster's metadata (MetadataResponse) for these topics, or for all that the
-        account may see.
+        """Return the Kafka cluster's metadata for some topics, or for all that the account may see.
+
+        The result is kafka-python's MetadataResponse.
         """
         from kafka.protocol.metadata import MetadataRequest
 
@@ -216,15 +217,14 @@ class ClusterConnection:
         )
 
     def fetch(
-        self, node: Mapping[int, Sequence[PartitionRequest]], topic: str, *,
+        self, requests_by_broker: Mapping[int, Sequence[PartitionRequest]], topic: str, *,
         wait_ms: int, partition_bytes: int, most_bytes: int,
-    ) -> tuple[list[Fetched], dict[int, Exception]]:  # fmt: skip
-        """Fetch committed records of several partitions of a topic, each from its requested offset
-        on.
+    ) -> tuple[list[FetchedPartition], dict[int, Exception]]:  # fmt: skip
+        """Fetch records of several Kafka partitions from the brokers that lead them.
 
         Args:
-            node: dict from broker id to requests for the partitions that it leads, the most urgent
-                first.
+            requests_by_broker: dict from broker id to the requests for partitions that it leads.
+                The response may leave out the last ones.
             topic: name of the topic.
             wait_ms: how long a broker may wait for the first byte.
             partition_bytes: maximum bytes of a partition, unless its first batch is larger.
@@ -248,13 +248,15 @@ class ClusterConnection:
                     ) for one in wanted
                 ])],
                 min_version=4, max_version=12,
-            ) for number, wanted in node.items() if wanted
+            ) for number, wanted in requests_by_broker.items() if wanted
         }  # fmt: skip
         answers = self.ask_each(requests)
         failures = {n: a for n, a in answers.items() if isinstance(a, Exception)}
         found = [
-            Fetched(p.partition_index, p.error_code, p.high_watermark,
-                    getattr(p, "log_start_offset", -1), bytes(p.records or b""), _parting(p))
+            FetchedPartition(
+                p.partition_index, p.error_code, p.high_watermark,
+                getattr(p, "log_start_offset", -1), bytes(p.records or b""), _diverging_epoch(p),
+            )
             for a in answers.values() if not isinstance(a, Exception)
             for t in a.responses for p in t.partitions
         ]  # fmt: skip
@@ -263,9 +265,9 @@ class ClusterConnection:
     def bounds(
         self, topic: str, partitions: Sequence[int]
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """Return the first offset and the end offset (high watermark) of partitions.
+        """Return the first offset and the end offset of each Kafka partition, as two dicts.
 
-        The results are two dicts from partition to offset.
+        The end offset is the high watermark.
 
         Raises:
             ClusterUnreachableError: the broker does not return the offsets.
@@ -280,14 +282,14 @@ class ClusterConnection:
             try:
                 response = self.admin.list_partition_offsets(asked)
             except KafkaError as e:
-                raise unreachable(self._bootstrap, self._settings, e, "") from None
+                raise unreachable_error(self._bootstrap, self._settings, e, "") from None
             found.append({tp.partition: int(one.offset) for tp, one in response.items()})
         return found[0], found[1]
 
     def may_describe_cluster(self) -> bool | None:
-        """Return whether the account has the permission DESCRIBE on the cluster.
+        """Return whether the Kafka account has the permission DESCRIBE on the cluster.
 
-        Return None if the brokers do not report permissions (before Kafka 2.3).
+        The result is None if the brokers do not report permissions (before Kafka 2.3).
         """
         from kafka.errors import KafkaError
         from kafka.protocol.metadata import MetadataRequest
@@ -303,8 +305,8 @@ class ClusterConnection:
         return None if operations is None else _DESCRIBE in operations
 
     def quorum_leader(self) -> int | None:
-        """Return the broker id of the KRaft quorum's leader; None if the account may not ask for
-        it.
+        """Return the broker id of the KRaft controller quorum's leader, or None without the
+        permission.
         """
         from kafka.errors import KafkaError
         from kafka.protocol.admin import DescribeQuorumRequest
@@ -321,21 +323,30 @@ class ClusterConnection:
         return leaders[0] if leaders and not response.error_code else None
 
     def broker_config(self, node: int) -> dict[str, str]:
-        """Return a dict of a broker's group, offset and transaction settings; empty if the account
-        may not read them.
+        """Return a Kafka broker's settings for groups, offsets and transactions.
+
+        The dict is empty if the account may not read them.
         """
         wanted = ("group.", "offsets.", "share.coordinator.", "transaction")
         found = self._configs("BROKER", str(node))
         return {name: value for name, value in found.items() if name.startswith(wanted)}
 
     def topic_config(self, topic: str, names: Sequence[str]) -> dict[str, str]:
-        """Return a dict of these settings of a topic; empty if the account may not read them."""
+        """Return the values of some settings of a Kafka topic, by name.
+
+        The dict is empty if the account may not read them.
+        """
         found = self._configs("TOPIC", topic)
         return {name: found[name] for name in names if name in found}
 
     def _configs(self, kind: str, resource: str) -> dict[str, str]:
-        """Return a dict of all settings of a broker or topic; empty if the account may not read
-        them.
+        """Return all settings of a Kafka broker or topic, by name.
+
+        The dict is empty if the account may not read them.
+
+        Args:
+            kind: "BROKER" or "TOPIC".
+            resource: id of the broker or name of the topic.
         """
         from kafka.admin import ConfigResource, ConfigResourceType
         from kafka.errors import KafkaError
@@ -356,20 +367,19 @@ class ClusterConnection:
         return found
 
 
-def _parting(answer: Any) -> tuple[int, int] | None:
+def _diverging_epoch(answer: Any) -> tuple[int, int] | None:
     found = getattr(answer, "diverging_epoch", None)
     return None if found is None or found.end_offset < 0 else (found.epoch, found.end_offset)
 
 
 def _check_reachable(bootstrap: str, settings: Mapping[str, Any]) -> None:
-    """Check that all addresses are HOST:PORT and that one accepts a connection.
-
-    The client itself would try for 15 seconds.
+    """Check that a Kafka bootstrap address accepts a connection, and that all are HOST:PORT.
 
     Raises:
         InvalidConfigError: an address is not HOST:PORT.
         ClusterUnreachableError: no broker listens at any of them.
     """
+    # The client itself would try for 15 seconds.
     refused = None
     for address in bootstrap.split(","):
         host, colon, port = address.strip().rpartition(":")
@@ -384,15 +394,16 @@ def _check_reachable(bootstrap: str, settings: Mapping[str, Any]) -> None:
         except OSError:
             return  # an unknown name or a timeout: the client's own error is better
     if refused is not None:
-        raise unreachable(bootstrap, settings, refused, "")
+        raise unreachable_error(bootstrap, settings, refused, "")
 
 
-class _Listener(logging.Handler):
-    """Log handler that remembers kafka-python's last warning, because its exceptions lack the
-    reason of a failure.
+class _FailureLog(logging.Handler):
+    """Log handler that stores the reason for which kafka-python could not connect.
+
+    kafka-python's exceptions lack the reason.
 
     Attributes:
-        last: the reason; an authentication failure is kept, since a broken connection follows it.
+        last: the reason. An authentication failure is not replaced by a later "connection closed".
         is_broker: whether a connection got past ApiVersions, which only a Kafka broker answers.
     """
 
@@ -403,7 +414,7 @@ class _Listener(logging.Handler):
         self.logger = logging.getLogger("kafka")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Store the reason of a connection failure that a log record of kafka-python contains."""
+        """Store the reason of a connection failure from a log message of kafka-python."""
         for one in record.args if isinstance(record.args, tuple) else ():
             self.is_broker |= getattr(one, "broker_version", None) is not None
             # The caller raises a timeout itself.
@@ -416,17 +427,17 @@ class _Listener(logging.Handler):
         super().close()
 
 
-def _listen() -> _Listener:
-    heard = _Listener()
-    heard.logger.addHandler(heard)
+def _attach_failure_log() -> _FailureLog:
+    log = _FailureLog()
+    log.logger.addHandler(log)
     # Its debug lines contain passwords, and its warnings repeat each second what we report once.
-    heard.logger.setLevel(logging.WARNING)
-    heard.logger.propagate = False
-    return heard
+    log.logger.setLevel(logging.WARNING)
+    log.logger.propagate = False
+    return log
 
 
 def client_errors() -> type[Exception]:
-    """Return kafka-python's base exception class, for modules that may not import kafka-python."""
+    """Return kafka-python's base exception class, without importing kafka-python earlier."""
     from kafka.errors import KafkaError
 
     kind: type[Exception] = KafkaError
@@ -434,8 +445,7 @@ def client_errors() -> type[Exception]:
 
 
 def reason(error: BaseException) -> str:
-    """Return the readable message of a kafka-python exception, without error number and repeated
-    class names.
+    """Return the readable part of a kafka-python exception's message.
 
     >>> reason(ValueError("[Error 58] SaslError: SaslError: no"))
     'SaslError: no'
@@ -449,8 +459,8 @@ def reason(error: BaseException) -> str:
     return text[:300] or type(error).__name__
 
 
-def failed(code: int) -> str:
-    """Return the name of a Kafka error code, such as GROUP_AUTHORIZATION_FAILED."""
+def error_name(code: int) -> str:
+    """Return Kafka's name of an error code, such as GROUP_AUTHORIZATION_FAILED for 30."""
     from kafka.errors import for_code
 
     kind = for_code(code)
@@ -458,6 +468,11 @@ def failed(code: int) -> str:
 
 
 _LOGIN = "look at user name and password in sasl.jaas.config, and at sasl.mechanism"
+#: The same for tokens: OAUTHBEARER, and IAM of Amazon MSK, which uses it.
+_OAUTH_LOGIN = (
+    "look at the token's scope, and at the issuer and the claim aud that the broker expects "
+    "(Amazon MSK: at the IAM policy of the account)"
+)
 _HINTS = (
     (("ILLEGAL_SASL_STATE", "IllegalSaslState"),
      "the listener at this port expects no SASL: look at security.protocol and the port"),
@@ -480,36 +495,38 @@ _HINTS = (
 _CLOSED = ("disconnect", "closed", "reset", "Timeout")
 
 
-def unreachable(
+def unreachable_error(
     bootstrap: str,
     settings: Mapping[str, Any],
     error: Exception,
-    heard: str,
+    logged: str,
     *,
     is_broker: bool = False,
 ) -> ClusterUnreachableError:
-    """Build the error for a cluster that cannot be reached, with the reason and what to check.
+    """Build the exception for a Kafka cluster that cannot be reached, with the reason and what to
+    check.
 
     Args:
         bootstrap: the addresses of the brokers.
         settings: kafka-python's settings.
         error: the exception that kafka-python raised.
-        heard: the reason that kafka-python logged.
+        logged: the reason that kafka-python logged.
         is_broker: whether a broker answered before the connection broke.
     """
     own = f"{type(error).__name__} {error}"
     timed_out = "Timeout" in type(error).__name__
-    why = heard if timed_out and heard else reason(error)
+    why = logged if timed_out and logged else reason(error)
+    login = _OAUTH_LOGIN if settings.get("sasl_mechanism") == "OAUTHBEARER" else _LOGIN
     for words, hint in _HINTS:
-        if any(word in f"{own} {heard}" for word in words):
-            return ClusterUnreachableError(bootstrap, why, hint)
+        if any(word in f"{own} {logged}" for word in words):
+            return ClusterUnreachableError(bootstrap, why, login if hint is _LOGIN else hint)
     protocol = str(settings.get("security_protocol", "PLAINTEXT"))
     with_login = protocol.startswith("SASL")
     if with_login and is_broker and any(word in f"{why} {own}" for word in _CLOSED):
         # A broker that refuses a login closes the connection, often before its answer is read.
         why = f"authentication failed: the broker closed the connection during the login, {why}"
-        return ClusterUnreachableError(bootstrap, why, _LOGIN)
+        return ClusterUnreachableError(bootstrap, why, login)
     hint = f"is it a broker, and is security.protocol={protocol} right for this port?"
     if with_login:
-        hint += f" If it is, {_LOGIN}"
+        hint += f" If it is, {login}"
     return ClusterUnreachableError(bootstrap, why, hint)

@@ -12,20 +12,18 @@ from typing import Any
 from partage.errors import InvalidConfigError
 
 __all__ = [
-    "appended",
+    "append_line",
     "fsync_folder",
     "name_folder_in_errors",
-    "published",
-    "put_json",
-    "without_torn_line",
+    "truncate_torn_line",
+    "write_atomically",
+    "write_json",
 ]
 
 
 @contextmanager
 def name_folder_in_errors(folder: Path) -> Iterator[None]:
-    """Raise InvalidConfigError, which names the output folder, for disk errors inside a with block.
-
-    The system's own error for a failed write (a full disk, a quota) names no file.
+    """Turn disk errors inside a with block into an error that names the output folder.
 
     Raises:
         InvalidConfigError: a file of the folder cannot be written.
@@ -38,31 +36,33 @@ def name_folder_in_errors(folder: Path) -> Iterator[None]:
         raise InvalidConfigError("--out", what, str(folder)) from None
 
 
-def published(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file atomically: under a temporary name, renamed to ``path`` after an fsync.
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Write a file so that readers and crashes never see an incomplete one.
 
-    Readers of a capture ignore names that begin with a dot.
+    Args:
+        path: the file.
+        write: function that writes the content to a temporary path, which is then renamed.
     """
-    aside = path.with_name(f".{path.name}.tmp")
-    write(aside)
-    with aside.open("rb") as file:
+    temporary = path.with_name(f".{path.name}.tmp")
+    write(temporary)
+    with temporary.open("rb") as file:
         os.fsync(file.fileno())
-    aside.replace(path)
+    temporary.replace(path)
     fsync_folder(path.parent)
 
 
-def put_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a value to a JSON file, and replace the old file atomically."""
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON file so that readers and crashes never see an incomplete one."""
     text = json.dumps(value, indent=1, sort_keys=True) + "\n"
 
-    def write(aside: Path) -> None:
-        aside.write_text(text, "utf-8")
+    def write(temporary: Path) -> None:
+        temporary.write_text(text, "utf-8")
 
-    published(path, write)
+    write_atomically(path, write)
 
 
-def appended(path: Path, line: str) -> None:
-    """Append a line to a file and flush the file to disk."""
+def append_line(path: Path, line: str) -> None:
+    """Append a line to a file, and flush the file to the disk (fsync)."""
     fresh = not path.exists()
     with path.open("ab") as file:
         file.write(line.encode("utf-8") + b"\n")
@@ -72,9 +72,9 @@ def appended(path: Path, line: str) -> None:
         fsync_folder(path.parent)
 
 
-def without_torn_line(path: Path) -> str | None:
-    """Truncate an incomplete last line of a file, which a crash left; return the last complete
-    line.
+def truncate_torn_line(path: Path) -> str | None:
+    """Remove an incomplete last line from a file after a crash; return the last complete line or
+    None.
     """
     if not path.exists():
         return None
@@ -89,7 +89,7 @@ def without_torn_line(path: Path) -> str | None:
 
 
 def fsync_folder(folder: Path) -> None:
-    """Flush a folder to the disk, so that renames in it survive a crash."""
+    """Flush a folder to the disk (fsync), so that renames in it survive a crash."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
-from partage.capture.connection import ClusterConnection, failed, reason
+from partage.capture.connection import ClusterConnection, error_name, reason
 from partage.errors import NotAuthorizedError, WireFormatError
 from partage.wire.consumer_protocol import (
     ConsumerSubscription,
@@ -28,7 +28,7 @@ _GROUP_NOT_AUTHORIZED = 30
 
 @dataclass(frozen=True)
 class LiveMember:
-    """Member of a group in a running cluster, as the group's coordinator describes it.
+    """Member of a Kafka group in a running cluster, as the group's coordinator describes it.
 
     Attributes:
         id, client_id, host: as the coordinator reports them.
@@ -52,7 +52,7 @@ class LiveMember:
 
 @dataclass(frozen=True)
 class LiveGroup:
-    """Group of a running cluster, with its members and committed offsets.
+    """Kafka group of a running cluster, with its members and committed offsets.
 
     Attributes:
         type: ``classic``, ``consumer`` (KIP-848), ``streams`` (KIP-1071) or ``share`` (KIP-932).
@@ -78,10 +78,10 @@ class LiveGroup:
 def live_groups(
     connection: ClusterConnection, wanted: Iterable[str] | None = None
 ) -> tuple[list[LiveGroup], dict[Partition, int], Any]:
-    """Read the groups of a running cluster, with members, ownership and offsets.
+    """Read the groups of a running Kafka cluster, with members, owned partitions and offsets.
 
-    Return the groups, a dict from each of their partitions to its end offset, and the cluster's
-    metadata.
+    Returns:
+        The groups, the end offset of each of their partitions, and the cluster's metadata.
 
     Args:
         connection: an open connection.
@@ -105,22 +105,20 @@ def live_groups(
 
 
 def expect_visible_groups(connection: ClusterConnection) -> None:
-    """Check that an empty list of groups means that there are none, not that the account may not
-    see them.
-
-    Without DESCRIBE on the cluster, a broker lists the groups that the account may describe and
-    returns no error.
+    """Raise an error if the account may not list Kafka groups.
 
     Raises:
         NotAuthorizedError: the account has no DESCRIBE on the cluster.
     """
+    # Without DESCRIBE on the cluster, a broker returns only the groups that the account may
+    # describe, and no error. An empty list would then not mean "no groups".
     if connection.may_describe_cluster() is False:
         what = "DESCRIBE on them or on the cluster; without it a broker lists none of them"
         raise NotAuthorizedError("groups", what)
 
 
 def listed_group_ids(connection: ClusterConnection, nodes: Sequence[int]) -> list[str]:
-    """Return the sorted ids of all groups that the brokers list for the account.
+    """Return the sorted ids of all Kafka groups that the brokers list for the account.
 
     Raises:
         NotAuthorizedError: the account may not list groups.
@@ -130,13 +128,17 @@ def listed_group_ids(connection: ClusterConnection, nodes: Sequence[int]) -> lis
 
 
 def refused_group_ids(connection: ClusterConnection, node: int, ids: Sequence[str]) -> list[str]:
-    """Return which of these groups the account may not describe.
+    """Return those of the given Kafka group ids that the account may not describe.
 
-    A broker checks permissions before anything else, so any broker gives the answer.
+    Args:
+        connection: an open connection.
+        node: id of the broker to ask.
+        ids: the group ids.
 
     Raises:
         kafka.errors.KafkaError: the broker does not answer.
     """
+    # Any broker can be asked, because permissions are checked before anything else.
     from kafka.protocol.admin import DescribeGroupsRequest
 
     request = DescribeGroupsRequest(groups=list(ids), include_authorized_operations=False)
@@ -188,17 +190,15 @@ def _described(
 
 
 @cache
-def _describe_request(name: str) -> Any:
-    """Return the class of a request that describes consumer, share or streams groups.
-
-    kafka-python 3.0 lacks these classes (KIP-848, KIP-932, KIP-1071). Declaring the response class
-    adds it to the client's registry.
-    """
+def _describe_request(api_name: str) -> Any:
+    """Return kafka-python's class for a request such as "ConsumerGroupDescribe" (``api_name``)."""
+    # kafka-python 3.0 has no classes for consumer, share and streams groups (KIP-848, KIP-932,
+    # KIP-1071). They are created from JSON schemas of this package.
     from kafka.protocol.api_message import ApiMessage
 
     place = "partage.capture.messages"
     # Their names are their files' names.
-    made = [type(ApiMessage)(name + one, (ApiMessage,), {"__slots__": ()}, load_json=place)
+    made = [type(ApiMessage)(api_name + one, (ApiMessage,), {"__slots__": ()}, load_json=place)
             for one in ("Request", "Response")]  # fmt: skip
     _KEPT.extend(made)  # the registry holds weak references
     return made[0]
@@ -218,7 +218,12 @@ _KEPT: list[Any] = []
 def _classic_group(description: Any, node: int) -> LiveGroup:
     if description.error_code:
         return LiveGroup(
-            description.group_id, "classic", "", "", node, trouble=failed(description.error_code)
+            description.group_id,
+            "classic",
+            "",
+            "",
+            node,
+            trouble=error_name(description.error_code),
         )
     trouble, members = "", []
     for m in description.members:
@@ -253,7 +258,7 @@ def _classic_group(description: Any, node: int) -> LiveGroup:
 def _server_group(description: Any, kind: str, node: int) -> LiveGroup:
     if description.error_code:
         return LiveGroup(
-            description.group_id, kind, "", "", node, trouble=failed(description.error_code)
+            description.group_id, kind, "", "", node, trouble=error_name(description.error_code)
         )
     members = tuple(
         LiveMember(
@@ -267,14 +272,18 @@ def _server_group(description: Any, kind: str, node: int) -> LiveGroup:
     return LiveGroup(description.group_id, kind, description.group_state, strategy, node, members)
 
 
-def _streams_group(description: Any, node: int, counts: Mapping[str, int]) -> LiveGroup:
-    """Convert the description of a streams group to a `LiveGroup`. Its members own the partitions
-    that their active tasks read.
+def _streams_group(description: Any, node: int, partition_counts: Mapping[str, int]) -> LiveGroup:
+    """Convert a broker's description of a Kafka streams group to a `LiveGroup`.
 
-    A task reads the partition of its number from each source topic of its sub-topology.
+    Args:
+        description: the broker's response.
+        node: id of the group's coordinator.
+        partition_counts: number of partitions by topic.
     """
+    # Members own the partitions that their active tasks read. Task `p` of a sub-topology reads
+    # partition `p` of each source topic.
     if description.error_code:
-        trouble = failed(description.error_code)
+        trouble = error_name(description.error_code)
         return LiveGroup(description.group_id, "streams", "", "", node, trouble=trouble)
     subs = (description.topology.subtopologies or ()) if description.topology is not None else ()
     reads = {
@@ -287,7 +296,8 @@ def _streams_group(description: Any, node: int, counts: Mapping[str, int]) -> Li
             m.member_id, m.client_id, m.client_host, m.instance_id, m.rack_id, every,
             tuple(
                 (topic, p) for task in m.assignment.active_tasks for p in task.partitions
-                for topic in reads.get(task.subtopology_id, ()) if p < counts.get(topic, 0)
+                for topic in reads.get(task.subtopology_id, ())
+                if p < partition_counts.get(topic, 0)
             ),
             m.member_epoch,
         ) for m in description.members
@@ -312,9 +322,7 @@ def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:
 def end_offsets(
     connection: ClusterConnection, metadata: Any, partitions: Iterable[Partition]
 ) -> dict[Partition, int]:
-    """Return a dict from partition to end offset, for those partitions that exist and have a
-    leader.
-    """
+    """Return the end offset of each given Kafka partition that exists and has a leader."""
     from kafka.errors import KafkaError
     from kafka.protocol.consumer import OffsetSpec
     from kafka.structs import TopicPartition

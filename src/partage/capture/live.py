@@ -8,9 +8,15 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
-from partage.capture.connection import ClusterConnection, Fetched, PartitionRequest, failed, reason
-from partage.capture.metadata_image import id_text, state_of
-from partage.capture.unpacking import checksum
+from partage.capture.connection import (
+    ClusterConnection,
+    FetchedPartition,
+    PartitionRequest,
+    error_name,
+    reason,
+)
+from partage.capture.metadata_image import cluster_state, format_topic_id
+from partage.capture.unpacking import crc32c_function
 from partage.capture.writing import CaptureWriter
 from partage.errors import (
     ClusterUnreachableError,
@@ -18,9 +24,9 @@ from partage.errors import (
     NotAuthorizedError,
     WireFormatError,
 )
-from partage.wire.batches import batches_of, end_of_batch
+from partage.wire.batches import batches_of, offset_after_batch
 
-__all__ = ["OFFSETS_TOPIC", "LastingConditions", "LiveCapture", "Pace"]
+__all__ = ["OFFSETS_TOPIC", "CaptureIntervals", "LiveCapture", "ProblemReporter"]
 
 _AGAIN_SECONDS = 60.0
 #: Shorter conditions are normal (a leader moves, a broker restarts) and not recorded.
@@ -28,41 +34,40 @@ _WORTH_KEEPING_SECONDS = 5.0
 
 
 @dataclass
-class LastingConditions:
-    """Reporter of problems that last for some time, such as an unreachable broker.
+class ProblemReporter:
+    """Reporter of problems that last for some time, such as an unreachable Kafka broker.
 
-    It shows each kind of problem at most once a minute. The kind is the text before the message's
-    first colon.
+    A problem is shown at most once a minute.
 
     Attributes:
         report: function that shows a message to the user.
-        remember: function that adds a message to the capture's manifest.
-        last: the latest condition; "" before the first one.
+        store: function that adds a message to the capture's manifest.
+        last: the newest message; "" before the first one.
     """
 
+    # Messages with equal text before the first colon are about the same problem.
     report: Callable[[str], None]
-    remember: Callable[[str], None]
+    store: Callable[[str], None]
     last: str = ""
     _since: dict[str, float] = field(default_factory=dict)
     _reported_at: dict[str, float] = field(default_factory=dict)
 
-    def say(self, what: str) -> None:
-        """Report a problem that exists now, unless the same kind was reported within the last
-        minute.
-        """
-        now, kind = time.time(), what.partition(":")[0]
-        self.last = what
-        since = self._since.setdefault(kind, now)
-        if kind not in self._reported_at:
-            self.report(what)
-        elif now - self._reported_at[kind] >= _AGAIN_SECONDS:
-            self.report(f"{what}; still so, since {_clock(since)}")
+    def report_problem(self, message: str) -> None:
+        """Show a message about a present problem, unless it was shown within the last minute."""
+        now, problem = time.time(), message.partition(":")[0]
+        self.last = message
+        since = self._since.setdefault(problem, now)
+        if problem not in self._reported_at:
+            self.report(message)
+        elif now - self._reported_at[problem] >= _AGAIN_SECONDS:
+            self.report(f"{message}; still so, since {_clock(since)}")
         else:
             return
-        self._reported_at[kind] = now
+        self._reported_at[problem] = now
 
-    def well(self) -> None:
-        """Report that all problems reported so far have ended."""
+    def report_recovery(self) -> None:
+        """Report that all problems have ended, such as an unreachable broker."""
+        # If they lasted for some seconds, the manifest gets a message, too.
         if not self._since:
             return
         since, now = min(self._since.values()), time.time()
@@ -70,7 +75,7 @@ class LastingConditions:
         self._reported_at.clear()
         self.report(f"reading again, after {now - since:.0f} s")
         if now - since >= _WORTH_KEEPING_SECONDS:
-            self.remember(f"not everything could be read from {_clock(since)} to {_clock(now)} "
+            self.store(f"not everything could be read from {_clock(since)} to {_clock(now)} "
                       f"({self.last}); the metadata of that time were not read")  # fmt: skip
 
 
@@ -88,13 +93,13 @@ _MOVED = {3, 5, 6, 9, 13, 74, 75, 76, 78, 100}
 
 
 @dataclass(frozen=True)
-class Pace:
-    """Time intervals of the recording of a running cluster, in seconds.
+class CaptureIntervals:
+    """Time intervals of a live recording of a Kafka cluster, in seconds.
 
     Attributes:
-        metadata: time between two reads of the metadata.
-        roll: time between two writes of the records read so far.
-        patience: maximum time without a response; a capture without ``--follow`` then fails.
+        metadata: time between two reads of the cluster's metadata.
+        roll: time between two writes of the records read so far to files.
+        patience: maximum time without a response. A capture without ``--follow`` then fails.
     """
 
     metadata: float = 1.0
@@ -103,16 +108,18 @@ class Pace:
 
 
 class LiveCapture:
-    """Reader that copies a running cluster's group log (``__consumer_offsets``) and metadata into a
-    capture.
+    """Recorder of a running Kafka cluster: copies ``__consumer_offsets`` and the metadata to a
+    folder.
+
+    The copy is written to a capture's folder.
 
     Args:
         connection: an open connection.
-        writer: an open writer; it has the offsets at which to continue.
-        pace: intervals of the capture.
-        stop: event that ends a capture that follows; all records read are written first.
-        trouble: function that shows a message to the user.
-        progress: function that receives the records read and the offsets still to read.
+        writer: an open writer of the capture, which knows the next offset of each partition.
+        pace: time intervals, such as that between two reads of the metadata.
+        stop: event that ends `run`; all records read so far are written first.
+        trouble: function that shows a warning to the user.
+        progress: function that gets the number of records read and of offsets still to read.
     """
 
     def __init__(
@@ -120,14 +127,14 @@ class LiveCapture:
         connection: ClusterConnection,
         writer: CaptureWriter,
         *,
-        pace: Pace | None = None,
+        pace: CaptureIntervals | None = None,
         stop: Event | None = None,
         trouble: Callable[[str], None] = lambda _: None,
         progress: Callable[[int, int], None] = lambda _records, _behind: None,
     ) -> None:
         self._connection = connection
         self._writer = writer
-        self._pace = pace or Pace()
+        self._pace = pace or CaptureIntervals()
         self._stop = stop or Event()
         self._trouble = trouble
         self._progress = progress
@@ -137,23 +144,25 @@ class LiveCapture:
         self._damaged_at: set[tuple[int, int]] = set()
         self._quorum_may_be_asked = True
         self._round = 0
-        self._conditions = LastingConditions(trouble, writer.trouble)
+        self._problems = ProblemReporter(trouble, writer.add_warning)
 
     def run(self, *, follow: bool) -> None:
-        """Record ``__consumer_offsets`` to its current end, or with ``follow`` until the event
-        ``stop`` is set.
+        """Record ``__consumer_offsets`` up to its current end, or until `stop` is set with
+        ``follow``.
 
         Raises:
             NotAuthorizedError: the account may not read the topic.
-            InvalidCaptureError: the topic does not exist, is another one, or is damaged.
-            ClusterUnreachableError: a partition cannot be read for longer than the pace's patience;
-                what was read of the others is in the capture.
+            InvalidCaptureError: the topic does not exist, is damaged, or is not the recorded one.
+            ClusterUnreachableError: a partition cannot be read for longer than ``pace.patience``.
+                The capture then has the records of the other partitions.
             InvalidConfigError: the folder cannot be written.
         """
         self._read_first_metadata()
         if not self._leaders:
             self._wait_for_topic(follow=follow)
-        self._writer.config(self._connection.broker_config(next(iter(self._leaders.values()), 0)))
+        self._writer.write_config(
+            self._connection.broker_config(next(iter(self._leaders.values()), 0))
+        )
         wanted: dict[int, int] = {}  # each partition's first known end: the log grows meanwhile
         began = looked = rolled = time.monotonic()
         while not self._stop.is_set():
@@ -162,7 +171,7 @@ class LiveCapture:
                 self._reread_metadata()
                 looked = now
             if now - rolled >= self._pace.roll and self._writer.pending:
-                self._writer.roll()
+                self._writer.write_part()
                 rolled = now
             self._read_or_wait()
             self._report_cleaned()
@@ -174,11 +183,11 @@ class LiveCapture:
                 ]  # fmt: skip
                 if not unfinished:
                     break
-                self._check_patience(unfinished, began)
+                self._expect_answer(unfinished, began)
             left = sum(max(0, end - self._writer.position(p)) for p, end in self._ends.items())
             self._progress(self._writer.records, left)
         self._reread_metadata()
-        self._writer.roll()
+        self._writer.write_part()
         self._report_cleaned()
 
     def _report_cleaned(self) -> None:
@@ -188,8 +197,8 @@ class LiveCapture:
     # --- metadata --------------------------------------------------------------------------
 
     def _read_metadata(self) -> None:
-        """Read the cluster's metadata, store it in the recording, and update the leaders of the
-        partitions of ``__consumer_offsets``.
+        """Read the Kafka cluster's metadata, add it to the recording, and update the partition
+        leaders.
 
         Raises:
             NotAuthorizedError: the account may not describe the topic.
@@ -205,16 +214,18 @@ class LiveCapture:
             if one.error_code == _NOT_AUTHORIZED:
                 raise NotAuthorizedError(f"topic {OFFSETS_TOPIC}", _NEEDED)
         else:
-            self._take_leaders(topic)
-        self._writer.state(state_of(response, ts_ms=time.time_ns() // 1_000_000, controller=leader))
+            self._update_leaders(topic)
+        self._writer.add_state(
+            cluster_state(response, ts_ms=time.time_ns() // 1_000_000, controller=leader)
+        )
 
     def _read_first_metadata(self) -> None:
-        """Read the cluster's metadata for the first time, and retry on failure because the broker
-        may be restarting.
+        """Read the Kafka cluster's metadata for the first time, with retries.
 
         Raises:
-            KafkaError: it still fails after the pace's patience, or waiting does not help.
+            KafkaError: reading still fails after ``pace.patience``, or the error is permanent.
         """
+        # A broker may be restarting.
         from kafka.errors import KafkaError
 
         end = time.monotonic() + self._pace.patience
@@ -224,14 +235,14 @@ class LiveCapture:
             except KafkaError as e:
                 if _is_permanent(e) or time.monotonic() >= end or self._stop.wait(0.3):
                     raise
-                self._conditions.say(f"metadata cannot be had: {reason(e)}")
+                self._problems.report_problem(f"metadata cannot be had: {reason(e)}")
             else:
                 return
 
-    def _take_leaders(self, topic: Any) -> None:
+    def _update_leaders(self, topic: Any) -> None:
         if topic.error_code == _NOT_AUTHORIZED:
             raise NotAuthorizedError(f"topic {OFFSETS_TOPIC}", _NEEDED)
-        self._writer.set_ids(topic_id=id_text(getattr(topic, "topic_id", None)))
+        self._writer.set_ids(topic_id=format_topic_id(getattr(topic, "topic_id", None)))
         # A partition without a leader is read when it has one.
         self._leaders = {p.partition_index: p.leader_id for p in topic.partitions}
 
@@ -242,13 +253,13 @@ class LiveCapture:
         try:
             self._read_metadata()
         except KafkaError as e:
-            self._conditions.say(f"metadata cannot be had: {reason(e)}")
+            self._problems.report_problem(f"metadata cannot be had: {reason(e)}")
 
     def _wait_for_topic(self, *, follow: bool) -> None:
         what = f"the cluster has no topic {OFFSETS_TOPIC}: no group has joined or committed yet"
         if not follow:
             raise InvalidCaptureError(what)
-        self._conditions.say(f"{what}; waiting for it")
+        self._problems.report_problem(f"{what}; waiting for it")
         while not self._leaders and not self._stop.wait(self._pace.metadata):
             self._reread_metadata()
 
@@ -263,7 +274,7 @@ class LiveCapture:
         except KafkaError as e:
             if _is_permanent(e):
                 raise
-            self._conditions.say(f"cannot be read: {reason(e)}")
+            self._problems.report_problem(f"cannot be read: {reason(e)}")
             self._stop.wait(0.3)
             self._reread_metadata()
 
@@ -274,66 +285,66 @@ class LiveCapture:
             wait_ms=250, partition_bytes=_PARTITION_BYTES, most_bytes=_MOST_BYTES,
         )  # fmt: skip
         for one in found:
-            self._take(one)
+            self._process_response(one)
         for node, e in failures.items():
             if "Incompatible" in type(e).__name__:
                 raise e  # a broker before 0.11: waiting does not help
-            self._conditions.say(f"broker {node} does not answer: {reason(e)}")
+            self._problems.report_problem(f"broker {node} does not answer: {reason(e)}")
         if failures or not found:
             self._stop.wait(0.2)
             self._reread_metadata()
         leaderless = sorted(p for p, leader in self._leaders.items() if leader < 0)
         if leaderless:
-            self._conditions.say(f"partitions {leaderless} have no leader")
+            self._problems.report_problem(f"partitions {leaderless} have no leader")
         elif found and not failures and not any(one.error for one in found):
-            self._conditions.well()
+            self._problems.report_recovery()
 
     def _next_requests(self) -> dict[int, list[PartitionRequest]]:
-        """Return the next fetch requests, as a dict from leader to requests for its partitions.
-
-        They begin with another partition in each round. A broker fills its response in the order of
-        the request, so the last partitions of a fixed order would starve.
+        """Return the next Kafka fetch requests for each partition leader, as a dict by
+        broker id.
         """
+        # Each call begins with another partition. A broker fills its response in the order of the
+        # requests, so with a fixed order the last partitions might never be read.
         numbers = sorted(self._leaders)
         turn = self._round % max(1, len(numbers))
         asked: dict[int, list[PartitionRequest]] = {}
         for p in numbers[turn:] + numbers[:turn]:
             if self._leaders[p] >= 0:
                 at = self._writer.position(p)
-                one = PartitionRequest(p, at, self._writer.epochs.last(p, at))
+                one = PartitionRequest(p, at, self._writer.epochs.last_epoch(p, at))
                 asked.setdefault(self._leaders[p], []).append(one)
         return asked
 
-    def _take(self, response: Fetched) -> None:
+    def _process_response(self, response: FetchedPartition) -> None:
         p = response.partition
         if response.error == _NOT_AUTHORIZED:
             raise NotAuthorizedError(f"topic {OFFSETS_TOPIC}", _NEEDED)
         if response.error == _OUT_OF_RANGE:
-            self._out_of_range(p)
+            self._reset_offset(p)
             return
         if response.error:
-            self._conditions.say(f"partition {p}: {failed(response.error)}")
+            self._problems.report_problem(f"partition {p}: {error_name(response.error)}")
             if response.error not in _MOVED:
                 self._stop.wait(0.2)
             self._reread_metadata()
             return
-        if response.parting is not None:
-            self._rewind(p, *response.parting)
+        if response.diverging is not None:
+            self._rewind(p, *response.diverging)
             return
         self._ends[p] = response.high_watermark
-        self._writer.see_end(p, response.high_watermark)
+        self._writer.set_first_end(p, response.high_watermark)
         self._last_response[p] = time.monotonic()
         first = self._writer.position(p)
         if first < response.log_start:
             gone = f"offsets {first} to {response.log_start - 1} are gone"
             self._writer.skip_to(p, response.log_start, f"{gone}: the log begins behind them")
         try:
-            for batch in batches_of(response.records, crc32c=checksum()):
-                self._add(p, batch)
+            for batch in batches_of(response.records, crc32c=crc32c_function()):
+                self._add_batch(p, batch)
         except WireFormatError as e:
             self._retry_damaged(p, e, response.records)
 
-    def _add(self, partition: int, batch: Any) -> None:
+    def _add_batch(self, partition: int, batch: Any) -> None:
         try:
             self._writer.add(partition, batch)
         except WireFormatError as e:
@@ -342,36 +353,41 @@ class LiveCapture:
             self._writer.skip_to(partition, batch.last_offset + 1, what)
 
     def _retry_damaged(self, partition: int, error: WireFormatError, data: bytes) -> None:
-        """Fetch a damaged record batch once more, and skip it if it is damaged again.
+        """Fetch a damaged Kafka record batch once more, and skip it if it is damaged again.
 
-        Batches from before Kafka 0.11 count as damaged.
+        Args:
+            partition: partition of ``__consumer_offsets``.
+            error: description of the damage.
+            data: the fetched bytes.
         """
+        # The format from before Kafka 0.11 counts as damaged.
         at = self._writer.position(partition)
         if (partition, at) not in self._damaged_at:
             self._damaged_at.add((partition, at))
             return
-        behind = end_of_batch(data, at)
-        if behind is None:
+        next_offset = offset_after_batch(data, at)
+        if next_offset is None:
             raise InvalidCaptureError(
                 f"partition {partition} of {OFFSETS_TOPIC} at offset {at}: {error}; its length "
                 "cannot be right either: is the broker's disk damaged?"
             ) from None
-        what = f"offsets {at} to {behind - 1} cannot be read ({error}); passed over"
+        what = f"offsets {at} to {next_offset - 1} cannot be read ({error}); passed over"
         self._trouble(f"partition {partition}: {what}")
-        self._writer.skip_to(partition, behind, what)
+        self._writer.skip_to(partition, next_offset, what)
 
-    def _out_of_range(self, partition: int) -> None:
-        """Continue reading a partition at the start or end of its log, if the requested offset is
-        outside the log.
-
-        It is before the start if records were deleted, and after the end if an unclean leader
-        truncated the log.
+    def _reset_offset(self, partition: int) -> None:
+        """Choose another offset to read from, because the requested one is outside the partition's
+        log.
         """
+        # Continue at the start if old records were deleted, at the end if an unclean leader
+        # truncated the log.
         position = self._writer.position(partition)
         try:
             starts, ends = self._connection.bounds(OFFSETS_TOPIC, [partition])
         except ClusterUnreachableError as e:
-            self._conditions.say(f"partition {partition}: its offsets cannot be had: {e.reason}")
+            self._problems.report_problem(
+                f"partition {partition}: its offsets cannot be had: {e.reason}"
+            )
             return
         first, end = starts[partition], ends[partition]
         self._last_response[partition] = time.monotonic()
@@ -380,7 +396,7 @@ class LiveCapture:
         elif position > end:
             why, to = f"the log was cut back from {position} to {end}: an unclean leader?", end
             self._trouble(f"partition {partition}: {why}")
-            self._writer.cut(partition, to, why)
+            self._writer.truncate(partition, to, why)
             return
         else:
             # The log has grown meanwhile, or the broker does not know the requested epoch.
@@ -390,15 +406,18 @@ class LiveCapture:
         self._writer.skip_to(partition, to, why)
 
     def _rewind(self, partition: int, epoch: int, end: int) -> None:
-        """Read a log partition again from the offset at which the leader's log differs from the
+        """Read a Kafka partition again from the offset at which the leader's log differs from the
         recording.
 
-        This is needed after an unclean leader election, when new records replaced records already
-        read. ``epoch`` and ``end`` are the leader epoch and its end offset from the broker's
-        response.
+        Args:
+            partition: partition of ``__consumer_offsets``.
+            epoch: diverging epoch in the broker's response (KIP-595).
+            end: end offset of that epoch in the leader's log.
         """
+        # This happens after an unclean leader election, when new records replaced records already
+        # read.
         position, epochs = self._writer.position(partition), self._writer.epochs
-        ours = epochs.last(partition, position)
+        ours = epochs.last_epoch(partition, position)
         to = epochs.diverging_offset(partition, epoch, end)
         if to >= position:
             epochs.forget(partition)  # the response has no information: do not ask again
@@ -408,23 +427,29 @@ class LiveCapture:
             f"{ours} was read); what was read of it up to {position} is dropped"
         )
         self._trouble(f"partition {partition}: {why}")
-        self._writer.cut(partition, to, why)
+        self._writer.truncate(partition, to, why)
 
-    def _check_patience(self, partitions: Sequence[int], began: float) -> None:
-        """Check that at least one of these partitions answered within the time that the capture
-        waits for brokers.
+    def _expect_answer(self, partitions: Sequence[int], begun_s: float) -> None:
+        """Raise an error if none of these partitions could be read for too long
+        (``pace.patience``).
+
+        Args:
+            partitions: partitions of ``__consumer_offsets``.
+            begun_s: when the recording began, on the monotonic clock (s).
 
         Raises:
-            ClusterUnreachableError: none did; records of other partitions are in the capture.
+            ClusterUnreachableError: none answered. Records of other partitions are in the capture.
         """
         now = time.monotonic()
-        if any(now - self._last_response.get(p, began) <= self._pace.patience for p in partitions):
+        if any(
+            now - self._last_response.get(p, begun_s) <= self._pace.patience for p in partitions
+        ):
             return
         which = ", ".join(map(str, partitions[:20])) + (" ..." if len(partitions) > 20 else "")
-        self._writer.trouble(
-            f"partitions {which} could not be read to their end: {self._conditions.last}"
+        self._writer.add_warning(
+            f"partitions {which} could not be read to their end: {self._problems.last}"
         )
-        cause = self._conditions.last or "no answer"
+        cause = self._problems.last or "no answer"
         why = f"partitions {which} of {OFFSETS_TOPIC} cannot be read ({cause})"
         hint = "what was read of the others is in the capture; run again to go on"
         raise ClusterUnreachableError("its brokers", why, hint)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from partage.capture.metadata_image import MetadataImage
-from partage.capture.unpacking import checksum, unpacked
+from partage.capture.unpacking import crc32c_function, decompress
 from partage.capture.writing import CaptureWriter
 from partage.errors import InvalidCaptureError, WireFormatError
 from partage.wire.batches import (
@@ -41,10 +41,14 @@ DamageReport = Callable[[str], None]
 
 
 def capture_log_dirs(folders: Sequence[Path], writer: CaptureWriter) -> None:
-    """Add the records in copied log folders of brokers to a recording (capture).
+    """Record the group log from copied log directories of Kafka brokers, instead of a running
+    cluster.
 
-    Records that it already has are skipped. Unreadable ranges are listed in the manifest's
-    troubles.
+    Unreadable ranges become warnings in the manifest.
+
+    Args:
+        folders: the copied log directories.
+        writer: the recording; records that it already has are skipped.
 
     Raises:
         InvalidCaptureError: a folder does not exist, or none has a segment of the group log.
@@ -67,7 +71,7 @@ def capture_log_dirs(folders: Sequence[Path], writer: CaptureWriter) -> None:
         _read_metadata(max(metadata, key=_last_offset), writer, cluster_id)
     for number, copies in sorted(partitions.items()):
         _read_partition(number, copies, writer)
-    writer.roll()
+    writer.write_part()
 
 
 def _copies(folders: Sequence[Path], name: str) -> list[Path]:
@@ -101,14 +105,15 @@ def _last_offset(folder: Path) -> tuple[int, int]:
     segments = _segments(folder)
     last = -1
     for path in segments[-1:]:
-        for batch in batches_in(path, crc32c=checksum(), report=lambda _: None):
+        for batch in batches_in(path, crc32c=crc32c_function(), report=lambda _: None):
             last = batch.last_offset
     snapshots = [int(one.name[:20]) for one in _files(folder) if _CHECKPOINT.fullmatch(one.name)]
     return max([last, *snapshots]), -int(segments[0].stem) if segments else 0
 
 
 def _cluster_id(folders: Sequence[Path]) -> str | None:
-    """Return the ``cluster.id`` in the copied ``meta.properties`` files; None without such a file.
+    """Return the cluster id in copied ``meta.properties`` files of brokers; None without such a
+    file.
 
     Raises:
         InvalidCaptureError: the files name several clusters.
@@ -125,86 +130,92 @@ def _cluster_id(folders: Sequence[Path]) -> str | None:
     return next(iter(found), None)
 
 
-def _read_partition(number: int, copies: Sequence[Path], writer: CaptureWriter) -> None:
-    """Add the record batches of one log partition to the recording, merged from several brokers'
-    copies.
+def _read_partition(partition: int, folders: Sequence[Path], writer: CaptureWriter) -> None:
+    """Add the record batches of one partition to the recording, from copied log directories.
 
-    ``number`` is the partition, ``copies`` are its folders. They are added in log order. Of several
-    copies of a batch, the one with the most records counts.
+    Args:
+        partition: partition of ``__consumer_offsets``.
+        folders: copies of the partition from several brokers.
+        writer: the recording.
     """
-    expected = writer.position(number)
-    first = min(int(_segments(folder)[0].stem) for folder in copies)
+    # Of several copies of a batch, the one with the most records is used.
+    expected = writer.position(partition)
+    first = min(int(_segments(folder)[0].stem) for folder in folders)
     if first > expected:
-        writer.skip_to(number, first, f"the log begins at offset {first}: what was before is gone")
-    read = [_batches(folder, number, writer, alone=len(copies) == 1) for folder in copies]
+        writer.skip_to(
+            partition, first, f"the log begins at offset {first}: what was before is gone"
+        )
+    read = [_batches(folder, partition, writer, alone=len(folders) == 1) for folder in folders]
     for batch, report in merge(*read, key=lambda one: (one[0].base_offset, -one[0].records)):
         try:
-            writer.add(number, batch)
+            writer.add(partition, batch)
         except WireFormatError as e:
             report(f"batch of offset {batch.base_offset}: {e}; passed over")
-    writer.see_end(number, writer.position(number))
+    writer.set_first_end(partition, writer.position(partition))
 
 
 def _batches(
     folder: Path, number: int, writer: CaptureWriter, *, alone: bool
 ) -> Iterator[tuple[Batch, DamageReport]]:
     def report(what: str) -> None:
-        writer.see_damage(number)
-        writer.trouble(f"{folder.name if alone else folder}: {what}")
+        writer.mark_damaged(number)
+        writer.add_warning(f"{folder.name if alone else folder}: {what}")
 
     for path in _segments(folder):
-        for batch in batches_in(path, crc32c=checksum(), report=report):
+        for batch in batches_in(path, crc32c=crc32c_function(), report=report):
             yield batch, report
 
 
 def _read_metadata(folder: Path, writer: CaptureWriter, cluster_id: str | None) -> None:
     # A log that does not begin at offset 0 needs a snapshot before it.
     def report(what: str) -> None:
-        writer.trouble(f"{folder.name}: {what}")
+        writer.add_warning(f"{folder.name}: {what}")
 
     image, segments = MetadataImage(), _segments(folder)
     known = writer.last_state_ms  # lines up to this time exist already
 
     def seen(ts_ms: int) -> None:
         if known is None or ts_ms > known:
-            writer.state(image.state(ts_ms, cluster_id))
+            writer.add_state(image.state(ts_ms, cluster_id))
 
     start = int(segments[0].stem) if segments else None
-    snapshot = _snapshot(folder, start)
+    snapshot = _find_snapshot(folder, start)
     if start != 0 and snapshot is None:
         report("the log does not begin at offset 0 and there is no snapshot to begin with")
     through = 0
     if snapshot is not None and start != 0:
         through = int(snapshot.name[:20])
         last = None
-        for batch in batches_in(snapshot, crc32c=checksum(), report=report):
+        for batch in batches_in(snapshot, crc32c=crc32c_function(), report=report):
             _apply(batch, image, report)
             last = batch
         if last is not None:
             seen(last.max_timestamp_ms)
     for path in segments:
-        for batch in batches_in(path, crc32c=checksum(), report=report):
+        for batch in batches_in(path, crc32c=crc32c_function(), report=report):
             if batch.last_offset < through:
                 continue
             if _apply(batch, image, report):
                 seen(batch.max_timestamp_ms)
 
 
-def _snapshot(folder: Path, start: int | None) -> Path | None:
-    """Return the oldest snapshot of the metadata log that reaches the start of the copied log.
+def _find_snapshot(folder: Path, log_start: int | None) -> Path | None:
+    """Return the oldest copied snapshot of the KRaft metadata that fits the copied metadata log.
 
-    A later one would lose history. ``start`` is the first offset of the copied log, None without a
-    log. Return None if no snapshot reaches it.
+    Args:
+        folder: folder of the metadata log.
+        log_start: first offset of the copied log, None without a log.
     """
+    # A newer snapshot would lose history.
     found = sorted(one for one in folder.iterdir() if _CHECKPOINT.fullmatch(one.name))
-    reaching = [one for one in found if start is None or int(one.name[:20]) >= start]
+    reaching = [one for one in found if log_start is None or int(one.name[:20]) >= log_start]
     return next(iter(reaching), None)
 
 
 def _apply(batch: Batch, image: MetadataImage, report: DamageReport) -> bool:
     changed = False
     try:
-        payload = unpacked(batch)
+        payload = decompress(batch)
         if batch.control:
             marker = marker_of(batch, payload)
             if marker.type == "LEADER_CHANGE" and len(marker.value) >= 6:
@@ -226,12 +237,7 @@ LARGEST_BATCH = 1 << 28
 def batches_in(
     path: Path, *, crc32c: Callable[[bytes], int], report: Callable[[str], None]
 ) -> Iterator[Batch]:
-    """Yield the record batches of a log segment (``*.log``) or a metadata snapshot
-    (``*.checkpoint``).
-
-    A copy of a live log may end with an incomplete batch. A batch with a wrong CRC is skipped,
-    because its length may still be right. If the length is wrong too, no batch follows, and the
-    rest of the file stays unread.
+    """Yield the record batches of a Kafka log segment file (``*.log``) or metadata snapshot.
 
     Args:
         path: the file.
@@ -241,6 +247,8 @@ def batches_in(
     Raises:
         OSError: the file cannot be read.
     """
+    # A batch with a wrong CRC is skipped. If its length is wrong, too, the rest of the file is
+    # skipped. An incomplete last batch is normal in a copy of a live log.
     with path.open("rb") as file:
         size = path.stat().st_size
         position = 0
@@ -272,8 +280,12 @@ def batches_in(
 
 
 def _bytes_of_batch(file: BinaryIO, position: int, size: int) -> bytes:
-    """Read the bytes of the record batch at a position of a log file, after checking that its
-    length is possible.
+    """Read the bytes of one record batch from a Kafka log file, after a check of its length.
+
+    Args:
+        file: the file.
+        position: position at which the batch begins, in bytes.
+        size: size of the file.
 
     Raises:
         TruncatedError: the file ends before the batch does.

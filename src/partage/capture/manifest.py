@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from partage.capture.durable import published, put_json
+from partage.capture.durable import write_atomically, write_json
 from partage.errors import InvalidCaptureError
 from partage.history.live_log import LogBatch
 from partage.wire.batches import Batch, LogRecord, marker_of, records_of
@@ -37,12 +37,12 @@ __all__ = [
     "Manifest",
     "Part",
     "RecordBuffer",
-    "aside",
-    "drop_cut_rows",
-    "expect_growing_capture",
+    "drop_lost_rows",
+    "expect_streamable_capture",
     "merge",
-    "put_table",
     "recorded_batches",
+    "replaced_path",
+    "write_table",
 ]
 
 MANIFEST = "capture.json"
@@ -53,32 +53,36 @@ _MOST_TROUBLES = 100
 
 
 class Part(NamedTuple):
-    """A numbered part of a recording (capture): one Parquet file of records and one of batches."""
+    """One numbered pair of Parquet files of a recording: records and record batches.
+
+    Attributes:
+        number: part of the file name.
+        level: how often its rows were merged.
+    """
 
     number: int
     level: int = 0
 
     @property
     def name(self) -> str:
-        """File name of this part of a recording, the same in the folders of both tables."""
+        """File name of this part of the recording, equal in the folders of records and of
+        batches.
+        """
         return f"part-{self.number:08d}.parquet"
 
 
-def aside(path: Path) -> Path:
-    """Return the hidden path to which a recording's file is renamed after its rows were merged into
-    another file.
+def replaced_path(path: Path) -> Path:
+    """Return the hidden path of a file of the recording after it was merged into another.
 
-    New readers ignore the hidden file. A reader that has already opened it can continue.
-
-    >>> aside(Path("a/part-00000007.parquet")).name
+    >>> replaced_path(Path("a/part-00000007.parquet")).name
     '.part-00000007.parquet.replaced'
     """
+    # A reader that has already opened the file can continue; new readers ignore it.
     return path.with_name(f".{path.name}.replaced")
 
 
-def expect_growing_capture(folder: Path) -> None:
-    """Check that a folder is a recording (capture) that a streaming reader can follow while it
-    grows.
+def expect_streamable_capture(folder: Path) -> None:
+    """Check that Spark can read a recording's folder as a stream while it grows.
 
     Raises:
         InvalidCaptureError: the folder or its metadata is missing.
@@ -92,14 +96,13 @@ def expect_growing_capture(folder: Path) -> None:
 
 @dataclass
 class Manifest:
-    """Content of ``capture.json``, the manifest of a recording: the files that belong to it, and
-    the offsets read so far.
+    """Content of ``capture.json``: the files of a recording, and the offsets read so far.
 
     Attributes:
         cluster_id, topic_id: ids of the recorded cluster and topic; None if unknown.
         parts: the files of each table that belong to the capture, in log order.
         next_part: the number of the next part.
-        replaced: numbers of merged parts that are still on the disk (`aside`).
+        replaced: numbers of merged parts that are still on the disk (`replaced_path`).
         positions: dict from log partition to the next offset to read.
         epochs: dict from log partition to (leader epoch, offset after its last batch) pairs,
             ascending.
@@ -127,8 +130,8 @@ class Manifest:
     first_ends: dict[int, int] = field(default_factory=dict)
 
     @staticmethod
-    def of(folder: Path) -> Manifest | None:
-        """Read the manifest ``capture.json`` in the folder of a recording; return None if there is
+    def load(folder: Path) -> Manifest | None:
+        """Read the manifest ``capture.json`` from a recording's folder; return None if there is
         none.
 
         Raises:
@@ -160,20 +163,22 @@ class Manifest:
             what = f"{path}: cannot be read ({type(e).__name__}: {e})"
             raise InvalidCaptureError(f"{what}; capture into a new folder") from None
 
-    def put(self, folder: Path) -> None:
-        """Write the manifest ``capture.json`` to the folder of a recording.
+    def save(self, folder: Path) -> None:
+        """Write the manifest ``capture.json`` to a recording's folder.
 
-        From then on the recording consists of the files that it lists.
+        The capture then consists of the files that the manifest lists.
         """
         content: dict[str, Any] = asdict(self)
         for name in ("positions", "cut", "epochs", "cleaned", "first_ends"):
             content[name] = {str(p): o for p, o in sorted(content[name].items())}
-        put_json(folder / MANIFEST, {"format": _FORMAT, "topic": "__consumer_offsets", **content})
+        write_json(folder / MANIFEST, {"format": _FORMAT, "topic": "__consumer_offsets", **content})
 
-    def trouble(self, what: str) -> None:
-        """Add a warning to the manifest: a range of the log that was skipped or is missing."""
-        if len(self.troubles) < _MOST_TROUBLES and what not in self.troubles:
-            self.troubles.append(what)
+    def add_warning(self, message: str) -> None:
+        """Add a warning to the recording's manifest, for example that a range of the log was
+        skipped.
+        """
+        if len(self.troubles) < _MOST_TROUBLES and message not in self.troubles:
+            self.troubles.append(message)
 
 
 def _offsets(by_partition: dict[str, Any]) -> dict[int, int]:
@@ -199,10 +204,10 @@ _BATCHES = (
 
 
 class RecordBuffer:
-    """Buffer of the records and batches that a recording (capture) has not yet written to a file.
+    """Records and record batches of a recording that are in memory, not yet in files.
 
     Attributes:
-        bytes: estimated memory: keys and values, and an amount for each row.
+        bytes: estimated size of the buffered data in memory.
         first_ms: the smallest timestamp of a record; None before the first record.
     """
 
@@ -214,17 +219,21 @@ class RecordBuffer:
 
     @property
     def records(self) -> int:
-        """Number of records of the recording that are in memory, not yet on disk."""
+        """Number of log records in the buffer."""
         return len(self._records["offset"])
 
     @property
     def batches(self) -> int:
-        """Number of record batches of the recording in memory, transaction markers included."""
+        """Number of record batches in the buffer, transaction markers included."""
         return len(self._batches["base_offset"])
 
     def add(self, partition: int, batch: Batch, payload: bytes) -> LogBatch:
-        """Decode the records of a batch, and keep both in memory; return the batch with its
-        records.
+        """Decode a Kafka record batch, store it in the buffer, and return it with its records.
+
+        Args:
+            partition: partition of the log.
+            batch: the batch.
+            payload: decompressed bytes of its records.
 
         Raises:
             WireFormatError: the payload, decompressed, is not what the header says.
@@ -266,9 +275,7 @@ class RecordBuffer:
         self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
 
     def tables(self) -> tuple[pa.Table, pa.Table]:
-        """Return the records and the record batches in memory, as two Arrow tables in a capture's
-        schema.
-        """
+        """Return the buffered records and record batches as two Arrow tables."""
         import pyarrow as pa
 
         records = pa.schema([
@@ -286,37 +293,39 @@ class RecordBuffer:
         return pa.table(self._records, schema=records), pa.table(self._batches, schema=batches)
 
 
-def put_table(path: Path, table: pa.Table) -> None:
-    """Write an Arrow table to a Parquet file atomically and flush it to the disk."""
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write an Arrow table to a Parquet file so that a crash never leaves an incomplete file."""
     from pyarrow import parquet
 
     def write(aside: Path) -> None:
         parquet.write_table(table, aside, compression="zstd", write_page_checksum=True)
 
-    published(path, write)
+    write_atomically(path, write)
 
 
-def drop_cut_rows(path: Path, column: str, cut: Mapping[int, int]) -> int:
-    """Remove the rows from a recording's file whose records the log has lost.
+def drop_lost_rows(path: Path, column: str, first_lost: Mapping[int, int]) -> int:
+    """Remove records that the broker's log has lost from a file of the recording.
 
-    Return the number of remaining rows.
+    Returns:
+        The number of remaining rows.
 
     Args:
         path: the file.
         column: the column with the offset to compare.
-        cut: dict from log partition to the first offset that the log has lost.
+        first_lost: dict from log partition to the first offset that the log has lost.
     """
+    # Records are lost when an unclean leader truncates the log.
     from pyarrow import compute, parquet
 
     table = parquet.ParquetFile(path).read()
     stays = None
-    for partition, offset in cut.items():
+    for partition, offset in first_lost.items():
         other = compute.not_equal(table["partition"], partition)
         one = compute.or_(other, compute.less(table[column], offset))
         stays = one if stays is None else compute.and_(stays, one)
     kept = table if stays is None else table.filter(stays)
     if kept.num_rows < table.num_rows:
-        put_table(path, kept)
+        write_table(path, kept)
     return int(kept.num_rows)
 
 
@@ -324,13 +333,12 @@ _READ_ROWS = 20_000
 
 
 def recorded_batches(records: Path, batches: Path, after: Mapping[int, int]) -> Iterator[LogBatch]:
-    """Yield the record batches in a recording's pair of files, in the order in which they were
-    read.
+    """Yield the Kafka record batches of one part of a recording, in the order of reading.
 
     Args:
         records: the part's file of records.
         batches: the part's file of batches.
-        after: dict from log partition to a base offset; a part with no batch after it is skipped.
+        after: dict from log partition to a base offset; nothing is yielded if no batch is later.
 
     Raises:
         InvalidCaptureError: a file is missing or damaged.
@@ -370,32 +378,26 @@ TOGETHER = 60
 def merge(
     manifest: Manifest,
     paths: Callable[[int], tuple[Path, Path]],
-    put: Callable[[Path, pa.Table], None],
+    write: Callable[[Path, pa.Table], None],
     *,
     rows: int,
     size: int,
     together: int = TOGETHER,
 ) -> bool:
-    """Merge the last small files of a recording (capture) into larger ones; return whether any were
-    merged.
-
-    Without merging, a capture of a month would have 43,000 parts. A part has a level: 0 when it is
-    written, one more than its sources when it is merged. A capture then has some dozens of parts,
-    and each row is written once more for each level. A merged part has a new number and replaces
-    its sources when the manifest is written; a kill before that leaves parts that the manifest does
-    not list. Replaced files stay on the disk, hidden, until the next merge, because another process
-    may be reading them.
-
-    The manifest is changed but not written; the numbers of merged parts are in ``replaced``.
+    """Merge the newest small files of a recording into larger ones; return whether any were merged.
 
     Args:
         manifest: manifest of the capture.
-        paths: function of a part's number that returns the paths of its two tables.
-        put: function that writes a table atomically.
+        paths: function from a part's number to the paths of its two files.
+        write: function that writes a table atomically.
         rows: maximum rows of a merged part, in either table.
         size: maximum bytes of a merged part, encoded, before compression.
         together: number of parts of one level that are merged.
     """
+    # As in an LSM tree, parts of equal level are merged into one part of the next level: a capture
+    # of a month has some dozens of parts instead of 43,000. The manifest is changed in memory only;
+    # its `replaced` has the numbers of merged parts. Their files stay on the disk, hidden, until
+    # the next merge, because another process may be reading them.
     last = manifest.parts[-together:]
     if len(last) < together or len({one.level for one in last}) > 1:
         return False
@@ -408,7 +410,7 @@ def merge(
         if len(some) > 1:
             number, manifest.next_part = manifest.next_part, manifest.next_part + 1
             for at, path in enumerate(paths(number)):
-                put(path, concat_tables([_table(paths(one.number)[at]) for one in some]))
+                write(path, concat_tables([_table(paths(one.number)[at]) for one in some]))
             replaced += [one.number for one in some]
         made.append(Part(number, some[0].level + 1))
     if not replaced:

@@ -1,7 +1,8 @@
 """The state of a cluster as a line of ``cluster.jsonl``.
 
-It comes from a MetadataResponse (`state_of`), or is rebuilt from the log ``__cluster_metadata``
-(`MetadataImage`). Unlike polling, the log has every change, with the controller's time of it.
+It comes from a MetadataResponse (`cluster_state`), or is rebuilt from the log
+``__cluster_metadata`` (`MetadataImage`). Unlike polling, the log has every change, with the
+controller's time of it.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from typing import Any
 from partage.java.uuids import ZERO_UUID, uuid_text
 from partage.wire.metadata_log import MetadataRecord
 
-__all__ = ["MetadataImage", "id_text", "state_of"]
+__all__ = ["MetadataImage", "cluster_state", "format_topic_id"]
 
 
-def state_of(response: Any, *, ts_ms: int, controller: int | None) -> dict[str, Any]:
-    """Convert a broker's MetadataResponse to the state of the cluster: a line of ``cluster.jsonl``.
+def cluster_state(response: Any, *, ts_ms: int, controller: int | None) -> dict[str, Any]:
+    """Convert a Kafka MetadataResponse to a recorded cluster state: brokers, topics and leaders.
+
+    The result is a line of ``cluster.jsonl``.
 
     Args:
-        response: kafka-python's MetadataResponse about all topics.
+        response: kafka-python's MetadataResponse for all topics.
         ts_ms: time of the request, milliseconds UTC.
         controller: the leader of the quorum. Under KRaft the response's own controller is a
             random broker.
@@ -31,7 +34,7 @@ def state_of(response: Any, *, ts_ms: int, controller: int | None) -> dict[str, 
     )  # fmt: skip
     topics = {
         t.name: {
-            "id": id_text(getattr(t, "topic_id", None)),
+            "id": format_topic_id(getattr(t, "topic_id", None)),
             "partitions": [
                 {
                     "p": p.partition_index,
@@ -50,10 +53,10 @@ def state_of(response: Any, *, ts_ms: int, controller: int | None) -> dict[str, 
             "brokers": brokers, "topics": topics}  # fmt: skip
 
 
-def id_text(topic_id: uuid.UUID | None) -> str | None:
-    """Return a topic's id in Kafka's text form; None without an id, as from a broker before 2.8.
+def format_topic_id(topic_id: uuid.UUID | None) -> str | None:
+    """Format a Kafka topic id as base64 text; None if there is no id, as before Kafka 2.8.
 
-    >>> id_text(uuid.UUID("d2af76f7-aa0f-4c47-a89a-e97959efa996"))
+    >>> format_topic_id(uuid.UUID("d2af76f7-aa0f-4c47-a89a-e97959efa996"))
     '0q9296oPTEeomul5We-plg'
     """
     text = None if topic_id is None else uuid_text(topic_id.bytes)
@@ -61,11 +64,7 @@ def id_text(topic_id: uuid.UUID | None) -> str | None:
 
 
 class MetadataImage:
-    """State of a cluster (brokers, topics and leaders), rebuilt from the records of its metadata
-    log.
-
-    `state` omits fenced brokers (which are not alive), as a MetadataResponse does. Records of a
-    metadata transaction (KIP-868) take effect at its end.
+    """Brokers, topics and leaders of a Kafka cluster, rebuilt from the records of its metadata log.
 
     >>> image = MetadataImage()
     >>> image.apply(MetadataRecord("TopicRecord", 2, 0, {"name": "t", "topicId": "i"}))
@@ -74,14 +73,16 @@ class MetadataImage:
     {'t': {'id': 'i', 'partitions': []}}
     """
 
+    # Fenced brokers are omitted, as in a MetadataResponse. Records of a metadata transaction
+    # (KIP-868) take effect at its end.
     def __init__(self) -> None:
         self.controller = -1
         self._brokers: dict[int, dict[str, Any]] = {}
         self._topics: dict[str, str] = {}
         self._partitions: dict[str, dict[int, dict[str, Any]]] = {}
-        self._held: list[MetadataRecord] | None = None
+        self._uncommitted: list[MetadataRecord] | None = None
         #: The method for each record type; records of other types do not change the state.
-        self._takes: dict[str, Callable[[dict[str, Any]], object]] = {
+        self._appliers: dict[str, Callable[[dict[str, Any]], object]] = {
             "RegisterBrokerRecord": self._register_broker,
             "UnregisterBrokerRecord": lambda value: self._brokers.pop(value["brokerId"], None),
             "FenceBrokerRecord": lambda value: self._fence(value["id"], fenced=True),
@@ -95,30 +96,27 @@ class MetadataImage:
 
     @property
     def in_transaction(self) -> bool:
-        """Return whether records wait for the end of their metadata transaction (KIP-868)."""
-        return self._held is not None
+        """True while records wait for the end of their metadata transaction (KIP-868)."""
+        return self._uncommitted is not None
 
     def apply(self, record: MetadataRecord) -> bool:
-        """Apply a record of the metadata log to the state of the cluster.
-
-        Return whether the state may have changed.
-        """
+        """Apply a record of the KRaft metadata log; return whether the cluster may have changed."""
         if record.type == "BeginTransactionRecord":
-            self._held = []
+            self._uncommitted = []
         elif record.type == "AbortTransactionRecord":
-            self._held = None
+            self._uncommitted = None
         elif record.type == "EndTransactionRecord":
-            held, self._held = self._held or [], None
+            held, self._uncommitted = self._uncommitted or [], None
             changed = [self._apply(one) for one in held]
             return any(changed)
-        elif self._held is not None:
-            self._held.append(record)
+        elif self._uncommitted is not None:
+            self._uncommitted.append(record)
         else:
             return self._apply(record)
         return False
 
     def _apply(self, record: MetadataRecord) -> bool:
-        take = self._takes.get(record.type)
+        take = self._appliers.get(record.type)
         if take is None:
             return False
         take(record.value)
@@ -161,7 +159,12 @@ class MetadataImage:
         found |= {name: value[name] for name in ("leader", "replicas", "isr") if name in value}
 
     def state(self, ts_ms: int, cluster_id: str | None = None) -> dict[str, Any]:
-        """Return the current state of the cluster, as a line of ``cluster.jsonl``."""
+        """Return the brokers, topics and leaders of the cluster as a line of ``cluster.jsonl``.
+
+        Args:
+            ts_ms: time of the state (ms).
+            cluster_id: id of the cluster, None if unknown.
+        """
         brokers = [
             {"id": number, **{name: one[name] for name in ("rack", "host", "port")}}
             for number, one in sorted(self._brokers.items())

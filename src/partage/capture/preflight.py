@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from partage.capture.connection import ClusterConnection, PartitionRequest, failed, reason
+from partage.capture.connection import ClusterConnection, PartitionRequest, error_name, reason
 from partage.capture.groups import listed_group_ids, refused_group_ids
 from partage.capture.live import OFFSETS_TOPIC
-from partage.capture.unpacking import unpacked
+from partage.capture.unpacking import decompress
 from partage.errors import NotAuthorizedError, WireFormatError
 from partage.model.display import html_table, pretty_print, text_table
 from partage.wire.batches import Batch, batches_of, records_of
@@ -54,8 +54,7 @@ _ACL_RESOURCES = {
 
 @dataclass(frozen=True)
 class Permission:
-    """A permission that `partage capture` needs (an operation on a Kafka resource), and whether the
-    account has it.
+    """Permission on a Kafka resource that `partage capture` needs, and if the account has it.
 
     Attributes:
         operation: Kafka's name of the operation, such as READ.
@@ -84,7 +83,7 @@ class Permission:
         return f"--operation {operation} {_ACL_RESOURCES[self.resource]}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the permission as a JSON object, with the ACL options that grant it."""
+        """Return the Kafka permission as a dict for JSON, with the ACL options that grant it."""
         return {
             "operation": self.operation, "resource": self.resource, "purpose": self.purpose,
             "required": self.required, "allowed": self.allowed, "detail": self.detail or None,
@@ -94,15 +93,14 @@ class Permission:
 
 @dataclass(frozen=True)
 class PartitionExtent:
-    """The records that one partition of ``__consumer_offsets`` still has.
+    """First and last offset that one partition of ``__consumer_offsets`` still has.
 
     Attributes:
         partition: the partition's number.
-        first_offset, first_ms: offset and time of the first batch that is left; None if the
-            partition is empty.
-        complete_from: the offset from which no record is missing, as far as samples show.
-        complete_ms: time of the record there; None if no record is left from there on.
-        end: the offset after the last record: so many records were written.
+        first_offset, first_ms: offset and time of the first batch; None if there is no record.
+        complete_from: the offset after the last gap that compaction left; found by samples.
+        complete_ms: time of the record at ``complete_from``; None if it has none.
+        end: the offset after the last record, which is the number of records ever written.
     """
 
     partition: int
@@ -113,23 +111,26 @@ class PartitionExtent:
     end: int
 
     @property
-    def share(self) -> float:
-        """Records after the partition's last gap, as a fraction of all ever written to it."""
+    def complete_share(self) -> float:
+        """Fraction of the records ever written to the partition that follow the last compaction
+        gap.
+        """
         return (self.end - self.complete_from) / self.end if self.end else 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return, as a JSON object, the range of records that this partition still has."""
+        """Return the first and last offset of the log partition, with their times, as a dict for
+        JSON.
+        """
         return {
             "partition": self.partition, "first_offset": self.first_offset,
             "first_ms": self.first_ms, "complete_from": self.complete_from,
-            "complete_ms": self.complete_ms, "end": self.end, "complete_share": self.share,
+            "complete_ms": self.complete_ms, "end": self.end, "complete_share": self.complete_share,
         }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class AccessReport:
-    """Result of `check_access`: what an account may read of a cluster, and how much history its
-    ``__consumer_offsets`` has.
+    """Result of `check_access`: what an account may read of a Kafka cluster, and since when.
 
     Attributes:
         cluster_id: the cluster's id; None from brokers that send none.
@@ -154,20 +155,20 @@ class AccessReport:
 
     @property
     def can_capture(self) -> bool:
-        """Return whether the account has every permission that `partage capture` requires."""
+        """True if the Kafka account has every permission that `partage capture` requires."""
         return not any(one.required and one.allowed is False for one in self.permissions)
 
     @property
     def missing(self) -> tuple[Permission, ...]:
-        """The Kafka permissions that the account lacks."""
+        """Kafka permissions that the account lacks."""
         return tuple(one for one in self.permissions if one.allowed is False)
 
     @property
     def complete_share(self) -> float | None:
-        """Fraction of all records ever written to ``__consumer_offsets`` that follow the last gap
-        of their partition.
+        """Fraction of the records ever written to ``__consumer_offsets`` that follow all compaction
+        gaps.
 
-        None if the log has no record or cannot be read.
+        It is None if the log has no record or cannot be read.
         """
         written = sum(one.end for one in self.partitions)
         left = sum(one.end - one.complete_from for one in self.partitions)
@@ -175,10 +176,10 @@ class AccessReport:
 
     @property
     def complete_since_ms(self) -> int | None:
-        """Time from which on ``__consumer_offsets`` has every record; None if it has no record.
-
-        If no record was ever removed, it is the time of the first one.
+        """Time since which ``__consumer_offsets`` has every record (ms); None if it has no
+        record.
         """
+        # If compaction removed nothing yet, it is the time of the first record.
         written = [one for one in self.partitions if one.end]
         if not written:
             return None
@@ -189,16 +190,15 @@ class AccessReport:
 
     @property
     def follow_seconds(self) -> float:
-        """Seconds for which to follow ``__consumer_offsets`` until a recording covers a day."""
+        """Number of seconds for which `partage capture --follow` must run to cover 24 hours."""
         since = self.complete_since_ms
         return DAY_SECONDS if since is None else max(0.0, DAY_SECONDS - self._age(since))
 
     @property
     def safe_seconds(self) -> float | None:
-        """Age up to which compaction keeps every record of ``__consumer_offsets``, in seconds
-        (``min.compaction.lag.ms``).
+        """Least time for which compaction keeps each record of ``__consumer_offsets`` (s), or None.
 
-        None if the account may not read the setting.
+        It is the topic's ``min.compaction.lag.ms``; None if the account may not read it.
         """
         lag = self.settings.get("min.compaction.lag.ms")
         return None if lag is None else int(lag) / 1000
@@ -207,13 +207,13 @@ class AccessReport:
         return max(0.0, (self.now_ms - at_ms) / 1000)
 
     def sentences(self) -> Iterator[str]:
-        """Yield sentences for the user: how much history ``__consumer_offsets`` has, and how long
-        to follow it.
+        """Yield messages for the user: how much history the Kafka log has, and how long to
+        record.
         """
         since, share = self.complete_since_ms, self.complete_share
         if share is not None and since is not None:
             yield (f"The log has {share:.1%} of all records ever written without a gap, "
-                   f"since {utc(since)} UTC ({_span(self._age(since))}).")  # fmt: skip
+                   f"since {utc(since)} UTC ({_format_span(self._age(since))}).")  # fmt: skip
         else:
             yield "The log has no record: no group has joined or committed yet."
         safe = self.safe_seconds
@@ -223,12 +223,14 @@ class AccessReport:
         else:
             policy = self.settings.get("cleanup.policy", "compact")
             leaves = (
-                f"leaves records for {_span(safe)}" if safe else "may remove records at any time"
+                f"leaves records for {_format_span(safe)}"
+                if safe
+                else "may remove records at any time"
             )
             yield (f"Compaction: cleanup.policy={policy}, min.compaction.lag.ms="
                    f"{safe * 1000:.0f}; the log cleaner {leaves}.")  # fmt: skip
         if self.follow_seconds > 0:
-            yield f"Follow the log for {_span(self.follow_seconds)} to have a whole day."
+            yield f"Follow the log for {_format_span(self.follow_seconds)} to have a whole day."
         else:
             yield "The log has a whole day: a capture without --follow has it at once."
 
@@ -252,8 +254,9 @@ class AccessReport:
         return html_table(title, ["access", "permission", "details"], self._rows(), self._notes())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the account's permissions and the log's extent as a JSON object; times are ms
-        since 1970.
+        """Return the account's permissions and the available history as a dict for JSON.
+
+        Times are ms since 1970.
         """
         return {
             "cluster_id": self.cluster_id, "brokers": self.brokers, "topics": self.topics,
@@ -268,8 +271,7 @@ class AccessReport:
 
 
 def check_access(connection: ClusterConnection, *, now_ms: int) -> AccessReport:
-    """Check what the account may read of a cluster, and how much history its ``__consumer_offsets``
-    still has.
+    """Check what an account may read of a Kafka cluster, and how much history can be recorded.
 
     Nothing is written, and no group is joined.
 
@@ -285,7 +287,7 @@ def check_access(connection: ClusterConnection, *, now_ms: int) -> AccessReport:
     nodes = sorted(one.node_id for one in metadata.brokers)
     log = _LogProbe(connection)
     log.read()
-    topics, groups = log.names()
+    topics, groups = log.read_names()
     node = nodes[0] if nodes else 0
     listed, by_groups = _groups_permission(connection, nodes, groups)
     permissions = (
@@ -308,11 +310,17 @@ def check_access(connection: ClusterConnection, *, now_ms: int) -> AccessReport:
 
 
 def _topics_permission(
-    connection: ClusterConnection, metadata: Any, names: Iterable[str]
+    connection: ClusterConnection, metadata: Any, consumed: Iterable[str]
 ) -> Permission:
-    """Check DESCRIBE on topics: whether the metadata shows the topics that groups consume."""
+    """Check if the account may DESCRIBE the Kafka topics that consumer groups use.
+
+    Args:
+        connection: an open connection.
+        metadata: the cluster's metadata, which lists the visible topics.
+        consumed: topics that the group log names.
+    """
     shown = {one.name for one in metadata.topics if not one.error_code}
-    asked = sorted(set(names) - shown)[:_MOST_NAMES]
+    asked = sorted(set(consumed) - shown)[:_MOST_NAMES]
     answers = connection.metadata(asked).topics if asked else []
     refused = [one.name for one in answers if one.error_code == _NOT_AUTHORIZED]
     detail = f"{len(shown):,} visible"
@@ -324,17 +332,23 @@ def _topics_permission(
 
 
 def _groups_permission(
-    connection: ClusterConnection, nodes: Sequence[int], names: Iterable[str]
+    connection: ClusterConnection, nodes: Sequence[int], logged: Iterable[str]
 ) -> tuple[int | None, Permission]:
-    """Check DESCRIBE on groups: whether the brokers list the groups that the log names.
+    """Check if the account may DESCRIBE the Kafka groups that the group log names.
 
-    Return the number of listed groups (None if the brokers refuse), and the permission.
+    Args:
+        connection: an open connection.
+        nodes: ids of the brokers.
+        logged: group ids that the group log names.
+
+    Returns:
+        The number of listed groups (None if the brokers refuse), and the permission.
     """
     try:
         listed = listed_group_ids(connection, nodes)
     except NotAuthorizedError:
         listed = None
-    asked = sorted({*(listed or ()), *names})[:_MOST_NAMES]
+    asked = sorted({*(listed or ()), *logged})[:_MOST_NAMES]
     refused = refused_group_ids(connection, nodes[0], asked) if asked and nodes else []
     allowed = False if refused or listed is None else True if asked else None
     detail = f"{len(listed):,} listed" if listed is not None else "the brokers list none"
@@ -357,13 +371,14 @@ def _listing(names: Sequence[str]) -> str:
 class _GapSearch:
     """Binary search for the offset from which a log partition has every record.
 
-    It is the end of the last gap that compaction left in the log.
+    Compaction leaves gaps before that offset.
 
     Attributes:
         start, end: first offset of the log, and the offset after its last record.
         low: an offset before which records are missing, or ``start``.
-        high: the lowest offset found from which no record is missing.
+        high: the lowest offset found so far from which no record is missing.
         high_ms: time of the record at ``high``; None at the end of the log.
+        first: the first batch of the log, if it was read.
     """
 
     start: int
@@ -381,47 +396,48 @@ class _GapSearch:
         return self.low >= self.high
 
     def next_offset(self) -> int:
-        """Return the offset that the binary search reads next: the log's start, then the middle of
-        the range.
-        """
+        """Return the offset to read next in the binary search for the last compaction gap."""
         return self.start if self.first is None else (self.low + self.high) // 2
 
-    def add(self, offset: int, window: Sequence[Batch]) -> None:
-        """Narrow the binary search by the record batches that the log has from ``offset`` on."""
+    def narrow(self, offset: int, batches: Sequence[Batch]) -> None:
+        """Narrow the search for the last compaction gap by batches that were read from ``offset``
+        on.
+        """
         begins = self.first is None
-        if begins and window:
-            self.first = window[0]
-        if not window:  # every record from here on was removed
+        if begins and batches:
+            self.first = batches[0]
+        if not batches:  # every record from here on was removed
             self.low, self.high, self.high_ms = self.end, self.end, None
             return
-        gap = offset_after_gap(offset, window)
-        reaches_end = window[-1].last_offset + 1 >= self.end
+        gap = offset_after_gap(offset, batches)
+        reaches_end = batches[-1].last_offset + 1 >= self.end
         if gap is None:
             # A complete part at the start of the log says nothing about the rest.
             if reaches_end or not begins:
-                self.high = max(self.low, min(offset, window[0].base_offset))
-                self.high_ms = _time(window[0])
+                self.high = max(self.low, min(offset, batches[0].base_offset))
+                self.high_ms = _time(batches[0])
             return
         self.low = gap
         if reaches_end or gap > self.high:
             self.high = gap if reaches_end else self.end
-            times = [_time(one) for one in window if one.base_offset >= gap]
+            times = [_time(one) for one in batches if one.base_offset >= gap]
             self.high_ms = times[0] if reaches_end and times else None
 
 
-def offset_after_gap(at: int, window: Sequence[Batch]) -> int | None:
-    """Return the offset after the last gap between record batches that were read from offset ``at``
-    on.
+def offset_after_gap(offset: int, batches: Sequence[Batch]) -> int | None:
+    """Return the offset after the last gap in some record batches of a log; None without a gap.
 
-    Return None if no record is missing between ``at`` and the end of the last batch.
+    Args:
+        offset: the offset from which the batches were read.
+        batches: the batches, in order.
     """
-    expected, found = at, None
-    for one in window:
-        if one.base_offset > expected:
-            found = one.base_offset
-        if one.records < one.last_offset - one.base_offset + 1:
-            found = one.last_offset + 1
-        expected = one.last_offset + 1
+    expected, found = offset, None
+    for batch in batches:
+        if batch.base_offset > expected:
+            found = batch.base_offset
+        if batch.records < batch.last_offset - batch.base_offset + 1:
+            found = batch.last_offset + 1
+        expected = batch.last_offset + 1
     return found
 
 
@@ -431,10 +447,11 @@ def _time(batch: Batch) -> int | None:
 
 
 class _LogProbe:
-    """Reader of small samples of ``__consumer_offsets``, which finds permissions and gaps.
+    """Reader of small samples of ``__consumer_offsets``, to check permissions and compaction gaps.
 
     Attributes:
-        described, readable: whether the account may DESCRIBE and READ the topic; None if unknown.
+        described: whether the account may DESCRIBE the topic; None if unknown.
+        readable: whether the account may READ the topic; None if unknown.
         absent: whether the cluster has no such topic yet.
         detail: why ``readable`` is unknown.
         settings: compaction settings of the topic.
@@ -453,8 +470,8 @@ class _LogProbe:
         self._searches: dict[int, _GapSearch] = {}
 
     def read(self) -> None:
-        """Find the account's permissions on ``__consumer_offsets``, and the range of records in
-        each partition.
+        """Check the account's permissions on ``__consumer_offsets``, and find each partition's
+        offsets.
         """
         self.settings = self._connection.topic_config(OFFSETS_TOPIC, _COMPACTION)
         topic = self._connection.metadata([OFFSETS_TOPIC]).topics[0]
@@ -464,7 +481,7 @@ class _LogProbe:
             self.readable = None if self.described else False
             if self.described:
                 self.detail = ("the topic does not exist: no group has joined or committed yet"
-                               if self.absent else failed(topic.error_code))  # fmt: skip
+                               if self.absent else error_name(topic.error_code))  # fmt: skip
             return
         found = {p.partition_index: p.leader_id for p in topic.partitions}
         self._leaders = {p: leader for p, leader in sorted(found.items()) if leader >= 0}
@@ -475,28 +492,30 @@ class _LogProbe:
         # An empty partition is read, too: the answer shows whether the account may READ.
         open_ones = {p: one.next_offset() for p, one in self._searches.items()}
         for _ in range(_MOST_STEPS):
-            for p, window in self._windows(open_ones, _WINDOW_BYTES).items():
+            for p, window in self._read_samples(open_ones, _WINDOW_BYTES).items():
                 if p in self._searches and not self._searches[p].is_done:
-                    self._searches[p].add(open_ones[p], window)
+                    self._searches[p].narrow(open_ones[p], window)
             open_ones = {p: one.next_offset() for p, one in self._searches.items()
                          if not one.is_done}  # fmt: skip
             if not open_ones or self.readable is False:
                 break
 
-    def _windows(self, offsets: Mapping[int, int], size: int) -> dict[int, list[Batch]]:
-        """Read a sample of record batches from each log partition, of at most ``size`` bytes.
+    def _read_samples(self, offsets: Mapping[int, int], size: int) -> dict[int, list[Batch]]:
+        """Read a few record batches from each partition of ``__consumer_offsets``.
 
-        ``offsets`` is a dict from partition to the offset at which its sample begins. A broker
-        leaves out a larger batch unless the request names one partition only; such partitions are
-        requested again, one by one.
+        Args:
+            offsets: offset at which to read, by partition.
+            size: maximum bytes per partition.
         """
-        found = self._fetched(offsets, size)
+        # Partitions with a first batch larger than `size` are requested one by one, because a
+        # broker then sends it whole.
+        found = self._fetch_samples(offsets, size)
         for p in [p for p, window in found.items() if not window]:
             if offsets[p] < self._searches[p].end:
-                found |= self._fetched({p: offsets[p]}, size)
+                found |= self._fetch_samples({p: offsets[p]}, size)
         return found
 
-    def _fetched(self, offsets: Mapping[int, int], size: int) -> dict[int, list[Batch]]:
+    def _fetch_samples(self, offsets: Mapping[int, int], size: int) -> dict[int, list[Batch]]:
         asked: dict[int, list[PartitionRequest]] = {}
         for p, offset in offsets.items():
             asked.setdefault(self._leaders[p], []).append(PartitionRequest(p, offset))
@@ -506,31 +525,37 @@ class _LogProbe:
         for node, error in failures.items():
             for request in asked[node]:
                 why = f"broker {node} does not answer: {reason(error)}"
-                self._drop(request.partition, 0, why)
+                self._exclude_partition(request.partition, 0, why)
         found = {}
         for one in answers:
             if one.error:
-                self._drop(one.partition, one.error)
+                self._exclude_partition(one.partition, one.error)
                 continue
             self.readable = True
             try:
                 found[one.partition] = list(batches_of(one.records))
             except WireFormatError as e:
-                self._drop(one.partition, 0, str(e))
+                self._exclude_partition(one.partition, 0, str(e))
         return found
 
-    def _drop(self, partition: int, error: int, why: str = "") -> None:
-        """Exclude a partition that cannot be read from the check, and add a warning about it."""
+    def _exclude_partition(self, partition: int, error: int, why: str = "") -> None:
+        """Leave out a log partition that cannot be read, and add a warning about it.
+
+        Args:
+            partition: the partition.
+            error: Kafka's error code, 0 if ``why`` has the reason.
+            why: the reason, as text.
+        """
         if error == _NOT_AUTHORIZED:
             self.readable = False
         else:
-            self.warnings.append(f"partition {partition}: {why or failed(error)}")
+            self.warnings.append(f"partition {partition}: {why or error_name(error)}")
         self._leaders.pop(partition, None)
         self._searches.pop(partition, None)
 
     def extents(self) -> list[PartitionExtent]:
-        """Return, for each readable partition of ``__consumer_offsets``, the range of records that
-        it still has.
+        """Return the first and last offset that each readable partition of ``__consumer_offsets``
+        has.
         """
         if not self.readable:
             return []
@@ -542,28 +567,28 @@ class _LogProbe:
             ) for p, one in sorted(self._searches.items())
         ]  # fmt: skip
 
-    def names(self) -> tuple[set[str], set[str]]:
-        """Return the topics and the groups that the newest records of each partition name."""
+    def read_names(self) -> tuple[set[str], set[str]]:
+        """Return the topics and the consumer groups that the newest log records name."""
         topics: set[str] = set()
         groups: set[str] = set()
         if not self.readable:
             return topics, groups
         at = {p: max(one.start, one.high, one.end - _SAMPLE_OFFSETS)
               for p, one in self._searches.items() if one.high < one.end}  # fmt: skip
-        for window in self._windows(at, _SAMPLE_BYTES).values() if at else ():
-            for key in _keys(window):
+        for window in self._read_samples(at, _SAMPLE_BYTES).values() if at else ():
+            for key in _decode_keys(window):
                 topics |= {key["topic"]} if "topic" in key else set()
                 groups |= {str(key[name]) for name in ("group", "groupId") if name in key}
         return topics, groups
 
 
-def _keys(window: Sequence[Batch]) -> Iterable[Mapping[str, Any]]:
-    """Yield the decoded keys of the records in these batches; skip keys that cannot be decoded."""
-    for batch in window:
+def _decode_keys(batches: Sequence[Batch]) -> Iterable[Mapping[str, Any]]:
+    """Yield the decoded keys of log records; skip keys that cannot be decoded."""
+    for batch in batches:
         if batch.control:
             continue
         try:
-            records = list(records_of(batch, unpacked(batch)))
+            records = list(records_of(batch, decompress(batch)))
         except WireFormatError:
             continue
         for record in records:
@@ -574,7 +599,7 @@ def _keys(window: Sequence[Batch]) -> Iterable[Mapping[str, Any]]:
 
 
 def utc(ms: int | None) -> str:
-    """Format milliseconds since 1970 as date and time in UTC, and None as a dash.
+    """Format milliseconds since 1970 as date and time in UTC; None becomes a dash.
 
     >>> utc(0), utc(None)
     ('1970-01-01 00:00:00', '-')
@@ -584,10 +609,10 @@ def utc(ms: int | None) -> str:
     return f"{datetime.fromtimestamp(ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"
 
 
-def _span(seconds: float) -> str:
+def _format_span(seconds: float) -> str:
     """Format seconds as a time span with one unit, for example "90 min".
 
-    >>> _span(45), _span(5_400), _span(86_400), _span(604_800)
+    >>> _format_span(45), _format_span(5_400), _format_span(86_400), _format_span(604_800)
     ('45 s', '90 min', '24.0 h', '7.0 days')
     """
     if seconds < 120:

@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from partage.capture.connection import ClusterConnection, failed
+from partage.capture.connection import ClusterConnection, error_name
 from partage.errors import NotAuthorizedError
 
-__all__ = ["read_replicas", "write_loads"]
+__all__ = ["read_replicas", "set_write_loads"]
 
 Sizes = dict[tuple[str, int], dict[int, tuple[int, str]]]
 
@@ -17,13 +17,9 @@ Sizes = dict[tuple[str, int], dict[int, tuple[int, str]]]
 def read_replicas(
     bootstrap: str, settings: Mapping[str, Any], *, seconds: float | None = None
 ) -> tuple[dict[str, Any], Sizes]:
-    """Read the brokers, topics and replicas of a running cluster, with each replica's size and log
-    directory.
+    """Read the brokers, topics and replica sizes of a running Kafka cluster.
 
-    Brokers and topics have the form of ``cluster.jsonl``.
-
-    A directory's capacity is the size of its replicas plus the free space, which brokers report
-    since 3.3.
+    Sizes are by partition, broker and log directory.
 
     Args:
         bootstrap: the bootstrap servers, ``host:port,...``.
@@ -36,6 +32,8 @@ def read_replicas(
         NotAuthorizedError: the account may not describe the cluster.
         MissingExtraError: kafka-python is not installed.
     """
+    # Brokers and topics have the form of `cluster.jsonl`. A directory's capacity is the size of its
+    # replicas plus its free space, which brokers report since 3.3.
     with ClusterConnection(bootstrap, settings) as connection:
         response = connection.metadata()
         brokers = [
@@ -55,26 +53,29 @@ def read_replicas(
             for t in response.topics
             if t.error_code == 0
         }  # fmt: skip
-        _under_way(connection, topics)
-        sizes = _sizes(connection, brokers)
+        _add_reassignments(connection, topics)
+        sizes = _read_sizes(connection, brokers)
         if seconds is not None:
             begun = time.monotonic()
             time.sleep(seconds)
             for broker in brokers:
                 broker["directories"] = []
-            before, sizes = sizes, _sizes(connection, brokers)
-            write_loads(topics, before, sizes, time.monotonic() - begun)
+            before, sizes = sizes, _read_sizes(connection, brokers)
+            set_write_loads(topics, before, sizes, time.monotonic() - begun)
         return {"brokers": brokers, "topics": topics}, sizes
 
 
-def write_loads(topics: dict[str, Any], before: Sizes, after: Sizes, seconds: float) -> None:
-    """Set the write load of each partition (bytes per second) from two measurements of replica
+def set_write_loads(topics: dict[str, Any], before: Sizes, after: Sizes, seconds: float) -> None:
+    """Compute each partition's write load (bytes per second) from two measurements of replica
     sizes.
 
-    ``topics`` is changed in place: each partition row gets a ``load``. ``before`` and ``after``
-    have the sizes, measured ``seconds`` apart. The fastest-growing replica counts. Retention may
-    delete segments of a replica in between, which only makes its growth smaller.
+    Args:
+        topics: topics of the cluster; each partition gets a ``load``.
+        before: sizes of the first measurement.
+        after: sizes of the second measurement.
+        seconds: time between the two.
     """
+    # The load is the growth of the partition's fastest-growing replica.
     for name, topic in topics.items():
         for row in topic["partitions"]:
             was, now = before.get((name, row["p"]), {}), after.get((name, row["p"]), {})
@@ -82,13 +83,13 @@ def write_loads(topics: dict[str, Any], before: Sizes, after: Sizes, seconds: fl
             row["load"] = max(0, *grown) / seconds if grown else 0.0
 
 
-def _under_way(connection: ClusterConnection, topics: dict[str, Any]) -> None:
+def _add_reassignments(connection: ClusterConnection, topics: dict[str, Any]) -> None:
     from kafka.protocol.admin import ListPartitionReassignmentsRequest
 
     response = connection.ask(ListPartitionReassignmentsRequest(timeout_ms=30_000, topics=None))
     if response.error_code:
         raise NotAuthorizedError(
-            f"the cluster ({failed(response.error_code)})", "DESCRIBE on CLUSTER"
+            f"the cluster ({error_name(response.error_code)})", "DESCRIBE on CLUSTER"
         )
     for topic in response.topics:
         rows = {row["p"]: row for row in topics.get(topic.name, {"partitions": []})["partitions"]}
@@ -98,7 +99,7 @@ def _under_way(connection: ClusterConnection, topics: dict[str, Any]) -> None:
                 rows[p.partition_index]["removing"] = list(p.removing_replicas) or [-1]
 
 
-def _sizes(connection: ClusterConnection, brokers: list[dict[str, Any]]) -> Sizes:
+def _read_sizes(connection: ClusterConnection, brokers: list[dict[str, Any]]) -> Sizes:
     # A broker that does not answer is left out; the sizes of its replicas are known from others.
     from kafka.protocol.admin import DescribeLogDirsRequest
 

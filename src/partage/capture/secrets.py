@@ -28,7 +28,7 @@ _EMBEDDED = re.compile(r"""([\w.-]+)\s*=\s*("(?:\\.|[^"\\])*"|'[^']*'|[^\s;,"']+
 #: Shorter values, and these words, occur in texts by chance: they are hidden as whole words only.
 _SHORT = 4
 _COMMON = {"", "true", "false", "none", "null"}
-#: The end of a text that was cut (`partage.errors`, `partage.cli.console.shortened`).
+#: The end of a text that was cut (`partage.errors`, `partage.cli.console.shorten`).
 _CUT = "…"
 #: A line break inside a box of the terminal, with blanks and the box's sides; the same, or blanks.
 _WRAP = r"(?:[ │|]*\n[ │|]*)?"
@@ -36,7 +36,7 @@ _WRAPPED_BLANK = r"[\s│|]+"
 
 
 def is_secret(name: str, regex: str | None = None) -> bool:
-    """Return whether a setting's value is secret, judged by the setting's name.
+    """Return whether the value of a Spark or Kafka setting is secret, judged by its name.
 
     Args:
         name: name of a setting of Spark or of a Kafka client.
@@ -59,9 +59,9 @@ def is_secret(name: str, regex: str | None = None) -> bool:
 
 
 def shown_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return a copy of the settings for display, with secret values replaced by ``[hidden]``.
+    """Return a copy of Spark settings in which secret values are replaced by ``[hidden]``.
 
-    A value that itself matches the expression is hidden too.
+    A value that matches ``spark.redaction.regex`` is hidden, too.
 
     >>> shown_settings({"spark.ui.port": "1", "spark.hadoop.fs.s3a.secret.key": "x"})
     {'spark.ui.port': '1', 'spark.hadoop.fs.s3a.secret.key': '[hidden]'}
@@ -78,10 +78,10 @@ def _is_hidden(name: str, value: str, regex: str | None) -> bool:
 
 
 def secrets_in(settings: Mapping[str, str]) -> set[str]:
-    """Return all secret texts in the settings, to be hidden in output: secret values, and secrets
-    inside other values.
+    """Return all secret texts in the settings, such as passwords, so that output can hide them.
 
-    The latter are passwords in Java options or in a JAAS configuration, and lines of a PEM key.
+    These are the values of secret settings, passwords inside other values (Java options, JAAS
+    configurations), and the lines of a PEM key.
 
     >>> sorted(secrets_in({"spark.driver.extraJavaOptions": "-Dmy.password=hunter22 -Da=b"}))
     ['hunter22']
@@ -102,8 +102,10 @@ def secrets_in(settings: Mapping[str, str]) -> set[str]:
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
-    """Replace every secret in a text by ``[hidden]``, also where it is escaped as in JSON or
-    Python, wrapped over lines, or cut with ``…`` behind its first characters.
+    """Replace every secret in a text by ``[hidden]``.
+
+    A secret is also found if it is escaped (JSON, Python), wrapped over lines, or shortened with
+    ``…``.
 
     >>> hide("login of me with hunter22 failed", {"hunter22"})
     'login of me with [hidden] failed'
@@ -118,26 +120,26 @@ def hide(text: str, secrets: Iterable[str]) -> str:
             continue
         text = text.replace(form, HIDDEN)
         if "\n" in text and form[:1] in text:
-            text = _wrapped(form).sub(HIDDEN, text)
+            text = _wrapped_pattern(form).sub(HIDDEN, text)
         if _CUT in text:
-            text = _hide_cut(text, form)
+            text = _hide_shortened(text, form)
     return text
 
 
 @lru_cache(maxsize=256)
-def _wrapped(form: str) -> re.Pattern[str]:
-    """Return a regular expression that finds a secret wherever a terminal has wrapped it."""
-    words = form.split()
+def _wrapped_pattern(secret: str) -> re.Pattern[str]:
+    """Return a regular expression that finds a secret even if a terminal broke it over lines."""
+    words = secret.split()
     parts = [_WRAP.join(map(re.escape, word)) for word in words]
-    return re.compile(_WRAPPED_BLANK.join(parts) if parts else re.escape(form))
+    return re.compile(_WRAPPED_BLANK.join(parts) if parts else re.escape(secret))
 
 
-def _hide_cut(text: str, form: str) -> str:
+def _hide_shortened(text: str, secret: str) -> str:
     # A message shows the first characters of a long value, and then an ellipsis.
     before = text.split(_CUT)
     for i, part in enumerate(before[:-1]):
-        for length in range(min(len(form) - 1, len(part)), _SHORT - 1, -1):
-            if part.endswith(form[:length]):
+        for length in range(min(len(secret) - 1, len(part)), _SHORT - 1, -1):
+            if part.endswith(secret[:length]):
                 before[i] = part[:-length] + HIDDEN
                 break
     return _CUT.join(before)

@@ -35,25 +35,24 @@ __all__ = [
     "parse_jaas",
     "parse_properties",
     "read_properties",
-    "shown",
+    "redact",
     "token_provider",
 ]
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-def shown(name: str, value: str) -> str:
-    """Return a client property's value for an error message, ``[hidden]`` if the property is
-    secret.
+def redact(name: str, value: str) -> str:
+    """Return the value of a Kafka client property for an error message; ``[hidden]`` if secret.
 
-    >>> shown("sasl.jaas.config", "x"), shown("sasl.mechanism", "PLAIN")
+    >>> redact("sasl.jaas.config", "x"), redact("sasl.mechanism", "PLAIN")
     ('[hidden]', 'PLAIN')
     """
     return HIDDEN if is_secret(name) else value
 
 
 class Properties:
-    """Kafka client properties by name, with a ``repr`` that hides secret values.
+    """Kafka client properties by name; printing them hides secret values.
 
     >>> Properties({"ssl.key.password": "x", "client.id": "me"})
     Properties({'client.id': 'me', 'ssl.key.password': '[hidden]'})
@@ -63,7 +62,7 @@ class Properties:
         self._values = dict(values)
 
     def __repr__(self) -> str:
-        return f"Properties({ {n: shown(n, v) for n, v in sorted(self._values.items())} })"
+        return f"Properties({ {n: redact(n, v) for n, v in sorted(self._values.items())} })"
 
     def names(self) -> Iterable[str]:
         """Return the names of all given Kafka client properties."""
@@ -75,8 +74,9 @@ class Properties:
 
 
 def read_properties(path: Path | None, given: Iterable[str] = ()) -> dict[str, str]:
-    """Read client properties from a file and from ``NAME=VALUE`` arguments, which override the
-    file.
+    """Read Kafka client properties from a file and from ``NAME=VALUE`` arguments.
+
+    Arguments override the file.
 
     Raises:
         InvalidConfigError: the file cannot be read, or an argument has no equals sign.
@@ -99,9 +99,9 @@ def read_properties(path: Path | None, given: Iterable[str] = ()) -> dict[str, s
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    r"""Parse the text of a Java ``.properties`` file.
+    r"""Parse the text of a Java ``.properties`` file into a dict.
 
-    Handles comments, the separators ``=``, ``:`` and space, continued lines and escapes.
+    It may have comments, the separators ``=``, ``:`` and space, continued lines and escapes.
 
     >>> parse_properties("# c\nsecurity.protocol = SASL_SSL\nk:v\nlong=a\\\n   b\nu=\\u00e9\n")
     {'security.protocol': 'SASL_SSL', 'k': 'v', 'long': 'ab', 'u': 'é'}
@@ -140,8 +140,7 @@ def _unescaped(text: str) -> str:
 
 
 def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
-    """Parse Kafka's property ``sasl.jaas.config``; return the class of the login module and a dict
-    of its options.
+    """Parse Kafka's property ``sasl.jaas.config``: the login module's class and its options.
 
     Raises:
         InvalidConfigError: the text is malformed; the message does not repeat it.
@@ -203,7 +202,7 @@ _HARMLESS = {
 
 
 def connection_settings(properties: Properties) -> dict[str, Any]:
-    """Convert Kafka client properties to kafka-python's connection settings (TLS and SASL).
+    """Convert Kafka client properties (TLS and SASL) to settings of kafka-python.
 
     Raises:
         InvalidConfigError: a property is invalid or unsupported, or names an unreadable file. The
@@ -234,7 +233,7 @@ def connection_settings(properties: Properties) -> dict[str, Any]:
 
 def _expect(holds: bool, name: str, what: str, value: str) -> None:  # noqa: FBT001 - as assert
     if not holds:
-        raise InvalidConfigError(name, what, shown(name, value))
+        raise InvalidConfigError(name, what, redact(name, value))
 
 
 def _sasl(properties: Properties) -> dict[str, Any]:
@@ -324,7 +323,7 @@ def _trusted_certificates(properties: Properties) -> tuple[str, str] | None:
     data = _file(name, location)
     if kind == "PEM" or (not kind and b"-----BEGIN" in data):
         return name, data.decode("utf-8", "replace")
-    return name, _by_keytool(location, properties.get("ssl.truststore.password") or "")
+    return name, _read_truststore(location, properties.get("ssl.truststore.password") or "")
 
 
 def _file(name: str, location: str) -> bytes:
@@ -334,11 +333,14 @@ def _file(name: str, location: str) -> bytes:
         raise InvalidConfigError(name, f"cannot be read ({e.strerror})", location) from None
 
 
-def _by_keytool(location: str, password: str) -> str:
-    """Read the certificates of a JKS or PKCS12 truststore with Java's keytool, as PEM.
+def _read_truststore(location: str, password: str) -> str:
+    """Read the certificates of a JKS or PKCS12 truststore with Java's keytool, as PEM text.
 
-    The password is passed by the environment, where other users cannot see it.
+    Args:
+        location: path of the truststore.
+        password: password of the truststore.
     """
+    # The password is passed in an environment variable, because other users can see command lines.
     name = "ssl.truststore.location"
     keytool = shutil.which("keytool")
     if keytool is None:
@@ -405,7 +407,7 @@ Fetch = Callable[[], tuple[str, float]]
 
 
 class TokenCache:
-    """Cache of an access token, which is fetched again shortly before it expires.
+    """Cache of an OAuth access token, which is fetched again shortly before it expires.
 
     Args:
         fetch: function that returns a token and its lifetime in seconds.
@@ -424,7 +426,7 @@ class TokenCache:
         self._until = 0.0
 
     def token(self) -> str:
-        """Return the access token; fetch a new one if the last one expires soon."""
+        """Return the OAuth access token; fetch a new one if the last one expires soon."""
         now = self._clock()
         if self._token is None or now >= self._until:
             self._token, seconds = self._fetch()
@@ -433,7 +435,7 @@ class TokenCache:
 
 
 def token_provider(fetch: Fetch) -> Any:
-    """Wrap a function that fetches tokens as kafka-python's ``AbstractTokenProvider``.
+    """Wrap a function that fetches OAuth tokens as kafka-python's ``AbstractTokenProvider``.
 
     Raises:
         MissingExtraError: kafka-python is not installed.
@@ -453,7 +455,7 @@ def token_provider(fetch: Fetch) -> Any:
 
 
 def client_credentials(url: str, client_id: str, secret: str, scope: str | None) -> Fetch:
-    """Return a function that fetches a token by the OAuth 2.0 client credentials grant.
+    """Return a function that fetches an access token by the OAuth 2.0 client credentials grant.
 
     Args:
         url: the token endpoint.
@@ -500,7 +502,7 @@ def client_credentials(url: str, client_id: str, secret: str, scope: str | None)
 
 
 def msk_iam(profile: str | None = None, role: str | None = None) -> Fetch:
-    """Return a function that signs tokens for Amazon MSK with AWS credentials.
+    """Return a function that creates access tokens for Amazon MSK with AWS credentials.
 
     The library aws-msk-iam-sasl-signer-python finds the credentials as AWS's own tools do. The
     region is that of ``AWS_REGION`` or ``AWS_DEFAULT_REGION``.

@@ -19,7 +19,7 @@ from partage.wire.errors import LengthError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["LARGEST_PAYLOAD", "checksum", "unpacked"]
+__all__ = ["LARGEST_PAYLOAD", "crc32c_function", "decompress"]
 
 LARGEST_PAYLOAD = 1 << 28
 """Maximum decompressed bytes of a batch: 256 MiB. Kafka's default limit is 1 MiB compressed."""
@@ -31,8 +31,8 @@ _XERIAL_HEADER = 16
 
 
 @cache
-def checksum() -> Callable[[bytes], int]:
-    """Return the function that computes a CRC-32C, the checksum of record batches.
+def crc32c_function() -> Callable[[bytes], int]:
+    """Return a function that computes the CRC-32C checksum of bytes, as in Kafka record batches.
 
     Raises:
         MissingExtraError: google-crc32c is not installed.
@@ -45,8 +45,8 @@ def checksum() -> Callable[[bytes], int]:
     return found
 
 
-def unpacked(batch: Batch) -> bytes:
-    """Decompress the payload of a record batch.
+def decompress(batch: Batch) -> bytes:
+    """Return the decompressed records of a Kafka record batch, as bytes.
 
     Raises:
         WireFormatError: the payload is damaged, or larger than `LARGEST_PAYLOAD`.
@@ -60,9 +60,9 @@ def unpacked(batch: Batch) -> bytes:
         raise MissingExtraError("pyarrow", extra="capture") from None
     try:
         if batch.compression == "snappy":
-            return _snappy(batch.payload, pa)
+            return _decompress_snappy(batch.payload, pa)
         if batch.compression == "gzip":
-            return _gzip(batch.payload)
+            return _decompress_gzip(batch.payload)
         with pa.input_stream(pa.py_buffer(batch.payload), compression=batch.compression) as stream:
             return _read(stream, batch.compression)
     except (pa.ArrowException, OSError, ValueError) as e:
@@ -80,12 +80,10 @@ def _read(stream: Any, compression: str) -> bytes:
     return b"".join(parts)
 
 
-def _gzip(data: bytes) -> bytes:
-    """Decompress all gzip members, as Java's ``GZIPInputStream`` does.
-
-    zlib copies the bytes behind a member. Each member is therefore fed in slices that double, so
-    that many small members take linear time.
-    """
+def _decompress_gzip(data: bytes) -> bytes:
+    """Decompress gzip data with one or more members, as Java's ``GZIPInputStream`` does."""
+    # Input is passed in slices of doubling size. zlib copies the input after the end of a member,
+    # which would take quadratic time for many small members.
     rest, position = memoryview(data), 0
     parts, room = [], LARGEST_PAYLOAD
     while position < len(data):
@@ -105,11 +103,11 @@ def _gzip(data: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _snappy(data: bytes, pa: Any) -> bytes:
+def _decompress_snappy(data: bytes, pa: Any) -> bytes:
     # Made once: a stream of a mebibyte may have 200,000 blocks.
     codec = pa.Codec("snappy")
     if not data.startswith(_XERIAL):
-        return _block(data, LARGEST_PAYLOAD, codec)
+        return _decompress_snappy_block(data, LARGEST_PAYLOAD, codec)
     position, parts, room = _XERIAL_HEADER, [], LARGEST_PAYLOAD
     while position < len(data):
         length = int.from_bytes(data[position : position + 4], "big", signed=True)
@@ -117,18 +115,21 @@ def _snappy(data: bytes, pa: Any) -> bytes:
         if not 0 <= length <= len(data) - position:
             left = max(0, len(data) - position)
             raise _damaged("snappy", f"block of {length} bytes, {left} left")
-        parts.append(_block(data[position : position + length], room, codec))
+        parts.append(_decompress_snappy_block(data[position : position + length], room, codec))
         room -= len(parts[-1])
         position += length
     return b"".join(parts)
 
 
-def _block(data: bytes, room: int, codec: Any) -> bytes:
-    """Decompress a snappy block without framing into at most ``room`` bytes, after checking the
-    size in its header.
+def _decompress_snappy_block(data: bytes, most_bytes: int, codec: Any) -> bytes:
+    """Decompress one raw snappy block, after a check of the size in its header.
 
-    A compressed byte yields at most 64 / 3 bytes: a copy of 64 bytes takes three.
+    Args:
+        data: the block.
+        most_bytes: greatest size of the result.
+        codec: Arrow's snappy codec.
     """
+    # The size is also checked against the ratio that snappy can reach.
     size = shift = 0
     for byte in data[:5]:
         size |= (byte & 0x7F) << shift
@@ -137,9 +138,9 @@ def _block(data: bytes, room: int, codec: Any) -> bytes:
             break
     else:
         raise _damaged("snappy", "no length")
-    if size > room:
+    if size > most_bytes:
         raise _too_large("snappy")
-    if size > 22 * len(data):
+    if size > 22 * len(data):  # a copy of 64 bytes takes three
         raise _damaged("snappy", f"{len(data)} bytes cannot be {size} unpacked")
     found: bytes = codec.decompress(data, decompressed_size=size, asbytes=True)
     return found

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from partage.capture.durable import (
-    appended,
+    append_line,
     name_folder_in_errors,
-    put_json,
-    without_torn_line,
+    truncate_torn_line,
+    write_json,
 )
 from partage.capture.manifest import (
     MANIFEST,
@@ -34,13 +34,13 @@ from partage.capture.manifest import (
     Manifest,
     Part,
     RecordBuffer,
-    aside,
-    drop_cut_rows,
+    drop_lost_rows,
     merge,
-    put_table,
     recorded_batches,
+    replaced_path,
+    write_table,
 )
-from partage.capture.unpacking import unpacked
+from partage.capture.unpacking import decompress
 from partage.errors import InvalidCaptureError, InvalidConfigError, MissingExtraError
 from partage.history.live_log import LogBatch
 from partage.model.validation import expect_local
@@ -49,14 +49,14 @@ from partage.wire.batches import Batch
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["UNKNOWN_EPOCH", "CaptureObserver", "CaptureWriter", "CleanedOffsets", "Epochs"]
+__all__ = ["UNKNOWN_EPOCH", "CaptureObserver", "CaptureWriter", "CleanedOffsets", "LeaderEpochs"]
 
 
 @dataclass
 class _Loss:
-    """Range of offsets in which a recording (capture) lost records of one log partition.
+    """Records of a log partition that compaction removed before the recording read them.
 
-    ``offsets`` is the number of lost offsets from ``first`` to ``last`` since the last report.
+    ``offsets`` is their number, between the offsets ``first`` and ``last``.
     """
 
     first: int
@@ -71,22 +71,16 @@ class _Loss:
 
 @dataclass
 class CleanedOffsets:
-    """Counter of the offsets that log compaction removed before the recording read them, by log
-    partition.
+    """Number of records of each log partition that compaction removed before they were recorded.
 
-    Losses that were not yet reported are stored too.
-
-    Offsets of an uncompacted log partition are contiguous: brokers reject a batch whose record
-    count differs from its offset span. So compaction removed an offset that is in no fetched
-    record. Up to the end of the log at the first fetch this is normal, and only counted. Records
-    beyond that end were written after the capture began: it lost them by pausing or being slow.
+    A log partition that was not compacted has contiguous offsets, so an offset without a record was
+    removed. Before the log's end at the first fetch this is normal, and only counted. Beyond it the
+    capture lost records, because it paused or was too slow; `report` has a message about them.
 
     Attributes:
-        counts: dict from log partition to the number of offsets that no fetched record has.
-        first_ends: dict from log partition to the end of the log at the first fetch; a partition
-            without an entry is in its first read.
-        damaged: log partitions with a batch that could not be read: compaction need not be the
-            cause of their missing offsets.
+        counts: dict from log partition to the number of removed offsets.
+        first_ends: dict from log partition to the end of the log at the first fetch.
+        damaged: log partitions with an unreadable batch, which may be why offsets are missing.
         lost: number of offsets lost while this process ran.
 
     >>> cleaned = CleanedOffsets({}, {3: 100})
@@ -100,24 +94,29 @@ class CleanedOffsets:
     lost: int = 0
     _losses: dict[int, _Loss] = field(default_factory=dict)
 
-    def see_end(self, partition: int, end: int) -> None:
-        """Store the end offset that a log partition had at its first fetch; later calls have no
+    def set_first_end(self, partition: int, end: int) -> None:
+        """Store the end offset of a log partition when it was first read; later calls have no
         effect.
         """
         self.first_ends.setdefault(partition, end)
 
-    def take(self, partition: int, position: int, batch: Batch) -> None:
-        """Count the offsets that compaction removed in or directly before a record batch.
+    def count_removed(self, partition: int, position: int, batch: Batch) -> None:
+        """Count the offsets that compaction removed inside a record batch and directly before it.
 
-        ``position`` is the offset after the previous batch of the log partition.
+        Args:
+            partition: partition of the log.
+            position: offset after the previous batch.
+            batch: the batch.
         """
         if batch.base_offset > position:
-            self._add(partition, position, batch.base_offset - 1, batch.base_offset - position)
+            self._count_range(
+                partition, position, batch.base_offset - 1, batch.base_offset - position
+            )
         span = batch.last_offset - batch.base_offset + 1
         if batch.records < span and batch.base_offset >= position:
-            self._add(partition, batch.base_offset, batch.last_offset, span - batch.records)
+            self._count_range(partition, batch.base_offset, batch.last_offset, span - batch.records)
 
-    def _add(self, partition: int, first: int, last: int, offsets: int) -> None:
+    def _count_range(self, partition: int, first: int, last: int, offsets: int) -> None:
         self.counts[partition] = self.counts.get(partition, 0) + offsets
         end = self.first_ends.get(partition)
         if end is None or last < end:
@@ -129,16 +128,16 @@ class CleanedOffsets:
         self.lost += offsets
 
     def report(self) -> list[str]:
-        """Return a message for each log partition that lost offsets since the last call."""
+        """Return a message for each log partition that lost records since the last call."""
         found = [
-            _sentence(p, loss, damaged=p in self.damaged)
+            _loss_message(p, loss, damaged=p in self.damaged)
             for p, loss in sorted(self._losses.items())
         ]
         self._losses = {}
         return found
 
 
-def _sentence(partition: int, loss: _Loss, *, damaged: bool) -> str:
+def _loss_message(partition: int, loss: _Loss, *, damaged: bool) -> str:
     span = loss.last - loss.first + 1
     many = f"{loss.offsets:,} offset{'s' if loss.offsets != 1 else ''}"
     which = (
@@ -161,21 +160,17 @@ UNKNOWN_EPOCH = -1
 _MOST = 100
 
 
-class Epochs:
-    """Leader epochs of the batches read so far, by which the recording detects that a log was
-    overwritten.
+class LeaderEpochs:
+    """Leader epochs of recorded batches, which show that a broker's log was truncated.
 
-    Each epoch of a log partition is stored with the offset after its last batch.
+    After an unclean leader election, new records may take the offsets of lost ones. Given the last
+    epoch read, a broker returns the offset at which its own log differs (KIP-320, KIP-595).
 
-    They reveal a log that an unclean leader has overwritten: it truncates the log, and new records
-    take the offsets of lost ones, which a reader behind them cannot see. Given the last epoch read,
-    a broker returns the offset at which its own log diverges (KIP-320, KIP-595), as for its
-    followers.
+    For each log partition, the epochs are stored in ascending order with the offset after their
+    last batch. The range before the first known epoch has the epoch `UNKNOWN_EPOCH`.
 
-    Epochs are ascending. The range before the first known epoch has the epoch `UNKNOWN_EPOCH`.
-
-    >>> ours = Epochs({3: [(4, 120), (6, 340)]})
-    >>> ours.last(3, 340), ours.last(3, 400)
+    >>> ours = LeaderEpochs({3: [(4, 120), (6, 340)]})
+    >>> ours.last_epoch(3, 340), ours.last_epoch(3, 400)
     (6, -1)
 
     The leader's log has epoch 5 in place of our 6, up to 200: they diverge where our 4 ends.
@@ -191,13 +186,12 @@ class Epochs:
         self.known = {p: list(rows) for p, rows in (known or {}).items()}
 
     def record_batch(self, partition: int, epoch: int, first: int, end: int) -> None:
-        """Store the leader epoch and the offset range of a record batch that was read.
-
-        The offsets are from ``first`` to before ``end``.
+        """Store the leader epoch of a Kafka record batch with offsets from ``first`` up to before
+        ``end``.
         """
         rows = self.known.setdefault(partition, [])
         if epoch < 0 or (rows and epoch < rows[-1][0]):
-            # Epochs only grow along a log, so a lower or negative one cannot be compared.
+            # LeaderEpochs only grow along a log, so a lower or negative one cannot be compared.
             self.known[partition] = []
             return
         if not rows:
@@ -209,30 +203,29 @@ class Epochs:
             rows[:-_MOST] = []
             rows[0] = (UNKNOWN_EPOCH, rows[0][1])
 
-    def last(self, partition: int, position: int) -> int:
-        """Return the leader epoch of the record before the next offset to read from a log
-        partition.
+    def last_epoch(self, partition: int, next_offset: int) -> int:
+        """Return the leader epoch of the last record that was read from a log partition.
 
-        ``position`` is the next offset. The result is `UNKNOWN_EPOCH` if the offsets before it were
-        skipped.
+        It is `UNKNOWN_EPOCH` if that record was skipped or its epoch is unknown.
         """
         rows = self.known.get(partition)
-        return rows[-1][0] if rows and rows[-1][1] == position else UNKNOWN_EPOCH
+        return rows[-1][0] if rows and rows[-1][1] == next_offset else UNKNOWN_EPOCH
 
     def diverging_offset(self, partition: int, epoch: int, end: int) -> int:
-        """Return the offset from which the leader's log differs from the records that were read.
+        """Return the offset from which the leader's log differs from the recorded records.
 
         Args:
             partition: the log partition.
-            epoch: the leader's greatest epoch that is not above the last epoch read.
+            epoch: the diverging epoch in the broker's response, which is the greatest epoch of the
+                leader's log that is at most the last epoch read.
             end: the offset at which this epoch ends in the leader's log.
         """
         ours = [e for of, e in self.known.get(partition, ()) if of <= epoch]
         return min(end, ours[-1]) if ours else end
 
-    def cut(self, partition: int, offset: int) -> None:
-        """Forget the stored leader epochs of records from ``offset`` on, because the log has lost
-        these records.
+    def truncate(self, partition: int, offset: int) -> None:
+        """Forget the leader epochs of a log partition from ``offset`` on, because the log was
+        truncated.
         """
         rows = self.known.get(partition, [])
         kept = [row for row in rows if row[1] <= offset]
@@ -241,11 +234,13 @@ class Epochs:
         self.known[partition] = kept
 
     def forget(self, partition: int) -> None:
-        """Forget all leader epochs of a log partition, because its leader cannot compare them."""
+        """Forget all leader epochs of a log partition, because its broker does not compare
+        epochs.
+        """
         self.known.pop(partition, None)
 
     def rows(self) -> Iterable[tuple[int, list[tuple[int, int]]]]:
-        """Return all stored leader epochs of each log partition, as (epoch, end offset) pairs."""
+        """Return the leader epochs of each log partition, as (epoch, end offset) pairs."""
         return sorted((p, list(rows)) for p, rows in self.known.items() if rows)
 
 
@@ -257,30 +252,29 @@ PART_ROWS, PART_BYTES = 500_000, 128 << 20
 
 
 class CaptureObserver(Protocol):
-    """Interface of an observer that receives all data while `partage capture` records them."""
+    """Interface of an observer that receives all data while `partage capture` records a cluster."""
 
-    def batch(self, batch: LogBatch) -> None:
-        """Process a record batch that was recorded. Batches of a log partition arrive in offset
-        order.
+    def on_batch(self, batch: LogBatch) -> None:
+        """Receive a new Kafka record batch; batches of a partition arrive in offset order."""
+
+    def on_state(self, state: Mapping[str, Any]) -> None:
+        """Receive new metadata of the Kafka cluster (a line of ``cluster.jsonl``)."""
+
+    def on_config(self, configs: Mapping[str, str]) -> None:
+        """Receive the broker's settings by name, before any record batch."""
+
+    def on_fetch(self, partition: int, first_end: int) -> None:
+        """Note that a log partition was read successfully.
+
+        ``first_end`` is the partition's end offset when it was first read.
         """
 
-    def state(self, state: Mapping[str, Any]) -> None:
-        """Process a recorded state of the cluster's metadata (a line of ``cluster.jsonl``)."""
-
-    def config(self, configs: Mapping[str, str]) -> None:
-        """Process the broker's settings, which arrive before any record batch."""
-
-    def end(self, partition: int, first_end: int) -> None:
-        """Process the end offset of a log partition at its first fetch; called again at each later
-        fetch.
-        """
-
-    def cut(self, partition: int) -> None:
+    def on_truncation(self, partition: int) -> None:
         """Discard all batches of a log partition, because an unclean leader truncated the log."""
 
 
 class CaptureWriter:
-    """Writer of a recording (capture): it creates the folder, or adds records to an existing one.
+    """Writer of a recording of a Kafka cluster into a folder.
 
     Only one process may write into a folder at a time.
 
@@ -288,7 +282,7 @@ class CaptureWriter:
         out: the capture's folder; created if it does not exist.
         part_rows: number of records after which a part is written.
         together: number of small parts that are merged into one.
-        observer: receives everything that is added; None for none.
+        observer: gets all data that is added; None for none.
 
     Raises:
         InvalidConfigError: the folder cannot be used, or another process writes into it.
@@ -340,11 +334,11 @@ class CaptureWriter:
         with name_folder_in_errors(out):
             self.manifest = self._manifest()
             self._next = dict(self.manifest.positions)
-            self.epochs = Epochs(self.manifest.epochs)
+            self.epochs = LeaderEpochs(self.manifest.epochs)
             self._cleaned = CleanedOffsets(self.manifest.cleaned, self.manifest.first_ends)
             self._unreported: list[str] = []
-            self._clear_up()
-            self._without_cut()
+            self._remove_unlisted_files()
+            self._complete_truncation()
             self._last = self._last_state()
 
     def __enter__(self) -> Self:
@@ -354,21 +348,21 @@ class CaptureWriter:
         # Records read before an error are valid: only a failing disk prevents writing them.
         try:
             if not self._disk_failed:
-                self.roll()
+                self.write_part()
         finally:
             self._lock.close()
 
     def _manifest(self) -> Manifest:
         # A new folder gets one first, which marks it as a capture.
-        found = Manifest.of(self.folder)
+        found = Manifest.load(self.folder)
         if found is None:
             found = Manifest()
-            found.put(self.folder)
+            found.save(self.folder)
         return found
 
     def _last_state(self) -> dict[str, Any] | None:
         path = self.folder / _STATES
-        last = without_torn_line(path)
+        last = truncate_torn_line(path)
         try:
             if last is None:
                 return None
@@ -379,8 +373,8 @@ class CaptureWriter:
             what = f"{path}: the last line is not JSON; capture into a new folder"
             raise InvalidCaptureError(what) from None
 
-    def _clear_up(self) -> None:
-        self._put_aside()
+    def _remove_unlisted_files(self) -> None:
+        self._hide_replaced_files()
         counted, replaced = {one.number for one in self.manifest.parts}, set(self.manifest.replaced)
         for folder in (self.folder / _RECORDS, self.folder / _BATCHES):
             for path in folder.iterdir():
@@ -388,7 +382,7 @@ class CaptureWriter:
                 if part is None:
                     continue
                 counts = path.name == part[1] and int(part[2]) in counted
-                kept = path == aside(folder / part[1]) and int(part[2]) in replaced
+                kept = path == replaced_path(folder / part[1]) and int(part[2]) in replaced
                 if not (counts or kept):
                     path.unlink()
         for path in self.folder.glob(".*.tmp"):
@@ -397,7 +391,7 @@ class CaptureWriter:
     # --- what is written -------------------------------------------------------------------
 
     def set_ids(self, *, cluster_id: str | None = None, topic_id: str | None = None) -> None:
-        """Set the ids of the recorded cluster and topic; check them in an existing recording.
+        """Set the ids of the recorded cluster and topic, or check that they are the recording's.
 
         Raises:
             InvalidCaptureError: the capture is of another cluster or topic.
@@ -416,35 +410,38 @@ class CaptureWriter:
             self._changed = True
 
     def position(self, partition: int) -> int:
-        """Return the offset at which to read a log partition next; 0 if nothing was read yet."""
+        """Return the offset from which to read a log partition next; 0 if nothing was read yet."""
         return self._next.get(partition, 0)
 
     def skip_to(self, partition: int, offset: int, why: str) -> None:
-        """Continue a log partition at ``offset``, and note in the manifest why earlier records are
-        skipped.
-        """
-        self.manifest.trouble(f"partition {partition}: {why}")
+        """Continue to read a log partition at ``offset``, and store the reason as a warning."""
+        self.manifest.add_warning(f"partition {partition}: {why}")
         self._next[partition] = offset
         self._changed = True
 
-    def cut(self, partition: int, offset: int, why: str) -> None:
-        """Remove the recorded rows of a log partition from ``offset`` on, at which the log now
-        ends, and read on from there.
+    def truncate(self, partition: int, offset: int, why: str) -> None:
+        """Remove recorded rows of a log partition from ``offset`` on, because the broker's log lost
+        them.
 
-        The manifest records the cut first, so that the next capture completes it after a kill.
+        Args:
+            partition: partition of the log.
+            offset: first lost offset, at which reading continues.
+            why: warning for the manifest.
         """
+        # The manifest is written first, so that the next capture completes the removal if the
+        # process is killed.
         with self._writing():
-            self.roll()
-            self.manifest.trouble(f"partition {partition}: {why}")
+            self.write_part()
+            self.manifest.add_warning(f"partition {partition}: {why}")
             self.manifest.cut = {partition: offset}
             self._next[partition] = offset
-            self.epochs.cut(partition, offset)
+            self.epochs.truncate(partition, offset)
             self._put_manifest()
-            self._without_cut()
+            self._complete_truncation()
         if self._observer is not None:
-            self._observer.cut(partition)
+            self._observer.on_truncation(partition)
 
-    def _without_cut(self) -> None:
+    def _complete_truncation(self) -> None:
         # Repeating it changes nothing.
         if not self.manifest.cut:
             return
@@ -453,64 +450,64 @@ class CaptureWriter:
             for at, (path, column) in enumerate(
                 zip(self._paths(part.number), ("offset", "last_offset"), strict=True)
             ):
-                rows[at] += drop_cut_rows(path, column, self.manifest.cut)
+                rows[at] += drop_lost_rows(path, column, self.manifest.cut)
         self.manifest.records, self.manifest.batches = rows
         self.manifest.cut = {}
-        self.manifest.put(self.folder)
+        self.manifest.save(self.folder)
 
-    def trouble(self, what: str) -> None:
-        """Add a warning to the manifest: a range of the log that was skipped or is missing."""
-        self.manifest.trouble(what)
+    def add_warning(self, message: str) -> None:
+        """Add a warning to the recording's manifest, for example that a range of the log was
+        skipped.
+        """
+        self.manifest.add_warning(message)
         self._changed = True
 
     def add(self, partition: int, batch: Batch) -> bool:
-        """Add a record batch of a log partition; return False if the recording already has it.
+        """Add a Kafka record batch to the recording; return False if the recording already has it.
 
         Raises:
             WireFormatError: the batch cannot be read; none of its records are added.
         """
         if batch.last_offset < self.position(partition):
             return False
-        added = self._columns.add(partition, batch, unpacked(batch))
-        self._cleaned.take(partition, self.position(partition), batch)
+        added = self._columns.add(partition, batch, decompress(batch))
+        self._cleaned.count_removed(partition, self.position(partition), batch)
         self._next[partition] = batch.last_offset + 1
         self.epochs.record_batch(
             partition, batch.leader_epoch, batch.base_offset, batch.last_offset + 1
         )
         if self._observer is not None:
-            self._observer.batch(added)
+            self._observer.on_batch(added)
         if self._columns.records >= self._part_rows or self._columns.bytes >= PART_BYTES:
-            self.roll()
+            self.write_part()
         return True
 
-    def see_end(self, partition: int, end: int) -> None:
-        """Record the end offset of a log partition at its first fetch.
-
-        Offsets missing beyond it were removed while the capture ran, so the capture lost them.
+    def set_first_end(self, partition: int, end: int) -> None:
+        """Store the end offset of a log partition when it was first read; later calls have no
+        effect.
         """
-        self._cleaned.see_end(partition, end)
+        # Offsets that are missing beyond it count as lost: compaction removed them while the
+        # capture ran.
+        self._cleaned.set_first_end(partition, end)
         if self._observer is not None:
-            self._observer.end(partition, self._cleaned.first_ends[partition])
+            self._observer.on_fetch(partition, self._cleaned.first_ends[partition])
 
-    def see_damage(self, partition: int) -> None:
-        """Record that a batch of a log partition was damaged and could not be read."""
+    def mark_damaged(self, partition: int) -> None:
+        """Note that a record batch of a log partition was damaged and could not be read."""
         self._cleaned.damaged.add(partition)
 
     def take_reports(self) -> list[str]:
-        """Return the messages about offsets that the recording lost to compaction since the last
-        call.
-        """
+        """Return the messages about records lost to compaction since the last call."""
         reports, self._unreported = self._unreported, []
         return reports
 
     def recorded(
         self, after: Mapping[int, int]
     ) -> tuple[Mapping[str, str], list[Mapping[str, Any]], Iterator[LogBatch]]:
-        """Read what the recording contains so far: the broker's settings, the cluster's states, and
-        the record batches.
+        """Return what the recording contains: broker settings, cluster states and record batches.
 
-        Batches come from the parts that the manifest lists, if a part has a batch after the base
-        offset of its log partition in ``after``.
+        Args:
+            after: base offset by log partition; parts without a later batch are skipped.
 
         Raises:
             InvalidCaptureError: a file is damaged.
@@ -532,57 +529,55 @@ class CaptureWriter:
 
     @property
     def lost_offsets(self) -> int:
-        """Number of offsets that compaction removed before this process could read them."""
+        """Number of records that compaction removed before this process could read them."""
         return self._cleaned.lost
 
     @property
     def next_offsets(self) -> int:
-        """Sum of the next offsets to read over all log partitions, which measures progress."""
+        """Sum of the next offsets to read over all log partitions, as a measure of progress."""
         return sum(self._next.values())
 
     @property
     def pending(self) -> int:
-        """Number of record batches that are only in memory, not yet on disk."""
+        """Number of record batches in memory that are not yet in files."""
         return self._columns.batches
 
     @property
     def records(self) -> int:
-        """Number of records in the recording, on disk and in memory."""
+        """Number of records in the recording, in files and in memory."""
         return self.manifest.records + self._columns.records
 
-    def state(self, state: Mapping[str, Any]) -> bool:
-        """Add a state of the cluster's metadata to the recording; return False if it equals the
-        last one.
-        """
+    def add_state(self, state: Mapping[str, Any]) -> bool:
+        """Add cluster metadata to the recording; return False if it equals the last one."""
         said = _content(state)
         if said == self._last:
             return False
         self._last = said
         self._states.append(dict(state))
         if self._observer is not None:
-            self._observer.state(state)
+            self._observer.on_state(state)
         # The very first line waits for records: it may have to stand for times before it.
         with self._writing():
             if (self.folder / _STATES).exists():
                 self._put_states()
         return True
 
-    def config(self, configs: Mapping[str, str]) -> None:
-        """Write the broker's settings to ``cluster-config.json``; an empty dict has no effect."""
+    def write_config(self, configs: Mapping[str, str]) -> None:
+        """Write the broker's settings to ``cluster-config.json``; empty settings are ignored."""
         if self._observer is not None:
-            self._observer.config(configs)
+            self._observer.on_config(configs)
         with self._writing():
             if configs or not (self.folder / _CONFIG).exists():
-                put_json(self.folder / _CONFIG, {"configs": dict(configs)})
+                write_json(self.folder / _CONFIG, {"configs": dict(configs)})
 
-    def roll(self) -> None:
-        """Write all records in memory to a new pair of files, and list it in the manifest.
+    def write_part(self) -> None:
+        """Write all records in memory to new files of the recording, and list them in the manifest.
 
         Raises:
             InvalidConfigError: the folder cannot be written, a full disk for example.
         """
         with self._writing():
-            self._roll()
+            self._write_part()
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -594,15 +589,15 @@ class CaptureWriter:
             self._disk_failed = True
             raise
 
-    def _roll(self) -> None:
+    def _write_part(self) -> None:
         first_ms = self._columns.first_ms
         for one in self._cleaned.report():
-            self.trouble(one)
+            self.add_warning(one)
             self._unreported.append(one)
         if self._columns.batches:
             number = self.manifest.next_part
             for path, table in zip(self._paths(number), self._columns.tables(), strict=True):
-                put_table(path, table)
+                write_table(path, table)
             self.manifest.records += self._columns.records
             self.manifest.batches += self._columns.batches
             self.manifest.parts.append(Part(number))
@@ -618,7 +613,7 @@ class CaptureWriter:
     def _put_manifest(self) -> None:
         self.manifest.positions = dict(self._next)
         self.manifest.epochs = dict(self.epochs.rows())
-        self.manifest.put(self.folder)
+        self.manifest.save(self.folder)
 
     def _merge(self) -> None:
         # The files that the previous merge replaced are removed as well.
@@ -627,7 +622,7 @@ class CaptureWriter:
         before, replaced = list(self.manifest.replaced), set[int]()
         try:
             while merge(
-                self.manifest, self._paths, put_table,
+                self.manifest, self._paths, write_table,
                 rows=PART_ROWS, size=PART_BYTES, together=self._together,
             ):  # fmt: skip
                 replaced |= set(self.manifest.replaced)
@@ -636,16 +631,16 @@ class CaptureWriter:
         except (pa.ArrowException, OSError) as e:
             # A damaged part or a full disk stops the merge only: the capture is unchanged.
             why = (str(e).splitlines() or [type(e).__name__])[0]
-            self.trouble(f"small parts cannot be merged ({why})")
+            self.add_warning(f"small parts cannot be merged ({why})")
         if replaced:
-            self._put_aside()
+            self._hide_replaced_files()
             for path in (path for number in before for path in self._paths(number)):
-                aside(path).unlink(missing_ok=True)
+                replaced_path(path).unlink(missing_ok=True)
 
-    def _put_aside(self) -> None:
+    def _hide_replaced_files(self) -> None:
         for path in (path for number in self.manifest.replaced for path in self._paths(number)):
             if path.exists():
-                path.replace(aside(path))
+                path.replace(replaced_path(path))
 
     def _paths(self, number: int) -> tuple[Path, Path]:
         name = Part(number).name
@@ -659,7 +654,7 @@ class CaptureWriter:
                 # The state before the first one is unknown: assume the first, marked as assumed.
                 self._states.insert(0, {**first, "ts_ms": max(0, first_ms - 1), "assumed": True})
         for state in self._states:
-            appended(path, json.dumps(state, separators=(",", ":")))
+            append_line(path, json.dumps(state, separators=(",", ":")))
         self._states = []
 
 

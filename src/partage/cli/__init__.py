@@ -15,9 +15,9 @@ def main() -> None:
     import sys
 
     from partage.cli.app import app
-    from partage.cli.console import prepare
+    from partage.cli.console import escape_unencodable
     from partage.cli.secrets import guard_stderr
 
-    prepare()
+    escape_unencodable()
     guard_stderr(sys.argv[1:])
     app(prog_name="partage")

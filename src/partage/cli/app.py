@@ -15,7 +15,7 @@ __all__ = ["COMMANDS", "app"]
 #: ``partage --help``. To print that help, no command is imported: this saves a quarter of its time.
 COMMANDS = {
     "demo": ("replay", "Replay the recorded history of a real Kafka cluster, and open the report."),
-    "capture": ("capture", "Record a cluster's groups: what `partage replay` reads."),
+    "capture": ("capture", "Record the history of a cluster's groups, for `partage replay`."),
     "groups": (
         "groups",
         "Show the owners of each partition, their lag, and what each strategy would do.",
@@ -30,11 +30,11 @@ COMMANDS = {
     ),
     "report": (
         "report",
-        "Show a replayed run: which groups lost most, why, what to change, how far to trust it.",
+        "Show the report of a replay: the costs of rebalances, their causes, and what to change.",
     ),
     "diff": (
         "diff",
-        "Compare two replays: unread time, rebalances and moves per hour, with a verdict.",
+        "Compare two replays: time without a reader, rebalances and moves per hour.",
     ),
     "check": ("check", "Check each group of a replayed run against limits."),
     "forecast": (
@@ -47,19 +47,19 @@ COMMANDS = {
     ),
     "size": (
         "size",
-        "Show how many consumers a group needs, their load and lag, and settings of scalers.",
+        "Show how many consumers a group needs, their load and lag, and autoscaler settings.",
     ),
     "owner": ("owner", "Show the owners of partitions at an instant, from table `ownership`."),
     "assign": ("assign", "Assign partitions to members: the plan of a strategy."),
     "compare": ("compare", "Compare strategies on the same problem, side by side."),
-    "decode": ("decode", "Decode a log of `__consumer_offsets`: one JSON line a record."),
+    "decode": ("decode", "Decode a log of `__consumer_offsets` to JSON, one line per record."),
     "strategies": (
         "strategies",
-        "List the strategies, with the Kafka class that each one equals and the settings it has.",
+        "List the strategies, the Kafka class that each reproduces exactly, and their settings.",
     ),
     "keys": (
         "keys",
-        "Show how keys spread over partitions, what a change of the count moves, and who agrees.",
+        "Show how keys spread over partitions, and which keys a new partition count moves.",
     ),
     "audit": (
         "audit",
@@ -100,8 +100,10 @@ class _ImportedCommands(Mapping[str, Any]):
         return len(COMMANDS)
 
 
-class _Group(TyperGroup):
-    """Top-level command `partage`, which prints its help without importing the subcommands."""
+class _LazyCommandGroup(TyperGroup):
+    """The top-level command `partage`; it imports a subcommand's module only when the subcommand
+    runs.
+    """
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -113,8 +115,8 @@ class _Group(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a subcommand of `partage` by name. While help is printed, return a stub that has
-        only the summary.
+        """Return a subcommand of `partage` by name; while help is printed, a stub with only its
+        summary.
         """
         if self._prints_help:
             return TyperCommand(name=cmd_name, help=COMMANDS[cmd_name][1])
@@ -134,7 +136,7 @@ def _import_command(name: str) -> Any:
     Raises:
         KeyError: no command has this name.
     """
-    from partage.cli.command_errors import guarded
+    from partage.cli.command_errors import exit_on_error
 
     found = getattr(import_module(f"partage.cli.{COMMANDS[name][0]}"), name)
     group = typer.Typer(add_completion=False, **_SETTINGS)
@@ -143,12 +145,12 @@ def _import_command(name: str) -> Any:
     if isinstance(found, typer.Typer):
         group.add_typer(found, name=name)
     else:
-        group.command(name)(guarded(found))
+        group.command(name)(exit_on_error(found))
     return typer.main.get_command(group).commands[name]  # type: ignore[attr-defined]  # a group
 
 
 app = typer.Typer(
-    cls=_Group,
+    cls=_LazyCommandGroup,
     no_args_is_help=True,
     **_SETTINGS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -175,7 +177,7 @@ def _partage(
 
         partage demo
 
-    Exit codes: 0 done, 1 error (one line on stderr), 2 wrong usage, 3 a plan failed the judge, the
-    audit found broken joins, or a run exceeds a limit, 4 a replay was published without the groups
-    that failed, 5 the log has too little for a decision.
+    Exit codes: 0 success. 1 error, with one line on stderr. 2 wrong usage. 3 a plan breaks a rule
+    of Kafka, the audit found a join that misses matches, or a run exceeds a limit. 4 a replay
+    succeeded except for groups that failed. 5 the recorded log is too incomplete for a decision.
     """

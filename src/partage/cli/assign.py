@@ -13,7 +13,7 @@ import typer
 
 from partage.cli.command_errors import FAILED, FAILED_JUDGE
 from partage.cli.console import (
-    first_of,
+    first_lines,
     interactive,
     name,
     out,
@@ -27,9 +27,9 @@ from partage.cli.options import AsJson, StrategyConfig, strategy_option, with_op
 from partage.cli.problems import (
     DEFAULT,
     STDIN,
-    object_of,
+    parse_json_object,
+    parse_problem,
     preference,
-    problem_of,
     read_problem,
     settings,
 )  # fmt: skip
@@ -42,12 +42,14 @@ if TYPE_CHECKING:
     from partage.judge import Breach
     from partage.model import Assignment, Cluster, Group
 
-__all__ = ["JudgedPlan", "answer", "assign"]
+__all__ = ["CheckedPlan", "assign", "compute_plan"]
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedPlan:
-    """Plan of a strategy for one assignment problem, with any rules of Kafka that it breaks."""
+class CheckedPlan:
+    """Plan of a strategy for one assignment problem, with the list of Kafka's rules that it
+    breaks.
+    """
 
     strategy: Strategy
     group: Group
@@ -59,9 +61,7 @@ class JudgedPlan:
 
     @property
     def standbys(self) -> dict[str, dict[str, list[int]]] | None:
-        """Dict from member to its standby partitions by topic; None if the strategy assigns no
-        standbys.
-        """
+        """Standby partitions by member and topic; None if the strategy assigns no standbys."""
         return getattr(self.plan, "standbys", None)
 
     def to_json(self) -> dict[str, Any]:
@@ -87,33 +87,36 @@ class JudgedPlan:
         return given
 
 
-def answer(
+def compute_plan(
     problem: Mapping[str, Any], requested: list[str] | None, config: Mapping[str, object]
-) -> JudgedPlan:
-    """Compute a plan for an assignment problem, and check it for broken rules.
+) -> CheckedPlan:
+    """Run a strategy on an assignment problem, and check its plan against Kafka's rules.
+
+    ``requested`` are strategy names from the command line, preferred first. Without them the
+    problem or its members choose the strategy.
 
     Raises:
-        PartageError: the problem is malformed, its members have no strategy in common, no strategy
-            has the name, the strategy is not applicable, or a setting has no effect.
+        PartageError: the problem is malformed, no strategy can be chosen, the strategy is not
+            applicable, or a setting has no effect.
     """
     from partage.api.decisions import decide, several_owners
     from partage.judge import check
 
-    group, cluster = problem_of(problem)
-    strategy, negotiated = _chosen(group, problem, requested)
+    group, cluster = parse_problem(problem)
+    strategy, negotiated = _choose_strategy(group, problem, requested)
     made = decide(strategy, group, cluster, config=config or None)
     breaches = check(made.plan, group, cluster, several_owners=several_owners(strategy))
-    return JudgedPlan(strategy, group, cluster, made.plan, breaches, made.warnings, negotiated)
+    return CheckedPlan(strategy, group, cluster, made.plan, breaches, made.warnings, negotiated)
 
 
-def _chosen(
+def _choose_strategy(
     group: Group, problem: Mapping[str, Any], requested: list[str] | None
 ) -> tuple[Strategy, Negotiated | None]:
-    """Choose the strategy that runs: that of the command line, else of the problem, else of the
-    members.
+    """Choose the strategy to run: from the command line, else the problem, else by the members'
+    votes.
 
-    Members choose as in Kafka's coordinator; the second result is then their negotiation, else
-    None.
+    Members vote as in Kafka's group coordinator. The second result describes this negotiation; it
+    is None if the members did not vote.
     """
     from partage.groups import registry
     from partage.groups.negotiation import negotiate
@@ -195,29 +198,30 @@ def assign(
         raise typer.BadParameter(
             "give PROBLEM.json, - for stdin, or --jsonl", param_hint="PROBLEM.json"
         )
-    found = answer(read_problem(problem), strategy, chosen)
+    found = compute_plan(read_problem(problem), strategy, chosen)
     warn(list(found.warnings))
     if as_json or not interactive():
         write_json({"strategy": found.strategy.name, **found.to_json(), **_settled_plan(found)})
     else:
         _show(found)
-    _judged(found)
+    _exit_if_invalid(found)
 
 
 def _assign_lines(
     problems: Path | None, strategy: list[str] | None, config: Mapping[str, object]
 ) -> None:
-    """Print one assignment for each problem of a JSON Lines input; a malformed line fails alone.
+    """Print one assignment for each problem in JSON Lines input; a malformed line does not stop the
+    others.
 
     Raises:
         OSError: the file cannot be read.
         Exit: with code 1 if a line had an error, else 3 if a plan breaks a rule.
     """
     if problems is None or str(problems) == STDIN:
-        counted = _count_results(sys.stdin.buffer, strategy, config)
+        counted = _print_assignments(sys.stdin.buffer, strategy, config)
     else:
         with problems.open("rb") as file:
-            counted = _count_results(file, strategy, config)
+            counted = _print_assignments(file, strategy, config)
     lines, errors, failed = counted
     sys.stdout.flush()
     if errors:
@@ -228,11 +232,11 @@ def _assign_lines(
         raise typer.Exit(FAILED_JUDGE)
 
 
-def _count_results(
+def _print_assignments(
     lines: Iterable[bytes], strategy: list[str] | None, config: Mapping[str, object]
 ) -> tuple[int, int, int]:
-    """Print the assignment of each input line; return the counts of lines, errors and plans that
-    break a rule.
+    """Print the assignment of each input line; return the number of lines, errors and invalid
+    plans.
     """
     count = errors = failed = 0
     for number, line in enumerate(lines, 1):
@@ -253,7 +257,7 @@ def _result_of_line(
     from partage.errors import PartageError
 
     try:
-        found = answer(object_of(line, f"line {number}"), strategy, config)
+        found = compute_plan(parse_json_object(line, f"line {number}"), strategy, config)
     except PartageError as e:
         return {"error": str(e), "line": number}
     except Exception as e:  # noqa: BLE001 - the other lines go on
@@ -266,17 +270,17 @@ def _result_of_line(
     return given
 
 
-def _judged(found: JudgedPlan) -> None:
+def _exit_if_invalid(found: CheckedPlan) -> None:
     if not found.breaches:
         return
     sys.stdout.flush()
-    for breach in first_of([str(one) for one in found.breaches]):
+    for breach in first_lines([str(one) for one in found.breaches]):
         tell(f"judge: {short_names(breach)}", "red")
     tell("judge: this plan breaks the rules", "bold red")
     raise typer.Exit(FAILED_JUDGE)
 
 
-def _show(found: JudgedPlan) -> None:
+def _show(found: CheckedPlan) -> None:
     from rich.table import Table
 
     from partage.api.decisions import several_owners
@@ -292,7 +296,7 @@ def _show(found: JudgedPlan) -> None:
     for member, topics in found.plan.to_dict().items():
         count = sum(len(numbers) for numbers in topics.values())
         which = _by_topic(topics)
-        shown = name(_middle_out(member, out().width // 3))
+        shown = name(_omit_middle(member, out().width // 3))
         cells: list[RenderableType] = [
             shown,
             str(count),
@@ -326,42 +330,43 @@ def _by_topic(topics: Mapping[str, list[int]]) -> str:
     return "  ".join(f"{topic} {format_runs(numbers)}" for topic, numbers in topics.items())
 
 
-def _middle_out(text: str, most: int) -> str:
-    """Shorten a member id by omitting its middle, because ids of one deployment differ at the end.
+def _omit_middle(text: str, max_length: int) -> str:
+    """Shorten a member id by omitting its middle, because ids of one deployment differ at the
+    end.
 
-    >>> _middle_out("consumer-orders-service-1-8f2c4d1e", 15)
+    >>> _omit_middle("consumer-orders-service-1-8f2c4d1e", 15)
     'consume…8f2c4d1e'
     """
-    if len(text) <= most:
+    if len(text) <= max_length:
         return text
-    return f"{text[: most // 2]}…{text[len(text) - most // 2 - 1 :]}"
+    return f"{text[: max_length // 2]}…{text[len(text) - max_length // 2 - 1 :]}"
 
 
 def _or_dash(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-def _settled_plan(judged: JudgedPlan) -> dict[str, Any]:
-    """Return the plan after the second cooperative rebalance as a JSON object; empty if nothing is
-    withheld.
+def _settled_plan(checked_plan: CheckedPlan) -> dict[str, Any]:
+    """Return the plan after the second cooperative rebalance as JSON; empty if there is no second
+    one.
 
-    A partition is withheld until its previous owner has revoked it.
+    A cooperative strategy withholds a partition until its previous owner has revoked it.
     """
-    if not len(getattr(judged.plan, "withheld", ())):
+    if not len(getattr(checked_plan.plan, "withheld", ())):
         return {}
-    return {"settled": judged.plan.settled().to_json()}  # type: ignore[attr-defined]  # a Plan
+    return {"settled": checked_plan.plan.settled().to_json()}  # type: ignore[attr-defined]  # a Plan
 
 
-def _show_withheld(judged: JudgedPlan) -> None:
+def _show_withheld(checked_plan: CheckedPlan) -> None:
     """Print how many withheld partitions each member gets in the second cooperative rebalance.
 
     A partition is withheld until its previous owner has revoked it.
     """
-    withheld = getattr(judged.plan, "withheld", ())
+    withheld = getattr(checked_plan.plan, "withheld", ())
     if not len(withheld):
         return
-    settled = judged.plan.settled()  # type: ignore[attr-defined]  # it withholds: a Plan
-    now = {pair for pairs in judged.plan.to_pairs().values() for pair in pairs}
+    settled = checked_plan.plan.settled()  # type: ignore[attr-defined]  # it withholds: a Plan
+    now = {pair for pairs in checked_plan.plan.to_pairs().values() for pair in pairs}
     to_come = {
         member: sum(pair not in now for pair in pairs)
         for member, pairs in settled.to_pairs().items()

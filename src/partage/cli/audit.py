@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.console import first_of, name, show, tell, write_json
-from partage.cli.key_results import shown
+from partage.cli.console import first_lines, name, show, tell, write_json
+from partage.cli.key_results import format_key
 from partage.cli.options import (
     ClusterOptions,
     OutputOptions,
@@ -20,15 +20,22 @@ from partage.cli.options import (
     topic_option,
     with_options,
 )
-from partage.cli.progress import working
+from partage.cli.progress import show_progress
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from partage.jobs.audit.audit import Audit, BrokenJoin, TopicAudit
-    from partage.keys.audit import Broken
+    from partage.keys.audit import JoinProblem
 
-__all__ = ["audit", "by_chance", "findings", "join_words", "undecided", "writers"]
+__all__ = [
+    "audit",
+    "broken_join_messages",
+    "chance_text",
+    "findings",
+    "unidentified_messages",
+    "writer_label",
+]
 
 _PAGE = "audit.html"
 #: Exit code: broken joins were found.
@@ -76,10 +83,10 @@ def audit(
 ) -> None:  # fmt: skip
     """Find the partitioner that wrote each topic, and check the joins between topics.
 
-    The keys and their partitions show the client that wrote a topic, and when a second client
-    started; keys with records in two partitions, which breaks their order; how records without
-    a key are spread; and topics whose join is broken by different partition counts,
-    partitioners or serializers, with example keys.
+    For each topic the audit prints the client libraries that may have written it, and when a second
+    one started; keys with records in two partitions, whose order is broken; and how records without
+    a key are spread. For each join that misses matches it prints the reason and example keys. The
+    reason is a different partition count, partitioner or serializer.
 
         partage audit capture/
 
@@ -105,7 +112,7 @@ def audit(
     for some in joins:
         if len(set(some)) < 2:
             raise typer.BadParameter("needs two topics or more: a,b", param_hint="--join")
-    with working(_STAGES, quiet=output.quiet or output.as_json) as progress:
+    with show_progress(_STAGES, quiet=output.quiet or output.as_json) as progress:
         found = audit_topics(
             where, topics=topic, joins=joins, progress=progress, master=spark.master,
             conf=spark.settings(), kafka=cluster.client_properties(),
@@ -137,9 +144,9 @@ def _write(result: Audit, folder: Path, source: str) -> None:
     joins = []
     for join in result.joins:
         if join.meant:
-            line, *examples = join_words(join.broken, join.groups)
+            line, *examples = broken_join_messages(join.broken, join.groups)
             joins.append((line, [example.strip() for example in examples]))
-    said = {t.topic: TopicText(writers(t), by_chance(t), findings(t)) for t in result.topics}
+    said = {t.topic: TopicText(writer_label(t), chance_text(t), findings(t)) for t in result.topics}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Both are written beside their places first, so that a kill leaves no half of either.
@@ -185,11 +192,11 @@ def _print(found: Audit, *, all_joins: bool) -> None:
         show(*(name(line) for line in findings(topic)))
     for join in found.joins:
         if join.meant or all_joins:
-            show(*(name(line) for line in join_words(join.broken, join.groups)))
+            show(*(name(line) for line in broken_join_messages(join.broken, join.groups)))
     if found.without_a_place:
         text = f"{found.without_a_place:,} records without a topic or a partition were left out"
         show(name(text, "bold"))
-    for line in undecided(found.topics):
+    for line in unidentified_messages(found.topics):
         show(name(line))
     if found.too_many:
         text = f"{found.too_many:,} pairs of topics were not compared: one group reads all of them"
@@ -229,8 +236,8 @@ def _table(found: Audit) -> Table:
         nulls = f"{t.nulls['records']:,}: {t.nulls['behaviour']}" if t.nulls["records"] else "none"
         table.add_row(
             name(t.topic), counts if t.counts_known else f"{counts}?", f"{t.records:,}",
-            name(writers(t), "bold red" if t.broken else ""),
-            f"{t.explained:.1%}" if t.writers else "", by_chance(t),
+            name(writer_label(t), "bold red" if t.broken else ""),
+            f"{t.explained:.1%}" if t.writers else "", chance_text(t),
             nulls, f"{t.split['keys']:,}" if t.split["keys"] else "",
         )  # fmt: skip
     return table
@@ -253,67 +260,73 @@ _JOIN_REMEDIES = {
 }
 
 
-def writers(t: TopicAudit) -> str:
-    """Return a label that names the clients that may have written a topic, and their hash."""
-    if t.status == "one partition":
+def writer_label(topic: TopicAudit) -> str:
+    """Return a label with the client libraries that may have written a topic, and their hash
+    function.
+    """
+    if topic.status == "one partition":
         return "anybody: 1 partition"
-    if not t.writers:
-        return t.status if t.status != "too few keys" else f"{t.keys} keys: too few to tell"
-    lone = len({w["name"] for w in t.writers}) == 1
-    keyless = t.nulls["behaviour"] if lone else ""
-    return " and ".join(dict.fromkeys(_client(w, keyless) for w in t.writers))
+    if not topic.writers:
+        return (
+            topic.status
+            if topic.status != "too few keys"
+            else f"{topic.keys} keys: too few to tell"
+        )
+    lone = len({w["name"] for w in topic.writers}) == 1
+    keyless = topic.nulls["behaviour"] if lone else ""
+    return " and ".join(dict.fromkeys(_client(w, keyless) for w in topic.writers))
 
 
 def _client(w: dict[str, Any], keyless: str = "") -> str:
-    from partage.keys.audit.client_names import called, narrowed
+    from partage.keys.audit.client_names import label_clients, select_by_null_keys
 
-    return called(narrowed(w["clients"], keyless), w["hash"], w["hashes"])
+    return label_clients(select_by_null_keys(w["clients"], keyless), w["hash"], w["hashes"])
 
 
-def by_chance(t: TopicAudit) -> str:
-    """Return the probability that a topic's writer was inferred only by chance, as text such as
-    ``1e-12``.
+def chance_text(topic: TopicAudit) -> str:
+    """Return, as text such as ``1e-12``, the probability that the inferred partitioner fits by
+    chance.
 
-    If keys were placed at random, they would fit the writer with this probability. If a topic has
-    several writers, it is that of the least certain one. Without a writer the text is empty.
+    This is the probability with which keys placed at random would fit it (a p-value). If several
+    clients wrote to the topic, it is the largest one. The text is empty if no partitioner fits.
     """
-    if not t.writers:
+    if not topic.writers:
         return ""
-    least = max(w["log10_chance"] for w in t.writers)
+    least = max(w["log10_chance"] for w in topic.writers)
     return f"<1e{_LEAST}" if least < _LEAST else f"1e{int(least)}"
 
 
-def findings(t: TopicAudit) -> list[str]:
-    """Return messages about the problems of an audited topic, each with example keys and the
-    remedy.
-    """
+def findings(topic: TopicAudit) -> list[str]:
+    """Return messages about the problems of a topic, each with example keys and what to do."""
     lines = []
-    if t.status == "mixed":
-        came = [f"{_client(w)} {_span(w['first_ms'], w['last_ms'])}" for w in t.writers]
-        count = len({w["name"] for w in t.writers})
-        lines.append(f"{t.topic}: {count} writers disagree: {'; '.join(came)} (UTC)")
-    rivals = sorted({r for w in t.writers for r in w["rivals"]})
+    if topic.status == "mixed":
+        came = [f"{_client(w)} {_span(w['first_ms'], w['last_ms'])}" for w in topic.writers]
+        count = len({w["name"] for w in topic.writers})
+        lines.append(f"{topic.topic}: {count} writers disagree: {'; '.join(came)} (UTC)")
+    rivals = sorted({r for w in topic.writers for r in w["rivals"]})
     if rivals:
-        lines.append(f"{t.topic}: cannot be distinguished from {', '.join(rivals)}")
-    if t.split["writers"]:
-        text = _examples(t, "two writers", t.split["writers"])
-        lines.append(f"{t.topic}: {t.split['writers']:,} keys live in two partitions, their order "
-                     f"is broken: {text}")  # fmt: skip
-    if t.status == "mixed":
-        lines.append(f"{t.topic}: {_what_to_do(t)}")
-    if t.scattered:
-        text = _examples(t, "unexplained", t.split["unexplained"])
-        lines.append(f"{t.topic}: {t.split['unexplained']:,} of {t.keys:,} keys live in several "
-                     f"partitions, and no partitioner explains why: {text}. Does a producer name "
-                     "the partition, or go round robin whatever the key?")  # fmt: skip
-    if t.sampled > 1:
-        lines.append(f"{t.topic}: a sample of its keys was audited, one in {t.sampled:,}")
+        lines.append(f"{topic.topic}: cannot be distinguished from {', '.join(rivals)}")
+    if topic.split["writers"]:
+        text = _examples(topic, "two writers", topic.split["writers"])
+        lines.append(f"{topic.topic}: {topic.split['writers']:,} keys live in two partitions, "
+                     f"their order is broken: {text}")  # fmt: skip
+    if topic.status == "mixed":
+        lines.append(f"{topic.topic}: {_what_to_do(topic)}")
+    if topic.scattered:
+        text = _examples(topic, "unexplained", topic.split["unexplained"])
+        lines.append(f"{topic.topic}: {topic.split['unexplained']:,} of {topic.keys:,} keys live "
+                     "in several partitions, and no partitioner explains why: "
+                     f"{text}. Does a producer name the partition, or go round robin "
+                     "whatever the key?")  # fmt: skip
+    if topic.sampled > 1:
+        lines.append(f"{topic.topic}: a sample of its keys was audited, one in {topic.sampled:,}")
     return lines
 
 
-def undecided(topics: Sequence[TopicAudit]) -> list[str]:
-    """Return messages about topics whose writer cannot be identified: too few keys, or one
-    partition.
+def unidentified_messages(topics: Sequence[TopicAudit]) -> list[str]:
+    """Return messages about topics whose partitioner cannot be identified.
+
+    The reason is that they have one partition only, or too few keys.
     """
     from partage.keys.audit.writers import FEWEST_KEYS
 
@@ -321,10 +334,10 @@ def undecided(topics: Sequence[TopicAudit]) -> list[str]:
     few = [t.topic for t in topics if t.status == "too few keys"]
     lines = []
     if one:
-        lines.append(f"{', '.join(first_of(one))}: of one partition, which every partitioner fits: "
-                     "its writer is unknown, and no key can be in a wrong place")  # fmt: skip
+        lines.append(f"{', '.join(first_lines(one))}: of one partition, which every partitioner "
+                     "fits: its writer is unknown, and no key can be in a wrong place")  # fmt: skip
     if few:
-        lines.append(f"{', '.join(first_of(few))}: fewer than {FEWEST_KEYS} keys, of which any "
+        lines.append(f"{', '.join(first_lines(few))}: fewer than {FEWEST_KEYS} keys, of which any "
                      "partitioner may fit some by chance: who wrote it, and whether a second one "
                      "did is unknown; keys in several partitions are")  # fmt: skip
     return lines
@@ -334,32 +347,34 @@ def _what_to_do(t: TopicAudit) -> str:
     if t.topic.endswith((_CHANGELOG, _REPARTITION)):
         return ("Kafka Streams writes this topic itself, each task its own partition: it follows "
                 "from the topics that the task reads; mend those")  # fmt: skip
-    from partage.keys.audit.client_names import remedy
+    from partage.keys.audit.client_names import advise_settings
 
-    return remedy([w["partitioners"] for w in t.writers])
+    return advise_settings([w["partitioners"] for w in t.writers])
 
 
 def _examples(t: TopicAudit, reason: str, count: int) -> str:
     mine = [e for e in t.split["examples"] if e["reason"] == reason]
-    text = [f"{shown(bytes.fromhex(e['key']))} in {' and '.join(str(s[0]) for s in e['seen'])}"
+    text = [f"{format_key(bytes.fromhex(e['key']))} in {' and '.join(str(s[0]) for s in e['seen'])}"
             for e in mine]  # fmt: skip
-    return "; ".join(first_of(text, of=count))
+    return "; ".join(first_lines(text, total=count))
 
 
-def join_words(broken: Broken, groups: Sequence[str]) -> list[str]:
-    """Return messages about a join of two topics that misses matches: the reason, example keys, and
-    the remedy.
+def broken_join_messages(broken: JoinProblem, groups: Sequence[str]) -> list[str]:
+    """Return messages about a join of two topics that does not find all matching keys.
+
+    They have the reason, example keys, and what to do. ``groups`` are the consumer groups that read
+    both topics.
     """
-    from partage.keys.audit.client_names import remedy
+    from partage.keys.audit.client_names import advise_settings
 
     one, other = broken.topics
-    read = f" (read together by {', '.join(first_of(groups))})" if groups else ""
+    read = f" (read together by {', '.join(first_lines(groups))})" if groups else ""
     lines = [f"join of {one} and {other}{read}: {broken.words}"]
     for key, mine, theirs_key, theirs in broken.examples[:3]:
-        again = "" if theirs_key == key else f"{shown(theirs_key)} "
-        lines.append(f"    {shown(key)} in partition {_numbers(mine)} of {one}, {again}in "
+        again = "" if theirs_key == key else f"{format_key(theirs_key)} "
+        lines.append(f"    {format_key(key)} in partition {_numbers(mine)} of {one}, {again}in "
                      f"{_numbers(theirs)} of {other}")  # fmt: skip
-    text = _JOIN_REMEDIES.get(broken.kind) or remedy(broken.partitioners)
+    text = _JOIN_REMEDIES.get(broken.kind) or advise_settings(broken.partitioners)
     return [*lines, f"    what to do: {text}"]
 
 

@@ -73,7 +73,7 @@ def capture(
     ] = 100,
     output: OutputOptions,
 ) -> None:  # fmt: skip
-    """Record a cluster's groups: what `partage replay` reads.
+    """Record the history of a cluster's groups, for `partage replay`.
 
     Reads `__consumer_offsets` as the brokers store it, transaction markers included, and the
     cluster's metadata beside it. An account with the rights to read and describe is
@@ -138,18 +138,18 @@ def _live(
     follow: bool, quiet: bool, pace: tuple[float, float], watch: WatchOptions,
 ) -> Manifest:  # fmt: skip
     from partage.capture.connection import ClusterConnection
-    from partage.capture.live import LiveCapture, Pace
-    from partage.capture.unpacking import checksum
+    from partage.capture.live import CaptureIntervals, LiveCapture
+    from partage.capture.unpacking import crc32c_function
     from partage.capture.writing import CaptureWriter
 
-    checksum()  # what is not installed is said before anything is opened
+    crc32c_function()  # what is not installed is said before anything is opened
     trouble = _Trouble()
     with (
         ClusterConnection(bootstrap, settings) as connection,
         _until_stopped(follow=follow) as stop,
         watch.watcher(stop, trouble, lambda: ClusterConnection(bootstrap, settings)) as watcher,
         CaptureWriter(to, observer=watcher) as writer,
-        _counted(quiet=quiet, follow=follow) as progress,
+        _show_progress(quiet=quiet, follow=follow) as progress,
     ):
         if watcher is not None:
             watcher.start(writer)
@@ -157,10 +157,15 @@ def _live(
         def moved(records: int, behind: int) -> None:
             progress(records, behind)
             if watcher is not None:
-                watcher.progress(behind, trouble.count)
+                watcher.flush(behind, trouble.count)
 
         LiveCapture(
-            connection, writer, pace=Pace(*pace), stop=stop, progress=moved, trouble=trouble
+            connection,
+            writer,
+            pace=CaptureIntervals(*pace),
+            stop=stop,
+            progress=moved,
+            trouble=trouble,
         ).run(follow=follow)
     return writer.manifest
 
@@ -201,8 +206,11 @@ class WatchOptions:
         trouble: Callable[[str], None],
         connect: Callable[[], ClusterConnection],
     ) -> Iterator[Watcher | None]:
-        """Yield the watcher that reports rebalances while `partage capture` runs; None if neither
-        events nor metrics are requested.
+        """Yield the watcher that reports rebalances during a capture; None if no report is
+        requested.
+
+        ``stop`` is set if the watcher fails, ``trouble`` shows a warning, and ``connect`` opens a
+        connection for the lag.
         """
         if self.events is None and self.metrics is None:
             yield None
@@ -214,12 +222,12 @@ class WatchOptions:
             with Watcher(sink, stop, trouble=trouble) as watcher:
                 yield watcher
             return
-        from partage.watch.background import Background
+        from partage.watch.background import BackgroundMetrics
         from partage.watch.exporter import Exporter, is_loopback, parse_address
         from partage.watch.figures import WatchFigures
 
         address, figures = parse_address(self.metrics), WatchFigures(self.max_groups)
-        background = Background(connect, figures, trouble)
+        background = BackgroundMetrics(connect, figures, trouble)
         watcher = Watcher(sink, stop, trouble=trouble, listeners=(figures, background))
         with watcher, background, Exporter(address, figures.families, watcher.health) as exporter:
             tell(
@@ -232,7 +240,7 @@ class WatchOptions:
 
 @contextmanager
 def _until_stopped(*, follow: bool) -> Iterator[Event]:
-    """Yield the event that ends a recording with ``--follow``: Ctrl-C and SIGTERM set it.
+    """Yield an event that Ctrl-C and SIGTERM set, which ends a capture with ``--follow``.
 
     Without ``follow`` nothing sets it, and both signals interrupt the program as usual.
     """
@@ -249,9 +257,10 @@ def _until_stopped(*, follow: bool) -> Iterator[Event]:
 
 
 @contextmanager
-def _counted(*, quiet: bool, follow: bool) -> Iterator[Any]:
-    """Yield a function that shows the progress of a recording on a terminal: records read, and
-    offsets still to read.
+def _show_progress(*, quiet: bool, follow: bool) -> Iterator[Any]:
+    """Yield a function that shows the progress of a capture on a terminal.
+
+    Its arguments are the number of records read, and of offsets still to read.
     """
     from rich.console import Console
 
@@ -374,7 +383,7 @@ def _extent_table(found: AccessReport) -> Table:
             first = "-" if one.first_offset is None else str(one.first_offset)
             table.add_row(
                 str(one.partition), first, utc(one.first_ms), str(one.complete_from),
-                utc(one.complete_ms), str(one.end), f"{one.share:.1%}",
+                utc(one.complete_ms), str(one.end), f"{one.complete_share:.1%}",
             )  # fmt: skip
     empty = sum(not one.end for one in found.partitions)
     if empty:

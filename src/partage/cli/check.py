@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -22,16 +21,14 @@ if TYPE_CHECKING:
 
     from partage.report.checks import CheckResult
 
-__all__ = ["check", "parse_rate", "parse_share"]
+__all__ = ["check"]
 
-#: Unit of a rate -> its number in an hour.
-_PER_HOUR = {"min": 60.0, "h": 1.0, "d": 1 / 24}
 _STYLES = {"failed": "bold red", "unknown": "yellow", "passed": "green"}
 
 
-class Unknown(str, Enum):
-    """Values of ``--unknown``: whether a group passes if its log is too incomplete to check a
-    limit.
+class UnknownResult(str, Enum):
+    """Values of ``--unknown``: whether a group passes or fails if the log does not show the
+    result.
     """
 
     fail = "fail"
@@ -58,10 +55,10 @@ def check(
     ] = False,
     group: GroupPatterns = None,
     unknown: Annotated[
-        Unknown,
+        UnknownResult,
         typer.Option("--unknown", help="Meaning of an outcome that the log does not show: fail "
                      "(exit code 5) or pass."),
-    ] = Unknown.fail,
+    ] = UnknownResult.fail,
     junit: Annotated[
         Path | None,
         typer.Option("--junit", metavar="FILE", show_default=False,
@@ -76,14 +73,14 @@ def check(
 
         partage check run --max-unread 0.5% --group 'billing*' --junit partage.xml
 
-    Exit code 0 if every group is within the limits, 3 if one exceeds a limit, and 5 if none does
-    but the log has too little of a group's history to tell.
+    Exit code 0 if every group is within the limits, 3 if a group exceeds a limit. It is 5 if none
+    exceeds a limit, but a group's recorded history is too incomplete to check it.
     """
     from partage.commands.runs import check_run
-    from partage.report.checks import UNKNOWN, VIOLATED
+    from partage.report.checks import UNKNOWN, VIOLATED, parse_rate, parse_share
 
-    share = None if max_unread is None else parse_share(max_unread)
-    rate = None if max_rebalances is None else parse_rate(max_rebalances)
+    share = _parsed(parse_share, max_unread, "--max-unread")
+    rate = _parsed(parse_rate, max_rebalances, "--max-rebalances")
     if share is None and rate is None and not no_storms:
         raise typer.BadParameter("give --max-unread, --max-rebalances or --no-storms")
     with named_options(groups="--group", max_rebalances="--max-rebalances"):
@@ -91,7 +88,7 @@ def check(
             folder, max_unread=share, max_rebalances=rate, no_storms=no_storms, groups=group,
             run_id=run,
         )  # fmt: skip
-    found = replace(found, unknown_passes=unknown is Unknown.passes)
+    found = replace(found, unknown_passes=unknown is UnknownResult.passes)
     if junit is not None:
         _write(junit, found.to_junit())
     if as_json:
@@ -104,39 +101,18 @@ def check(
         raise typer.Exit(UNDECIDED)
 
 
-def parse_share(text: str) -> float:
-    """Parse a share in percent, such as ``1%``, and return it as a fraction.
+def _parsed(parse: Callable[[str, str], float], text: str | None, option: str) -> float | None:
+    """Return the limit that an option sets; None without the option.
 
     Raises:
-        BadParameter: the text is not a share from 0% to 100%.
-
-    >>> parse_share("1%"), parse_share("0.5 %"), parse_share(".5%")
-    (0.01, 0.005, 0.005)
+        BadParameter: the text is not such a limit.
     """
-    found = re.fullmatch(r"\s*(\d*\.?\d+)\s*%\s*", text)
-    if found is None or float(found[1]) > 100:
-        raise typer.BadParameter(
-            f"must be a share from 0% to 100%, got {text!r}", param_hint="--max-unread"
-        )
-    return float(found[1]) / 100
-
-
-def parse_rate(text: str) -> float:
-    """Parse a rate such as ``10/h`` or ``1/min`` and return it per hour.
-
-    Raises:
-        BadParameter: the text is not a rate.
-
-    >>> parse_rate("10/h"), parse_rate("0.5/min"), parse_rate("48/d")
-    (10.0, 30.0, 2.0)
-    """
-    found = re.fullmatch(r"\s*(\d*\.?\d+)\s*/\s*(min|h|d)\s*", text)
-    if found is None:
-        raise typer.BadParameter(
-            f"must be a number by min, h or d, such as 10/h, got {text!r}",
-            param_hint="--max-rebalances",
-        )
-    return float(found[1]) * _PER_HOUR[found[2]]
+    if text is None:
+        return None
+    try:
+        return parse(text, option)
+    except InvalidConfigError as e:
+        raise typer.BadParameter(f"{e.what}, got {text!r}", param_hint=option) from None
 
 
 def _write(path: Path, document: bytes) -> None:

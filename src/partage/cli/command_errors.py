@@ -10,10 +10,10 @@ from typing import Any
 
 import typer
 
-from partage.cli.console import shortened, tell
+from partage.cli.console import shorten, tell
 from partage.errors import PartageError
 
-__all__ = ["FAILED", "FAILED_CHECK", "FAILED_GROUP", "FAILED_JUDGE", "UNDECIDED", "guarded"]
+__all__ = ["FAILED", "FAILED_CHECK", "FAILED_GROUP", "FAILED_JUDGE", "UNDECIDED", "exit_on_error"]
 
 FAILED = 1
 FAILED_JUDGE = 3
@@ -37,8 +37,8 @@ _OUTPUTS = {"--out": "to", "--page": "page", "--junit": "junit"}
 _REPORT = "this is a mistake in Partage: run again with PARTAGE_DEBUG=1 and report what it prints"
 
 
-def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a command so that each error becomes one line on stderr and an exit code, not a
+def exit_on_error(command: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a command so that an error becomes one line on stderr and an exit code, not a
     traceback.
     """
 
@@ -100,7 +100,7 @@ def _expect_stdout() -> None:
 def describe_error(error: Exception) -> str:
     """Return the error as one line: what is wrong, where, and what to do."""
     if isinstance(error, PartageError):
-        return shortened(str(error))
+        return shorten(str(error))
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename is not None else ""
         if not where and _is_stdout_failing(error):
@@ -116,7 +116,7 @@ def describe_error(error: Exception) -> str:
             return f"{library} is not installed: pip install 'partage[{_EXTRAS[library]}]'"
     # Spark's message contains a worker's whole traceback; its last line is the error itself.
     message = (str(error).strip().splitlines() or ["no message"])[-1].strip()
-    return f"unexpected {type(error).__name__}: {shortened(message)}; {_REPORT}"
+    return f"unexpected {type(error).__name__}: {shorten(message)}; {_REPORT}"
 
 
 def _is_stdout_failing(error: OSError) -> bool:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.command_errors import FAILED_JUDGE
-from partage.cli.console import first_of, name, short_names, shortened, show, warn, write_json
+from partage.cli.console import first_lines, name, short_names, shorten, show, warn, write_json
 from partage.cli.options import AsJson, StrategyConfig, strategy_option, with_options
-from partage.cli.problems import problem_of, read_problem, settings
+from partage.cli.problems import parse_problem, read_problem, settings
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from partage.api.decisions import Compared, Comparison
+    from partage.api.decisions import Comparison, ComparisonRow
 
-__all__ = ["compare", "shown_comparison"]
+__all__ = ["compare", "print_comparison"]
 
 # field of Measures, title, whether more is better
 _COLUMNS = (
@@ -46,10 +46,9 @@ def compare(
     """Compare strategies on the same problem, side by side.
 
     A star marks the best value of a column. A strategy that is not applicable is listed with the
-    reason. A plan that breaks a rule is named, and the exit code is 3. Each strategy gets the
-    user data that its own members would send. `userData` of another strategy is dropped; the
-    problem's `strategy`, if given, says whose it is. Cooperative plans are measured after their
-    second step.
+    reason. If a plan breaks a rule, the exit code is 3. Each strategy gets the user data that its
+    own client would send. `userData` is only used by the strategy that the problem's `strategy`
+    names, if given. Cooperative plans are measured after their second step.
 
         partage compare problem.json
 
@@ -66,7 +65,7 @@ def compare(
     from partage.groups.subscriptions import missing_topics
 
     read = read_problem(problem)
-    group, cluster = problem_of(read)
+    group, cluster = parse_problem(read)
     sender = read.get("strategy")
     found = decisions.compare(
         group, cluster, strategies=strategy, config=settings(config) or None,
@@ -77,12 +76,12 @@ def compare(
     if as_json:
         write_json([_plain(row) for row in found], indent=1)
     else:
-        shown_comparison(found, missing)
+        print_comparison(found, missing)
     if any(row.breaches for row in found):
         raise typer.Exit(FAILED_JUDGE)
 
 
-def _plain(row: Compared) -> dict[str, Any]:
+def _plain(row: ComparisonRow) -> dict[str, Any]:
     return {
         "strategy": row.strategy,
         "valid": row.valid,
@@ -95,12 +94,10 @@ def _plain(row: Compared) -> dict[str, Any]:
     }
 
 
-def shown_comparison(comparison: Comparison, known_warnings: Sequence[str] = ()) -> None:
-    """Print a comparison of strategies on one problem as a table.
+def print_comparison(comparison: Comparison, known_warnings: Sequence[str] = ()) -> None:
+    """Print a comparison of strategies as a table, with the optimum and with warnings below it.
 
-    Below it are the optimum, strategies that are not applicable and why, warnings and broken rules.
-
-    The reasons are those of strategies that are not applicable.
+    Warnings include broken rules, and the reasons why strategies are not applicable.
 
     Args:
         comparison: the comparison, with a row for each strategy.
@@ -124,15 +121,15 @@ def shown_comparison(comparison: Comparison, known_warnings: Sequence[str] = ())
     for row in comparison:
         if row.refused:
             why = _without_name(row, row.refused)
-            show(name(shortened(short_names(f"{row.strategy} is not applicable: {why}")), "yellow"))
-        for warning in first_of([one for one in row.warnings if one not in shown]):
+            show(name(shorten(short_names(f"{row.strategy} is not applicable: {why}")), "yellow"))
+        for warning in first_lines([one for one in row.warnings if one not in shown]):
             text = f"{row.strategy}: {_without_name(row, warning)}"
             show(name(short_names(text), "yellow"))
-        for breach in first_of([str(one) for one in row.breaches]):
+        for breach in first_lines([str(one) for one in row.breaches]):
             show(name(short_names(f"{row.strategy} breaks the rules: {breach}"), "red"))
 
 
-def _without_name(row: Compared, message: str) -> str:
+def _without_name(row: ComparisonRow, message: str) -> str:
     # Some messages begin with the strategy's name, which the line has already.
     for end in (": ", " "):
         if message.startswith(row.strategy + end):
@@ -168,7 +165,7 @@ def _table(found: Comparison) -> Table:
 
 
 def _cell(
-    comparison: Comparison, row: Compared, field: str, _title: str, more_is_better: bool
+    comparison: Comparison, row: ComparisonRow, field: str, _title: str, more_is_better: bool
 ) -> Any:
     """Format one value of the comparison table; a star and bold green mark a column's best."""
     from rich.text import Text

@@ -13,18 +13,18 @@ from rich.console import Console
 from rich.text import Text
 
 __all__ = [
-    "amount",
     "err",
-    "first_of",
+    "escape_unencodable",
+    "first_lines",
     "fits",
+    "format_bytes",
     "has_display",
     "interactive",
     "json_bytes",
     "name",
     "out",
-    "prepare",
     "short_name",
-    "shortened",
+    "shorten",
     "show",
     "tell",
     "warn",
@@ -48,10 +48,8 @@ _AS_WIDE_AS_IT_GETS = 1_000_000
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
-def prepare() -> None:
-    """Make stdout and stderr print an escape sequence for a character that the terminal's encoding
-    lacks.
-    """
+def escape_unencodable() -> None:
+    """Make stdout and stderr escape characters that the terminal's encoding cannot represent."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -76,9 +74,9 @@ def _colours() -> Literal["auto"] | None:
 
 
 def show(*what: Any) -> None:
-    """Print tables and sentences on stdout: wrapped on a terminal, unwrapped in a pipe.
+    """Print tables and texts on stdout: wrapped on a terminal, one line each in a pipe.
 
-    In a pipe nothing is cut, and no line ends in blanks.
+    In a pipe nothing is shortened, and lines do not end in blanks.
     """
     console = out()
     if interactive():
@@ -94,24 +92,24 @@ def show(*what: Any) -> None:
 
 
 def fits(table: Any) -> bool:
-    """Return whether a table is narrow enough for the terminal. In a pipe every table is."""
+    """Return whether a table is narrow enough for the terminal; always True if stdout is a pipe."""
     console = out()
     wide = console.options.update(width=_AS_WIDE_AS_IT_GETS)
     return not interactive() or console.measure(table, options=wide).maximum <= console.width
 
 
 def tell(line: str, style: str = "") -> None:
-    """Print a line on stderr without wrapping, markup or control characters."""
+    """Print a message on stderr as one line, without wrapping, markup or control characters."""
     console = Console(
         stderr=True, highlight=False, emoji=False, markup=False, color_system=_colours()
     )
     console.print(Text(_one_line(line), style), soft_wrap=True)
 
 
-def shortened(line: str) -> str:
-    """Cut a sentence to a readable length.
+def shorten(line: str) -> str:
+    """Cut a message to 400 characters, with an ellipsis at its end.
 
-    >>> len(shortened("x" * 1000))
+    >>> len(shorten("x" * 1000))
     401
     """
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
@@ -129,7 +127,7 @@ def short_name(value: str) -> str:
 
 
 def short_names(line: str) -> str:
-    """Cut each name in a sentence as `short_name` does.
+    """Cut each very long word of a message to 256 characters; it is a topic's or group's name.
 
     >>> short_names("c1 subscribes to " + "x" * 32_000)[-22:]
     'x… (32,000 characters)'
@@ -137,29 +135,29 @@ def short_names(line: str) -> str:
     return _LONG_NAME.sub(lambda found: short_name(found[0]), line)
 
 
-def amount(count: float) -> str:
+def format_bytes(size: float) -> str:
     """Format a number of bytes with a unit, such as ``1.5 GB``.
 
-    >>> amount(12_300_000)
+    >>> format_bytes(12_300_000)
     '12.3 MB'
     """
     unit = 0
-    while count >= 999.95 and unit < len(_UNITS) - 1:
-        count, unit = count / 1000, unit + 1
-    return f"{count:.1f} {_UNITS[unit]}" if unit else f"{count:.0f} B"
+    while size >= 999.95 and unit < len(_UNITS) - 1:
+        size, unit = size / 1000, unit + 1
+    return f"{size:.1f} {_UNITS[unit]}" if unit else f"{size:.0f} B"
 
 
-def first_of(lines: Sequence[str], *, of: int | None = None) -> list[str]:
-    """Return the first few of many similar lines, and a last line with the number of the others.
+def first_lines(lines: Sequence[str], *, total: int | None = None) -> list[str]:
+    """Return the first three lines, and a line such as "and 7 more" if there are more.
 
-    ``of`` is the total number if ``lines`` has only some of them.
+    ``total`` is the number of all lines if ``lines`` has only some of them.
 
-    >>> first_of(["a", "b", "c", "d", "e"])
+    >>> first_lines(["a", "b", "c", "d", "e"])
     ['a', 'b', 'c', 'and 2 more']
-    >>> first_of(["a", "b"], of=9)
+    >>> first_lines(["a", "b"], total=9)
     ['a', 'b', 'and 7 more']
     """
-    more = (len(lines) if of is None else of) - min(len(lines), _MOST_LINES)
+    more = (len(lines) if total is None else total) - min(len(lines), _MOST_LINES)
     return [*lines[:_MOST_LINES], *([f"and {more:,} more"] if more > 0 else [])]
 
 
@@ -169,10 +167,7 @@ def interactive() -> bool:
 
 
 def name(value: str, style: str = "") -> Text:
-    """Convert a name from the input to Rich text for a table.
-
-    Markup is not interpreted, and control characters are escaped.
-    """
+    """Convert a name from the input to Rich text, without markup and control characters."""
     return Text(_one_line(value), style)
 
 
@@ -203,7 +198,7 @@ def write_json(value: Any, indent: int | None = None) -> None:
 
 
 def has_display() -> bool:
-    """Return whether the machine has a display for a browser."""
+    """Return whether the machine can show a browser window."""
     if os.name == "nt" or sys.platform == "darwin":
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
@@ -211,5 +206,5 @@ def has_display() -> bool:
 
 def warn(lines: list[str]) -> None:
     """Print warnings on stderr: the first three, then the number of the others."""
-    for line in first_of(lines):
+    for line in first_lines(lines):
         tell(f"warning: {short_names(line)}", "yellow")

@@ -39,9 +39,9 @@ def decode(
                                  show_default=False)
     ] = None,
 ) -> None:  # fmt: skip
-    """Decode a log of `__consumer_offsets`: one JSON line a record.
+    """Decode a log of `__consumer_offsets` to JSON, one line per record.
 
-    Every record type that Kafka 4.3.1 can read, at every version. Fields: `partition`,
+    It decodes every record type that Kafka 4.3.1 can read. Fields: `partition`,
     `offset`, `timestamp_ms`, `type`, `key_version`, `key`, `value_version`, `value` (null for
     a tombstone), and for classic groups `members_decoded`. Bytes are base64.
 

@@ -31,7 +31,7 @@ def diff(
                      "and with 5 if it is unknown for all."),
     ] = False,
 ) -> None:  # fmt: skip
-    """Compare two replays: unread time, rebalances and moves per hour, with a verdict.
+    """Compare two replays: time without a reader, rebalances and moves per hour.
 
         partage diff run-before run-after
 

@@ -108,7 +108,7 @@ def forecast(
         raise typer.BadParameter("say what to forecast: --rolling-restart")
     needed = (options.partitions, members, restart_time)
     what = "--partitions, --members and --restart-time"
-    options.expect_input(folder, cluster, what, *needed)
+    options.expect_one_source(folder, cluster, what, *needed)
     if cluster.bootstrap_server is not None and restart_time is None:
         what = "is needed: a measurement shows no restarts"
         raise typer.BadParameter(what, param_hint="--restart-time")
@@ -119,7 +119,7 @@ def forecast(
         "restart_time": None if restart_time is None else _parse_range(restart_time),
     }  # fmt: skip
     found: dict[str, tuple[RolloutForecast, ...]] = {}
-    for one, source in options.inputs(folder, cluster):
+    for one, source in options.forecast_sources(folder, cluster):
         with named_options(**_OPTIONS):
             found[one] = forecast_rollouts(*source, **settings)
     if options.picture is not None:
@@ -130,8 +130,9 @@ def forecast(
     if options.as_json:
         write_json([_document(one, rows, max_unread) for one, rows in found.items()])
     else:
+        is_assumed = cluster.bootstrap_server is not None and leave is None
         for one, rows in found.items():
-            _print(one, rows, max_unread)
+            _print(one, rows, max_unread, leave_is_assumed=is_assumed)
     if any(_exceeds(rows[0], max_unread) for rows in found.values()):
         raise typer.Exit(FAILED_CHECK)
 
@@ -177,7 +178,21 @@ def _document(
     }  # fmt: skip
 
 
-def _print(group: str, rows: tuple[RolloutForecast, ...], max_unread: float | None) -> None:
+def _print(
+    group: str,
+    rows: tuple[RolloutForecast, ...],
+    max_unread: float | None,
+    *,
+    leave_is_assumed: bool = False,
+) -> None:
+    """Print the forecasts of a group as a table, with the settings to change.
+
+    Args:
+        group: name of the group.
+        rows: the forecast for the present settings, then alternatives.
+        max_unread: largest accepted unread time; None without one.
+        leave_is_assumed: whether no record shows that members send LeaveGroup.
+    """
     from partage.forecasts.rolling import kubernetes_lines
 
     now = rows[0]
@@ -190,7 +205,7 @@ def _print(group: str, rows: tuple[RolloutForecast, ...], max_unread: float | No
     show(
         name(
             f"{short_name(group)}: a rolling deployment of {pods} {deployment.members} members "
-            f"costs {_text(now.unread)} partition-seconds without a reader{verdict}",
+            f"costs {_format_estimate(now.unread)} partition-seconds without a reader{verdict}",
             "bold red" if _exceeds(now, max_unread) else "bold",
         ),
         name(
@@ -198,6 +213,7 @@ def _print(group: str, rows: tuple[RolloutForecast, ...], max_unread: float | No
             f"{restart.median:.1f} s ({restart.low:.1f} to {restart.high:.1f}, {source}); session "
             f"timeout {deployment.session_s:g} s; LeaveGroup at shutdown: "
             f"{'yes' if deployment.leaves and not deployment.policy.static else 'no'}"
+            f"{' (assumed; --no-leave for pods that are killed)' if leave_is_assumed else ''}"
         ),
         _table(rows),
     )
@@ -211,20 +227,19 @@ def _print(group: str, rows: tuple[RolloutForecast, ...], max_unread: float | No
         show(name(f"  {line}", "dim" if line.startswith("#") else ""))
 
 
-def _client_lines(chosen: Deployment, present: Deployment) -> tuple[str, ...]:
-    """Return the client settings that change between two deployments, as ``name=value`` lines.
-
-    ``chosen`` is the recommended deployment, ``present`` the one that runs now.
+def _client_lines(recommended: Deployment, present: Deployment) -> tuple[str, ...]:
+    """Return the client settings to change for the recommended deployment, as ``name=value``
+    lines.
     """
-    from partage.report.client_settings import lines_of
+    from partage.report.client_settings import settings_lines
 
-    if chosen.policy == present.policy and chosen.session_s == present.session_s:
+    if recommended.policy == present.policy and recommended.session_s == present.session_s:
         return ()
     strategy = present.policy.short
-    lines = list(lines_of(chosen.policy.name, strategy) or ())
-    is_server = chosen.policy.protocol == "consumer"
-    if chosen.session_s > present.session_s and not is_server:
-        lines.append(f"session.timeout.ms={int(1_000 * chosen.session_s)}")
+    lines = list(settings_lines(recommended.policy.name, strategy) or ())
+    is_server = recommended.policy.protocol == "consumer"
+    if recommended.session_s > present.session_s and not is_server:
+        lines.append(f"session.timeout.ms={int(1_000 * recommended.session_s)}")
     return tuple(lines)
 
 
@@ -239,14 +254,15 @@ def _table(rows: tuple[RolloutForecast, ...]) -> Table:
     for i, row in enumerate(rows):
         text = f"{row.deployment.text}{' (present)' if i == 0 else ''}"
         table.add_row(
-            name(text), _text(row.unread), _text(row.duration), _text(row.rebalances),
-            _text(row.reread), style="bold green" if row is best else "",
-        )  # fmt: skip
+            name(text),
+            *map(_format_estimate, (row.unread, row.duration, row.rebalances, row.reread)),
+            style="bold green" if row is best else "",
+        )
     return table
 
 
-def _text(estimate: Estimate) -> str:
-    """Format an estimate as ``best (low to high)``."""
+def _format_estimate(estimate: Estimate) -> str:
+    """Format an estimate as ``best (low to high)``, such as ``12 (8 to 20)``."""
     if estimate.high - estimate.low < 0.05:
         return _number(estimate.best)
     return f"{_number(estimate.best)} ({_number(estimate.low)} to {_number(estimate.high)})"

@@ -38,8 +38,9 @@ RunFolder = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastOptions(OptionGroup):
-    """Command-line options of a forecast: the groups of a run, and numbers that replace those of
-    the run.
+    """Command-line options of `partage forecast` and `partage size`: groups, and values to use.
+
+    The values replace those measured in a run, or stand for a run.
     """
 
     group: GroupPatterns = None
@@ -70,8 +71,7 @@ class ForecastOptions(OptionGroup):
     run: RunId = None
 
     def settings(self) -> dict[str, Any]:
-        """Return the values of the options as keyword arguments of the functions `pg.forecast` and
-        `pg.size`.
+        """Return the option values as keyword arguments of `pg.forecast` and `pg.size`.
 
         Raises:
             BadParameter: the session timeout is not a duration.
@@ -84,33 +84,35 @@ class ForecastOptions(OptionGroup):
             else parse_seconds(timeout, "session-timeout"),
         }  # fmt: skip
 
-    def expect_input(
-        self, folder: Path | None, cluster: ClusterOptions, what: str, *numbers: Any
+    def expect_one_source(
+        self, folder: Path | None, cluster: ClusterOptions, options: str, *values: Any
     ) -> None:
-        """Check that the command line names exactly one input: a run, a cluster, or all numbers
-        that replace them.
+        """Check that the command line names exactly one source of data.
+
+        The source is the folder of a run, a running cluster, or values for all options without a
+        default.
 
         Args:
             folder: the folder of a run.
             cluster: the running cluster.
-            what: names of the options of the numbers, for the message.
-            numbers: their values.
+            options: names of the options that replace a run, for the message.
+            values: the values of these options.
 
         Raises:
-            BadParameter: nothing is given, or several inputs.
+            BadParameter: no source is given, or several.
         """
         if folder is not None and cluster.bootstrap_server is not None:
             raise typer.BadParameter("give either DIR or --bootstrap-server, not both")
-        if folder is None and cluster.bootstrap_server is None and None in numbers:
-            raise typer.BadParameter(f"give DIR, --bootstrap-server, or {what}")
+        if folder is None and cluster.bootstrap_server is None and None in values:
+            raise typer.BadParameter(f"give DIR, --bootstrap-server, or {options}")
 
-    def inputs(
+    def forecast_sources(
         self, folder: Path | None, cluster: ClusterOptions
     ) -> Iterator[tuple[str, tuple[Run | MeasuredGroup, str] | tuple[()]]]:
-        """Yield the name of each group to forecast, and the first arguments of `pg.forecast` and
-        `pg.size` for it.
+        """Yield (group name, positional arguments of `pg.forecast` and `pg.size`) for each group.
 
-        Without a folder and a cluster that is one group of numbers alone.
+        The arguments are the run or the measured group. They are empty if only option values are
+        given.
 
         Raises:
             BadParameter: no group is named, and the run has several or a cluster is measured.

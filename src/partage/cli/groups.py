@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from partage.cli.compare import shown_comparison
+from partage.cli.compare import print_comparison
 from partage.cli.console import interactive, name, out, short_name, show, tell, write_json
 from partage.cli.options import (
     AsJson,
@@ -23,7 +23,7 @@ from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
     from partage.capture.groups import LiveGroup, LiveMember
-    from partage.commands.live_groups import GroupLook
+    from partage.commands.live_groups import GroupMeasurement
     from partage.judge import Measures
 
 __all__ = ["changes", "groups"]
@@ -58,8 +58,8 @@ def groups(
         partage groups -b broker:9092 --group billing --watch
 
     **lag**: records between the committed offset and the end of the partition, with the age of the
-    oldest and the time until they are consumed, at the rates between two looks. **load**: records
-    a second that arrive, measured between two looks. **optimum**: the most even plan
+    oldest record and the time until all are consumed at the measured rates. **load**: records that
+    arrive per second, measured between two reads of the offsets. **optimum**: the most even plan
     possible, and the fewest moves to it, proven. The plans of other strategies are shown below a
     group that could be more even, and with `--compare` or `-s`; `*` marks the best figure of a
     column.
@@ -75,17 +75,21 @@ def groups(
 
     if not 0.1 <= every <= 3_600:
         raise InvalidConfigError("--every", "must be between 0.1 and 3600 seconds", every)
-    from partage.commands.live_groups import EarlierLooks, look_at_groups, no_such_group
+    from partage.commands.live_groups import (
+        PreviousMeasurements,
+        measure_groups,
+        unknown_group_error,
+    )
     from partage.groups import registry
 
     for one in strategy or ():
         registry.load(one)  # a name that is wrong is said before a cluster is asked
     with ClusterConnection(cluster.brokers(), cluster.connection()) as connection:
-        earlier = EarlierLooks()
-        last: list[GroupLook] | None = None
+        earlier = PreviousMeasurements()
+        last: list[GroupMeasurement] | None = None
         while True:
             try:
-                looks = look_at_groups(
+                looks = measure_groups(
                     connection, group, strategy, earlier, every, compare_all=compare or as_json
                 )
             except client_errors() as e:
@@ -99,7 +103,7 @@ def groups(
                 expect_visible_groups(connection)
                 if group:
                     with named_options(groups="--group"):
-                        raise no_such_group(connection, group)
+                        raise unknown_group_error(connection, group)
             if as_json:
                 write_json({"ts_ms": time.time_ns() // 1_000_000,
                             "groups": [one.to_dict() for one in looks]})  # fmt: skip
@@ -113,7 +117,7 @@ def groups(
             time.sleep(every)
 
 
-def _stamped(looks: list[GroupLook], last: list[GroupLook] | None) -> None:
+def _stamped(looks: list[GroupMeasurement], last: list[GroupMeasurement] | None) -> None:
     if interactive():
         out().clear()
     show(name(time.strftime("%H:%M:%S"), "dim"))
@@ -121,7 +125,7 @@ def _stamped(looks: list[GroupLook], last: list[GroupLook] | None) -> None:
         show(name(f"  {said}", "cyan"))
 
 
-def _shown(looks: list[GroupLook], *, whole: bool) -> None:
+def _shown(looks: list[GroupMeasurement], *, whole: bool) -> None:
     if not looks:
         show(name("no group of consumers", "yellow"))
     for number, look in enumerate(looks):
@@ -134,14 +138,14 @@ def _shown(looks: list[GroupLook], *, whole: bool) -> None:
         show(name("details of one group: --group NAME", "dim"))
 
 
-def _head(look: GroupLook) -> None:
+def _head(look: GroupMeasurement) -> None:
     group = look.group
     count = len(group.members)
     strategy = [] if group.type == "streams" else [group.strategy or "no strategy"]
     said = [group.state or "?", group.type, *strategy, f"coordinator {group.coordinator}",
             f"{count} member{'s' if count != 1 else ''}"]  # fmt: skip
     if group.type != "share":
-        said.append(f"lag {_waiting(look)}")
+        said.append(f"lag {_format_lag(look)}")
     line = name(short_name(group.id), "bold")
     line.append_text(name(f"  {', '.join(said)}"))
     show(line)
@@ -149,12 +153,12 @@ def _head(look: GroupLook) -> None:
         show(name(f"  {group.trouble}", "yellow"))
 
 
-def _waiting(look: GroupLook) -> str:
-    """Format a group's lag in records, with a separate sum for partitions without an owner."""
-    owned = {p for m in look.group.members for p in m.owned}
-    mine = sum(lag for p, lag in look.lag.items() if p in owned)
-    others = sum(look.lag.values()) - mine
-    age = _age(look)
+def _format_lag(measurement: GroupMeasurement) -> str:
+    """Format a group's lag in records; partitions without an owner are added separately."""
+    owned = {p for m in measurement.group.members for p in m.owned}
+    mine = sum(lag for p, lag in measurement.lag.items() if p in owned)
+    others = sum(measurement.lag.values()) - mine
+    age = _format_lag_age(measurement)
     if not owned:
         return f"{others:,}{age}"
     return f"{mine:,}{age}" + (
@@ -162,27 +166,29 @@ def _waiting(look: GroupLook) -> str:
     )
 
 
-def _age(look: GroupLook) -> str:
-    """Format, in brackets, the age of a group's lag in seconds and the time until it is consumed.
+def _format_lag_age(measurement: GroupMeasurement) -> str:
+    """Format, in brackets, the age of a group's lag in seconds and the time until it has caught
+    up.
 
     >>> from partage.capture.groups import LiveGroup
-    >>> from partage.commands.live_groups import GroupLook
+    >>> from partage.commands.live_groups import GroupMeasurement
     >>> from partage.watch.lag import GroupLag
     >>> group = LiveGroup("g", "classic", "Stable", "range", 1)
-    >>> _age(GroupLook(group, {}, {}, behind=GroupLag(5, 30.0, 0, 5), drain_seconds=float("inf")))
+    >>> lag = GroupLag(5, 30.0, 0, 5)
+    >>> _format_lag_age(GroupMeasurement(group, {}, {}, behind=lag, drain_seconds=float("inf")))
     ' (30 s old, does not shrink)'
     """
-    lag = look.behind
+    lag = measurement.behind
     if lag is None or not lag.records or lag.seconds is None:
         return ""
-    drain = look.drain_seconds
+    drain = measurement.drain_seconds
     ends = "" if drain is None else ", does not shrink"
     if drain is not None and isfinite(drain):
         ends = f", gone in {drain:,.0f} s"
     return f" ({lag.seconds:,.0f} s old{ends})"
 
 
-def _whole(look: GroupLook) -> None:
+def _whole(look: GroupMeasurement) -> None:
     from rich.table import Table
 
     if not look.group.members:
@@ -198,19 +204,19 @@ def _whole(look: GroupLook) -> None:
             name(short_name(m.instance_id or m.client_id or m.id)), name(m.host.lstrip("/")),
             name(short_name(m.rack or "-")), str(len(m.owned)), "-" if lag is None else f"{lag:,}",
             f"{load:,.1f}",
-            name(_listed(m.owned)),
+            name(_format_partitions(m.owned)),
         )  # fmt: skip
     show(table)
     if look.now is not None:
         show(name(_distance(look.now)))
     if look.compared is not None:
-        shown_comparison(look.compared)
+        print_comparison(look.compared)
 
 
-def _listed(owned: tuple[Partition, ...]) -> str:
+def _format_partitions(owned: tuple[Partition, ...]) -> str:
     """Format a member's partitions by topic, with ranges of partition numbers.
 
-    >>> _listed((("t", 0), ("t", 1), ("t", 2), ("u", 4)))
+    >>> _format_partitions((("t", 0), ("t", 1), ("t", 2), ("u", 4)))
     't 0-2; u 4'
     """
     numbers: dict[str, list[int]] = {}

@@ -13,7 +13,7 @@ import typer
 
 from partage.cli.console import name, show, write_json
 from partage.cli.options import OptionGroup, OutputOptions, SparkOptions, partitions_option
-from partage.cli.progress import working
+from partage.cli.progress import show_progress
 from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from partage.jobs.keys.analysis import KeySpread
 
-__all__ = ["KeyOptions", "advice", "shown", "spread"]
+__all__ = ["KeyOptions", "advice", "format_key", "spread"]
 
 _MOST_HOURS = 5
 _PAGE = "keys.html"
@@ -35,10 +35,9 @@ _STAGES = {
 
 @dataclass(frozen=True, kw_only=True)
 class KeyOptions(OptionGroup):
-    """Options of `partage keys`: the column with the key, the partition counts, and the statistics
-    to compute.
+    """Command-line options of `partage keys`: the key, the partition counts, and what to compute.
 
-    They are passed to `partage.jobs.keys.analysis.analyse_keys`.
+    They become arguments of `partage.jobs.keys.analysis.analyse_keys`.
     """
 
     key: Annotated[
@@ -126,7 +125,7 @@ def spread(
     from partage.jobs.keys.columns import InputColumns
 
     columns = InputColumns(options.key or "key", options.value, options.time)
-    with working(_STAGES, quiet=output.quiet or output.as_json) as progress:
+    with show_progress(_STAGES, quiet=output.quiet or output.as_json) as progress:
         found = analyse_keys(
             where, columns, options.counts(),
             partitioner=options.partitioner, serializer=options.serializer, top=options.top,
@@ -141,7 +140,7 @@ def spread(
     if output.as_json:
         write_json(_as_json(found), indent=1)
         return
-    print_found(found)
+    print_analysis(found)
     if to is not None:
         show(name(f"tables and page   {to / _PAGE}", "bold"))
 
@@ -156,16 +155,17 @@ def _write_page(found: KeySpread, path: Path, *, title: str, partitioner: str) -
     write_keys_page(
         _as_json(found), loads, path, title=title,
         partitioner=partitioner, advice=advice(found) if found.hottest else [_NO_KEY],
-        keys=[shown(hot.key) for hot in found.hottest],
+        keys=[format_key(hot.key) for hot in found.hottest],
     )  # fmt: skip
 
 
 _NO_KEY = "No record has a key: the producer's partitioner spreads them as it likes."
 
 
-def print_found(analysis: KeySpread) -> None:
-    """Print the analysis of a topic's keys: spread, hot keys, moves by changed counts, busiest
-    hours, advice.
+def print_analysis(analysis: KeySpread) -> None:
+    """Print the analysis of a topic's keys: load per partition, hot keys, moved keys, and advice.
+
+    Keys move if the partition count changes.
     """
     keyed = analysis.records - analysis.nulls
     show(name(_head(analysis), "bold"))
@@ -220,7 +220,7 @@ def _loads(found: KeySpread) -> Table:
 def _hot(found: KeySpread) -> Table:
     table = _table("hottest keys", "key", "records", "bytes", "share")
     for hot in found.hottest:
-        table.add_row(name(shown(hot.key)), f"{hot.records:,}", f"{hot.bytes:,}",
+        table.add_row(name(format_key(hot.key)), f"{hot.records:,}", f"{hot.bytes:,}",
                       f"{hot.share:.2%}")  # fmt: skip
     return table
 
@@ -327,10 +327,10 @@ def write_tables(analysis: KeySpread, folder: Path) -> None:
 _NAMED = 3
 
 
-def shown(key: bytes) -> str:
+def format_key(key: bytes) -> str:
     """Return a key as text if it is printable, else its bytes in hex.
 
-    >>> shown(b"veh-1"), shown(bytes(4)), shown(b"")
+    >>> format_key(b"veh-1"), format_key(bytes(4)), format_key(b"")
     ('veh-1', '0x00000000', "''")
     """
     try:
@@ -343,15 +343,14 @@ def shown(key: bytes) -> str:
 
 
 def advice(analysis: KeySpread) -> list[str]:
-    """Return sentences of advice on a topic's keys and partition count, the most important one
-    first.
+    """Return advice on a topic's keys and partition count, the most important sentence first.
 
     The analysis must have at least one hot key.
     """
     hot = analysis.hottest[0]
     lines = [
         f"No partition count can bring the hottest partition below {analysis.floor:.2%}: key "
-        f"{shown(hot.key)} alone is that much."
+        f"{format_key(hot.key)} alone is that much."
     ]
     lines += _shared(analysis)
     lines += _salted(analysis)
@@ -360,7 +359,7 @@ def advice(analysis: KeySpread) -> list[str]:
             "A key that moves has its older records in one partition and its newer ones in "
             "another: their order is broken, and so is every join."
         )
-    limit = _limit(analysis)
+    limit = _describe_limit(analysis)
     if limit:
         if analysis.smallest is not None:
             lines.append(f"{analysis.smallest:,} partitions are the fewest that keep the hottest "
@@ -375,11 +374,11 @@ def advice(analysis: KeySpread) -> list[str]:
     return lines
 
 
-def _limit(analysis: KeySpread) -> str:
+def _describe_limit(analysis: KeySpread) -> str:
     """Describe the requested limit of a partition's load: a share of all records, or records per
     second.
 
-    A rate has the hour in which one partition got the most records.
+    For a rate, the text also has the hour in which a partition got the most records.
     """
     words = [] if analysis.max_share is None else [f"{analysis.max_share:.1%} of all records"]
     if analysis.max_rate is not None:
@@ -400,7 +399,7 @@ def _shared(found: KeySpread) -> list[str]:
         mine = [h for h in found.hottest if found.hot_at.get(h.key, {}).get(n) == load.hottest]
         if not mine or n == 1:
             continue
-        text = [f"{shown(h.key)} ({h.share:.1%})" for h in mine[:_NAMED]]
+        text = [f"{format_key(h.key)} ({h.share:.1%})" for h in mine[:_NAMED]]
         rest = load.share - sum(h.share for h in mine[:_NAMED])
         others = f" and others ({rest:.1%})" if rest >= 0.0005 else " alone"
         lines.append(f"With {n:,} partitions the hottest one has {', '.join(text)}{others}.")
@@ -414,14 +413,14 @@ def _salted(found: KeySpread) -> list[str]:
     if not hot:
         return []
     parts = [ceil(h.share / allowed - 1e-9) for h in hot]
-    text = [f"{shown(h.key)} into {n:,}" for h, n in zip(hot, parts, strict=True)]
+    text = [f"{format_key(h.key)} into {n:,}" for h, n in zip(hot, parts, strict=True)]
     more = len(text) - _NAMED
     text = [*text[:_NAMED], *([f"and {more:,} more that are listed above"] if more > 0 else [])]
     if len(hot) == len(found.hottest) and found.distinct != len(hot):
         text.append("and maybe keys below --top")
     of = (f"{allowed:.2%}, the limit" if found.max_share is not None
           else f"{allowed:.2%}, an even share of {most:,} partitions")  # fmt: skip
-    first = shown(hot[0].key)
+    first = format_key(hot[0].key)
     return [
         f"To get below that, split (salt) each key that has more than {of}: {', '.join(text)} "
         f"({first}-0 to {first}-{parts[0] - 1}, in turn). Where the parts go is a hash's choice, "

@@ -76,7 +76,7 @@ def keys(
     spark: SparkOptions,
     output: OutputOptions,
 ) -> None:  # fmt: skip
-    """Show how keys spread over partitions, what a change of the count moves, and who agrees.
+    """Show how keys spread over partitions, and which keys a new partition count moves.
 
     For each partition count: records and bytes by partition, the hottest keys, and the
     lower bound of the hottest partition's share at any count. For each change: the keys that move.
@@ -131,7 +131,7 @@ def keys(
         kafka = cluster.client_properties()
         spread(where, options, spark=spark, kafka=kafka, to=to, output=output)
     elif options.key is not None:
-        _expect_input({
+        _reject_input_options({
             "--value": options.value, "--time": options.time, "--max-share": options.max_share,
             "--max-rate": options.max_rate, "--approximate": options.approximate or None,
             "--out": to, "--command-config": cluster.command_config,
@@ -150,7 +150,10 @@ def show_growth(
     output: OutputOptions,
     picture: Path | None = None,
 ) -> None:
-    """Print which keys a larger partition count moves, drain times, and the safe sequence.
+    """Print which keys move when the partition count grows, and the safe order of steps.
+
+    ``counts`` are the old and the new number of partitions. ``lags`` are ``GROUP=RECORDS`` texts;
+    for each group, the time to read these records is printed (``drain_rate`` records per second).
 
     Raises:
         InvalidConfigError: the counts do not grow, a lag is not GROUP=RECORDS, or the picture
@@ -158,7 +161,7 @@ def show_growth(
     """
     from partage.forecasts.growth import plan_growth
 
-    drains = [_drain(one, drain_rate) for one in lags]
+    drains = [_parse_lag(one, drain_rate) for one in lags]
     found = plan_growth(*counts, drains)
     if picture is not None:
         from partage.forecasts.pictures import growth_picture
@@ -184,11 +187,11 @@ def show_growth(
     show(name(f"  or, without a stop: {found.alternative}"))
 
 
-def _drain(text: str, drain_rate: float | None) -> DrainTime:
-    """Parse the option ``--lag GROUP=RECORDS``, and compute how long the group needs to read its
-    lag.
+def _parse_lag(text: str, drain_rate: float | None) -> DrainTime:
+    """Parse the option ``--lag GROUP=RECORDS``; compute how long the group needs to read these
+    records.
 
-    ``drain_rate`` is the option with the records per second that the group reads.
+    ``drain_rate`` is the number of records per second that the group reads.
 
     Raises:
         InvalidConfigError: the text has another form.
@@ -201,8 +204,10 @@ def _drain(text: str, drain_rate: float | None) -> DrainTime:
     return drain_time(group, int(records), drain_rate=drain_rate)
 
 
-def _expect_input(options: Mapping[str, object]) -> None:
-    """Check that no option that needs the argument INPUT is given without it.
+def _reject_input_options(options: Mapping[str, object]) -> None:
+    """Raise an error if an option is given that has no effect without the argument INPUT.
+
+    ``options`` has the values of all such options by name.
 
     Raises:
         typer.BadParameter: such an option is given.
@@ -288,7 +293,7 @@ _WINDOW = bytes(8)
 def show_one_key(
     key: str, counts: Sequence[int], partitioner: str, serializer: str | None, *, as_json: bool
 ) -> None:
-    """Print the partition of one key at each partition count, for every client that uses keys.
+    """Print the partition of one key at each partition count, for each Kafka client library.
 
     Raises:
         InvalidConfigError: a count or the serializer cannot be used.
@@ -316,7 +321,7 @@ def show_one_key(
         rows.append((one, [at if at >= 0 else None for at in placed]))
     if as_json:
         document = {"key": key, "bytes": data.hex(), "serializer": serializer or "string"}
-        write_json({**document, "partitioners": _plain(counts, rows, refused)}, indent=1)
+        write_json({**document, "partitioners": _rows_to_json(counts, rows, refused)}, indent=1)
         return
     console = out()
     form = serializer or "string"
@@ -362,15 +367,15 @@ def serialized(key: str, serializer: str | None) -> bytes:
     raise InvalidConfigError("--serializer", f"is unknown; known: {known}", serializer)
 
 
-def _plain(
+def _rows_to_json(
     counts: Sequence[int],
     rows: Sequence[tuple[str, list[int | None]]],
     refused: Mapping[str, str],
 ) -> list[dict[str, Any]]:
-    """Return the results for one key as JSON objects, one for each client.
+    """Return the partitions of one key as JSON objects, one for each Kafka client library.
 
-    ``rows`` has each client's partitions of the key at the partition counts ``counts``. ``refused``
-    has the reason for each client that cannot take the key.
+    ``rows`` are (client, its partition at each count) pairs. ``refused`` has the reason for each
+    client that does not accept the key.
     """
     return [
         {

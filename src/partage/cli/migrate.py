@@ -34,7 +34,7 @@ _FINDINGS = {"blocker": "bold red", "change": "yellow", "check": "", "note": "di
 _LISTED = {"ready after changes": "change", "not possible": "blocker"}
 
 
-class Target(str, Enum):
+class TargetProtocol(str, Enum):
     """Values of ``--protocol``: the protocol to migrate to."""
 
     consumer = "consumer"
@@ -52,9 +52,9 @@ def migrate(
                      help="Write a picture of the result as SVG."),
     ] = None,
     protocol: Annotated[
-        Target,
-        typer.Option("--protocol", help="Target: consumer (KIP-848) or cooperative."),
-    ] = Target.consumer,
+        TargetProtocol,
+        typer.Option("--protocol", help="TargetProtocol: consumer (KIP-848) or cooperative."),
+    ] = TargetProtocol.consumer,
     as_json: AsJson = False,
     run: RunId = None,
 ) -> None:  # fmt: skip
@@ -66,8 +66,9 @@ def migrate(
 
         partage migrate run --protocol cooperative --json
 
-    Clients are identified by the bytes that they sent. The gain is the expected one of the report,
-    from the run's simulation. With --group, all findings and steps are printed.
+    Client libraries are identified by the subscriptions that they sent. The gain is the time
+    without a reader that the migration saves according to the run's simulation. With --group, all
+    findings and steps are printed.
     """
     from partage.commands.runs import matching_names
     from partage.results import migrate as plan_migrations
@@ -105,7 +106,9 @@ def migrate(
 
 
 def _table(migrations: Sequence[Migration]) -> Table:
-    """Return the table of groups with the same readiness for a migration, one row per group."""
+    """Return a table of groups, one row per group. All must have the same readiness for a
+    migration.
+    """
     from rich.table import Table
 
     listed = _LISTED.get(migrations[0].status)
@@ -154,7 +157,9 @@ def _effect(effect: Effect) -> str:
 
 
 def _deployment(effect: Effect) -> str:
-    """Describe what one rolling deployment costs under the simulated policy, and now."""
+    """Describe what a rolling deployment costs under the simulated policy and under the present
+    one.
+    """
     from partage.report.messages import format_estimate
 
     then, now = (
@@ -166,8 +171,9 @@ def _deployment(effect: Effect) -> str:
 
 
 def _gain(effect: Effect | None, *, short: bool = False) -> str:
-    """Format the expected gain of a migration with its interval; a negative gain is more unread
-    time.
+    """Format the expected gain of a migration, the saved time without a reader, with its interval.
+
+    A negative gain is additional time.
     """
     from partage.report.messages import format_estimate
 

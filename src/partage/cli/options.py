@@ -40,15 +40,15 @@ class OptionGroup:
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command so that its option-group parameters become single command-line options.
+    """Decorate a command so that each option-group parameter becomes one CLI option per field.
 
     Typer reads options from parameters only, not from dataclasses.
     """
-    hints = get_type_hints(command, include_extras=True)
     groups: dict[str, type[OptionGroup]] = {}
     parameters: list[inspect.Parameter] = []
-    for one in inspect.signature(command).parameters.values():
-        hint = hints[one.name]
+    # `get_type_hints` of Python 3.10 hides the option of a parameter whose default is None.
+    for one in inspect.signature(command, eval_str=True).parameters.values():
+        hint = one.annotation
         if isinstance(hint, type) and issubclass(hint, OptionGroup):
             groups[one.name] = hint
             parameters += _parameters(hint)
@@ -222,13 +222,15 @@ class ClusterOptions(OptionGroup):
             raise typer.BadParameter("give the cluster", param_hint="--bootstrap-server")
         return self.bootstrap_server
 
-    def input_or_cluster(self, given: str | None, what: str, topics: Iterable[str] = ()) -> str:
-        """Return where a command reads its input: its argument, or the cluster as
-        ``kafka://host:port/topics``.
+    def input_or_cluster(
+        self, argument: str | None, argument_name: str, topics: Iterable[str] = ()
+    ) -> str:
+        """Return the input of a command: its argument, or ``kafka://host:port/topics`` of the given
+        cluster.
 
         Args:
-            given: value of the argument; None if it is missing.
-            what: name of the argument, for messages.
+            argument: value of the command's argument; None if it is missing.
+            argument_name: its name, for messages.
             topics: topics to read from the cluster.
 
         Raises:
@@ -237,12 +239,12 @@ class ClusterOptions(OptionGroup):
         >>> ClusterOptions(bootstrap_server="b:9092").input_or_cluster(None, "INPUT", ["a", "b"])
         'kafka://b:9092/a,b'
         """
-        if given is not None and self.bootstrap_server is not None:
-            raise typer.BadParameter(f"give either {what} or --bootstrap-server, not both")
-        if given is not None:
-            return given
+        if argument is not None and self.bootstrap_server is not None:
+            raise typer.BadParameter(f"give either {argument_name} or --bootstrap-server, not both")
+        if argument is not None:
+            return argument
         if self.bootstrap_server is None:
-            raise typer.BadParameter(f"give {what} or --bootstrap-server")
+            raise typer.BadParameter(f"give {argument_name} or --bootstrap-server")
         path = ",".join(topics)
         return f"kafka://{self.bootstrap_server}" + (f"/{path}" if path else "")
 
@@ -303,8 +305,8 @@ def spark_settings(conf: Sequence[str]) -> dict[str, str]:
 def named_options(**options: str) -> Iterator[None]:
     """Replace argument names by option names in errors that are raised inside a with block.
 
-    The command line needs this where it calls a function of the Python API. ``options`` is a dict
-    from argument to option.
+    A command does this when it calls the Python API. Keyword arguments map each argument of the API
+    to its option.
 
     >>> with named_options(groups="--group"):
     ...     raise InvalidConfigError("groups", "no such group", "g")
@@ -322,11 +324,10 @@ def named_options(**options: str) -> Iterator[None]:
 def read_replica_cluster(
     source: str | None, cluster: ClusterOptions, **more: Any
 ) -> ReplicaCluster:
-    """Read brokers, topics and replicas from the argument CLUSTER, or from the cluster that the
-    options name.
+    """Read brokers, topics and replicas from a file (``source``) or from a running cluster.
 
     Args:
-        source: value of the argument; None if it is missing.
+        source: value of the argument CLUSTER; None if it is missing.
         cluster: the running cluster and its client properties.
         more: further arguments of `partage.commands.reassignments.read_cluster`.
 

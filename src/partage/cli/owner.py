@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from partage.commands.runs import OwnersAt
-    from partage.report.owners import Missing, Owner
+    from partage.report.owners import HistoryGap, Owner
 
 __all__ = ["owner"]
 
@@ -52,7 +52,7 @@ def owner(
 
         partage owner demo-out --at 1795208850000 --topic orders --json
 
-    At the exact time of a rebalance, the new owner counts. Times are those of the log's records:
+    At the exact time of a rebalance, the new owner is shown. Times are those of the log's records:
     a member may have stopped a little earlier, and its successor started a little later.
     """
     from partage.commands.runs import owner as owners_of
@@ -86,7 +86,7 @@ def _warn_of_uncertainty(owners: OwnersAt) -> None:
         tell(f"warning: the record ends at {_utc(last)}; these are the last known owners", "yellow")
 
 
-def _gaps(gaps: Sequence[Missing]) -> None:
+def _gaps(gaps: Sequence[HistoryGap]) -> None:
     for one in gaps[:_MOST_GAPS]:
         many = f"{one.generations} generation{'' if one.generations == 1 else 's'}"
         if one.from_ms is None:

@@ -14,7 +14,15 @@ from partage.errors import InvalidProblemError
 if TYPE_CHECKING:
     from partage.model import Cluster, Group
 
-__all__ = ["DEFAULT", "STDIN", "object_of", "preference", "problem_of", "read_problem", "settings"]
+__all__ = [
+    "DEFAULT",
+    "STDIN",
+    "parse_json_object",
+    "parse_problem",
+    "preference",
+    "read_problem",
+    "settings",
+]
 
 #: What decides when neither the command nor the problem names a strategy.
 DEFAULT = "range"
@@ -34,10 +42,10 @@ def read_problem(file: Path) -> Mapping[str, Any]:
     where = "stdin" if piped else str(file)
     if not text.strip():
         raise InvalidProblemError("is empty; expected a JSON object", path=where, value="")
-    return object_of(text, where)
+    return parse_json_object(text, where)
 
 
-def object_of(text: bytes, source: str) -> Mapping[str, Any]:
+def parse_json_object(text: bytes, source: str) -> Mapping[str, Any]:
     """Parse text as a JSON object; ``source`` is the name of its file for error messages.
 
     Raises:
@@ -56,7 +64,7 @@ def object_of(text: bytes, source: str) -> Mapping[str, Any]:
     return found
 
 
-def problem_of(problem: Mapping[str, Any]) -> tuple[Group, Cluster]:
+def parse_problem(problem: Mapping[str, Any]) -> tuple[Group, Cluster]:
     """Convert an assignment problem from JSON to its group (members) and cluster (topics)."""
     from partage.model import Cluster, Group
 
@@ -64,10 +72,10 @@ def problem_of(problem: Mapping[str, Any]) -> tuple[Group, Cluster]:
 
 
 def preference(requested: Sequence[str] | None, problem: Mapping[str, Any]) -> list[str] | None:
-    """Return the names of the strategies to try, preferred first: those of the command line, else
-    those of the problem.
+    """Return the names of the strategies to try, preferred first.
 
-    The result is None if neither names a strategy.
+    They are those of the command line (``requested``), else those of the problem. The result is
+    None if neither names a strategy.
 
     Raises:
         InvalidProblemError: the problem's ``strategy`` is neither a name nor a list of names.
@@ -86,7 +94,7 @@ def preference(requested: Sequence[str] | None, problem: Mapping[str, Any]) -> l
 
 
 def settings(pairs: Sequence[str] | None) -> dict[str, object]:
-    """Parse ``--config KEY=VALUE`` options to a dict of texts.
+    """Parse ``--config KEY=VALUE`` options to a dict of strings.
 
     Strategies parse the values as Kafka's clients do.
     """

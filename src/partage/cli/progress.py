@@ -9,6 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from partage.cli.console import err, tell
+from partage.jobs.spark.progress import COUNTS, STAGES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,20 +18,8 @@ if TYPE_CHECKING:
 
     from partage.jobs.spark.progress import Progress
 
-__all__ = ["STAGES", "report_progress", "time_left", "working"]
+__all__ = ["report_progress", "show_progress", "time_left"]
 
-STAGES: Mapping[str, str] = {
-    "check": "checking the capture",
-    "start Spark": "starting Spark in this process",
-    "decode": "decoding records",
-    "histories": "rebuilding histories",
-    "bad records": "collecting records that could not be decoded",
-    "replay": "simulating rebalances under other policies",
-    "publish": "publishing tables",
-    "report": "writing the report",
-}
-#: Counts that are reported as stages; they are no work.
-_COUNTS = ("records", "rebalances")
 #: The remaining time is shown after this share of a stage.
 _ENOUGH_TO_ESTIMATE = 0.05
 
@@ -39,9 +28,9 @@ _ENOUGH_TO_ESTIMATE = 0.05
 def report_progress(
     stages: Mapping[str, str] = STAGES, *, quiet: bool = False, as_json: bool = False
 ) -> Iterator[Progress]:
-    """Yield a function that shows progress on stderr.
+    """Yield a function that shows progress on stderr: as bars, lines of text, or JSON lines.
 
-    Its arguments are a stage's name, the work done, and the total.
+    Call the function with a stage's name, the work done, and the total.
 
     Args:
         stages: the text of each stage.
@@ -55,7 +44,7 @@ def report_progress(
         yield _nothing
     elif console.is_terminal:
         with _bars(console) as bars:
-            yield _Shown(bars, stages).moved
+            yield _ProgressBars(bars, stages).update
     else:
         yield _lines(stages)
 
@@ -77,8 +66,8 @@ def _json_lines(clock: Callable[[], float]) -> Progress:
     began: dict[str, float] = {}
     counts: dict[str, int] = {}
 
-    def moved(stage: str, done: int, total: int) -> None:
-        if stage in _COUNTS:
+    def update(stage: str, done: int, total: int) -> None:
+        if stage in COUNTS:
             counts[stage] = done
         now = clock()
         since = now - began.setdefault(stage, now)
@@ -87,7 +76,7 @@ def _json_lines(clock: Callable[[], float]) -> Progress:
         line |= {"seconds": round(since, 3), "left": None if left is None else round(left, 1)}
         tell(json.dumps(line | counts))
 
-    return moved
+    return update
 
 
 def _nothing(stage: str, done: int, total: int) -> None:
@@ -97,14 +86,14 @@ def _nothing(stage: str, done: int, total: int) -> None:
 def _lines(stages: Mapping[str, str]) -> Progress:
     seen: set[str] = set()
 
-    def moved(stage: str, done: int, _total: int) -> None:
-        if stage in _COUNTS:
+    def update(stage: str, done: int, _total: int) -> None:
+        if stage in COUNTS:
             tell(f"  {done:,} {stage}")
         elif stage not in seen:
             seen.add(stage)
             tell(f"{stages.get(stage, stage)} ...")
 
-    return moved
+    return update
 
 
 def _bars(console: Console) -> Bars:
@@ -138,19 +127,19 @@ def _left() -> ProgressColumn:
     return TimeLeft()
 
 
-class _Shown:
+class _ProgressBars:
     def __init__(self, bars: Bars, stages: Mapping[str, str]) -> None:
         self._bars, self._stages = bars, stages
         self._tasks: dict[str, Any] = {}
         self._last = ""
 
-    def moved(self, stage: str, done: int, total: int) -> None:
+    def update(self, stage: str, done: int, total: int) -> None:
         """Update the progress bar of a stage.
 
-        Numbers of records or rebalances are shown in brackets behind the name of the stage that
-        counted them.
+        For the stages "records" and "rebalances", the number is shown beside the name of the stage
+        before.
         """
-        if stage in _COUNTS:
+        if stage in COUNTS:
             named = self._stages.get(self._last, self._last)
             known = f"{named} [dim]({done:,} {stage})[/dim]"
             self._bars.update(self._tasks[self._last], description=known)
@@ -165,15 +154,16 @@ class _Shown:
 
 
 @contextmanager
-def working(
+def show_progress(
     stages: Mapping[str, str], *, quiet: bool = False
 ) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that shows progress on stderr, as a bar or as lines of text.
+    """Yield a function that shows progress on stderr, as bars or as lines of text.
 
-    Unlike `report_progress` it prints no JSON. ``stages`` has the text of each stage.
+    Call it with a stage's name, the work done, and the total. ``stages`` has the text of each
+    stage.
 
-    >>> with working({}, quiet=True) as progress:
+    >>> with show_progress({}, quiet=True) as progress:
     ...     progress("count", 1, 2)
     """
-    with report_progress(stages, quiet=quiet) as moved:
-        yield moved
+    with report_progress(stages, quiet=quiet) as update:
+        yield update

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from partage.cli.command_errors import FAILED_JUDGE, guarded
+from partage.cli.command_errors import FAILED_JUDGE, exit_on_error
 from partage.cli.options import (
     AsJson,
     ClusterOptions,
@@ -87,9 +87,7 @@ class SizeOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class LimitOptions(OptionGroup):
-    """Command-line options that limit a plan: excluded topics, and tolerances by which loads may
-    differ from the mean.
-    """
+    """Command-line options that limit a plan: excluded topics, and tolerances for uneven loads."""
 
     exclude: Annotated[
         list[str] | None,
@@ -145,7 +143,7 @@ class PinnedLimitOptions(LimitOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ResultOptions(OptionGroup):
-    """Command-line options for a plan's output: batch size, folder, page and format."""
+    """Command-line options for a plan's output: batch size, folder, HTML page and format."""
 
     to: Annotated[
         Path | None,
@@ -191,30 +189,33 @@ def _compiling() -> Callable[[str], None]:
     return warn_of_compilation
 
 
-def _finish(task: ReplicaTask, what: str, result: ResultOptions) -> None:
+def _plan_and_print(task: ReplicaTask, command: str, options: ResultOptions) -> None:
     """Plan a reassignment task, write the plan's files, and print the result.
+
+    ``command`` is the name of the subcommand, such as "rebalance". ``options`` are those of the
+    output.
 
     Raises:
         Exit: with code 3 if the plan breaks a rule.
     """
-    from partage.cli.reassign_output import show_answer
+    from partage.cli.reassign_output import print_plan
     from partage.commands.reassignments import plan_task
     from partage.kernels import report_compilation
 
     throttle, proof = None, True
-    if isinstance(result, CopyOptions):
-        throttle, proof = result.throttle, not result.no_proof
+    if isinstance(options, CopyOptions):
+        throttle, proof = options.throttle, not options.no_proof
     with report_compilation(_compiling()), named_options(throttle="--throttle", folder="--out"):
         data = plan_task(
-            task, what, max_moves=result.max_moves, throttle=throttle, proof=proof
+            task, command, max_moves=options.max_moves, throttle=throttle, proof=proof
         )  # fmt: skip
-        if result.to is not None:
-            data.write(result.to)
-    if result.page is not None:
+        if options.to is not None:
+            data.write(options.to)
+    if options.page is not None:
         from partage.report.replicas import write_replicas_page
 
-        write_replicas_page(data.summary, result.page)
-    show_answer(data.summary, as_json=result.as_json, to=result.to, page=result.page)
+        write_replicas_page(data.summary, options.page)
+    print_plan(data.summary, as_json=options.as_json, to=options.to, page=options.page)
     if data.result.verdict.breaches:
         raise typer.Exit(FAILED_JUDGE)
 
@@ -232,7 +233,7 @@ def _rebalance(
     from partage.replicas import tasks
 
     read = sizes.read(source, cluster, excluded=limits.exclude)
-    _finish(tasks.rebalance(read, limits.pinned_limits()), "rebalance", result)
+    _plan_and_print(tasks.rebalance(read, limits.pinned_limits()), "rebalance", result)
 
 
 def _add_broker(
@@ -243,18 +244,18 @@ def _add_broker(
     from partage.replicas import tasks
 
     read = sizes.read(source, cluster, excluded=limits.exclude)
-    _finish(tasks.add_brokers(read, broker, limits.pinned_limits()), "add-broker", result)
+    _plan_and_print(tasks.add_brokers(read, broker, limits.pinned_limits()), "add-broker", result)
 
 
 def _drain_broker(
     source: Source = None, *, broker: Ids, cluster: ClusterOptions, sizes: SizeOptions,
     limits: LimitOptions, result: CopyOptions,
 ) -> None:  # fmt: skip
-    """Empty brokers: only their replicas move. The brokers may be down."""
+    """Move all replicas off brokers; no other replica moves. The brokers may be down."""
     from partage.replicas import tasks
 
     read = sizes.read(source, cluster, gone=tuple(broker), excluded=limits.exclude)
-    _finish(tasks.drain_brokers(read, broker, limits.limits()), "drain-broker", result)
+    _plan_and_print(tasks.drain_brokers(read, broker, limits.limits()), "drain-broker", result)
 
 
 def _replace_broker(
@@ -272,7 +273,7 @@ def _replace_broker(
     from partage.replicas import tasks
 
     read = sizes.read(source, cluster, gone=(old,))
-    _finish(tasks.replace_broker(read, old, new), "replace-broker", result)
+    _plan_and_print(tasks.replace_broker(read, old, new), "replace-broker", result)
 
 
 def _change_rf(
@@ -289,25 +290,25 @@ def _change_rf(
     from partage.replicas import tasks
 
     read = sizes.read(source, cluster, excluded=limits.exclude)
-    _finish(tasks.change_factor(read, factor, topic, limits.limits()), "change-rf", result)
+    _plan_and_print(tasks.change_factor(read, factor, topic, limits.limits()), "change-rf", result)
 
 
 def _fix_racks(
     source: Source = None, *, cluster: ClusterOptions, sizes: SizeOptions,
     limits: PinnedLimitOptions, result: CopyOptions,
 ) -> None:  # fmt: skip
-    """Move only the replicas that break the rack rule."""
+    """Move only replicas that share a rack although their partition could use another rack."""
     from partage.replicas import tasks
 
     read = sizes.read(source, cluster, excluded=limits.exclude)
-    _finish(tasks.fix_racks(read, limits.pinned_limits()), "fix-racks", result)
+    _plan_and_print(tasks.fix_racks(read, limits.pinned_limits()), "fix-racks", result)
 
 
 def _elect_leaders(
     source: Source = None, *, cluster: ClusterOptions, limits: PinnedLimitOptions,
     result: ResultOptions,
 ) -> None:  # fmt: skip
-    """Balance preferred leaders by the order of replicas: no data moves.
+    """Balance preferred leaders by reordering replica lists; no data is moved.
 
     Execute the reassignment, then elect: `kafka-leader-election --election-type preferred
     --path-to-json-file FOLDER/election.json`.
@@ -315,7 +316,7 @@ def _elect_leaders(
     from partage.replicas import tasks
 
     read = SizeOptions().read(source, cluster, excluded=limits.exclude)
-    _finish(tasks.elect_leaders(read, limits.pinned_limits()), "elect-leaders", result)
+    _plan_and_print(tasks.elect_leaders(read, limits.pinned_limits()), "elect-leaders", result)
 
 
 for _name, _command in (
@@ -327,4 +328,4 @@ for _name, _command in (
     ("fix-racks", _fix_racks),
     ("elect-leaders", _elect_leaders),
 ):
-    reassign.command(_name)(guarded(with_options(_command)))
+    reassign.command(_name)(exit_on_error(with_options(_command)))

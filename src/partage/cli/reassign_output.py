@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from partage.cli.console import amount, name, show, tell, write_json
+from partage.cli.console import format_bytes, name, show, tell, write_json
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["show_answer"]
+__all__ = ["print_plan"]
 
 _MOST_BROKERS = 40
 
 
-def show_answer(
+def print_plan(
     summary: dict[str, Any], *, as_json: bool, to: Path | None, page: Path | None
 ) -> None:
     """Print a reassignment plan as tables or as JSON, then the paths of the written files."""
@@ -35,8 +35,8 @@ def show_answer(
 
 def _cell(name_: str, value: int) -> str:
     if name_ == "bytes":
-        return amount(value)
-    return f"{amount(value)}/s" if name_ == "load" else f"{value:,}"
+        return format_bytes(value)
+    return f"{format_bytes(value)}/s" if name_ == "load" else f"{value:,}"
 
 
 def _brokers(summary: dict[str, Any]) -> Table:
@@ -130,9 +130,10 @@ def _gap(summary: dict[str, Any]) -> str:
     return line
 
 
-def _solver(summary: dict[str, Any]) -> str:
-    """Return a sentence on the lower bound that the solver HiGHS reports, which Partage does not
-    verify.
+def _solver_sentence(summary: dict[str, Any]) -> str:
+    """Return a sentence on the lower bound that the solver HiGHS reports.
+
+    Partage verifies its own lower bound only.
     """
     # A programme knows brokers only: what goes from disk to disk is not in it.
     which = "between brokers" if "between brokers" in summary["figures"] else "moved"
@@ -206,7 +207,7 @@ def _sentences(summary: dict[str, Any]) -> list[Any]:
     lines = []
     copied = f"{summary['replicas_moved']:,} replicas copied"
     if summary["bytes_moved"] is not None:
-        copied += f", {amount(summary['bytes_moved'])}"
+        copied += f", {format_bytes(summary['bytes_moved'])}"
     count = len(summary["batches"])
     batches = f"{count:,} {'batch' if count == 1 else 'batches'}"
     lines.append(f"{copied}; {summary['partitions_changed']:,} partitions changed, {batches}")
@@ -215,14 +216,14 @@ def _sentences(summary: dict[str, Any]) -> list[Any]:
             f"{summary['replicas_between_disks']:,} replicas copied between disks of their brokers"
         )
         if summary["bytes_between_disks"] is not None:
-            inner += f", {amount(summary['bytes_between_disks'])}"
+            inner += f", {format_bytes(summary['bytes_between_disks'])}"
         lines.append(f"{inner}: no network bytes, but part of what is moved")
     if summary["optimal"]:
         lines.append("proven: no plan is better")
     else:
         lines.append(_gap(summary))
     if summary["solver_bound"] is not None:
-        lines.append(_solver(summary))
+        lines.append(_solver_sentence(summary))
     if summary["sequential_loss"]:
         lines.append(_joint(summary))
     if summary["lacks_solver"]:
@@ -231,7 +232,8 @@ def _sentences(summary: dict[str, Any]) -> list[Any]:
         lines.append(_too_large(summary))
     if summary["seconds"] is not None:
         lines.append(
-            f"at {amount(summary['throttle'])}/s a broker: at least {_time(summary['seconds'])}"
+            f"at {format_bytes(summary['throttle'])}/s a broker: at least "
+            f"{_time(summary['seconds'])}"
         )
     if summary["led_by_others"]:
         lines.append(f"{summary['led_by_others']:,} more partitions are led by another replica "
@@ -239,13 +241,19 @@ def _sentences(summary: dict[str, Any]) -> list[Any]:
     lines += _notes(summary)
     for row in summary["disks"][:_MOST_BROKERS]:
         was, now = (
-            amount(row[when]) if summary["bytes_moved"] is not None else f"{row[when]:,} replicas"
+            format_bytes(row[when])
+            if summary["bytes_moved"] is not None
+            else f"{row[when]:,} replicas"
             for when in ("before", "after")
         )
         lines.append(f"broker {row['broker']}, {row['path']}: {was} before, {now} after")
     pairs = [
         f"{pair['from'] or '-'} to {pair['to'] or '-'} "
-        + (amount(pair["bytes"]) if summary["bytes_moved"] is not None else f"{pair['replicas']:,}")
+        + (
+            format_bytes(pair["bytes"])
+            if summary["bytes_moved"] is not None
+            else f"{pair['replicas']:,}"
+        )
         for pair in summary["network"]
     ]
     if pairs and len(pairs) <= 16:

@@ -41,7 +41,7 @@ from partage.errors import InvalidConfigError
 if TYPE_CHECKING:
     from partage.report.run import RunFigures
 
-__all__ = ["DEMO_POLICIES", "Wanted", "demo", "replay", "replay_and_report"]
+__all__ = ["DEMO_POLICIES", "ReplayOptions", "demo", "replay", "replay_and_report"]
 
 REPORT = "report.html"
 #: Policies that the demo simulates: the present settings, and those that its report recommends. A
@@ -143,18 +143,18 @@ def replay(
         for text, option in ((since, "--from"), (until, "--to"))
     ]
     source = cluster.input_or_cluster(capture, "CAPTURE")
-    wanted = Wanted(
+    options = ReplayOptions(
         policies=policy, strategies=strategy, raw_commits=commits, append=append,
         engine=engine, processes=processes, master=spark.master,
         conf=spark.settings(), kafka=cluster.client_properties(),
         selection=Selection(tuple(group or ()), *bounds),
         quiet=output.quiet, as_json=output.as_json, report=report,
     )  # fmt: skip
-    replay_and_report(source, to, wanted, open_it=open_it)
+    replay_and_report(source, to, options, open_it=open_it)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReplayOptions:
     """Options of `partage replay`: policies, strategies, groups, time range and engine."""
 
     policies: list[str] | None = None
@@ -172,9 +172,7 @@ class Wanted:
     report: bool = True
 
     def settings(self) -> dict[str, Any]:
-        """Return the options of `partage replay` as keyword arguments of the function that runs a
-        replay.
-        """
+        """Return the options as keyword arguments of the function that runs a replay."""
         names = (
             "policies", "strategies", "raw_commits", "append", "engine", "processes", "master",
             "conf", "kafka",
@@ -184,36 +182,36 @@ class Wanted:
 
 
 def replay_and_report(
-    capture: str | Path, to: Path, wanted: Wanted, *, open_it: bool | None
+    capture: str | Path, to: Path, options: ReplayOptions, *, open_it: bool | None
 ) -> None:
-    """Replay the recorded history of a cluster (a capture), write the report, and print a summary.
+    """Replay the recorded history of a cluster (a capture), write the report, and print a
+    summary.
 
     Raises:
         PartageError: the capture, the folder or the environment cannot be used.
-        Exit: 4 if a group failed, else 3 if a plan of a strategy failed the judge; everything
-            else has been written then.
+        Exit: 4 if a group failed, else 3 if a plan breaks a rule. All results are written before.
     """
     from partage.jobs.replay.replay import replay as run
     from partage.report.data import read_run
     from partage.report.html import environment
 
-    _expect_own_folder(to)
+    _expect_partage_folder(to)
     _quiet_logging()
-    if wanted.report:
+    if options.report:
         environment()  # is jinja2 there? better asked before a minute of work than after it
-    with report_progress(quiet=wanted.quiet, as_json=wanted.as_json) as progress:
+    with report_progress(quiet=options.quiet, as_json=options.as_json) as progress:
         with named_options(out="--out"):
-            summary = run(capture, to, **wanted.settings(), progress=progress)
-        page = to / REPORT if wanted.report else None
+            summary = run(capture, to, **options.settings(), progress=progress)
+        page = to / REPORT if options.report else None
         if page is not None:
             progress("report", 0, 0)
             found = _written(to, page, summary["run_id"])
             progress("report", 1, 1)
         else:
             found = read_run(to, summary["run_id"])
-    if wanted.as_json:
+    if options.as_json:
         write_json(summary)
-    elif not wanted.quiet:
+    elif not options.quiet:
         _shown(found, to, page)
     else:
         for group, near in summary.get("unmatched_groups", {}).items():
@@ -271,7 +269,7 @@ def _written(to: Path, page: Path, run_id: str) -> RunFigures:
         ) from None
 
 
-def _expect_own_folder(to: Path) -> None:
+def _expect_partage_folder(to: Path) -> None:
     """Check that an output folder is new, or has only files that Partage wrote.
 
     Raises:
@@ -309,10 +307,10 @@ def demo(
     """Replay the recorded history of a real Kafka cluster, and open the report.
 
     The recording ships with Partage: 94,434 records of `__consumer_offsets` that Kafka 4.3.1
-    wrote in eight minutes, while some thirty-five groups joined, left, crashed and froze. The
-    replay uses all cores and takes less than half a minute on two; neither Spark nor Java must be
-    there. Four policies are simulated: the present settings, and those that the report
-    recommends. With `--engine spark` Spark replays it, which needs Java 17.
+    wrote in eight minutes, while about 35 groups joined, left, crashed and froze. The replay uses
+    all cores and takes less than half a minute on two cores. It needs neither Spark nor Java.
+    Four policies are simulated: the present settings, and those that the report recommends. With
+    `--engine spark` Spark replays it, which needs Java 17.
 
         partage demo
 
@@ -327,8 +325,8 @@ def demo(
     if policies is not None:
         note = f"{len(policies)} policies are simulated; all of them with --all-policies"
         console.print(name(note, "dim"), soft_wrap=True)
-    wanted = Wanted(policies=policies, engine=engine, processes=processes)
-    replay_and_report(sample(), to, wanted, open_it=open_it)
+    options = ReplayOptions(policies=policies, engine=engine, processes=processes)
+    replay_and_report(sample(), to, options, open_it=open_it)
 
 
 def sample() -> Path:

@@ -18,7 +18,7 @@ __all__ = ["report"]
 REPORT = "report.html"
 
 
-class Form(str, Enum):
+class ReportFormat(str, Enum):
     """Output formats of `partage report`."""
 
     html = "html"
@@ -31,10 +31,10 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of partage replay.")],
     *,
     form: Annotated[
-        Form,
+        ReportFormat,
         # `json` stays accepted: it was the only way before --json.
-        typer.Option("--format", metavar="html|terminal", help="Form of the report."),
-    ] = Form.html,
+        typer.Option("--format", metavar="html|terminal", help="ReportFormat of the report."),
+    ] = ReportFormat.html,
     as_json: AsJson = False,
     to: Annotated[
         Path | None,
@@ -43,7 +43,7 @@ def report(
     run: RunId = None,
     open_it: OpenPage = False,
 ) -> None:
-    """Show a replayed run: which groups lost most, why, what to change, how far to trust it.
+    """Show the report of a replay: the costs of rebalances, their causes, and what to change.
 
     The page is one file that loads nothing from anywhere: it can be mailed, printed and
     archived. `--json` has the same content for programs; docs/report_json.md describes it.
@@ -55,13 +55,13 @@ def report(
         partage report demo-out --json | jq '.groups[0].advice'
     """
     if as_json:
-        form = Form.json
-    if open_it and form is not Form.html:
+        form = ReportFormat.json
+    if open_it and form is not ReportFormat.html:
         given = "--json" if as_json else f"--format {form.value}"
         raise InvalidConfigError("--open", "only a page can be opened", given)
-    if form is Form.html:
+    if form is ReportFormat.html:
         _page(folder, to or folder / REPORT, run, open_it=open_it)
-    elif form is Form.json:
+    elif form is ReportFormat.json:
         _json(folder, to, run)
     else:
         _terminal(folder, to, run)

@@ -22,9 +22,7 @@ _USERINFO = re.compile(r"(?:^|/|,)[^\s/:@,]*:([^\s/@]+)@")
 
 
 def protect(settings: Mapping[str, str]) -> None:
-    """Hide the secret values of these settings in everything that this process prints on stderr
-    from now on.
-    """
+    """Hide the secret values among these settings in all later output of this process on stderr."""
     _SECRETS.update(secrets_in(settings))
 
 
@@ -55,11 +53,10 @@ class GuardedStream:
 
 
 def guard_stderr(arguments: Sequence[str]) -> None:
-    """Hide secrets of the command's arguments in everything that this process prints on stderr from
-    now on.
+    """Hide secrets of the command-line arguments in all later output of this process on stderr.
 
-    The arguments are searched before they are parsed, since the parser's errors repeat them.
-    Passwords in addresses are hidden too.
+    Passwords in addresses are hidden, too. The arguments are searched before they are parsed,
+    because the parser's errors repeat them.
     """
     for one in arguments:
         _SECRETS.update(_USERINFO.findall(one))

@@ -54,7 +54,7 @@ def size(
     options: ForecastOptions,
     cluster: ClusterOptions,
 ) -> None:  # fmt: skip
-    """Show how many consumers a group needs, their load and lag, and settings of scalers.
+    """Show how many consumers a group needs, their load and lag, and autoscaler settings.
 
         partage size run --group billing --max-lag 30s
 
@@ -71,7 +71,7 @@ def size(
     from partage.results.forecasts import size as forecast_size
 
     needed = (options.partitions, options.rate, capacity)
-    options.expect_input(folder, cluster, "--partitions, --rate and --capacity", *needed)
+    options.expect_one_source(folder, cluster, "--partitions, --rate and --capacity", *needed)
     if cluster.bootstrap_server is not None and capacity is None:
         what = "is needed: a measurement shows no catch-up phase"
         raise typer.BadParameter(what, param_hint="--capacity")
@@ -80,7 +80,7 @@ def size(
         "max_lag": parse_seconds(max_lag, "max-lag"),
     }  # fmt: skip
     found: dict[str, Sizing] = {}
-    for one, source in options.inputs(folder, cluster):
+    for one, source in options.forecast_sources(folder, cluster):
         with named_options(**_OPTIONS):
             found[one] = forecast_size(*source, **settings)
     if options.picture is not None:
@@ -89,13 +89,13 @@ def size(
         one, sizing = next(iter(found.items()))
         write_picture(options.picture, sizing_picture(sizing, short_name(one)))
     if options.as_json:
-        write_json([_document(one, sizing) for one, sizing in found.items()])
+        write_json([_to_json(one, sizing) for one, sizing in found.items()])
         return
     for one, sizing in found.items():
         _print(one, sizing, is_learnt=capacity is None)
 
 
-def _document(group: str, sizing: Sizing) -> dict[str, Any]:
+def _to_json(group: str, sizing: Sizing) -> dict[str, Any]:
     """Return the sizing of a group as a JSON object; an infinite lag is null."""
     from partage.forecasts.sizing import scaler_lines
 
@@ -157,7 +157,7 @@ def _verdict(found: Sizing) -> str:
 
 
 def _notes(sizing: Sizing) -> list[str]:
-    """Return notes on a sizing: what limits the group, and what its table does not show."""
+    """Return notes on what limits a group, and on delays that its sizing table does not include."""
     from partage.forecasts.sizing import HOT_PARTITION, PARTITIONS, STRATEGY
 
     notes = []
@@ -195,7 +195,7 @@ def _table(found: Sizing) -> Table:
     for column in ("idle", "lag", "one down", "its lag"):
         table.add_column(column, justify="right")
     table.add_column("fits")
-    for row in _shown(found):
+    for row in _useful_rows(found):
         style = "bold green" if row.consumers == found.needed else "" if row.fits else "dim"
         table.add_row(
             str(row.consumers), _rate(row.busiest), f"{row.use:.0%}", _bar(row), str(row.idle),
@@ -206,9 +206,9 @@ def _table(found: Sizing) -> Table:
     return table
 
 
-def _shown(sizing: Sizing) -> list[SizeRow]:
-    """Return the rows of the table of sizes without the largest sizes, at which more consumers
-    change nothing.
+def _useful_rows(sizing: Sizing) -> list[SizeRow]:
+    """Return the rows of the sizing table up to the size from which more consumers change
+    nothing.
     """
     last = max(sizing.useful, sizing.needed or 0)
     return [row for row in sizing.rows if row.consumers <= last + 1]

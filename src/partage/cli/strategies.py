@@ -30,11 +30,11 @@ def strategies(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """List the strategies, with the Kafka class that each one equals and the settings it has.
+    """List the strategies, the Kafka class that each reproduces exactly, and their settings.
 
-    "Exact to" means: the same owner for every partition, in the same order, as that class on
-    every input. Protocols are those of classic groups; where a broker decides (`server:`),
-    members hand over partitions one by one, as in KIP-848. Strategies of plug-ins are listed too.
+    "Exact to" means: for every input, the same owner of every partition, in the same order, as
+    that class. Protocols are those of classic groups. Strategies that run in the broker have the
+    prefix `server:` (KIP-848). Strategies of plug-ins are listed, too.
 
         partage strategies
 
@@ -119,7 +119,7 @@ def _plain(row: StrategyRow) -> dict[str, Any]:
 def _listed(rows: list[StrategyRow], task_rows: list[TaskRow]) -> None:
     every: list[StrategyRow | TaskRow] = [*rows, *task_rows]
     widest = max(len(row.name) for row in every) + 2
-    twins = [_class(row.exact_to) for row in every]
+    twins = [_short_class_name(row.exact_to) for row in every]
     wide = max(len(twin) for twin in twins) + 2
     console = out()
     console.print(
@@ -175,16 +175,16 @@ def _indented(text: str, style: str = "", by: int = 2) -> None:
         show(name(" " * by + text, style))
 
 
-def _class(exact_to: str | None) -> str:
-    """Return the short form of a strategy's Kafka class and release for the table of strategies.
+def _short_class_name(exact_to: str | None) -> str:
+    """Shorten the name of a strategy's Kafka class and its release, for the table of strategies.
 
-    Classes of the broker are marked ``(coordinator)``.
+    Classes that run in the broker are marked ``(coordinator)``.
 
-    >>> _class("org.apache.kafka.clients.consumer.RangeAssignor 4.3.1")
+    >>> _short_class_name("org.apache.kafka.clients.consumer.RangeAssignor 4.3.1")
     'RangeAssignor 4.3.1'
-    >>> _class("org.apache.kafka.coordinator.group.assignor.RangeAssignor 4.3.1")
+    >>> _short_class_name("org.apache.kafka.coordinator.group.assignor.RangeAssignor 4.3.1")
     'RangeAssignor 4.3.1 (coordinator)'
-    >>> _class("aiokafka.coordinator.assignors.range.RangePartitionAssignor aiokafka 0.14.0")
+    >>> _short_class_name("aiokafka.assignors.range.RangePartitionAssignor aiokafka 0.14.0")
     'aiokafka 0.14.0'
     """
     if exact_to is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.console import amount, first_of, fits, name, show, tell, write_json
+from partage.cli.console import first_lines, fits, format_bytes, name, show, tell, write_json
 from partage.cli.options import (
     OutputOptions,
     SparkMaster,
@@ -128,7 +128,7 @@ def streams(
         if from_capture is None or application_id is None or application is not None:
             what = "give both --from-capture and --application-id, and no APP.json"
             raise typer.BadParameter(what)
-        _describe(from_capture, application_id, to, picture, output)
+        _describe_application(from_capture, application_id, to, picture, output)
         return
     if picture is not None:
         what = "it draws what a standby buys a recorded application; --out FILE draws timelines"
@@ -136,13 +136,13 @@ def streams(
     if application is None:
         raise typer.BadParameter("give APP.json, or --from-capture and --application-id")
     from partage.cli.problems import read_problem
-    from partage.cli.progress import working
+    from partage.cli.progress import show_progress
     from partage.commands.applications import simulate_streams
-    from partage.simulation.streams import cells, read_application
+    from partage.simulation.streams import read_application, sweep_cells
 
     names = assignor or ["streams:high-availability"]
     sweeps = _sweeps(sweep or ())
-    combinations = cells(names, sweeps)
+    combinations = sweep_cells(names, sweeps)
     if decide:
         if to is not None or master is not None:
             what = "it prints one rebalance; --out and --master are for a simulation over time"
@@ -155,11 +155,11 @@ def streams(
         raise typer.BadParameter(what, param_hint="--out")
     keep = to is not None or output.as_json
     quiet = output.quiet or (master is None and len(combinations) < _WORTH_TELLING)
-    with working(_STAGES, quiet=quiet) as progress:
+    with show_progress(_STAGES, quiet=quiet) as progress:
         found = simulate_streams(
             app, assignors=names, sweeps=sweeps, timelines=keep, master=master, progress=progress
         )
-    prefix, why = crossing(app)
+    prefix, why = cross_rack_marks(app)
     configs = [dict(cell.config) for cell in combinations]
     for line in (rack_note(app, configs), *standby_notes(app, configs), why):
         if line is not None:
@@ -178,15 +178,17 @@ def streams(
             _tell_worst(app, found[0][1])
 
 
-def _describe(
+def _describe_application(
     source: Path,
     application_id: str,
     to: Path | None,
     picture: Path | None,
     output: OutputOptions,
 ) -> None:
-    """Write the description of a recorded application to a file, and print the gain and cost of one
-    standby.
+    """Write a recorded Streams application to a file as JSON, and print what one more standby would
+    gain.
+
+    ``to`` is the path of the file, ``picture`` that of an SVG of the gain.
     """
     from partage.commands.applications import describe_streams
 
@@ -195,7 +197,7 @@ def _describe(
         file = re.sub(r"[^\w.-]", "_", application_id)
         path = found.write(to or Path(f"{file}.json"))
     if picture is not None:
-        _draw(found, application_id, picture)
+        _draw_standby_gain(found, application_id, picture)
     if output.as_json:
         gain = None if found.gain is None else asdict(found.gain)
         write_json({
@@ -219,8 +221,10 @@ def _describe(
     )
 
 
-def _draw(described: DescribedApplication, application_id: str, picture: Path) -> None:
-    """Write the picture of the gain of a standby; print a note instead if the gain is unknown."""
+def _draw_standby_gain(described: DescribedApplication, application_id: str, picture: Path) -> None:
+    """Draw the outage time with and without one more standby as SVG; print a note if it is
+    unknown.
+    """
     if described.gain is None:
         tell("no picture: the application has no state, or its size is unknown")
         return
@@ -231,9 +235,9 @@ def _draw(described: DescribedApplication, application_id: str, picture: Path) -
 
 def _cost(gain: StandbyGain) -> str:
     """Describe the disk space and the changelog reads of a standby."""
-    cost = f"costs {amount(gain.disk_bytes)} of disk"
+    cost = f"costs {format_bytes(gain.disk_bytes)} of disk"
     if gain.write_bytes_per_second:
-        cost += f" and {amount(gain.write_bytes_per_second)}/s of changelog reads"
+        cost += f" and {format_bytes(gain.write_bytes_per_second)}/s of changelog reads"
     return cost
 
 
@@ -351,12 +355,12 @@ def _table(found: Sequence[SimulatedCell], prefix: str) -> Table:
 
 
 def _cells(its: StreamsMetrics, prefix: str = "") -> list[str]:
-    across = "-" if prefix == "-" else f"{prefix} {amount(its.cross_rack_bytes)}".strip()
+    across = "-" if prefix == "-" else f"{prefix} {format_bytes(its.cross_rack_bytes)}".strip()
     return [
         f"{its.total_unavailable:,.1f}",
         f"{its.worst_unavailable:,.1f}",
-        amount(its.restored_bytes),
-        amount(its.standby_bytes),
+        format_bytes(its.restored_bytes),
+        format_bytes(its.standby_bytes),
         across,
         f"{its.rebalances:,}",
         f"{its.moved:,}",
@@ -367,7 +371,7 @@ def _cells(its: StreamsMetrics, prefix: str = "") -> list[str]:
 def _tell_worst(app: SimulatedApplication, its: StreamsMetrics) -> None:
     away: Mapping[str, float] = its.unavailable_seconds
     worst = sorted((task for task in away if away[task] > 0), key=lambda t: (-away[t], t))
-    for line in first_of([f"task {task} was away for {away[task]:,.1f} s" for task in worst]):
+    for line in first_lines([f"task {task} was away for {away[task]:,.1f} s" for task in worst]):
         show(name(line, "dim"))
     if worst:
         for line in subtopology_lines(app):
@@ -384,12 +388,11 @@ def _without_racks(app: SimulatedApplication, *, changelogs: bool = True) -> lis
     return sorted(topic for topic in topics if not all(app.racks.get(topic, [None])))
 
 
-def crossing(app: SimulatedApplication) -> tuple[str, str | None]:
-    """Return how the table marks cross-rack traffic that is not exactly known.
+def cross_rack_marks(app: SimulatedApplication) -> tuple[str, str | None]:
+    """Return how the table marks cross-rack traffic that is not exactly known: (prefix, note).
 
-    The first result is a prefix: "-" if the traffic is unknown, ">=" if it is a lower bound, "" if
-    it is exact. The second is a note on topics whose racks are unknown. A topic without racks, or a
-    client without one, counts nothing.
+    The prefix is "-" if the traffic is unknown, ">=" if it is a lower bound, else "". The note
+    lists topics whose racks are unknown; None if there is none.
     """
     if not app.racks or all(client.rack is None for client in app.clients.values()):
         return "-", None
@@ -400,7 +403,8 @@ def crossing(app: SimulatedApplication) -> tuple[str, str | None]:
 
 
 def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return a note on why a requested rack-aware strategy has no effect; None if it has one.
+    """Return a note that the requested rack-aware strategy has no effect, with the reason; else
+    None.
 
     Kafka ignores the strategy in the same cases.
     """
@@ -422,10 +426,9 @@ def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -
 
 
 def standby_notes(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return each event of a simulated application (join, crash, ...) with its time and
-    description.
+    """Return warnings about requested standbys that the application has too few clients for.
 
-    ``at`` is in seconds.
+    ``configs`` are the compared configurations; `num.standby.replicas` is read from each.
     """
     from partage.streams.standbys import standby_shortage
 
@@ -443,7 +446,7 @@ def _some(names: Sequence[str]) -> str:
 def subtopology_lines(app: SimulatedApplication) -> list[str]:
     """Describe each sub-topology in a line: its number, sources and stores.
 
-    The number is the first one of a task id.
+    The number is the first part of a task id, such as 1 in ``1_0``.
     """
     lines = []
     for one in app.topology.subtopologies:
@@ -456,9 +459,7 @@ def subtopology_lines(app: SimulatedApplication) -> list[str]:
 
 
 def event_labels(app: SimulatedApplication) -> list[dict[str, Any]]:
-    """Return the time in seconds and the description of each event (join, crash, ...) of a
-    simulated application.
-    """
+    """Return the time in seconds and a description of each simulated event, such as a crash."""
     return [{"at": one.at_ms / 1000, "label": _event(one)} for one in app.events]
 
 

@@ -48,6 +48,16 @@ def watch(
     every: Annotated[
         float, typer.Option("--every", metavar="SECONDS", help="Interval between updates.")
     ] = 2.0,
+    tables: Annotated[
+        str | None,
+        typer.Option(
+            "--tables",
+            metavar="FORMAT:WHERE",
+            show_default=False,
+            help="Keep the tables in Delta or Iceberg too: delta:FOLDER, "
+            "delta:NAMESPACE or iceberg:NAMESPACE.",
+        ),
+    ] = None,
     cluster: ClusterOptions,
     spark: SparkOptions,
     output: OutputOptions,
@@ -56,28 +66,32 @@ def watch(
 
     Spark Structured Streaming reads a capture that `partage capture --follow` writes, or the
     cluster itself. After each micro-batch the tables have the same rows as a replay of the records
-    so far, and each generation that opened is printed.
+    so far, and a line is printed for each new generation of a group.
 
         partage watch capture/ --out run
 
         partage watch -b broker:9092 --out run --conf spark.jars.packages=...
 
+        partage watch capture/ --out run --tables delta:/lake/kafka --conf ...
+
     The state of the groups and the position in the log are in Spark's checkpoint. After a stop or
     a crash the same command continues, and repeats the micro-batch that was interrupted. Java 17
     must be there.
     """
-    from partage.capture.manifest import expect_growing_capture
+    from partage.capture.manifest import expect_streamable_capture
 
     if not 0.1 <= every <= 3600:
         raise InvalidConfigError("--every", "must be between 0.1 and 3600 seconds", every)
     source = cluster.input_or_cluster(capture, "CAPTURE")
     if not source.startswith("kafka://"):
-        expect_growing_capture(Path(source))  # before Spark is imported
+        expect_streamable_capture(Path(source))  # before Spark is imported
 
     from partage.jobs.watch.watch import StreamSettings
     from partage.jobs.watch.watch import watch as run
 
-    settings = StreamSettings(once=once, every=every, kafka=cluster.client_properties())
+    settings = StreamSettings(
+        once=once, every=every, tables=tables, kafka=cluster.client_properties()
+    )
     if not output.quiet:
         tell(f"starting Spark; the tables are written to {to / 'stream'}", "dim")
     with _stop_event() as stop:
@@ -96,19 +110,21 @@ def _report(batch: BatchReport, *, as_json: bool, quiet: bool) -> None:
         if as_json:
             typer.echo(json.dumps(row))
         else:
-            out().print(name(_line(row)), soft_wrap=True)
+            out().print(name(_format_generation(row)), soft_wrap=True)
     if not quiet:
         tell(f"micro-batch {batch.number}: {len(batch.opened)} generations opened", "dim")
 
 
-def _line(row: dict[str, Any]) -> str:
+def _format_generation(row: dict[str, Any]) -> str:
     """Format a generation of a group as one line of text.
 
-    >>> _line({"time_ms": 0, "group": "billing", "generation": 7, "members_before": 3, "members": 2,
-    ...        "partitions": 30, "moved": 14, "cause_kind": "leave", "cause": "1 left"})
-    '1970-01-01T00:00:00Z billing generation 7: 3 to 2 members, 14 of 30 partitions moved, leave'
+    >>> _format_generation({"time_ms": 0, "group": "a", "generation": 7, "members_before": 3,
+    ...     "members": 2, "partitions": 30, "moved": 14, "cause_kind": "poll", "cause": "1 left"})
+    '1970-01-01T00:00:00Z a generation 7: 3 to 2 members, 14 of 30 partitions moved, poll timeout'
     """
     import time
+
+    from partage.report.messages import cause_label
 
     when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(row["time_ms"] / 1_000))
     before = row["members_before"]
@@ -117,7 +133,7 @@ def _line(row: dict[str, Any]) -> str:
     )
     moved = f"{row['moved']} of {row['partitions']} partitions moved"
     named = f"{when} {short_name(row['group'])} generation {row['generation']}"
-    return f"{named}: {members}, {moved}, {row['cause_kind']}"
+    return f"{named}: {members}, {moved}, {cause_label(row['cause_kind'])}"
 
 
 @contextmanager

@@ -14,14 +14,14 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-from partage.clients.assignor_class_state import AssignorState, new_state
+from partage.clients.assignor_class_state import AssignorState, create_state
 from partage.clients.calling_client import (
     SETTING,
     AssignorMeta,
     Call,
     called_by,
-    caller,
-    factory,
+    find_caller,
+    reject_uncalled,
 )
 from partage.clients.load_sampling import Offsets
 from partage.clients.shared import ClusterView, Joined
@@ -43,33 +43,29 @@ __all__ = ["AssignorError", "ClassInUseError", "MisusedAssignorError", "assignor
 
 
 class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # untyped
-    """Error for a failed assignment strategy, which aiokafka raises when the program awaits
-    records.
-    """
+    """Error that aiokafka passes to the program if the partition assignment strategy failed."""
 
 
 class MisusedAssignorError(InvalidConfigError, KafkaError):  # type: ignore[misc]  # untyped
-    """Error for an invalid setting ``partition_assignment_strategy``, which aiokafka raises when
-    the program awaits records.
+    """Error that aiokafka passes to the program if ``partition_assignment_strategy`` is invalid.
+
+    For example, ``assignor`` was passed instead of ``[assignor("sticky")]``.
     """
 
 
 class ClassInUseError(MisusedAssignorError):
-    """Error for an assignor class that two consumers use, which aiokafka raises when the program
-    awaits records.
-    """
+    """Error that aiokafka passes to the program if two consumers use the same assignor class."""
 
 
-@factory(MisusedAssignorError)
+@reject_uncalled(MisusedAssignorError)
 def assignor(
     name: str, *, rack: str | None = None, eager: bool = False, **options: Any
 ) -> type[Assignor]:
-    """Create a partition assignor class for one aiokafka consumer
-    (``partition_assignment_strategy``) from a strategy's name.
+    """Create a partition assignor class for one aiokafka consumer from a strategy's name.
 
-    Every call creates a class, since aiokafka calls methods of the class itself and its state
-    between rebalances is there. A class serves one consumer; a second consumer that uses it gets an
-    error (`partage.clients.calling_client` finds the consumer).
+    Pass it as ``partition_assignment_strategy=[assignor("sticky")]``. Each consumer needs a class
+    of its own: aiokafka never creates an instance, so the class holds the state between rebalances.
+    A second consumer that uses the class gets an error.
 
     Args:
         name: a strategy's name, one of ``pg.strategies()``.
@@ -85,21 +81,25 @@ def assignor(
         InvalidConfigError: the strategy has no such option, a value is wrong, or aiokafka cannot do
             what the strategy needs.
     """
-    state = new_state(name, client="aiokafka", cooperative=False, rack=rack, eager=eager, **options)
+    state = create_state(
+        name, client="aiokafka", cooperative=False, rack=rack, eager=eager, **options
+    )
     return type(f"Assignor[{name}]", (Assignor,), {"name": state.name, "_state": state})
 
 
 class _Meta(AssignorMeta):
-    """Metaclass of assignor classes for aiokafka: a wrong use raises an error that aiokafka passes
-    on to the program.
+    """Metaclass of partition assignor classes for aiokafka, which reports wrong use as an error.
+
+    aiokafka passes this type of error on to the program.
     """
 
     misuse = MisusedAssignorError
 
 
 class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc]  # untyped
-    """Base class of the partition assignor classes for aiokafka, which calls methods of the class
-    on its event loop.
+    """Base class of the partition assignor classes that aiokafka calls.
+
+    aiokafka calls its class methods on the event loop.
     """
 
     name: str = ""
@@ -111,14 +111,13 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """Return the consumer's subscription for the JoinGroup request, as the bytes that a Java
-        consumer sends.
+        """Return the consumer's subscription for Kafka's JoinGroup request, as bytes.
 
         Raises:
-            AssignorError: the strategy raised a moment ago. aiokafka joins again at once after
-                an error, so without this pause the group would rebalance in a loop.
+            AssignorError: the strategy failed a moment ago. aiokafka joins again at once after an
+                error; this one delays it, so that the group does not rebalance in a loop.
         """
-        call = cls._bound(caller(CoordinatorGroupRebalance))
+        call = cls._bound(find_caller(CoordinatorGroupRebalance))
         state = cls._state
         generation = None if call is None else int(call.owner._coordinator.generation)
         pause = state.pause()
@@ -127,41 +126,39 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
             group = "?" if call is None else call.owner.group_id
             raise AssignorError(state.name, group, state.failed_in, why)
         return state.consumer.subscription(
-            sorted(topics), generation=generation, measured=state.measured()
+            sorted(topics), generation=generation, measured=state.measured_loads()
         )
 
     @classmethod
     def assign(cls, cluster: Any, members: Mapping[str, Any]) -> dict[str, Any]:
-        """Compute the assignment of all members of the group, as its leader; return a dict from
-        member id to assignment.
+        """Assign partitions to all group members, as the group leader; return them by member id.
 
         Raises:
             AssignorError: the strategy raised; the error has the strategy, group and generation.
         """
-        call = cls._bound(caller(GroupCoordinator))
+        call = cls._bound(find_caller(GroupCoordinator))
         if call is None:
             received: Mapping[str, Any] = {}
             of = ("?", NO_GENERATION)
         else:
             received, of = call.local, (call.owner.group_id, int(call.owner.generation))
-        return cls._state.sent(
+        return cls._state.assign_and_encode(
             _joined(members, received), partial(_view, cls._state, cluster), of, AssignorError
         )
 
     @classmethod
     def on_assignment(cls, assignment: Any) -> None:
-        """Store the partitions that the group leader assigned to this consumer, for its next
-        subscription.
+        """Store the partitions that were assigned to this aiokafka consumer.
 
-        They keep the order in which they were received.
+        Its next subscription reports them as owned, in the order in which they were received.
         """
-        call = cls._bound(caller(GroupCoordinator))
+        call = cls._bound(find_caller(GroupCoordinator))
         generation = NO_GENERATION if call is None else int(call.local["generation"])
         group = "?" if call is None else str(call.owner.group_id)
         pairs = [(topic, p) for topic, numbers in assignment.assignment for p in numbers]
-        cls._state.received(pairs, assignment.user_data, generation, group)
+        cls._state.store_assignment(pairs, assignment.user_data, generation, group)
         if cls._state.sampler is not None and call is not None:
-            cls._state.sampler.watch(_offsets_of(weakref.ref(call.owner._subscription)))
+            cls._state.sampler.start(_offsets_of(weakref.ref(call.owner._subscription)))
 
     @classmethod
     def _bound(cls, call: Call | None) -> Call | None:
@@ -169,7 +166,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
         if call is not None:
             owner = getattr(call.owner, "_coordinator", call.owner)
             try:
-                cls._state.belongs_to(owner)
+                cls._state.bind_to(owner)
             except InvalidConfigError as e:
                 raise ClassInUseError(e.setting, e.what, e.value) from None
         elif called_by("kafka"):

@@ -11,9 +11,15 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, NamedTuple
 
-from partage.clients.load_sampling import MEASURES, Sampler
+from partage.clients.load_sampling import MEASURES, LoadSampler
 from partage.clients.plan_metrics import record_failure, record_plan
-from partage.clients.shared import ClusterView, Consumer, Joined, SyncGroupAssignments, configured
+from partage.clients.shared import (
+    ClusterView,
+    Consumer,
+    Joined,
+    SyncGroupAssignments,
+    configure_strategy,
+)
 from partage.clients.shared.joined import JoinedMember
 from partage.clients.shared.loads import TOLERANCE, Loads
 from partage.errors import AssignorFailedError, InvalidConfigError
@@ -21,25 +27,23 @@ from partage.groups.api import RebalanceProtocol, Strategy
 from partage.groups.registry import is_strategy
 from partage.weights import LARGEST_LOAD, is_load
 
-__all__ = ["AssignorState", "Look", "new_state"]
+__all__ = ["AssignorState", "LoadFunction", "create_state"]
 
 log = logging.getLogger("partage.clients")
 
 Partition = tuple[str, int]
 #: A function of the leader that returns loads by (topic, partition) without waiting.
-Look = Callable[[], Mapping[Partition, float]]
+LoadFunction = Callable[[], Mapping[Partition, float]]
 
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 5.0
 
 
-class _SeenMetadata(NamedTuple):
-    """Cached `ClusterView`, with the cluster metadata from which the group leader built it.
-
-    It is reused in the next rebalance if the metadata are the same.
+class _CachedView(NamedTuple):
+    """Cluster metadata of the subscribed topics, cached until the Kafka client's metadata change.
 
     Attributes:
-        table: the client's rows by topic and partition.
+        table: the client's own table of partitions, by topic and number.
         topics: the subscribed topics.
         view: the view of these topics.
     """
@@ -51,43 +55,42 @@ class _SeenMetadata(NamedTuple):
 
 @dataclass
 class AssignorState:
-    """State of one assignor class between rebalances.
-
-    It has its consumer's last assignment, its load measurements and its group coordinator.
+    """State of one consumer's partition assignor class between rebalances, such as its last
+    assignment.
 
     Attributes:
-        consumer: the client-independent part: subscriptions, decisions, memory.
-        sampler: the measurement of loads while the consumer runs; None without one.
-        look: the load function that the leader calls; None without one.
+        consumer: the part that is the same for all client libraries.
+        sampler: thread that measures loads; None if loads are not measured.
+        load_function: function of the user that returns loads, called by the group leader; None
+            if the user passes none.
         failures: number of consecutive failures of the strategy.
         failed_in: generation of the last failure.
         is_led_by_broker: whether the broker made the last assignment (KIP-848).
     """
 
     consumer: Consumer
-    sampler: Sampler | None = None
-    look: Look | None = None
+    sampler: LoadSampler | None = None
+    load_function: LoadFunction | None = None
     failures: int = 0
     failed_in: int = -1
     is_led_by_broker: bool = False
-    _seen: _SeenMetadata | None = None
+    _cached_view: _CachedView | None = None
     _not_before: float = 0.0
     _owner: weakref.ref[Any] | None = field(default=None)
 
     @property
     def name(self) -> str:
-        """Name of the assignment strategy that the assignor class runs."""
+        """Name of the partition assignment strategy that the assignor class runs."""
         return self.consumer.strategy.name
 
-    def belongs_to(self, coordinator: object) -> None:
-        """Check that only one consumer uses the assignor class.
+    def bind_to(self, coordinator: object) -> None:
+        """Reserve the assignor class for one consumer; raise an error if another consumer uses it.
 
-        The consumer is recognised by its group coordinator object. The first call binds the class
-        to it.
+        A consumer is identified by its group coordinator object.
 
         Raises:
-            InvalidConfigError: the class serves another consumer, even if that one is closed: the
-                history of one must not become that of the next.
+            InvalidConfigError: the class serves another consumer, even a closed one. The state of
+                one consumer must not be used by the next.
         """
         if self._owner is None:
             self._owner = weakref.ref(coordinator)
@@ -96,8 +99,8 @@ class AssignorState:
             raise InvalidConfigError("partition_assignment_strategy", what, self.name)
 
     def pause(self) -> float:
-        """Return the seconds to wait before the consumer joins again; 0 unless the strategy has
-        just failed.
+        """Return the seconds to wait before the consumer joins its group again; 0 without a
+        failure.
         """
         return max(self._not_before - time.monotonic(), 0.0) if self.failures else 0.0
 
@@ -109,17 +112,17 @@ class AssignorState:
         group: str,
         generation: int,
     ) -> SyncGroupAssignments:
-        """Compute the assignment of all members of the group, as its leader, and log warnings.
+        """Assign partitions to all group members, as the group leader, and log warnings.
 
         Raises:
-            AssignorFailedError: the strategy raised; the consumer joins again after a pause
-                that doubles each time, so that the group does not spin.
+            AssignorFailedError: the strategy raised an error. The consumer joins again after a
+                pause, which doubles after each failure.
         """
-        looked = self._call_load_function(group)
+        leader_loads = self._call_load_function(group)
         begin = time.perf_counter()
         try:
             answer = self.consumer.assign(
-                members, view, group=group, generation=generation, looked=looked
+                members, view, group=group, generation=generation, leader_loads=leader_loads
             )
         except AssignorFailedError as e:
             pause = min(_FIRST_PAUSE * 2**self.failures, _LONGEST_PAUSE)
@@ -136,34 +139,35 @@ class AssignorState:
             log.warning("group %s generation %d, %s: %s", group, generation, self.name, one)
         return answer
 
-    def sent(
+    def assign_and_encode(
         self,
         members: Sequence[Joined],
-        seen: Callable[[Iterable[str]], ClusterView],
-        of: tuple[str, int],
+        read_metadata: Callable[[Iterable[str]], ClusterView],
+        group_and_generation: tuple[str, int],
         error: type[AssignorFailedError],
     ) -> dict[str, bytes]:
-        """Compute the assignment of all members, and encode it for the leader's SyncGroup request.
+        """Assign partitions to all group members; return the assignments as bytes for Kafka's
+        SyncGroup.
 
-        The result is a dict from member id to bytes. A failure is raised as the client library's
-        own error class.
+        The result is a dict by member id.
 
         Args:
-            members: the members in the order of the coordinator's response.
-            seen: a function that returns the client's metadata of some topics.
-            of: group id and generation of this rebalance, for errors and warnings.
+            members: the members in the order of the JoinGroup response.
+            read_metadata: function from topic names to the client's metadata of these topics.
+            group_and_generation: group id and generation of this rebalance, for error messages.
             error: the error class that the client library passes to the program.
 
         Raises:
-            AssignorFailedError: the strategy raised; the error is of that class and has the
-                strategy, group and generation.
+            AssignorFailedError: the strategy raised an error; this one is of the class ``error``.
         """
         joined = self.consumer.decoded(members)
         # Equal subscriptions are mostly one tuple.
         lists = {id(one.member.topics): one.member.topics for one in joined}
         try:
-            view = seen(set().union(*lists.values()))
-            answer = self.assign(joined, view, group=of[0], generation=of[1])
+            view = read_metadata(set().union(*lists.values()))
+            answer = self.assign(
+                joined, view, group=group_and_generation[0], generation=group_and_generation[1]
+            )
         except AssignorFailedError as e:
             why = e.__cause__ if isinstance(e.__cause__, Exception) else e
             raise error(e.strategy, e.group, e.generation, why) from e
@@ -176,20 +180,23 @@ class AssignorState:
         replicas: Callable[[Any], Sequence[int]],
         racks: Mapping[int, str | None],
     ) -> ClusterView:
-        """Build the view of the subscribed topics, with replicas and racks, from the client's
-        cluster metadata.
+        """Convert a Kafka client's metadata of the subscribed topics to Partage's form.
 
-        Unknown topics are left out. The view of the last rebalance is returned again if the
-        metadata are the same.
+        The result has the replicas and racks of each partition. Unknown topics are left out.
 
         Args:
-            cluster: the client's ``ClusterMetadata``, whose private tables have the replicas.
-                Without these tables no partition has racks.
+            cluster: the client's ``ClusterMetadata``. Its private tables have the replicas; without
+                them no partition has racks.
             topics: subscribed topics.
-            replicas: a function that returns the node ids of a table row, or of None.
+            replicas: function from a table row (or None) to the broker ids of its replicas.
             racks: rack by node id.
         """
-        table, topics, last = getattr(cluster, "_partitions", {}), frozenset(topics), self._seen
+        # The last view is returned again if the metadata are unchanged.
+        table, topics, last = (
+            getattr(cluster, "_partitions", {}),
+            frozenset(topics),
+            self._cached_view,
+        )
         if last is not None and (table is last.table and topics == last.topics):
             return last.view if racks == last.view.racks else ClusterView(last.view.topics, racks)
         seen: dict[str, dict[int, list[int]]] = {}
@@ -198,20 +205,20 @@ class AssignorState:
             if numbers:
                 rows = table.get(topic, {})
                 seen[topic] = {p: list(replicas(rows.get(p))) for p in numbers}
-        self._seen = _SeenMetadata(table, topics, ClusterView(seen, racks))
-        return self._seen.view
+        self._cached_view = _CachedView(table, topics, ClusterView(seen, racks))
+        return self._cached_view.view
 
     def _call_load_function(self, group: str) -> Mapping[Partition, float] | None:
-        """Call the user's load function (option ``weights``) and return its loads; None if it fails
-        or a load is invalid.
+        """Call the user's function for partition loads (option ``weights``), and return the loads.
 
-        An invalid load must not fail the rebalance: the member would join again after each failure.
-        The weights of the last plan stay, and a warning names the entry.
+        The result is None if the function fails.
         """
-        if self.look is None:
+        # The weights of the last plan then stay in use, and a warning is logged. An error would
+        # fail the rebalance, and the member would join again in a loop.
+        if self.load_function is None:
             return None
         try:
-            loads = dict(self.look())
+            loads = dict(self.load_function())
             wrong = [p for p, load in loads.items() if not _is_entry(p, load)]
         except Exception as e:  # noqa: BLE001 - foreign code, inside a rebalance
             log.warning("group %s: weights() failed (%s: %s)", group, type(e).__name__, e)
@@ -225,7 +232,7 @@ class AssignorState:
         )  # fmt: skip
         return None
 
-    def received(
+    def store_assignment(
         self,
         pairs: Sequence[Partition],
         user_data: bytes | None,
@@ -234,8 +241,14 @@ class AssignorState:
     ) -> None:
         """Store the partitions that this consumer was assigned, for its next subscription.
 
-        Warn once if the broker assigned them instead of the group's leader.
+        Args:
+            pairs: (topic, partition) pairs.
+            user_data: the assignor's user data in the assignment.
+            generation: generation of the group.
+            group: the group id, for warnings.
         """
+        # A warning is logged if the broker computed the assignment (KIP-848): the strategy then has
+        # no effect.
         self.consumer.received(pairs, user_data, generation)
         led_by_broker = self.consumer.is_assigned_by_broker(user_data)
         if led_by_broker and not self.is_led_by_broker:
@@ -247,8 +260,11 @@ class AssignorState:
             )  # fmt: skip
         self.is_led_by_broker = led_by_broker
 
-    def measured(self) -> Mapping[Partition, float]:
-        """Return the measured loads of this consumer's partitions, without unknown ones."""
+    def measured_loads(self) -> Mapping[Partition, float]:
+        """Return the measured load of each partition that this consumer owns.
+
+        Partitions without a measurement are left out.
+        """
         return {} if self.sampler is None else self.sampler.loads()
 
 
@@ -262,11 +278,18 @@ def _is_entry(partition: object, load: object) -> bool:
     )
 
 
-def new_state(
+def create_state(
     name: str, *, client: str, cooperative: bool, rack: str | None, eager: bool, **options: Any
 ) -> AssignorState:
-    """Create the state of a new assignor class; ``assignor`` of each client library documents the
-    arguments.
+    """Create the state of a new partition assignor class for a Kafka client library.
+
+    Args:
+        name: name of the strategy.
+        client: name of the client library, for messages.
+        cooperative: whether the library supports the cooperative rebalance protocol.
+        rack: the consumer's rack.
+        eager: let a cooperative strategy run under the eager protocol.
+        options: settings of the strategy.
 
     Raises:
         UnknownStrategyError: no strategy has the name.
@@ -280,13 +303,13 @@ def new_state(
     learnt = is_word or callable(weights)
     if learnt:
         options = {**options, "weights": None}
-    strategy = configured(name, options)
+    strategy = configure_strategy(name, options)
     if is_word and weights not in MEASURES:
         raise InvalidConfigError("weights", _wanted_weights(str(weights)), weights)
     if getattr(strategy, "several_owners", False):
         what = "assigns partitions to several members: only brokers run it, for share groups"
         raise InvalidConfigError("partition_assignment_strategy", what, name)
-    if not cooperative and not eager and _keeps_through_rebalances(strategy):
+    if not cooperative and not eager and _needs_cooperative_protocol(strategy):
         what = (
             f"{name} keeps partitions during a rebalance, and {client} revokes all before it "
             "joins: use sticky; or pass eager=True to join a cooperative group anyway"
@@ -297,15 +320,14 @@ def new_state(
     loads = Loads(None if options.get("tolerance") is not None else TOLERANCE)
     made = AssignorState(Consumer(strategy, rack, loads))
     if callable(weights):
-        made.look = weights
+        made.load_function = weights
     else:
-        made.sampler = Sampler(str(weights))
+        made.sampler = LoadSampler(str(weights))
     return made
 
 
 def _check_arguments(name: object, rack: object) -> None:
-    """Check the arguments of ``assignor``: a strategy or its name, and a rack that is text or
-    missing.
+    """Check the types of the arguments of ``assignor``: a strategy or its name, and a rack.
 
     Raises:
         InvalidConfigError: an argument has another type.
@@ -327,13 +349,10 @@ def _wanted_weights(word: str) -> str:
     return f"must be {measures}, a function that returns loads, or loads by topic{hint}"
 
 
-def _keeps_through_rebalances(strategy: Strategy) -> bool:
-    """Return whether a strategy needs the cooperative rebalance protocol to give the results of its
-    Kafka class.
-
-    These are cooperative strategies that are exact to a Kafka class. Other cooperative strategies
-    append claims (the partitions a member owns) to their user data (`partage.wire.member_extras`).
-    """
+def _needs_cooperative_protocol(strategy: Strategy) -> bool:
+    """Return whether a strategy works as in Kafka only under the cooperative rebalance protocol."""
+    # Other cooperative strategies also work under the eager protocol: their members send the owned
+    # partitions in the user data.
     if RebalanceProtocol.EAGER not in strategy.protocols:
         return True
     return strategy.exact_to is not None and RebalanceProtocol.COOPERATIVE in strategy.protocols

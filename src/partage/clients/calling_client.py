@@ -6,9 +6,9 @@ generation, rack and (aiokafka) instance id. A plan without those differs from J
 consumers that share a class would share a history. So an assignor inspects the calling frame: its
 ``self`` is the coordinator, and a local variable holds what the coordinator received.
 
-If no such frame exists (a unit test calls the method, or a client has changed), `caller` returns
-None and the assignor uses the arguments that it was given. Tests of every supported version run
-on a real broker, static members included, and fail if that happens unnoticed.
+If no such frame exists (a unit test calls the method, or a client has changed), `find_caller`
+returns None and the assignor uses the arguments that it was given. Tests of every supported version
+run on a real broker, static members included, and fail if that happens unnoticed.
 
 Clients do not check ``partition_assignment_strategy``: a class in place of a list, ``assignor``
 itself in place of what it returns, or a class made for another client end as a bare TypeError or
@@ -26,13 +26,13 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 from partage.errors import InvalidConfigError
 
-__all__ = ["SETTING", "AssignorMeta", "Call", "called_by", "caller", "factory"]
+__all__ = ["SETTING", "AssignorMeta", "Call", "called_by", "find_caller", "reject_uncalled"]
 
 SETTING = "partition_assignment_strategy"
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-#: Calling frames in which `caller` looks for a coordinator.
+#: Calling frames in which `find_caller` looks for a coordinator.
 _COORDINATOR_FRAMES = 4
 #: Frames between a client's coordinator and the check of `called_by`.
 _FRAMES = 5
@@ -41,22 +41,27 @@ _ASKED = frozenset({"name", "metadata", "assign", "on_assignment", "supported_pr
 
 
 class Call(NamedTuple):
-    """A method call that was found on the Python stack.
+    """Method call on the Python call stack: the object and its local variables.
 
-    ``owner`` is the object whose method runs, ``local`` the method's local variables.
+    Attributes:
+        owner: the object whose method runs (``self``).
+        local: the method's local variables by name.
     """
 
     owner: Any
     local: Mapping[str, Any]
 
 
-def caller(*kinds: type) -> Call | None:
-    """Find the method that called the assignor, among those whose object is of one of these
-    classes.
+def find_caller(*kinds: type) -> Call | None:
+    """Find the nearest method on the Python call stack that belongs to an object of some class.
 
-    The search goes up the Python stack from the assignor's caller. Return None if there is no such
-    method near.
+    Args:
+        kinds: the classes, for example a client library's group coordinator.
+
+    Returns:
+        The call, or None if there is none among the nearest frames.
     """
+    # An assignor finds the group coordinator that called it in this way.
     # Frame 1 is the assignor's method; its caller is frame 2.
     frame = sys._getframe(2)
     for _ in range(_COORDINATOR_FRAMES):
@@ -70,15 +75,17 @@ def caller(*kinds: type) -> Call | None:
 
 
 class AssignorMeta(ABCMeta):
-    """Metaclass of assignor classes that raises an error if a class is passed instead of a list of
-    classes.
+    """Metaclass of partition assignor classes, which rejects a class where a list is expected.
+
+    A client that iterates over such a class gets the error.
     """
 
     #: The kind of error that the client passes on to its caller.
     misuse: type[InvalidConfigError] = InvalidConfigError
 
     def __iter__(cls) -> Iterator[Any]:
-        """Raise an error: an assignor class was passed where the client expects a list of classes.
+        """Raise an error: a partition assignor class was passed where a list of classes is
+        expected.
 
         Raises:
             InvalidConfigError: always.
@@ -88,8 +95,10 @@ class AssignorMeta(ABCMeta):
 
 
 class _Factory:
-    """Wrapper of a client's function ``assignor``, which raises a clear error if it is itself
-    passed as an assignor class.
+    """Wrapper of the function ``assignor`` that raises a clear error if the user did not call it.
+
+    A user may pass ``[assignor]`` to a client library instead of ``[assignor("sticky")]``. The
+    client then uses the function like an assignor class.
     """
 
     def __init__(self, make: Callable[..., Any], error: type[InvalidConfigError]) -> None:
@@ -97,7 +106,7 @@ class _Factory:
         update_wrapper(self, make)
 
     def __call__(self, *names: Any, **options: Any) -> Any:
-        """Create and return the assignor class that runs the named strategy.
+        """Create the partition assignor class that runs the named strategy.
 
         Raises:
             InvalidConfigError: no name is given, as when a client calls the factory itself.
@@ -121,9 +130,12 @@ class _Factory:
         return self._error(SETTING, what, self._make)
 
 
-def factory(error: type[InvalidConfigError]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Return a decorator for the function ``assignor``: a client that uses it as an assignor class
-    gets ``error``.
+def reject_uncalled(
+    error: type[InvalidConfigError],
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Decorate the function ``assignor`` so that using it without a call raises ``error``.
+
+    This happens if a user passes ``[assignor]`` instead of ``[assignor("sticky")]``.
     """
 
     def decorated(make: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -133,7 +145,7 @@ def factory(error: type[InvalidConfigError]) -> Callable[[Callable[_P, _R]], Cal
 
 
 def called_by(package: str) -> bool:
-    """Return whether one of the five nearest calling stack frames belongs to a Python package.
+    """Return whether code of a Python package called this function (five nearest stack frames).
 
     >>> called_by("kafka")
     False

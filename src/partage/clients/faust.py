@@ -48,11 +48,12 @@ log = get_logger(__name__)
 
 
 def assignor(strategy: str = "faust", *, seed: int | None = None) -> type[stock.PartitionAssignor]:
-    """Return a Faust assignor class, for ``faust.App(..., PartitionAssignor=...)``.
+    """Create a partition assignor class for Faust, for ``faust.App(..., PartitionAssignor=...)``.
 
     Args:
         strategy: ``faust``, exact to faust-streaming 0.15.3, or ``faust:copartitioned``.
-        seed: seed for drawing standbys (``faust:copartitioned``); the leader's counts.
+        seed: seed to draw standbys at random (``faust:copartitioned``). The seed of the group's
+            leader is used.
 
     Raises:
         InvalidConfigError: the strategy is not one for Faust, or takes no seed.
@@ -71,9 +72,7 @@ def assignor(strategy: str = "faust", *, seed: int | None = None) -> type[stock.
 
 
 class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publishes no types
-    """Faust's ``PartitionAssignor`` that assigns by a Partage strategy; each Faust app has one
-    instance.
-    """
+    """Partition assignor of one Faust app that assigns by a Partage strategy."""
 
     strategy: Any = None
 
@@ -83,7 +82,7 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
         self._guard: CommitGuard | None = None
 
     def on_assignment(self, assignment: Any) -> None:
-        """Check the bytes of the assignment that the leader sent, then pass it to Faust.
+        """Check the bytes of the assignment that the group leader sent, then pass it to Faust.
 
         Raises:
             WireFormatError: the bytes are not an assignment of Faust, or too large.
@@ -111,14 +110,10 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
     def _perform_assignment(
         self, cluster: Any, member_metadata: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Compute the assignment of all workers of the Faust app, as the group leader.
-
-        If the strategy fails, the error is logged and Faust's own class decides. Faust calls this
-        in its sensors and tracer.
-
-        Faust waits for an assignment before it looks at errors, so a worker whose assignor raises
-        never continues.
-        """
+        """Assign partitions to all workers of a Faust app, as the group leader."""
+        # If the strategy fails, the error is logged and Faust's own assignor is used: a worker
+        # whose assignor raises an error would never continue. Faust calls this method inside its
+        # sensors and tracer.
         try:
             plan = self._plan(cluster, member_metadata)
         except Exception as e:  # noqa: BLE001 - whatever a strategy raises

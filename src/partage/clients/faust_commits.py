@@ -39,7 +39,7 @@ _SECONDS_BETWEEN_CHECKS = 1.0
 
 
 class CommitGuard:
-    """Guard that keeps a Faust consumer from committing past records that it never processed.
+    """Guard that keeps a Faust consumer from committing records that it never processed.
 
     It stores the offsets that the consumer fetched and has not committed, by partition.
 
@@ -77,9 +77,10 @@ class CommitGuard:
         consumer.on_partitions_revoked = self._on_partitions_revoked
 
     def on_assignment(self) -> None:
-        """Forget all fetched offsets at a new assignment, because the client then resets its
-        positions.
+        """Forget all fetched offsets of the Faust consumer, because its partitions were assigned
+        again.
         """
+        # The client resets its positions at a new assignment.
         self._assignments += 1
         self._fetched.clear()
         self._processed.clear()
@@ -87,7 +88,7 @@ class CommitGuard:
         self._read_again_from.clear()
 
     async def _on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """Remember which offsets are acknowledged but not committed, then let Faust revoke the
+        """Store which offsets are processed but not committed, before Faust revokes the
         partitions.
         """
         for tp in revoked:
@@ -105,31 +106,36 @@ class CommitGuard:
         return records
 
     def _read_dropped_again(self) -> None:
-        """Seek back to records that were dropped; check this at most once a second."""
+        """Read records again that Faust fetched but dropped without processing.
+
+        This is checked at most once a second.
+        """
         now = self._now()
         if self._sought != self._assignments or now - self._checked < _SECONDS_BETWEEN_CHECKS:
             return
         self._checked = now
         for tp in list(self._fetched):
-            first = self._first_waiting(tp)
+            first = self._first_unprocessed(tp)
             if first is None:
                 self._waits_since.pop(tp, None)
             else:
-                self._watch(tp, first, now)
+                self._reread_if_dropped(tp, first, now)
 
-    def _first_waiting(self, tp: Any) -> int | None:
-        """Return a partition's lowest offset that was fetched and not yet processed; None if all
-        are processed.
+    def _first_unprocessed(self, tp: Any) -> int | None:
+        """Return the lowest offset of a partition that Faust fetched but did not process, or None.
 
-        Offsets below the committed one do not count.
+        Args:
+            tp: the partition.
         """
+        # Offsets below the committed one are ignored.
         floor = self.consumer._committed_offset[tp] or 0
         waiting = self._fetched[tp] - self.consumer._acked_index[tp] - self._processed[tp]
         return min((offset for offset in waiting if offset >= floor), default=None)
 
     async def _perform_seek(self) -> None:
-        """Seek each partition to its committed offset, or to the first fetched record if none is
-        committed.
+        """Set the reading position of each Faust partition to its committed offset.
+
+        Without a committed offset, it is the first fetched record.
         """
         assignment = self._assignments
         await self._original_perform_seek()
@@ -152,17 +158,18 @@ class CommitGuard:
             await self.consumer.seek(tp, min(fetched))
 
     def _new_offset(self, tp: Any) -> int | None:
-        """Return the offset up to which Faust may commit a partition; None if it may commit
-        nothing.
+        """Return the offset up to which Faust may commit a partition; None if it may not commit.
 
-        Acknowledged records after the first unprocessed one are not committed.
+        Args:
+            tp: the partition.
         """
+        # Records that are acknowledged out of order, after an unprocessed one, are not committed.
         if self._sought != self._assignments:
             # Faust continues after a seek that timed out: seek again, or nothing is ever committed.
             if not self.consumer.app.rebalancing and not self._tasks:
                 self._start(self._perform_seek())
             return None
-        fetched, first = self._fetched[tp], self._first_waiting(tp)
+        fetched, first = self._fetched[tp], self._first_unprocessed(tp)
         acked: list[int] = self.consumer._acked[tp]
         if first is None or not acked or max(acked) < first:
             offset: int | None = self._original_new_offset(tp)
@@ -176,26 +183,30 @@ class CommitGuard:
             fetched.difference_update([one for one in fetched if one < offset])
         return offset
 
-    def _watch(self, tp: Any, waiting: int, now: float) -> None:
-        """Read a record again if Faust dropped it; do so only once.
+    def _reread_if_dropped(self, tp: Any, offset: int, now: float) -> None:
+        """Read a Kafka record again, once, if Faust dropped it without processing.
 
-        A record counts as dropped if no stream has it and it waits for too long. ``tp`` is its
-        partition, ``waiting`` its offset, and ``now`` the time in seconds.
+        Args:
+            tp: the record's partition.
+            offset: the record's offset.
+            now: the present time (s).
         """
+        # A record counts as dropped if it was fetched some time ago and no stream has it in a
+        # queue.
         since = self._waits_since.get(tp)
-        if since is None or since[0] != waiting:
-            self._waits_since[tp] = (waiting, now)
+        if since is None or since[0] != offset:
+            self._waits_since[tp] = (offset, now)
         elif (
             now - since[1] > _PATIENCE
-            and waiting > self._read_again_from.get(tp, -1)
-            and not self._is_in_a_stream(tp, waiting)
+            and offset > self._read_again_from.get(tp, -1)
+            and not self._is_in_a_stream(tp, offset)
         ):
             log.error(
                 "%s: offset %d was fetched and never processed, because Faust dropped it: reading "
-                "again from it", tp, waiting,
+                "again from it", tp, offset,
             )  # fmt: skip
-            self._read_again_from[tp] = waiting
-            self._start(self._read_again(tp, waiting))
+            self._read_again_from[tp] = offset
+            self._start(self._read_again(tp, offset))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         # asyncio itself holds no strong reference to a task.
@@ -208,7 +219,12 @@ class CommitGuard:
             await self.consumer.seek(tp, offset)
 
     def _is_in_a_stream(self, tp: Any, offset: int) -> bool:
-        """Return whether a stream processes a record, or has it in its queue."""
+        """Return whether a Faust stream processes a record, or has it in its queue.
+
+        Args:
+            tp: the record's partition.
+            offset: the record's offset.
+        """
         channels = self.consumer.app.topics._tp_index.get(tp, ())
         queues = [channel._queue for channel in channels if channel._queue is not None]
         queued = [event.message for queue in queues for event in queue._queue]

@@ -15,16 +15,16 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-from partage.clients.assignor_class_state import AssignorState, new_state
+from partage.clients.assignor_class_state import AssignorState, create_state
 from partage.clients.calling_client import (
     SETTING,
     AssignorMeta,
     Call,
     called_by,
-    caller,
-    factory,
+    find_caller,
+    reject_uncalled,
 )
-from partage.clients.load_sampling import ClusterLook, Offsets
+from partage.clients.load_sampling import ArrivalRates, Offsets
 from partage.clients.shared import ClusterView, Joined
 from partage.errors import AssignorFailedError, InvalidConfigError, MissingExtraError
 from partage.model import NO_GENERATION
@@ -46,19 +46,18 @@ _PROTOCOLS = getattr(abstract, "RebalanceProtocol", None)
 
 
 class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # kafka is untyped
-    """Error for a failed assignment strategy, which kafka-python raises from ``poll()``."""
+    """Error that kafka-python's ``poll()`` raises if the partition assignment strategy failed."""
 
 
-@factory(InvalidConfigError)
+@reject_uncalled(InvalidConfigError)
 def assignor(
     name: str, *, rack: str | None = None, eager: bool = False, **options: Any
 ) -> type[Assignor]:
-    """Create a partition assignor class for one kafka-python consumer
-    (``partition_assignment_strategy``) from a strategy's name.
+    """Create a partition assignor class for one kafka-python consumer from a strategy's name.
 
-    Every call creates a class, since kafka-python 2 calls methods of the class itself and its state
-    between rebalances is there. A class serves one consumer; a second consumer that uses it gets an
-    error (`partage.clients.calling_client` finds the consumer).
+    Pass it as ``partition_assignment_strategy=[assignor("sticky")]``. Each consumer needs a class
+    of its own, which holds the state between rebalances: kafka-python 2 never creates an instance.
+    A second consumer that uses the class gets an error.
 
     Args:
         name: a strategy's name, one of ``pg.strategies()``.
@@ -76,7 +75,7 @@ def assignor(
         InvalidConfigError: the strategy has no such option, a value is wrong, or this kafka-python
             cannot do what the strategy needs.
     """
-    state = new_state(
+    state = create_state(
         name, client="this kafka-python", cooperative=_PROTOCOLS is not None,
         rack=rack, eager=eager, **options,
     )  # fmt: skip
@@ -85,12 +84,11 @@ def assignor(
 
 def cluster_look(
     topics: Iterable[str], *, seconds: float = 5.0, window: float = 60.0, **settings: Any
-) -> ClusterLook:
-    """Start a thread that measures the records per second that arrive in each partition.
+) -> ArrivalRates:
+    """Measure how many records per second arrive in each Kafka partition, in a background thread.
 
-    Return a load function for the option ``weights``.
-
-    A thread requests the log ends with a consumer of its own, which joins no group.
+    Return a function for the option ``weights`` that returns these loads. The thread reads log end
+    offsets with a consumer of its own, which joins no group.
 
     Args:
         topics: the topics to measure.
@@ -115,11 +113,11 @@ def cluster_look(
         found = opened[0].end_offsets(wanted) if wanted else {}
         return {(one.topic, one.partition): int(end) for one, end in found.items()}
 
-    return ClusterLook(ends, seconds=seconds, window=window)
+    return ArrivalRates(ends, seconds=seconds, window=window)
 
 
 class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # type: ignore[misc]  # kafka is untyped
-    """Base class of the partition assignor classes for kafka-python.
+    """Base class of the partition assignor classes that kafka-python calls.
 
     Release 2 calls methods of the class, release 3 of an instance.
     """
@@ -128,12 +126,13 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
     _state: ClassVar[AssignorState]
 
     def __init__(self) -> None:
-        self._bound(caller(ConsumerCoordinator))
+        self._bound(find_caller(ConsumerCoordinator))
 
     @classmethod
     def supported_protocols(cls) -> list[Any]:
-        """Return kafka-python's ids of the rebalance protocols that the strategy supports, the
-        preferred one first.
+        """Return kafka-python's ids of the rebalance protocols that the strategy supports.
+
+        The preferred one is first.
         """
         if _PROTOCOLS is None:
             return []
@@ -141,16 +140,14 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """Return the consumer's subscription for the JoinGroup request, as bytes like a Java
-        consumer's.
-        """
-        call = cls._bound(caller(ConsumerCoordinator))
+        """Return the consumer's subscription for Kafka's JoinGroup request, as bytes."""
+        call = cls._bound(find_caller(ConsumerCoordinator))
         state = cls._state
         # The pause follows a failure only; heartbeats have a thread, or are not due yet.
         time.sleep(state.pause())
         names = sorted(topics)
         if call is None:
-            return state.consumer.subscription(names, measured=state.measured())
+            return state.consumer.subscription(names, measured=state.measured_loads())
         keeps = _keeps(call.owner)
         assigned = call.owner._subscription.assigned_partitions()
         return state.consumer.subscription(
@@ -158,52 +155,53 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
             cooperative=keeps,
             owned=sorted((p.topic, p.partition) for p in assigned) if keeps else None,
             generation=call.owner._generation.generation_id,
-            measured=state.measured(),
+            measured=state.measured_loads(),
         )
 
     @classmethod
     def assign(cls, cluster: Any, members: Any) -> dict[str, Any]:
-        """Compute the assignment of all members of the group, as its leader; return a dict from
-        member id to assignment.
+        """Assign partitions to all group members, as the group leader; return them by member id.
 
         Raises:
             AssignorError: the strategy raised; the error has the strategy, group and generation.
         """
-        call = cls._bound(caller(ConsumerCoordinator))
+        call = cls._bound(find_caller(ConsumerCoordinator))
         of = ("?", NO_GENERATION) if call is None else _group_of(call.owner)
         if call is not None:
-            _stay_until_joined(call.owner)
+            _request_rejoin(call.owner)
         joined = _joined(members, {} if call is None else call.local)
-        return cls._state.sent(joined, partial(_view, cls._state, cluster), of, AssignorError)
+        return cls._state.assign_and_encode(
+            joined, partial(_view, cls._state, cluster), of, AssignorError
+        )
 
     @classmethod
     def on_assignment(cls, assignment: Any, generation: int | None = None) -> None:
-        """Store the partitions that the group leader assigned to this consumer, for its next
-        subscription.
+        """Store the partitions that were assigned to this kafka-python consumer.
 
         They keep the order in which they were received.
         """
-        call = cls._bound(caller(ConsumerCoordinator))
+        call = cls._bound(find_caller(ConsumerCoordinator))
         if generation is None:
             generation = NO_GENERATION if call is None else int(call.local["generation"])
         pairs = [(topic, p) for topic, numbers in assignment.assignment for p in numbers]
         group = "?" if call is None else str(call.owner.config["group_id"])
-        cls._state.received(pairs, assignment.user_data, generation, group)
+        cls._state.store_assignment(pairs, assignment.user_data, generation, group)
         if cls._state.sampler is not None and call is not None:
-            cls._state.sampler.watch(_offsets_of(weakref.ref(call.owner._subscription)))
+            cls._state.sampler.start(_offsets_of(weakref.ref(call.owner._subscription)))
 
     @classmethod
     def on_generation_assignment(cls, generation: int) -> None:
-        """Store the generation of the last assignment, which kafka-python 2 passes only to sticky
-        assignors.
+        """Store the group generation of the consumer's last assignment.
+
+        kafka-python 2 passes it only to sticky assignors.
         """
-        cls._state.consumer.generation_is(generation)
+        cls._state.consumer.set_generation(generation)
 
     @classmethod
     def _bound(cls, call: Call | None) -> Call | None:
         # No other consumer may use the class.
         if call is not None:
-            cls._state.belongs_to(call.owner)
+            cls._state.bind_to(call.owner)
             if cls._state.consumer.rack is None:
                 cls._state.consumer.rack = call.owner.config.get("client_rack") or None
         elif called_by("aiokafka"):
@@ -216,15 +214,13 @@ def _group_of(coordinator: Any) -> tuple[str, int]:
     return str(coordinator.config["group_id"]), int(coordinator._generation.generation_id)
 
 
-def _stay_until_joined(coordinator: Any) -> None:
-    """Request a rejoin, so that a consumer of kafka-python 2.3 or 3.0 completes a join that is in
-    progress.
-
-    A leader that joins because its topics have grown sees the new metadata during this call, and no
-    longer needs to join. If its ``poll()`` then times out, the next one does not look at the
-    pending join: in 3.0 the consumer stays outside its group, in 2.3 it keeps its old assignment.
-    With the request it looks, and the completed join clears it.
+def _request_rejoin(coordinator: Any) -> None:
+    """Let a kafka-python consumer complete a join that is in progress, by requesting
+    another one.
     """
+    # Without the request, versions 2.3 and 3.0 forget the join if `poll()` times out during it. The
+    # consumer then stays outside its group (3.0) or keeps its old assignment (2.3). This happens if
+    # a leader joins because its topics have more partitions.
     if not hasattr(coordinator, "_rejoin_incomplete"):  # 2.0, whose poll() looks anyway
         coordinator.request_rejoin()
 

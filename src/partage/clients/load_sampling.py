@@ -1,12 +1,12 @@
 """Measurement of partition loads in a thread: by each consumer for its own, or by the leader.
 
-`Sampler` reads positions and log ends that the client has anyway, every few seconds. It sends no
-request and changes nothing; its thread ends when the consumer is deleted. Throughput is the growth
-of the log end in the last minute, which the client learns with every fetch. The position would not
-do: a consumer at its limit reads at the same rate however much arrives. Only if the end is unknown,
-the position replaces it.
+`LoadSampler` reads positions and log ends that the client has anyway, every few seconds. It sends
+no request and changes nothing; its thread ends when the consumer is deleted. Throughput is the
+growth of the log end in the last minute, which the client learns with every fetch. The position
+would not do: a consumer at its limit reads at the same rate however much arrives. Only if the end
+is unknown, the position replaces it.
 
-`ClusterLook` requests the log ends of all partitions of some topics, with or without consumers:
+`ArrivalRates` requests the log ends of all partitions of some topics, with or without consumers:
 
     from partage.clients.kafka_python import assignor, cluster_look
 
@@ -34,7 +34,7 @@ from partage.weights import lags, rates
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["MEASURES", "ClusterLook", "Offsets", "Sampler"]
+__all__ = ["MEASURES", "ArrivalRates", "LoadSampler", "Offsets"]
 
 log = logging.getLogger("partage.clients")
 
@@ -49,16 +49,18 @@ _SECONDS = 2.0
 _WINDOW = 60.0
 
 
-class Sampler:
-    """Background thread that measures the loads of the partitions that a consumer owns.
+class LoadSampler:
+    """Background thread that measures the loads of the partitions that a Kafka consumer owns.
+
+    A load is the number of arriving records per second, or the lag in records.
 
     Args:
-        measure: one of `MEASURES`.
+        measure: "throughput" or "lag".
         seconds: time between two measurements.
         window: time over which records are counted, in seconds; for a partition that was
             assigned later, the time since then.
 
-    >>> Sampler("lag").loads()
+    >>> LoadSampler("lag").loads()
     {}
     """
 
@@ -66,44 +68,48 @@ class Sampler:
         self.measure = measure
         self.seconds = seconds
         self.window = window
-        self._looks: deque[tuple[float, Offsets]] = deque()
+        self._samples: deque[tuple[float, Offsets]] = deque()
         self._since: dict[Partition, float] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def watch(self, read: Callable[[], Offsets | None]) -> None:
-        """Start the thread that measures partition loads; it ends when ``read`` returns None."""
+    def start(self, read: Callable[[], Offsets | None]) -> None:
+        """Start the thread that measures partition loads.
+
+        It calls ``read`` for offsets regularly, and ends when ``read`` returns None.
+        """
         if self._thread is None:
             name = "partage-sampler"
             self._thread = threading.Thread(target=self._run, args=(read,), name=name, daemon=True)
             self._thread.start()
 
-    def see(self, offsets: Offsets, now: float) -> None:
-        """Add a measurement of partition offsets made at time ``now``, and forget partitions that
-        are not in it.
+    def add_sample(self, offsets: Offsets, now: float) -> None:
+        """Add offsets of the consumer's partitions that were read at time ``now`` (s).
+
+        Partitions without offsets are forgotten.
         """
         positions, ends = dict(offsets[0]), dict(offsets[1])
         with self._lock:
-            before = self._looks[-1][1][0] if self._looks else {}
+            before = self._samples[-1][1][0] if self._samples else {}
             # A position that went back (a seek) starts a new measurement.
             same = {p for p, at in positions.items() if p in before and before[p] <= at}
             self._since = {p: self._since.get(p, now) if p in same else now for p in positions}
-            self._looks.append((now, (positions, ends)))
+            self._samples.append((now, (positions, ends)))
             # The last measurement before the window stays: rates need a whole window.
-            while len(self._looks) > 2 and self._looks[1][0] <= now - self.window:
-                self._looks.popleft()
+            while len(self._samples) > 2 and self._samples[1][0] <= now - self.window:
+                self._samples.popleft()
 
     def loads(self) -> dict[Partition, float]:
         """Return the load of each partition: arriving records per second, or the lag in records."""
         with self._lock:
-            if not self._looks:
+            if not self._samples:
                 return {}
-            now, (positions, ends) = self._looks[-1]
+            now, (positions, ends) = self._samples[-1]
             if self.measure == "lag":
                 return lags(positions, ends)
             left = dict(self._since)
             out: dict[Partition, float] = {}
-            for when, (had, ended) in self._looks:
+            for when, (had, ended) in self._samples:
                 for one in [p for p, since in left.items() if since <= when]:
                     del left[one]
                     known = one in ended and one in ends
@@ -118,25 +124,27 @@ class Sampler:
                 offsets = read()
                 if offsets is None:
                     return
-                self.see(offsets, time.monotonic())
+                self.add_sample(offsets, time.monotonic())
                 # No reference may keep the consumer alive during the pause.
                 del offsets
             time.sleep(self.seconds)
 
 
-class ClusterLook:
-    """Callable for the option ``weights``: the records per second that arrive in each partition.
+class ArrivalRates:
+    """Measurement of how many records per second arrive in each Kafka partition, as a callable.
 
-    A thread measures them.
+    It can be passed as option ``weights`` of a strategy.
+
+    A background thread measures them.
 
     Args:
-        ends: a function that requests the log end offsets, called in a thread. If it raises,
-            a warning is logged once, and the next call follows.
+        ends: function that requests the log end offsets, called in a thread. If it raises an
+            error, a warning is logged once, and it is called again later.
         seconds: time between two calls.
         window: time over which records are counted, in seconds.
 
-    >>> with ClusterLook(dict, seconds=60.0) as look:
-    ...     look()
+    >>> with ArrivalRates(dict, seconds=60.0) as rates:
+    ...     rates()
     {}
     """
 
@@ -148,7 +156,7 @@ class ClusterLook:
         window: float = 60.0,
     ) -> None:
         self._ends = ends
-        self._sampler = Sampler("throughput", window=window)
+        self._sampler = LoadSampler("throughput", window=window)
         self._seconds = seconds
         self._ended = threading.Event()
         self._failed = False
@@ -156,11 +164,11 @@ class ClusterLook:
         self._thread.start()
 
     def __call__(self) -> Mapping[Partition, float]:
-        """Return each partition's load by the latest measurements; empty before the second one."""
+        """Return the records per second of each partition; empty before the second measurement."""
         return self._sampler.loads()
 
     def close(self) -> None:
-        """Stop the thread that measures partition loads."""
+        """Stop the thread that measures the records per second of partitions."""
         self._ended.set()
 
     def __enter__(self) -> Self:
@@ -184,5 +192,5 @@ class ClusterLook:
                 self._failed = True
             else:
                 self._failed = False
-                self._sampler.see((ends, ends), time.monotonic())
+                self._sampler.add_sample((ends, ends), time.monotonic())
             self._ended.wait(self._seconds)

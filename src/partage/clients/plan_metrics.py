@@ -31,20 +31,24 @@ _FAILURES = "rebalances that failed because the strategy raised an error"
 
 
 class _Metrics(Protocol):
-    """Interface of a metrics library (Prometheus or OpenTelemetry) that has the metrics of all
-    assignors of this process.
-    """
+    """Interface to a metrics library (Prometheus or OpenTelemetry) for partition assignors."""
 
-    def record_plan(self, labels: dict[str, str], seconds: float, found: Measures) -> None:
-        """Record the duration and quality of one assignment plan as metrics with these labels."""
+    def record_plan(self, labels: dict[str, str], seconds: float, measures: Measures) -> None:
+        """Publish the computing time (s) and the quality of a group's assignment as metrics.
+
+        Args:
+            labels: labels of the metrics, such as the group.
+            seconds: computing time.
+            measures: the assignment's quality.
+        """
 
     def record_failure(self, labels: dict[str, str]) -> None:
-        """Count one failed assignment plan in the metrics with these labels."""
+        """Count one failed partition assignment in the metrics."""
 
 
 @dataclass(frozen=True)
 class _Instruments:
-    """The five metrics of an assignor, as objects of one metrics library."""
+    """Five metrics of a partition assignor, as objects of one metrics library."""
 
     seconds: Any
     moved: Any
@@ -54,42 +58,40 @@ class _Instruments:
 
 
 class _PrometheusMetrics(_Instruments):
-    """Metrics of assignors in the default registry of prometheus_client."""
+    """Metrics of partition assignors in the default registry of prometheus_client."""
 
-    def record_plan(self, labels: dict[str, str], seconds: float, found: Measures) -> None:
+    def record_plan(self, labels: dict[str, str], seconds: float, measures: Measures) -> None:
         self.seconds.labels(**labels).observe(seconds)
-        self.moved.labels(**labels).inc(found.moved)
-        self.spread.labels(**labels).set(found.spread or 0)
-        self.rack_mismatches.labels(**labels).set(found.rack_mismatches or 0)
+        self.moved.labels(**labels).inc(measures.moved)
+        self.spread.labels(**labels).set(measures.spread or 0)
+        self.rack_mismatches.labels(**labels).set(measures.rack_mismatches or 0)
 
     def record_failure(self, labels: dict[str, str]) -> None:
         self.failures.labels(**labels).inc()
 
 
 class _OpenTelemetryMetrics(_Instruments):
-    """Metrics of assignors under the meter ``partage`` of the application's OpenTelemetry meter
-    provider.
-    """
+    """Metrics of partition assignors in OpenTelemetry, under the meter ``partage``."""
 
-    def record_plan(self, labels: dict[str, str], seconds: float, found: Measures) -> None:
+    def record_plan(self, labels: dict[str, str], seconds: float, measures: Measures) -> None:
         self.seconds.record(seconds, labels)
-        self.moved.add(found.moved, labels)
-        self.spread.set(found.spread or 0, labels)
-        self.rack_mismatches.set(found.rack_mismatches or 0, labels)
+        self.moved.add(measures.moved, labels)
+        self.spread.set(measures.spread or 0, labels)
+        self.rack_mismatches.set(measures.rack_mismatches or 0, labels)
 
     def record_failure(self, labels: dict[str, str]) -> None:
         self.failures.add(1, labels)
 
 
 def record_plan(plan: Plan, problem: Problem, *, group: str, strategy: str, seconds: float) -> None:
-    """Publish the assignment plan of a group leader as metrics, in each metrics library that the
-    application has imported.
+    """Publish the computing time and the quality of a group's assignment as metrics.
 
-    An error in a metrics library is logged and does not fail the rebalance.
+    They go to each metrics library that the application has imported. An error in a library is
+    logged and does not fail the rebalance.
 
     Args:
-        plan: the plan; partitions that must be revoked first count for their next owner.
-        problem: the group with the members' claims, and the cluster.
+        plan: the plan. Partitions that must be revoked first are counted for their next owner.
+        problem: the group with the members' owned partitions, and the cluster.
         group: the group id, as a label.
         strategy: name of the strategy, as a label.
         seconds: the time that planning took.
@@ -99,15 +101,17 @@ def record_plan(plan: Plan, problem: Problem, *, group: str, strategy: str, seco
         if not libraries:
             return
         with never_compiling():
-            found = measure(plan.settled(), _group_with_claims(problem), problem.cluster)
+            measures = measure(
+                plan.settled(), _group_with_owned_partitions(problem), problem.cluster
+            )
         for one in libraries:
-            one.record_plan({"group": group, "strategy": strategy}, seconds, found)
+            one.record_plan({"group": group, "strategy": strategy}, seconds, measures)
     except Exception as e:  # noqa: BLE001 - foreign code, inside a rebalance
         log.warning("group %s: the metrics were not recorded (%s: %s)", group, type(e).__name__, e)
 
 
 def record_failure(*, group: str, strategy: str) -> None:
-    """Count a failed assignment plan in each metrics library that the application has imported."""
+    """Count a failed partition assignment in the metrics libraries that the application uses."""
     try:
         for one in _libraries():
             one.record_failure({"group": group, "strategy": strategy})
@@ -115,12 +119,9 @@ def record_failure(*, group: str, strategy: str) -> None:
         log.warning("group %s: the failure was not counted (%s: %s)", group, type(e).__name__, e)
 
 
-def _group_with_claims(problem: Problem) -> Group:
-    """Return the group with the members' current partitions, taken from their user data for
-    `sticky`.
-
-    Members that run `sticky` say only there which partitions they own.
-    """
+def _group_with_owned_partitions(problem: Problem) -> Group:
+    """Return the consumer group with the partitions that each member owned before the rebalance."""
+    # Members that run `sticky` send them only in their user data.
     if problem.sent_claims is None:
         return problem.group
     return Group(
@@ -148,7 +149,7 @@ def _libraries() -> list[_Metrics]:
 
 @functools.cache
 def _prometheus(library: Any) -> _PrometheusMetrics:
-    """Register the metrics of assignors with prometheus_client, once per process."""
+    """Register the metrics of partition assignors with prometheus_client, once per process."""
     name = "partage_assignor_{}".format
     return _PrometheusMetrics(
         library.Histogram(name("plan_seconds"), _PLAN_SECONDS, _LABELS, buckets=_SECONDS),
@@ -161,7 +162,7 @@ def _prometheus(library: Any) -> _PrometheusMetrics:
 
 @functools.cache
 def _opentelemetry(library: Any) -> _OpenTelemetryMetrics:
-    """Create the metrics of assignors with OpenTelemetry, once per process."""
+    """Create the metrics of partition assignors with OpenTelemetry, once per process."""
     meter = library.get_meter("partage")
     name = "partage.assignor.{}".format
     return _OpenTelemetryMetrics(

@@ -35,7 +35,7 @@ _DEFAULT = ("streams:high-availability",)
 
 
 class SimulatedCell(NamedTuple):
-    """Result of `simulate_streams` for one combination of task assignor and settings.
+    """Result of simulating a Kafka Streams application under one combination of settings.
 
     Attributes:
         cell: name of the assignor, and the settings that differ from the application's.
@@ -49,11 +49,12 @@ class SimulatedCell(NamedTuple):
 
 
 class DecidedCell(NamedTuple):
-    """Result of `decide_streams` for one combination of task assignor and settings.
+    """Task assignment of a Kafka Streams leader under one combination of assignor and settings.
 
     Attributes:
         cell: name of the assignor, and the settings that differ from the application's.
-        decision: active, standby and warm-up tasks by client, and the next rebalance.
+        decision: the leader's assignment: active, standby and warm-up tasks by client, and whether
+            another rebalance follows.
     """
 
     cell: SweepCell
@@ -61,7 +62,7 @@ class DecidedCell(NamedTuple):
 
 
 class DescribedApplication(NamedTuple):
-    """Result of `describe_streams`: a Kafka Streams application found in a capture.
+    """Description of a recorded Kafka Streams application, the result of `describe_streams`.
 
     Attributes:
         description: the input of `simulate_streams`, as a JSON object.
@@ -95,11 +96,11 @@ class DescribedApplication(NamedTuple):
 
 @checked
 def describe_streams(source: str | Path, application_id: str) -> DescribedApplication:
-    """Describe a recorded Kafka Streams application, and judge one standby replica.
+    """Describe a recorded Kafka Streams application, as input of `simulate_streams`.
 
-    The description has the application's sub-topologies, partitions, clients, state sizes and lags,
-    and a crash of the client with most state. `simulate_streams` takes it. The gain and cost of one
-    standby replica are estimated from it.
+    The description has sub-topologies, partitions, clients, state sizes, lags, and as an event the
+    crash of the client with most state. The gain and cost of one more standby replica are
+    estimated.
 
     Args:
         source: the folder of a capture with ``cluster.jsonl``. State sizes are in bytes if it has
@@ -134,7 +135,7 @@ def simulate_streams(
     master: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> list[SimulatedCell]:
-    """Simulate a Kafka Streams application over time, as ``partage streams`` does.
+    """Simulate a Kafka Streams application over time under combinations of assignors and settings.
 
     Args:
         application: the application, or its description: a mapping, JSON text, or a file's path.
@@ -205,13 +206,13 @@ def decide_streams(
         UnknownStrategyError: no assignor has this name.
     """
     from partage.simulation.streams import GivenClientStates, decide, read_client_states
-    from partage.simulation.streams.sweep import prepared
+    from partage.simulation.streams.sweep import apply_cell
     from partage.streams.kip1071_sticky import ServerSticky
 
     given = read_client_states(_description(state))
     found: list[DecidedCell] = []
     for cell in _cells(assignors, sweeps):
-        application, assignor = prepared(given.application, cell)
+        application, assignor = apply_cell(given.application, cell)
         if isinstance(assignor, ServerSticky):
             what = "assigns without lags (KIP-1071): there is no decision from lags"
             raise InvalidConfigError("assignors", what, assignor.name)
@@ -230,14 +231,14 @@ def _description(given: object) -> object:
 def _cells(
     assignors: Sequence[str] | str, sweeps: Mapping[str, Sequence[object]] | None
 ) -> list[SweepCell]:
-    from partage.simulation.streams import cells
+    from partage.simulation.streams import sweep_cells
 
     names = [assignors] if isinstance(assignors, str) else list(assignors)
     for key, values in (sweeps or {}).items():
         if isinstance(values, str) or not values:
             raise InvalidConfigError("sweeps", f"must have a list of values for {key}", values)
     listed = {key: [_text(one) for one in values] for key, values in (sweeps or {}).items()}
-    return cells(names, listed)
+    return sweep_cells(names, listed)
 
 
 def _text(value: object) -> str:

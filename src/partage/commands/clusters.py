@@ -67,7 +67,7 @@ def capture_cluster(
         InvalidCaptureError: the folder has a capture of another cluster.
         MissingExtraError: kafka-python is not installed.
     """
-    from partage.capture.unpacking import checksum
+    from partage.capture.unpacking import crc32c_function
     from partage.capture.writing import CaptureWriter
 
     expect_local(out, "out")
@@ -80,7 +80,7 @@ def capture_cluster(
     for name, value in (("metadata_every", metadata_every), ("roll_every", roll_every)):
         if not 0.01 <= value <= 86_400:
             raise InvalidConfigError(name, "must be between 0.01 and 86400 seconds", value)
-    checksum()  # a library that is not installed is reported before anything is opened
+    crc32c_function()  # a library that is not installed is reported before anything is opened
     if bootstrap is None:
         from partage.capture.log_dir import capture_log_dirs
 
@@ -88,13 +88,13 @@ def capture_cluster(
             capture_log_dirs([Path(one) for one in folders], writer)
         return writer.manifest
     from partage.capture.connection import ClusterConnection
-    from partage.capture.live import LiveCapture, Pace
+    from partage.capture.live import CaptureIntervals, LiveCapture
     from partage.capture.security import Properties, connection_settings
 
     settings = connection_settings(Properties(properties or {}))
     with ClusterConnection(bootstrap, settings) as connection, CaptureWriter(Path(out)) as writer:
         LiveCapture(
-            connection, writer, pace=Pace(metadata_every, roll_every), stop=stop,
+            connection, writer, pace=CaptureIntervals(metadata_every, roll_every), stop=stop,
             trouble=trouble or _ignore, progress=progress or _ignore,
         ).run(follow=follow)  # fmt: skip
     return writer.manifest
@@ -130,7 +130,7 @@ def check_access(bootstrap: str, *, properties: Mapping[str, str] | None = None)
 
 
 def _ignore(*_: object) -> None:
-    """Ignore a message."""
+    """Do nothing with a message (the default)."""
 
 
 @checked
@@ -140,21 +140,22 @@ def watch_groups(
     *,
     once: bool = False,
     every: float = 2.0,
+    tables: str | None = None,
     spark: SparkSession | None = None,
     conf: Mapping[str, str] | None = None,
     kafka: Mapping[str, str] | None = None,
     stop: Event | None = None,
     report: Callable[[BatchReport], None] | None = None,
 ) -> StreamFolder:
-    """Follow the groups of a cluster with Spark, and write tables of their rebalances.
-
-    The tables grow while the groups rebalance.
+    """Follow a cluster's consumer groups with Spark, and write tables of rebalances as they happen.
 
     Args:
         source: the folder of a capture that grows, or ``kafka://host:port``.
         out: the folder for the tables and Spark's checkpoint; a second call continues there.
         once: whether to end when everything that is there now is processed.
         every: seconds between two micro-batches.
+        tables: where to keep the tables in Delta or Iceberg too: ``delta:FOLDER``,
+            ``delta:NAMESPACE`` or ``iceberg:NAMESPACE``.
         spark: your session, which stays open; without it one is started.
         conf: more settings of Spark. ``kafka://`` needs Spark's Kafka connector, such as
             ``{"spark.jars.packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"}``; your
@@ -168,16 +169,16 @@ def watch_groups(
         InvalidConfigError: the output folder cannot be used, or ``every`` is invalid.
         MissingExtraError, MissingJavaError: Spark cannot be started.
     """
-    from partage.capture.manifest import expect_growing_capture
+    from partage.capture.manifest import expect_streamable_capture
 
     if not 0.1 <= every <= 3_600:
         raise InvalidConfigError("every", "must be between 0.1 and 3600 seconds", every)
     if not once and stop is None:
         raise InvalidConfigError("stop", "must be an event that ends it, or give once=True", stop)
     if not str(source).startswith("kafka://"):
-        expect_growing_capture(Path(source))  # before Spark is imported
+        expect_streamable_capture(Path(source))  # before Spark is imported
 
     from partage.jobs.watch.watch import StreamSettings, watch
 
-    settings = StreamSettings(once=once, every=every, kafka=kafka or {})
+    settings = StreamSettings(once=once, every=every, tables=tables, kafka=kafka or {})
     return watch(source, out, settings, spark=spark, conf=conf, stop=stop, report=report or _ignore)

@@ -1,4 +1,4 @@
-"""Groups of a running cluster: `live_groups` looks at them, `measure_group` is for forecasts."""
+"""Groups of a running cluster: `live_groups` shows them, `measure_group` measures for forecasts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,13 @@ if TYPE_CHECKING:
     from partage.watch.lag import EndOffsets, GroupLag
 
 __all__ = [
-    "EarlierLooks", "GroupLook", "judge_group", "live_groups", "look_at_groups", "measure_group",
-    "no_such_group",
+    "GroupMeasurement",
+    "PreviousMeasurements",
+    "live_groups",
+    "measure_group",
+    "measure_groups",
+    "measure_live_group",
+    "unknown_group_error",
 ]  # fmt: skip
 
 Partition = tuple[str, int]
@@ -35,16 +40,15 @@ _LONGEST_S = 86_400
 
 
 @dataclass(frozen=True)
-class GroupLook:
-    """Measurement of one live group: its lag, its load, and how evenly members share it.
-
-    It also compares the plans of other strategies.
+class GroupMeasurement:
+    """Measured lag and load of one live consumer group, and how evenly its members share them.
 
     Attributes:
+        group: members, ownership and committed offsets.
         lag: lag in records by partition, if both offsets are known.
         rate: arriving records per second by partition.
         now: balance and quality of the current assignment; None for a group without members.
-        compared: the same for the plans of other strategies; None if not requested.
+        compared: balance and quality of other strategies' plans; None if they were not computed.
         behind: sum and age of the lag; None if no end offset is known.
         drain_seconds: time until the group has caught up, infinite if the lag does not shrink;
             None if unknown.
@@ -67,7 +71,9 @@ class GroupLook:
         return (sum(lags) if lags else None), sum(self.rate.get(p, 0.0) for p in member.owned)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the group's measurement as the JSON object of ``partage groups --json``."""
+        """Return the measured lag and load of the group as the JSON object of ``partage groups
+        --json``.
+        """
         group = self.group
         members = []
         for m in group.members:
@@ -105,10 +111,10 @@ def _no_samples() -> EndOffsets:
 
 
 @dataclass(slots=True)
-class EarlierLooks:
-    """Offsets of earlier measurements of a cluster's groups.
+class PreviousMeasurements:
+    """Offsets from earlier measurements of a cluster's consumer groups.
 
-    Arrival rates and the age of a lag are computed from them.
+    Arrival rates and the age of a lag are computed from their change.
 
     Attributes:
         at_s: time of the last measurement; 0 before the first one.
@@ -123,7 +129,7 @@ class EarlierLooks:
     samples: EndOffsets = field(default_factory=_no_samples)
 
     def add(self, groups: Iterable[LiveGroup], ends: Mapping[Partition, int]) -> None:
-        """Store a measurement: the groups' committed offsets and the end offsets."""
+        """Store the committed offsets of consumer groups and the end offsets of partitions."""
         from partage.watch.lag import group_lag
 
         self.at_s, self.ends = time.monotonic(), ends
@@ -131,8 +137,8 @@ class EarlierLooks:
         self.lags = {one.id: group_lag(one.committed, self.samples, self.at_s) for one in groups}
 
 
-def no_such_group(connection: ClusterConnection, patterns: list[str]) -> InvalidConfigError:
-    """Return the error for group name patterns that match no group of the cluster.
+def unknown_group_error(connection: ClusterConnection, patterns: list[str]) -> InvalidConfigError:
+    """Return the error for names or patterns that match no consumer group of the cluster.
 
     Its message lists existing groups.
     """
@@ -144,22 +150,23 @@ def no_such_group(connection: ClusterConnection, patterns: list[str]) -> Invalid
     return InvalidConfigError("groups", what, ", ".join(patterns))
 
 
-def look_at_groups(
+def measure_groups(
     connection: ClusterConnection,
     patterns: list[str] | None,
     strategies: list[str] | None,
-    earlier: EarlierLooks,
+    earlier: PreviousMeasurements,
     every: float,
     *,
     compare_all: bool,
-) -> list[GroupLook]:
+) -> list[GroupMeasurement]:
     """Measure the lag and load of consumer groups of a running cluster.
 
-    Arrival rates are computed from the change of end offsets since the last measurement
-    (``earlier``). Without one, two are made, at most ``every`` seconds apart.
+    Arrival rates come from the change of end offsets since the last measurement (``earlier``).
+    Before the first one, the offsets are read twice, at most ``every`` seconds apart. ``patterns``
+    select groups, ``strategies`` are to be compared.
     """
     from partage.capture.groups import live_groups
-    from partage.capture.metadata_image import state_of
+    from partage.capture.metadata_image import cluster_state
     from partage.model import Cluster
 
     if not earlier.at_s:
@@ -171,38 +178,44 @@ def look_at_groups(
     earlier.add(found, ends)
     since = max(earlier.at_s - before_s, 1e-3)
     rate = {p: max(0, end - known[p]) / since for p, end in ends.items() if p in known}
-    state = state_of(metadata, ts_ms=0, controller=None)
+    state = cluster_state(metadata, ts_ms=0, controller=None)
     cluster = Cluster.from_metadata(state["topics"], state["brokers"])
-    asked = bool(compare_all or strategies)
-    looks = [judge_group(one, ends, rate, cluster, strategies, asked=asked) for one in found]
-    return [_with_age(look, lags, earlier.lags, since) for look in looks]
+    compare = bool(compare_all or strategies)
+    measurements = [
+        measure_live_group(one, ends, rate, cluster, strategies, compare=compare) for one in found
+    ]
+    return [_with_age(measurement, lags, earlier.lags, since) for measurement in measurements]
 
 
 def _with_age(
-    look: GroupLook,
+    measurement: GroupMeasurement,
     before: Mapping[str, GroupLag | None],
     now: Mapping[str, GroupLag | None],
     elapsed_s: float,
-) -> GroupLook:
-    """Complete a group's measurement with the age of its lag and the time to catch up.
+) -> GroupMeasurement:
+    """Add the age of its lag and the time to catch up to a consumer group's measurement.
 
     ``before`` and ``now`` have the lag of each group at two times, ``elapsed_s`` seconds apart.
     """
     from partage.watch.lag import drain_seconds
 
-    behind, earlier = now.get(look.group.id), before.get(look.group.id)
+    behind, earlier = now.get(measurement.group.id), before.get(measurement.group.id)
     if behind is None or earlier is None:
-        return replace(look, behind=behind)
-    return replace(look, behind=behind, drain_seconds=drain_seconds(earlier, behind, elapsed_s))
+        return replace(measurement, behind=behind)
+    return replace(
+        measurement, behind=behind, drain_seconds=drain_seconds(earlier, behind, elapsed_s)
+    )
 
 
-def judge_group(
+def measure_live_group(
     group: LiveGroup, ends: Mapping[Partition, int], rate: Mapping[Partition, float],
-    cluster: Cluster, strategies: list[str] | None, *, asked: bool,
-) -> GroupLook:  # fmt: skip
-    """Measure one live group: its lag and load, and the balance of its current assignment.
+    cluster: Cluster, strategies: list[str] | None, *, compare: bool,
+) -> GroupMeasurement:  # fmt: skip
+    """Measure one live consumer group: its lag and load, and the balance of its assignment.
 
-    Plans of other strategies are compared if ``asked``, or if another assignment is more even.
+    If the assignment is not the most even one, or with ``compare``, the plans of other strategies
+    are measured, too. ``ends`` and ``rate`` are end offsets and arriving records per second by
+    partition.
     """
     from partage.api import decisions
     from partage.api.measures import measure
@@ -213,7 +226,7 @@ def judge_group(
     topics = {m.id: m.topics or tuple(sorted({t for t, _ in m.owned})) for m in group.members}
     # While a classic group rebalances nobody tells what it subscribes to: no plan can be judged.
     if group.type in _OF_THEIR_OWN or not group.strategy or not any(topics.values()):
-        return GroupLook(group, lag, rate)
+        return GroupMeasurement(group, lag, rate)
     # The coordinator's ownership counts for every strategy alike: claims in user data are older.
     # User data that hold more than claims (priorities, Faust's URLs) are kept for their sender.
     keep = group.strategy in _KEPT_USER_DATA
@@ -225,10 +238,10 @@ def judge_group(
     owned = {m.id: list(m.owned) for m in group.members}
     plan = Assignment.of(cluster.index, owned)
     now = measure(plan, members, cluster)
-    if not asked and now.spread == now.best_spread:
-        return GroupLook(group, lag, rate, now)
+    if not compare and now.spread == now.best_spread:
+        return GroupMeasurement(group, lag, rate, now)
     compared = decisions.compare(members, cluster, strategies=strategies, sender=group.strategy)
-    return GroupLook(group, lag, rate, now, compared)
+    return GroupMeasurement(group, lag, rate, now, compared)
 
 
 @checked
@@ -240,10 +253,11 @@ def live_groups(
     compare: bool = False,
     every: float = 2.0,
     properties: Mapping[str, str] | None = None,
-) -> list[GroupLook]:
-    """Measure consumer groups of a running cluster: owners, lag, load, and other strategies.
+) -> list[GroupMeasurement]:
+    """Measure consumer groups of a running cluster: owners, lag and load, and other assignments.
 
-    Nothing is changed, and no group is joined. The offsets are read twice, for rates.
+    Other assignments are the plans of other strategies. Nothing is changed, and no group is joined.
+    The offsets are read twice, to compute rates.
 
     Args:
         bootstrap: brokers of the cluster, ``host:port,...``.
@@ -272,14 +286,14 @@ def live_groups(
     names = None if strategies is None else list(strategies)
     settings = connection_settings(Properties(properties or {}))
     with ClusterConnection(bootstrap, settings) as connection:
-        looks = look_at_groups(
-            connection, patterns, names, EarlierLooks(), every, compare_all=compare
+        measurements = measure_groups(
+            connection, patterns, names, PreviousMeasurements(), every, compare_all=compare
         )
-        if not looks:
+        if not measurements:
             expect_visible_groups(connection)
             if patterns:
-                raise no_such_group(connection, patterns)
-    return looks
+                raise unknown_group_error(connection, patterns)
+    return measurements
 
 
 @checked
@@ -290,7 +304,7 @@ def measure_group(
     seconds: float = 60.0,
     properties: Mapping[str, str] | None = None,
 ) -> MeasuredGroup:
-    """Measure the load of one group of a running cluster, as the input of `forecast` and `size`.
+    """Measure the load of one live consumer group, as the input of `forecast` and `size`.
 
     The end offsets are read at the start and at the end. Nothing is changed.
 
@@ -312,15 +326,15 @@ def measure_group(
         raise InvalidConfigError("seconds", f"must be from 1 to {_LONGEST_S}", seconds)
     settings = connection_settings(Properties(properties or {}))
     with ClusterConnection(bootstrap, settings) as connection:
-        _, before, _, before_s = _look(connection, group)
+        _, before, _, before_s = _read_group(connection, group)
         time.sleep(seconds)
-        found, ends, metadata, now_s = _look(connection, group)
-    from partage.forecasts.measured import measured_group
+        found, ends, metadata, now_s = _read_group(connection, group)
+    from partage.forecasts.measured import measurement_to_group
 
     elapsed_s = now_s - before_s
     topics = {topic for one in found.members for topic in one.topics}
     topics |= {topic for one in found.members for topic, _ in one.owned}
-    return measured_group(
+    return measurement_to_group(
         group, protocol=found.type, strategy=found.strategy,
         topics={t.name: len(t.partitions) for t in metadata.topics if t.name in topics},
         rates={
@@ -332,13 +346,13 @@ def measure_group(
     )  # fmt: skip
 
 
-def _look(
+def _read_group(
     connection: ClusterConnection, group: str
 ) -> tuple[LiveGroup, Mapping[Partition, int], Any, float]:
-    """Read the members, offsets and metadata of one group from the brokers.
+    """Read the members, offsets and metadata of one consumer group from the brokers.
 
     Return the group, the end offsets of its partitions, the cluster metadata, and the time of the
-    request (monotonic seconds).
+    request (seconds on the monotonic clock).
 
     Raises:
         InvalidConfigError: there is no such group.
@@ -348,5 +362,5 @@ def _look(
     found, ends, metadata = read_groups(connection, [group])
     chosen = next((one for one in found if one.id == group), None)
     if chosen is None:
-        raise no_such_group(connection, [group])
+        raise unknown_group_error(connection, [group])
     return chosen, ends, metadata, time.monotonic()

@@ -47,9 +47,9 @@ def decode(
     r"""Decode one record of ``__consumer_offsets``, columns of records, or a capture.
 
     Args:
-        source: the key of a record as bytes; or a column of keys (a list, an array of NumPy, a
-            column of Arrow, pandas or polars); or a table of these with columns ``key`` and
-            ``value``; or the path of a capture or of a Parquet file with its columns.
+        source: the key of a record as bytes; or a column of keys (a list, NumPy array, or column
+            of Arrow, pandas or polars); or a table with columns ``key`` and ``value``; or the path
+            of a capture or of a Parquet file with its columns.
         value: the value of the record, None for a tombstone; or a column as long as the keys'.
         types: record types, by name or number; None for all. Only with a path.
         groups: names or patterns (``orders-*``) of groups; None for all. Only with a path.
@@ -79,7 +79,7 @@ def decode(
         if value is not None:
             raise InvalidConfigError("value", "must be left out if source is a path", value)
         patterns = [groups] if isinstance(groups, str) else groups
-        numbers = _numbers(types)
+        numbers = _type_numbers(types)
         return _read_log(_slices(Path(source)), numbers, patterns)
     if source is None or isinstance(source, bytes | bytearray | memoryview):
         return _decoded(_bytes(source, "source"), _bytes(value, "value"), {})
@@ -100,11 +100,11 @@ def _decode_columns(source: Any, value: Any) -> list[dict[str, Any]]:
         what = f"must have as many records as the column of keys ({len(columns['key'])})"
         raise InvalidConfigError("value", what, len(columns["value"]))
     rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
-    return [_line(row) for row in rows]
+    return [_record_to_json(row) for row in rows]
 
 
 def _table(source: Any) -> Any:
-    """Convert a mapping, a data frame or an Arrow table to a table whose columns are found by name.
+    """Convert a mapping, a data frame or an Arrow table to a table with named columns.
 
     Raises:
         InvalidConfigError: the argument is no table.
@@ -125,7 +125,7 @@ def _table(source: Any) -> Any:
 
 
 def _column(column: Any, argument: str) -> list[Any]:
-    """Convert a column of any supported library to a list, with None for missing values.
+    """Convert a column of pandas, polars, NumPy or Arrow to a list, with None for missing values.
 
     Raises:
         InvalidConfigError: the argument is no column.
@@ -161,7 +161,7 @@ def _slices(source: Path) -> tuple[Slice, ...]:
 def _read_log(
     slices: Iterable[Slice], types: set[int] | None, groups: Sequence[str] | None
 ) -> Iterator[dict[str, Any]]:
-    """Read ``__consumer_offsets``; yield a JSON object for each selected record.
+    """Read records of ``__consumer_offsets``; yield a JSON object for each selected record.
 
     ``types`` and ``groups`` select the records. Records that cannot be decoded are included.
     """
@@ -171,16 +171,16 @@ def _read_log(
         for table in read_slice(piece, batch_rows=_AT_ONCE):
             columns = table.to_pydict()
             for row in zip(*(columns[name] for name in _COLUMNS), strict=True):
-                line = _line(dict(zip(_COLUMNS, row, strict=True)))
+                line = _record_to_json(dict(zip(_COLUMNS, row, strict=True)))
                 if "error" in line or (
                     (types is None or line["key_version"] in types)
-                    and (not groups or _is_of(line["key"], groups))
+                    and (not groups or _matches_group(line["key"], groups))
                 ):
                     yield line
 
 
-def _line(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a log record as a JSON object; it has ``error`` if the record is not decodable."""
+def _record_to_json(row: dict[str, Any]) -> dict[str, Any]:
+    """Convert a log record to a JSON object; if the record cannot be decoded, it has ``error``."""
     key, value = _bytes(row.pop("key"), "key"), _bytes(row.pop("value"), "value")
     try:
         return _decoded(key, value, row)
@@ -196,8 +196,8 @@ def _decoded(key: bytes | None, value: bytes | None, place: dict[str, Any]) -> d
     return to_json(decode_record(key, value), **place)
 
 
-def _is_of(key: Mapping[str, Any], patterns: Sequence[str]) -> bool:
-    """Return whether a record is of a group with one of these names or patterns.
+def _matches_group(key: Mapping[str, Any], patterns: Sequence[str]) -> bool:
+    """Return whether a log record is about a consumer group that matches one of the patterns.
 
     ``key`` is the decoded key of the record.
     """
@@ -207,7 +207,7 @@ def _is_of(key: Mapping[str, Any], patterns: Sequence[str]) -> bool:
     )
 
 
-def _numbers(types: Sequence[str | int] | None) -> set[int] | None:
+def _type_numbers(types: Sequence[str | int] | None) -> set[int] | None:
     """Convert record types (names or numbers) to a set of type numbers; None means all.
 
     Raises:
@@ -284,7 +284,7 @@ def count_keys(
     kafka: Mapping[str, str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> KeySpread:
-    """Count the records of each partition, at the given partition counts, from a topic's keys.
+    """Count how many records each partition of a topic would have, at given partition counts.
 
     It also counts how many keys move if the partition count changes. This is what ``partage keys
     INPUT`` computes; `partition_for` places keys that are in memory.
@@ -328,14 +328,14 @@ def count_keys(
 
 
 @contextmanager
-def argument_names(**other: str) -> Iterator[None]:
-    """Rename command-line options to Python arguments in errors of the ``with`` block.
+def argument_names(**names: str) -> Iterator[None]:
+    """Replace command-line options by Python argument names in errors of a ``with`` block.
 
-    Functions that both interfaces share report an option, such as ``--max-share``. Python callers
-    see ``max_share``.
+    Functions that the command line calls, too, report an option such as ``--max-share``. A Python
+    caller sees ``max_share``.
 
     Args:
-        other: dict from option (without dashes) to argument, if they differ in more than dashes.
+        names: argument by option (without dashes), if they differ in more than dashes.
 
     >>> with argument_names(topic="topics"):
     ...     raise InvalidConfigError("--max-share", "must be positive", -1)
@@ -346,4 +346,4 @@ def argument_names(**other: str) -> Iterator[None]:
         yield
     except InvalidConfigError as e:
         name = e.setting.removeprefix("--").replace("-", "_")
-        raise InvalidConfigError(other.get(name, name), e.what, e.value) from None
+        raise InvalidConfigError(names.get(name, name), e.what, e.value) from None

@@ -17,7 +17,7 @@ from partage.errors import InvalidCaptureError, InvalidConfigError, InvalidProbl
 from partage.model import ReplicaCluster
 from partage.model.arguments import checked
 from partage.model.validation import expect_local, reject_text
-from partage.tables.escaping import document_text
+from partage.tables.escaping import escape_document_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -128,9 +128,9 @@ def _expect_source(source: object) -> None:
 
 
 def _expect_arguments(command: str, given: Mapping[str, object]) -> None:
-    """Check that a subcommand of ``partage reassign`` exists and has the right arguments.
+    """Check that a subcommand of ``partage reassign`` exists and gets the arguments that it needs.
 
-    Missing and superfluous arguments are errors.
+    Missing arguments and arguments without effect are errors.
 
     Raises:
         InvalidConfigError: names the command or the argument.
@@ -178,7 +178,7 @@ def _task(
 
 @dataclass(frozen=True, eq=False)
 class PlannedReassignment:
-    """Result of `reassign`: a plan of replica moves, split into batches.
+    """Plan of replica moves between brokers, split into batches; the result of `reassign`.
 
     ``partage reassign`` prints it and writes it to files.
 
@@ -197,7 +197,7 @@ class PlannedReassignment:
     directory: NDArray[np.int32] | None
 
     def write(self, folder: str | Path) -> Path:
-        """Write the files with which Kafka's tools execute the plan to a new folder.
+        """Write the files with which Kafka's tools execute the replica moves to a new folder.
 
         Return its path. The files are ``batch-001.json``, ``rollback-001.json``, ...,
         ``election.json``, ``plan.json``, ``execute.sh`` and ``rollback.sh``.
@@ -245,7 +245,7 @@ def plan_task(
     throttle: int | None = None,
     proof: bool = True,
 ) -> PlannedReassignment:
-    """Compute a plan for a reassignment task and split its replica moves into batches.
+    """Compute a plan of replica moves for a reassignment task, and split it into batches.
 
     Args:
         task: the reassignment task.
@@ -268,12 +268,12 @@ def plan_task(
 def split_plan(
     planned: Reassignment, command: str, *, most: int | None = None, throttle: int | None = None
 ) -> PlannedReassignment:
-    """Split a plan's replica moves into batches, and summarize the plan.
+    """Split the replica copies of a reassignment plan into batches, and summarize the plan.
 
-    A batch copies at most ``most`` replicas.
+    A batch copies at most ``most`` replicas. ``command`` is the subcommand's name for the summary.
     """
     from partage.replicas.batches import batches
-    from partage.replicas.kafka_json import led_by_others
+    from partage.replicas.kafka_json import partitions_to_elect
     from partage.replicas.moves import directories
     from partage.replicas.tables import batch_rows
 
@@ -282,7 +282,7 @@ def split_plan(
     rows = batch_rows(moves, split, throttle)
     directory = directories(moves)
     every = sorted({p for batch in split for p in batch})
-    elected = sorted({*every, *led_by_others(task, planned.plan.replica)})
+    elected = sorted({*every, *partitions_to_elect(task, planned.plan.replica)})
     sized = task.cluster.size is not None
     summary = {
         "command": command,
@@ -319,15 +319,15 @@ def _proven(found: Reassignment) -> dict[str, Any]:
         "solver": found.plan.solver,
         "solver_bound": found.plan.solver_bound,
         "lacks_solver": found.lacks_solver,
-        "too_large_for_solver": _size(found) if found.too_large_for_solver else None,
+        "too_large_for_solver": _size_limit(found) if found.too_large_for_solver else None,
         "sequential_loss": verdict.sequential_loss,
     }
 
 
-def _size(planned: Reassignment) -> dict[str, int]:
-    """Return the number of (partition, broker) pairs of a task, and the most that HiGHS gets.
+def _size_limit(planned: Reassignment) -> dict[str, int]:
+    """Return the size of a reassignment task, and the largest size that the solver HiGHS gets.
 
-    The solver HiGHS improves plans and lower bounds. Larger tasks are not passed to it.
+    A size is a number of (partition, broker) pairs.
     """
     from partage.api.reassignments import MOST_DUAL_PAIRS
 
@@ -355,16 +355,16 @@ def _where(found: Reassignment, directory: NDArray[np.int32] | None) -> dict[str
 
 
 def _leaderless(planned: Reassignment) -> list[str]:
-    """Return the partitions that the plan moves but that have no leader to copy from."""
+    """Return the partitions that a plan moves although they have no leader to copy from."""
     cluster = planned.task.cluster
     copied = sorted({*planned.moves.partition.tolist()})
     return [cluster.name(p) for p in copied if cluster.leader[p] < 0]
 
 
 def _missing_brokers(planned: Reassignment, partitions: list[int]) -> list[int]:
-    """Return the ids of brokers that hold replicas but are missing in the metadata.
+    """Return the ids of brokers that have replicas but are missing in the cluster metadata.
 
-    Only the given partitions count; the roll-back files then name such brokers.
+    ``partitions`` are the partitions whose replicas are checked.
     """
     cluster = planned.task.cluster
     held = {b for p in partitions for b in cluster.replica[cluster.start[p] : cluster.start[p + 1]]}
@@ -374,7 +374,9 @@ def _missing_brokers(planned: Reassignment, partitions: list[int]) -> list[int]:
 def _write_json(path: Path, what: dict[str, Any]) -> None:
     # Kafka's tool reads a line or many; a temporary name, so that a file that is there is whole.
     draft = path.with_suffix(".part")
-    draft.write_text(document_text(json.dumps(what, ensure_ascii=False), in_json=True), "utf-8")
+    draft.write_text(
+        escape_document_text(json.dumps(what, ensure_ascii=False), in_json=True), "utf-8"
+    )
     os.replace(draft, path)  # noqa: PTH105 - Path.replace is the same and returns a path
 
 
@@ -424,10 +426,10 @@ def read_cluster(
     if log_dirs is not None:
         sizes = sizes_from_log_dirs(_parsed(_last_object(Path(log_dirs)), log_dirs))
     if earlier is not None and sizes is not None and seconds is not None:
-        from partage.capture.replicas import write_loads
+        from partage.capture.replicas import set_write_loads
 
         before = sizes_from_log_dirs(_parsed(_last_object(Path(earlier)), earlier))
-        write_loads(given.get("topics", {}), before, sizes, seconds)
+        set_write_loads(given.get("topics", {}), before, sizes, seconds)
     elif seconds is not None and live is None:
         what = "needs a running cluster, which is looked at twice; for a file give log_dirs_before"
         raise InvalidConfigError("write_load", what, seconds)
@@ -440,7 +442,7 @@ def _read_source(
     properties: Mapping[str, str],
     seconds: float | None,
 ) -> tuple[Any, dict[tuple[str, int], dict[int, tuple[int, str]]] | None]:
-    """Read the JSON description of a cluster, not yet validated, from a file or from live brokers.
+    """Read the JSON description of a cluster from a file or from live brokers, without checks.
 
     Live brokers also give the sizes and directories of replicas (None for files).
     """
@@ -486,7 +488,7 @@ def _text(path: Path) -> str:
 
 
 def _last_object(path: Path) -> str:
-    """Return the last line of a file that is a JSON object.
+    """Return the last line of a text file that is a JSON object.
 
     Other lines are skipped, because Kafka's tools print text around their JSON.
     """

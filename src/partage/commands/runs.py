@@ -20,7 +20,7 @@ from partage.runs.published_run import PublishedRun
 
 if TYPE_CHECKING:
     from partage.report.checks import RunCheck
-    from partage.report.owners import Missing, Owner
+    from partage.report.owners import HistoryGap, Owner
     from partage.report.rates import Recording
     from partage.report.run_diff import RunDiff
 
@@ -39,7 +39,8 @@ def diff(
         groups: names or patterns (``orders-*``) of groups; None for all.
 
     Returns:
-        The changes of unread time, rebalances and moves per hour, each with a verdict.
+        The changes of rebalances, moves and time without a reader per hour, each with the
+        statement whether it is better, worse or unclear.
 
     Raises:
         InvalidCaptureError: a folder has no such run.
@@ -56,8 +57,8 @@ def diff(
 def check_run(
     run: Run | str | Path,
     *,
-    max_unread: float | None = None,
-    max_rebalances: float | None = None,
+    max_unread: float | str | None = None,
+    max_rebalances: float | str | None = None,
     no_storms: bool = False,
     groups: Sequence[str] | str | None = None,
     run_id: str | None = None,
@@ -68,8 +69,10 @@ def check_run(
 
     Args:
         run: the run.
-        max_unread: largest share (0 to 1) of its consuming time that a group may be unread.
-        max_rebalances: most rebalances of a group per hour.
+        max_unread: maximum fraction of a group's consuming time in which its partitions may have no
+            reader, as a number from 0 to 1 or as text in percent (``"1%"``).
+        max_rebalances: maximum number of rebalances of a group per hour, or text with a unit
+            (``"10/h"``, ``"1/min"``, ``"48/d"``).
         no_storms: whether a rebalance storm (rebalances in quick succession) is a failure.
         groups: names or patterns (``orders-*``) of groups; None for all.
         run_id: id of an earlier run in the folder; None for the newest.
@@ -78,16 +81,21 @@ def check_run(
         InvalidCaptureError: the folder has no such run.
         InvalidConfigError: no limit is given, a limit is invalid, or a pattern matches no group.
     """
-    from partage.report.checks import Limits, RunCheck, check_groups
+    from partage.report.checks import Limits, RunCheck, check_groups, parse_rate, parse_share
 
+    if isinstance(max_unread, str):
+        max_unread = parse_share(max_unread)
+    if isinstance(max_rebalances, str):
+        max_rebalances = parse_rate(max_rebalances)
     limits = Limits(max_unread, max_rebalances, no_storms)
     if limits == Limits():
-        what = "must be a number, or give max_rebalances or no_storms"
+        what = "must be a share, or give max_rebalances or no_storms"
         raise InvalidConfigError("max_unread", what, max_unread)
-    if not _is_number(max_unread) or not 0 <= (max_unread or 0) <= 1:
-        raise InvalidConfigError("max_unread", "must be a share from 0 to 1", max_unread)
-    if not _is_number(max_rebalances) or (max_rebalances or 0) < 0:
-        what = "must be a number of rebalances per hour"
+    if not _is_valid_limit(max_unread) or not 0 <= (max_unread or 0) <= 1:
+        what = 'must be a share from 0 to 1, or text such as "1%"'
+        raise InvalidConfigError("max_unread", what, max_unread)
+    if not _is_valid_limit(max_rebalances) or (max_rebalances or 0) < 0:
+        what = 'must be a number of rebalances per hour, or text such as "10/h"'
         raise InvalidConfigError("max_rebalances", what, max_rebalances)
     found = _recording(run, "run", run_id)
     return RunCheck(found, tuple(check_groups(found, limits, _matching(groups, found.groups))))
@@ -95,19 +103,19 @@ def check_run(
 
 @dataclass(frozen=True)
 class OwnersAt:
-    """Result of `owner`: the member that owned each partition at one instant.
+    """The member that owned each partition at one instant of a recording; the result of `owner`.
 
     Attributes:
         at_ms: the instant, in milliseconds (UTC).
         owners: one entry for each partition and owner.
-        unknown: groups whose owners are unknown then, because the log lacks generations.
+        unknown: groups whose owners at this instant are unknown, because the log has gaps.
         first_ms: time of the first record of the log; None if it has none.
         last_ms: time of the last record of the log; None if it has none.
     """
 
     at_ms: int
     owners: tuple[Owner, ...]
-    unknown: tuple[Missing, ...]
+    unknown: tuple[HistoryGap, ...]
     first_ms: int | None
     last_ms: int | None
 
@@ -126,7 +134,7 @@ def owner(
     groups: Sequence[str] | str | None = None,
     run_id: str | None = None,
 ) -> OwnersAt:
-    """Return which member owned which partition at an instant of a replayed recording.
+    """Return which consumer owned which partition at an instant of a replayed recording.
 
     At the exact time of a rebalance, the new owner counts.
 
@@ -143,25 +151,27 @@ def owner(
             owned a partition of the topic.
     """
     from partage.jobs.replay.selection import parse_time
-    from partage.report.owners import missing_at, owners_at
+    from partage.report.owners import gaps_at, owners_at
 
     at_ms = parse_time(str(at), "at")
-    folder, known_id = _place(run, "run")
+    folder, known_id = _folder_and_id(run, "run")
     published = PublishedRun(folder, run_id or known_id)
-    names = None if groups is None else _matching(groups, _names(published, "groups", "group"))
+    names = (
+        None if groups is None else _matching(groups, _distinct_names(published, "groups", "group"))
+    )
     found = owners_at(published, at_ms, topic=topic, groups=names)
     if not found and topic is not None:
-        known = _names(published, "ownership", "topic")
+        known = _distinct_names(published, "ownership", "topic")
         if topic not in known:
-            raise InvalidConfigError("topic", no_such("topic", topic, known), topic)
+            raise InvalidConfigError("topic", unknown_name_message("topic", topic, known), topic)
     cover = published.summary.get("coverage", {})
-    gaps = missing_at(published, at_ms, groups=names)
+    gaps = gaps_at(published, at_ms, groups=names)
     bounds = cover.get("first_ms"), cover.get("last_ms")
     return OwnersAt(at_ms, tuple(found), tuple(gaps), *bounds)
 
 
 def matching_names(patterns: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return the known groups that match one of the given names or patterns.
+    """Return the known consumer groups that match one of the given names or patterns.
 
     Raises:
         InvalidConfigError: a pattern matches no group; the error lists similar names.
@@ -176,17 +186,19 @@ def matching_names(patterns: Iterable[str], known: Iterable[str]) -> list[str]:
             one for one in names if fnmatchcase(one, pattern)
         )
         if not named:
-            raise InvalidConfigError("groups", no_such("group", pattern, names), pattern)
+            raise InvalidConfigError(
+                "groups", unknown_name_message("group", pattern, names), pattern
+            )
         found.update(dict.fromkeys(named))
     return list(found)
 
 
-def no_such(what: str, name: str, known: Sequence[str]) -> str:
-    """Return the error message for an unknown name, which suggests similar known names.
+def unknown_name_message(what: str, name: str, known: Sequence[str]) -> str:
+    """Return the error message for a name that a run does not have; it suggests similar names.
 
     ``what`` is the kind of name, such as "group".
 
-    >>> no_such("topic", "order", ["orders", "users"])
+    >>> unknown_name_message("topic", "order", ["orders", "users"])
     'no such topic in this run; did you mean orders?'
     """
     near = get_close_matches(name, known, 3)
@@ -199,8 +211,10 @@ def _matching(groups: Sequence[str] | str | None, known: Iterable[str]) -> list[
     return matching_names([groups] if isinstance(groups, str) else groups, known)
 
 
-def _place(run: Run | str | Path, argument: str) -> tuple[Path, str | None]:
-    """Return a run's output folder and its id; the id is None if the argument is a folder.
+def _folder_and_id(run: Run | str | Path, argument: str) -> tuple[Path, str | None]:
+    """Return the output folder and the id of a finished run; the id is None for the newest run.
+
+    ``argument`` is the name of the caller's argument, for the error.
 
     Raises:
         InvalidConfigError: the argument is neither a run nor a folder.
@@ -215,14 +229,16 @@ def _place(run: Run | str | Path, argument: str) -> tuple[Path, str | None]:
 def _recording(run: Run | str | Path, argument: str, run_id: str | None = None) -> Recording:
     from partage.report.rates import read_recording
 
-    folder, known_id = _place(run, argument)
+    folder, known_id = _folder_and_id(run, argument)
     return read_recording(folder, run_id or known_id)
 
 
-def _is_number(value: object) -> bool:
-    """Return whether a limit is None or a finite number; text and booleans are neither.
+def _is_valid_limit(value: object) -> bool:
+    """Return whether a limit of a check is valid: None (no limit) or a finite number.
 
-    >>> [_is_number(one) for one in (None, 0.01, True, "1%", float("nan"))]
+    Text and booleans are not valid.
+
+    >>> [_is_valid_limit(one) for one in (None, 0.01, True, "1%", float("nan"))]
     [True, True, False, False, False]
     """
     if value is None:
@@ -232,8 +248,8 @@ def _is_number(value: object) -> bool:
     return -math.inf < value < math.inf
 
 
-def _names(published: PublishedRun, table: str, column: str) -> list[str]:
-    """Return the distinct names, such as groups, in a column of a finished replay's table.
+def _distinct_names(published: PublishedRun, table: str, column: str) -> list[str]:
+    """Return the distinct names in one column of a finished replay's table, such as its groups.
 
     Raises:
         InvalidCaptureError: the table does not have the column.

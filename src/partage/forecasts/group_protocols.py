@@ -30,13 +30,13 @@ from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy, SharedPro
 from partage.tables.statuses import DONE
 
 __all__ = [
+    "DeploymentCosts",
     "GroupSettings",
     "KnownAssignments",
     "RandomDraws",
     "SimulatedClassicGroup",
     "SimulatedConsumerGroup",
     "SimulatedGroup",
-    "Unread",
 ]
 
 #: group.initial.rebalance.delay.ms: an empty classic group waits for more members.
@@ -58,7 +58,7 @@ class RandomDraws:
     """
 
     def __init__(self, seed: int) -> None:
-        self._random = JavaRandom.of(seed)
+        self._random = JavaRandom.from_seed(seed)
 
     def uniform(self, low: float, high: float) -> float:
         """Draw a random number that is uniformly distributed from ``low`` to ``high``."""
@@ -81,16 +81,18 @@ class RandomDraws:
 
 @dataclass(frozen=True)
 class GroupSettings:
-    """Settings of a simulated group that decide what a member's restart costs.
+    """Settings of a simulated consumer group that affect the cost of a member's restart.
+
+    The cost is the time for which partitions have no reader, and records that are read twice.
 
     Attributes:
         cluster: the group's topics and partitions.
         policy: protocol, strategy and static membership.
         rates: records per second of each partition (tuple, by dense partition index).
         session_ms: session timeout.
-        leaves: whether a member that shuts down sends LeaveGroup, or as a static member of the
-            consumer protocol announces its absence. False: it is killed.
-        commit_ms: interval of its offset commits.
+        leaves: whether members shut down cleanly: they send LeaveGroup, or as static members of
+            the consumer protocol a heartbeat with epoch -2. False: they are killed.
+        commit_ms: interval of a member's offset commits.
         commits_on_stop: whether a member commits when it stops or revokes partitions.
     """
 
@@ -103,15 +105,14 @@ class GroupSettings:
     commits_on_stop: bool
 
 
-class Unread:
-    """Running totals of a simulated group's costs: time in which partitions are unread, and
-    rereads.
+class DeploymentCosts:
+    """Time without a reader and records read twice, summed over a simulated rolling deployment.
 
     Attributes:
-        unread_ms: partition-milliseconds in which no member read a partition.
-        resumed: how often a partition that had stopped was read again.
-        reread: records read twice.
-        last_ms: when a partition was last read again (ms).
+        unread_ms: time without a reader, summed over partitions (ms).
+        resumed: how often a partition got a reader again.
+        reread: number of records read twice.
+        last_ms: when a partition last got a reader again (ms).
     """
 
     def __init__(self, clock: Clock, settings: GroupSettings, draws: RandomDraws) -> None:
@@ -122,10 +123,13 @@ class Unread:
         self.resumed = 0
         self.last_ms = 0
 
-    def stop(self, partitions: Iterable[int], *, commits: bool) -> None:
-        """Record that no member reads these partitions from now on.
+    def stop_reading(self, partitions: Iterable[int], *, commits: bool) -> None:
+        """Record that no consumer reads these partitions from now on.
 
-        Unless the member ``commits`` its offsets first, the next reader reads some records twice.
+        Args:
+            partitions: the partitions.
+            commits: whether the reader commits its offsets first; otherwise the next reader reads
+                some records twice.
         """
         interval_s = self._draws.uniform(0, self._settings.commit_ms) / 1_000
         for p in partitions:
@@ -133,10 +137,12 @@ class Unread:
             if not commits:
                 self.reread += interval_s * self._settings.rates[p]
 
-    def resume(self, partitions: Iterable[int], latency_ms: float) -> None:
-        """Record that members read these partitions again, after a latency in milliseconds.
+    def resume_reading(self, partitions: Iterable[int], latency_ms: float) -> None:
+        """Record that consumers read these partitions again, and add up the time without a reader.
 
-        The time in between counts as unread.
+        Args:
+            partitions: the partitions.
+            latency_ms: milliseconds from now until reading begins.
         """
         for p in partitions:
             since = self._since.pop(p, None)
@@ -150,35 +156,40 @@ class SimulatedGroup(Protocol):
     """Interface of a simulated consumer group, whose members stop and start in simulated time.
 
     Attributes:
-        rebalances: rebalances so far.
-        unread: sums of unread time and of records read twice.
+        rebalances: number of rebalances so far.
+        unread: total time without a reader, and records read twice.
     """
 
     rebalances: int
-    unread: Unread
+    unread: DeploymentCosts
 
-    def fill(self, keys: Iterable[str]) -> None:
-        """Form the initial group from members with these keys; this costs no unread time."""
+    def create_members(self, keys: Iterable[str]) -> None:
+        """Create the group's initial members, without simulating their rebalance.
+
+        ``keys`` are instance ids or pod names.
+        """
 
     def start(self, key: str) -> None:
-        """Let the member with this key join: a new one, or a static member that was away."""
+        """Start the member with this key: a new one, or a static member that was shut down
+        before.
+        """
 
     def stop(self, key: str) -> None:
         """Shut down the member with this key.
 
-        It leaves the group at once, or is away until its session times out.
+        It leaves the group at once, or remains in it until its session times out.
         """
 
 
 @dataclass
 class _GroupState:
-    """State of a simulated group that the classic and the consumer protocol share.
+    """Members and owned partitions of a simulated consumer group, for either rebalance protocol.
 
     Attributes:
-        known: assignments that were computed before, by generation and state of the members.
-        members: dict from key (instance id or pod) to member, in join order.
+        known: cache of computed assignments, by generation and state of the members.
+        members: dict from key (instance id or pod name) to member, in join order.
         consumed: dict from key to the partitions that the member reads.
-        away: dict from key of a member that stopped without LeaveGroup to the number of its stop.
+        away: stopped members that are still in the group: dict from key to the number of the stop.
         partitions_of_away: dict from the same keys to the partitions that the member read when it
             stopped.
         expires_ms: dict from the same keys to the time of the session timeout.
@@ -189,7 +200,7 @@ class _GroupState:
     clock: Clock
     draws: RandomDraws
     known: KnownAssignments
-    unread: Unread = field(init=False)
+    unread: DeploymentCosts = field(init=False)
     members: dict[str, SimulatedMember] = field(default_factory=dict)
     consumed: dict[str, set[int]] = field(default_factory=dict)
     away: dict[str, int] = field(default_factory=dict)
@@ -201,7 +212,7 @@ class _GroupState:
     _named: int = 0
 
     def __post_init__(self) -> None:
-        self.unread = Unread(self.clock, self.settings, self.draws)
+        self.unread = DeploymentCosts(self.clock, self.settings, self.draws)
         policy = self.settings.policy
         if policy.strategy is None:
             raise UnsupportedProblemError("the policy names no strategy")
@@ -214,14 +225,19 @@ class _GroupState:
         return heartbeat_interval(self.settings.session_ms, classic=classic)
 
     def until_heartbeat(self, key: str) -> float:
-        """Return the milliseconds until a member's next heartbeat."""
+        """Return the simulated time until a consumer's next heartbeat to the group coordinator
+        (ms).
+        """
         passed = (self.clock.now_ms - self.heartbeats_ms[key]) % self.heartbeat_ms
         return self.heartbeat_ms - passed
 
-    def fill(self, keys: Iterable[str]) -> None:
-        """Form the initial group from members with these keys; this costs no unread time."""
+    def create_members(self, keys: Iterable[str]) -> None:
+        """Create the group's initial members, without simulating their rebalance.
+
+        ``keys`` are instance ids or pod names.
+        """
         for key in keys:
-            self.members[key] = self._member(key)
+            self.members[key] = self._new_member(key)
             self.heartbeats_ms[key] = self.draws.uniform(0, self.heartbeat_ms)
         for _ in range(1 + MOST_FOLLOW_UPS):
             if not self._assign():
@@ -229,10 +245,11 @@ class _GroupState:
         self.consumed = {key: _owned(one) for key, one in self.members.items()}
         self.rebalances = 0
 
-    def _member(self, key: str) -> SimulatedMember:
-        """Create a member with a random id like Kafka's; the ids are the same in each run."""
+    def _new_member(self, key: str) -> SimulatedMember:
+        """Create a group member whose member id has Kafka's format, with a random UUID."""
+        # The id is drawn from a seeded generator, so that it is the same in each simulation.
         self._named += 1
-        number, _ = JavaRandom.of(self._named).next_int()
+        number, _ = JavaRandom.from_seed(self._named).next_int()
         member_id = f"{number & 0xFFFFFFFF:08x}-{self._named}"
         counts: dict[str, None] = {}
         index = self.settings.cluster.index
@@ -246,13 +263,14 @@ class _GroupState:
         return SimulatedMember(key, state)
 
     def _assign(self) -> bool:
-        """Compute the next assignment; return whether a second, cooperative rebalance must follow.
+        """Assign partitions to the group's members; return whether a second rebalance must follow.
 
-        Equal rebalances of repeated simulations are computed once.
+        Only cooperative strategies need a second rebalance.
 
         Raises:
             UnsupportedProblemError: the strategy is not applicable.
         """
+        # Assignments are cached, because repeated simulations have equal rebalances.
         self.rebalances += 1
         members = list(self.members.values())
         state = tuple(
@@ -281,7 +299,8 @@ class _GroupState:
     def stop(self, key: str) -> None:
         """Shut down the member with this key.
 
-        It leaves the group at once. A static or killed member is away until its session times out.
+        A dynamic member that shuts down cleanly leaves the group at once. A static or killed member
+        remains in it until its session times out.
         """
         is_static, leaves = self.settings.policy.static, self.settings.leaves
         stopped = self._halt(key, crashes=not leaves)
@@ -291,16 +310,17 @@ class _GroupState:
             self._remove(key)
 
     def _remove(self, key: str) -> None:
-        """Remove a member that left or was evicted, and begin a rebalance."""
+        """Remove a member that left the consumer group or was evicted, and begin a rebalance."""
         raise NotImplementedError
 
     def _go_away(self, key: str, stopped: set[int], expire: Callable[[str], None]) -> None:
-        """Mark a member that stopped without LeaveGroup as away, and schedule its session timeout.
+        """Stop a consumer that remains a group member until its session times out.
 
         Args:
             key: the member's key.
             stopped: the partitions that it read.
-            expire: called with the key if it has not returned when its session times out.
+            expire: callback that gets the key at the session timeout, unless the member has
+                returned.
         """
         self._stops += 1
         self.away[key] = number = self._stops
@@ -313,16 +333,16 @@ class _GroupState:
 
         wait = self.settings.session_ms - self.heartbeat_ms + self.until_heartbeat(key)
         self.expires_ms[key] = self.clock.now_ms + int(max(0.0, wait))
-        self.clock.at(self.expires_ms[key], due)
+        self.clock.schedule_at(self.expires_ms[key], due)
 
     def _halt(self, key: str, *, crashes: bool = False) -> set[int]:
-        """Let a member stop reading all of its partitions, and return them.
+        """Make a member stop reading; return the partitions that it read.
 
         It commits its offsets first unless it crashes.
         """
         stopped = self.consumed.pop(key, set())
         commits = self.settings.commits_on_stop and not crashes
-        self.unread.stop(sorted(stopped), commits=commits)
+        self.unread.stop_reading(sorted(stopped), commits=commits)
         return stopped
 
 
@@ -331,11 +351,10 @@ def _owned(member: SimulatedMember) -> set[int]:
 
 
 class SimulatedClassicGroup(_GroupState):
-    """Simulated group of the classic rebalance protocol: members join, the leader assigns, all get
-    their partitions.
+    """Simulated group of the classic rebalance protocol (JoinGroup, SyncGroup).
 
-    A rebalance ends when all known members have rejoined. A member that stopped without LeaveGroup
-    delays it until its session times out.
+    A rebalance ends when all known members have rejoined; then each gets its partitions. A member
+    that stopped without LeaveGroup delays it until its session times out.
     """
 
     def __init__(
@@ -347,20 +366,21 @@ class SimulatedClassicGroup(_GroupState):
         self._not_before_ms = 0
 
     def start(self, key: str) -> None:
-        """Let the member with this key join: a new one, or a static member that was away.
+        """Start the member with this key: a new one, or a static member that was shut down before.
 
-        A static member that returns in time gets its old assignment without a rebalance (KIP-345).
+        A static member that returns before its session timeout gets its old assignment without a
+        rebalance (KIP-345).
         """
         if self.away.pop(key, None) is not None and self._joined is None:
             # KIP-345: the coordinator answers with the present assignment.
-            self._take(key, _owned(self.members[key]))
+            self._read_partitions(key, _owned(self.members[key]))
             return
         if key not in self.members:
             if not self.members:
                 self._not_before_ms = self.clock.now_ms + _INITIAL_DELAY_MS
-            self.members[key] = self._member(key)
+            self.members[key] = self._new_member(key)
         self.heartbeats_ms[key] = self.clock.now_ms
-        self._prepare()
+        self._begin_rebalance()
         self._rejoin(key, self._round)
 
     def _remove(self, key: str) -> None:
@@ -369,16 +389,17 @@ class SimulatedClassicGroup(_GroupState):
             self._joined = None
             self._round += 1
             return
-        self._prepare()
+        self._begin_rebalance()
         (self._joined or set()).discard(key)
         self._complete_if_all_joined()
 
-    def _prepare(self, revoked: Iterable[str] = ()) -> None:
-        """Begin a rebalance, unless one is in progress; members learn of it with their next
-        heartbeat.
+    def _begin_rebalance(self, revoked: Iterable[str] = ()) -> None:
+        """Begin a rebalance of the consumer group, unless one is in progress.
 
-        Members whose keys are in ``revoked`` rejoin at once, because they have just revoked
-        partitions.
+        Members learn of the rebalance with their next heartbeat.
+
+        Args:
+            revoked: keys of members that rejoin at once, because they have just revoked partitions.
         """
         if self._joined is not None:
             return
@@ -392,8 +413,13 @@ class SimulatedClassicGroup(_GroupState):
                 self.clock.after(int(wait), partial(self._rejoin, key, self._round))
 
     def _rejoin(self, key: str, number: int) -> None:
-        """Let a member rejoin in rebalance ``number``; an eager member revokes its partitions
-        first.
+        """Let a member rejoin the consumer group during a rebalance.
+
+        A member of the eager protocol revokes its partitions first.
+
+        Args:
+            key: instance id or pod name of the member.
+            number: number of the rebalance.
         """
         if number != self._round or self._joined is None or key not in self.members:
             return
@@ -408,7 +434,7 @@ class SimulatedClassicGroup(_GroupState):
         if self._joined is None or not self._joined >= self.members.keys():
             return
         if self.clock.now_ms < self._not_before_ms:
-            self.clock.at(self._not_before_ms, self._complete_if_all_joined)
+            self.clock.schedule_at(self._not_before_ms, self._complete_if_all_joined)
             return
         self._joined = None
         needs_follow_up = self._assign()
@@ -416,28 +442,30 @@ class SimulatedClassicGroup(_GroupState):
         for key, member in self.members.items():
             target = _owned(member)
             if lost := self.consumed.get(key, set()) - target:
-                self.unread.stop(sorted(lost), commits=self.settings.commits_on_stop)
+                self.unread.stop_reading(sorted(lost), commits=self.settings.commits_on_stop)
                 revoked.append(key)
-            self._take(key, target)
+            self._read_partitions(key, target)
         if needs_follow_up:
-            self._prepare(revoked)
+            self._begin_rebalance(revoked)
 
-    def _take(self, key: str, target: set[int]) -> None:
-        """Let a member read the partitions in ``target``, which it has just been assigned.
+    def _read_partitions(self, key: str, target: set[int]) -> None:
+        """Let a member read the partitions that it was assigned, and restart its heartbeat
+        interval.
 
-        Its heartbeat timer starts again.
+        Args:
+            key: instance id or pod name of the member.
+            target: the assigned partitions.
         """
         self.consumed[key] = target
         self.heartbeats_ms[key] = self.clock.now_ms
-        self.unread.resume(sorted(target), after_record(0.0).mean)
+        self.unread.resume_reading(sorted(target), after_record(0.0).mean)
 
 
 class SimulatedConsumerGroup(_GroupState):
-    """Simulated group of the consumer protocol (KIP-848): the coordinator assigns, members
-    reconcile one by one.
+    """Simulated group of the consumer protocol (KIP-848), whose members reconcile one by one.
 
-    A member learns of its target with its next heartbeat. It revokes first, and takes partitions
-    that no other member reads.
+    The coordinator computes target assignments. A member learns of its target with its next
+    heartbeat, revokes partitions first, and then reads those that no other member reads.
     """
 
     def __init__(
@@ -447,27 +475,30 @@ class SimulatedConsumerGroup(_GroupState):
         self._waiting: set[str] = set()
 
     def start(self, key: str) -> None:
-        """Let the member with this key join: a new one, or a static member that was away.
+        """Start the member with this key: a new one, or a static member that was shut down before.
 
-        A static member that was killed did not announce its absence. The coordinator rejects its
-        successor until the session timeout (UNRELEASED_INSTANCE_ID).
+        If a static member was killed, the coordinator rejects its replacement
+        (UNRELEASED_INSTANCE_ID) until the session times out.
         """
         if key in self.away and not self.settings.leaves:
-            self.clock.at(self.expires_ms[key], partial(self.start, key), rank=1)
+            self.clock.schedule_at(self.expires_ms[key], partial(self.start, key), rank=1)
             return
         if self.away.pop(key, None) is None:
-            self.members[key] = self._member(key)
+            self.members[key] = self._new_member(key)
             self.heartbeats_ms[key] = self.clock.now_ms
-            self._change()
+            self._update_target()
         self._reconcile(key)
 
     def _remove(self, key: str) -> None:
         del self.members[key]
         if self.members:
-            self._change()
+            self._update_target()
 
-    def _change(self) -> None:
-        """Compute a new target assignment; each member learns of it with its next heartbeat."""
+    def _update_target(self) -> None:
+        """Compute a new target assignment of the consumer group (KIP-848).
+
+        Each member learns of its target assignment with its next heartbeat.
+        """
         self._assign()
         for key in self.members:
             self._await_heartbeat(key)
@@ -484,12 +515,13 @@ class SimulatedConsumerGroup(_GroupState):
             self._reconcile(key)
 
     def _reconcile(self, key: str) -> None:
-        """Let a member reconcile with its target assignment (KIP-848).
+        """Bring a member closer to its target assignment: revoke partitions first, then read new
+        ones.
 
-        It first revokes partitions outside of the target. If there are none, it takes those
-        partitions of the target that no other member reads. It reads revoked partitions until the
-        callback of its next ``poll``, and acknowledges then.
+        This is the reconciliation of KIP-848.
         """
+        # A member revokes partitions in its next ``poll``. It starts to read those partitions of
+        # its target that no other member reads.
         target, consumed = _owned(self.members[key]), self.consumed.get(key, set())
         if lost := consumed - target:
             latency_ms = after_heartbeat(0.0, revokes=True).mean
@@ -503,17 +535,24 @@ class SimulatedConsumerGroup(_GroupState):
             others |= self.partitions_of_away[other]
         taken = target - others
         self.consumed[key] = taken
-        self.unread.resume(sorted(taken - consumed), after_heartbeat(0.0).mean)
+        self.unread.resume_reading(sorted(taken - consumed), after_heartbeat(0.0).mean)
         if taken != consumed:  # it acknowledges a change at once, and its timer starts again
             self.heartbeats_ms[key] = self.clock.now_ms
         if taken != target:
             self._await_heartbeat(key)
 
     def _revoke(self, key: str, lost: set[int]) -> None:
-        """Let a member revoke the partitions ``lost``, and then reconcile with its target again."""
+        """Make a member stop reading some partitions, then continue with its target assignment.
+
+        Args:
+            key: instance id or pod name of the member.
+            lost: the partitions that it stops reading.
+        """
         if key not in self.consumed or key in self.away:
             return
-        self.unread.stop(sorted(lost & self.consumed[key]), commits=self.settings.commits_on_stop)
+        self.unread.stop_reading(
+            sorted(lost & self.consumed[key]), commits=self.settings.commits_on_stop
+        )
         self.consumed[key] -= lost
         self.heartbeats_ms[key] = self.clock.now_ms
         self._reconcile(key)

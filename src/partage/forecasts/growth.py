@@ -23,11 +23,12 @@ _MOST_LISTED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class DrainTime:
-    """Time that a group needs to read all records written before a topic's partition count changes.
+    """Time that a consumer group needs to read all records written before a topic gets more
+    partitions.
 
     Attributes:
-        group: the group.
-        lag: records that it has not read at that moment.
+        group: name of the group.
+        lag: number of records that it has not read when the partition count changes.
         seconds: time until they are read; None if the group's rate is unknown.
     """
 
@@ -38,12 +39,11 @@ class DrainTime:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Effect of a larger partition count on a topic's keys, and the steps that keep the order of
-    each key's records.
+    """Effect of more partitions on the keys of a Kafka topic, and steps that keep the record order.
 
     Attributes:
         before, after: partition counts.
-        moved: share of all hash values whose partition changes. The share of real keys is near it.
+        moved: fraction of all hash values whose partition changes, which estimates that of keys.
         successors: for each old partition, the partitions that its keys are in afterwards; empty
             for large counts.
         new_partitions: partitions that get all of their keys from old ones.
@@ -95,7 +95,7 @@ def plan_growth(before: int, after: int, drains: Sequence[DrainTime] = ()) -> Gr
 
 
 def drain_time(group: str, lag: int, *, drain_rate: float | None) -> DrainTime:
-    """Estimate how long a group needs to read the records that are already written.
+    """Estimate how long a group needs to read the records that are already written (its lag).
 
     Args:
         group: name of the group.
@@ -117,8 +117,11 @@ def drain_time(group: str, lag: int, *, drain_rate: float | None) -> DrainTime:
 
 
 def _steps(after: int, drains: Sequence[DrainTime]) -> tuple[str, ...]:
-    """Return the steps of an operator who raises the partition count, so that each key stays in
-    order.
+    """Return instructions to raise a topic's partition count without reordering any key's records.
+
+    Args:
+        after: the new partition count.
+        drains: the time that each consumer group needs to read its old records.
     """
     known = [one.seconds for one in drains if one.seconds is not None]
     wait = f" ({max(known):,.0f} s for the slowest group)" if known else ""

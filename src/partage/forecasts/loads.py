@@ -27,7 +27,7 @@ __all__ = [
     "constant_load",
     "learn_capacity",
     "load_by_minute",
-    "load_of_rates",
+    "load_from_rates",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -65,7 +65,7 @@ class GroupLoad:
     Attributes:
         cluster: the group's topics and partitions.
         by_minute: records per second, one row for each minute (float64[minutes, partitions]).
-        first_ms: begin of the first minute; None if the load is constant (numbers alone).
+        first_ms: start of the first minute; None if the load was not recorded and is constant.
     """
 
     cluster: Cluster
@@ -85,7 +85,7 @@ class GroupLoad:
 
     @property
     def topics(self) -> dict[str, int]:
-        """Dict from topic of the group to its partition count."""
+        """Partition count of each topic that the group consumes."""
         index = self.cluster.index
         names = (index.name(p)[0] for p in range(index.partitions))
         counts: dict[str, int] = {}
@@ -95,14 +95,15 @@ class GroupLoad:
 
 
 def constant_load(topics: Mapping[str, int], rate: float) -> GroupLoad:
-    """Build the load of a group from one rate: records arrive evenly over time and partitions.
+    """Build the load of a consumer group from one rate, spread evenly over time and partitions.
 
     Args:
         topics: partition count of each topic.
         rate: records per second of the whole group, equal for all partitions.
 
     Raises:
-        InvalidConfigError: there are no counts, one is not positive, or the rate is negative.
+        InvalidConfigError: there is no topic, a partition count is not positive, or the rate is
+            negative.
 
     >>> constant_load({"orders": 4}, 100.0).rate.tolist()
     [25.0, 25.0, 25.0, 25.0]
@@ -117,14 +118,14 @@ def constant_load(topics: Mapping[str, int], rate: float) -> GroupLoad:
     return GroupLoad(Cluster.from_topics(topics), np.full((1, partitions), rate / partitions))
 
 
-def load_of_rates(topics: Mapping[str, int], rates: Mapping[_Pair, float]) -> GroupLoad:
+def load_from_rates(topics: Mapping[str, int], rates: Mapping[_Pair, float]) -> GroupLoad:
     """Build the load of a group from the rate of each partition, constant over time.
 
     Args:
         topics: partition count of each topic.
-        rates: records per second by (topic, partition); missing partitions have none.
+        rates: records per second by (topic, partition); 0 for partitions that are missing.
 
-    >>> load_of_rates({"orders": 2}, {("orders", 1): 5.0}).rate.tolist()
+    >>> load_from_rates({"orders": 2}, {("orders", 1): 5.0}).rate.tolist()
     [0.0, 5.0]
     """
     cluster = Cluster.from_topics(topics)
@@ -137,11 +138,11 @@ def load_of_rates(topics: Mapping[str, int], rates: Mapping[_Pair, float]) -> Gr
 
 
 def load_by_minute(topics: Mapping[str, int], rows: Iterable[CommitMinute]) -> GroupLoad:
-    """Compute a group's load by minute from its recorded offset commits.
+    """Compute how many records per second a consumer group reads, by minute, from its offset
+    commits.
 
-    Records between two minutes with commits are spread evenly over the minutes between. The first
-    minute has no earlier offset; it and the last minute of the group, which the end of the
-    recording cuts, are left out.
+    If a partition has no commit in some minutes, its records are spread evenly over them. The first
+    minute has no earlier offset and the last one is incomplete, so they are omitted.
 
     Args:
         topics: partition count of each topic of the group.
@@ -181,10 +182,10 @@ class LearntCapacity(NamedTuple):
     Attributes:
         rate: the highest records per second that one member consumed over a whole minute. The
             capacity is at least this.
-        usual: that member's mean rate for the same partitions.
-        minutes: number of that member's catch-up minutes, in which it consumed 1.5 times its usual
-            rate or more; 0 if the highest rate is not from such a minute.
-        member: that member's id.
+        usual: mean rate of the same member for the same partitions.
+        minutes: number of its catch-up minutes, in which it consumed at least 1.5 times its usual
+            rate; 0 if the highest rate is not from such a minute.
+        member: id of the member.
     """
 
     rate: float
@@ -193,19 +194,18 @@ class LearntCapacity(NamedTuple):
     member: str
 
     @property
-    def is_known(self) -> bool:
-        """Return whether the learnt rate is near the consumer's capacity.
-
-        It is if it was learnt in a catch-up phase of this member.
+    def is_near_capacity(self) -> bool:
+        """True if the rate was measured while the member reduced its lag, so that it is near the
+        capacity.
         """
         return self.minutes > 0
 
 
 def learn_capacity(load: GroupLoad, owned: Sequence[OwnedSpan]) -> LearntCapacity | None:
-    """Estimate how many records per second one consumer can process, from recorded phases in which
-    a member caught up.
+    """Estimate how many records per second one consumer can process.
 
-    Only minutes count in which a member owned a partition from start to end.
+    The estimate comes from recorded minutes in which a member worked off its lag. The member must
+    have owned its partitions for the whole minute.
 
     Args:
         load: the load by minute of a recording.

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from partage.errors import InvalidConfigError
-from partage.forecasts.loads import GroupLoad, LearntCapacity, load_of_rates
+from partage.forecasts.loads import GroupLoad, LearntCapacity, load_from_rates
 from partage.forecasts.restarts import RestartEvidence
 from partage.groups import registry
 from partage.simulation.policies import Policy
 
-__all__ = ["DEFAULT_COMMIT_S", "DEFAULT_SESSION_S", "MeasuredGroup", "measured_group"]
+__all__ = ["DEFAULT_COMMIT_S", "DEFAULT_SESSION_S", "MeasuredGroup", "measurement_to_group"]
 
 #: Session timeout in seconds of a member that sends none: the broker's default for KIP-848.
 DEFAULT_SESSION_S = 45.0
@@ -21,10 +21,11 @@ DEFAULT_COMMIT_S = 5.0
 
 @dataclass(frozen=True)
 class MeasuredGroup:
-    """A consumer group of a running cluster, as a short measurement shows it; input of forecasts.
+    """Consumer group that was measured on a running cluster for a short time, as the input of a
+    forecast.
 
-    A cluster does not report session timeouts, restarts and capacities: defaults stand for them, or
-    the caller gives them.
+    A cluster does not report session timeouts, restarts and capacities. Defaults replace them,
+    unless the caller of the forecast gives them.
 
     Attributes:
         group: name of the group.
@@ -48,18 +49,19 @@ class MeasuredGroup:
 
     @property
     def topics(self) -> dict[str, int]:
-        """Dict from topic that the group consumes to its partition count."""
+        """Partition count of each topic that the group consumes."""
         return self.load.topics
 
     @property
     def policy(self) -> Policy:
-        """Protocol and strategy of the measured group, with static membership if all members have
-        ids.
+        """Rebalance protocol and strategy of the group.
+
+        Membership is static if all members have a ``group.instance.id``.
         """
         return replace(Policy.parse(self.strategy), static=self.restarts.static)
 
 
-def measured_group(
+def measurement_to_group(
     group: str,
     *,
     protocol: str,
@@ -70,7 +72,7 @@ def measured_group(
     seconds: float,
     lag: int,
 ) -> MeasuredGroup:
-    """Build the input of forecasts from the measurement of a running group.
+    """Convert the measurement of a running group to the input of forecasts.
 
     Args:
         group: name of the group.
@@ -78,7 +80,7 @@ def measured_group(
         strategy: the assignor that the coordinator reports, with or without Partage's prefix
             ``server:``; empty if the group has none.
         topics: partition count of each topic that it consumes.
-        rates: arriving records per second of each partition; missing ones have none.
+        rates: arriving records per second by partition; 0 for those that are missing.
         instances: ``group.instance.id`` of each member, None without one.
         seconds: length of the measurement.
         lag: records behind the end offsets.
@@ -86,7 +88,7 @@ def measured_group(
     Raises:
         InvalidConfigError: the group has no members, no partitions, or an unknown strategy.
 
-    >>> found = measured_group("billing", protocol="classic", strategy="range",
+    >>> found = measurement_to_group("billing", protocol="classic", strategy="range",
     ...     topics={"orders": 2}, rates={("orders", 1): 5.0}, instances=("i-1", "i-2"),
     ...     seconds=60, lag=0)
     >>> found.policy.name, found.load.total, found.restarts.members
@@ -106,4 +108,4 @@ def measured_group(
         restart=None, leaves=True, departures=0, members=len(instances),
         static=None not in instances, commit_s=DEFAULT_COMMIT_S, commits_on_stop=True,
     )  # fmt: skip
-    return MeasuredGroup(group, load_of_rates(topics, rates), name, seconds, lag, evidence)
+    return MeasuredGroup(group, load_from_rates(topics, rates), name, seconds, lag, evidence)

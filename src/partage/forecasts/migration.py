@@ -2,7 +2,9 @@
 
 The inputs are the members of the newest generation (client library by the bytes that it sent,
 timeouts, racks, instance ids), the group's strategy, and the simulated effect of the change. What
-no record shows, such as patterns of a subscription, is listed as a check to make in the code.
+no record shows, such as the patterns of classic members, is listed as a check to make in the code.
+Members of the consumer protocol send the pattern that the broker matches
+(``SubscribedTopicRegex``).
 
 Sources: Kafka's documentation "Consumer Rebalance Protocol" (4.3), KIP-848, KIP-429, KIP-345;
 librdkafka's migration guide (2.12).
@@ -66,15 +68,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Simulated effect of a protocol migration on a group's recorded history.
+    """Simulated effect of a protocol migration on a consumer group's recorded history.
 
     Attributes:
-        policy: the simulated policy.
-        rebalances, rebalances_now: rebalances under it, and recorded ones.
-        saves: expected gain against the present settings in partition-seconds, as in the report;
-            None if unknown.
-        deployment, deployment_now: partition-seconds without a reader in one rolling deployment
-            under the policy, and now, as `partage forecast` simulates it; None if unknown.
+        policy: the simulated policy (protocol and strategy).
+        rebalances: number of simulated rebalances under the policy.
+        rebalances_now: number of recorded rebalances.
+        saves: expected reduction of the time without a reader, in partition-seconds; None if
+            unknown.
+        deployment: partition-seconds without a reader in one rolling deployment under the policy,
+            as `partage forecast` simulates it; None if unknown.
+        deployment_now: the same under the present settings.
     """
 
     policy: str
@@ -87,11 +91,11 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """Result of `plan_migration`: whether one group is ready for another rebalance protocol, and
-    the steps.
+    """Result of `plan_migration`: whether a group is ready for another rebalance protocol, and the
+    steps.
 
     Attributes:
-        group: the group.
+        group: name of the group.
         protocol: the new protocol, one of `PROTOCOLS`.
         status: `READY`, `CHANGES`, `BLOCKED` or `DONE`.
         clients: dict from client library to its number of members.
@@ -112,9 +116,9 @@ class Migration:
 
 
 def target_policy(protocol: str, strategy: str | None) -> str:
-    """Return the policy that a group runs after its migration to a protocol.
+    """Return the protocol and strategy that a group has after its migration to a protocol.
 
-    A group with range keeps it: its members may join topics by partition number.
+    A group that uses the range assignor keeps it, because its application may need co-partitioning.
 
     Args:
         protocol: one of `PROTOCOLS`.
@@ -138,13 +142,14 @@ def plan_migration(
     causes: Iterable[str] = (),
     effect: Effect | None = None,
 ) -> Migration:
-    """Check whether a group is ready for another rebalance protocol, and list the steps of the
-    migration.
+    """Check whether a group is ready to migrate to another rebalance protocol, and list the
+    steps.
 
     Args:
         group: name of the group.
         protocol: one of `PROTOCOLS`.
-        kind: the group's kind in table ``groups``.
+        kind: the group's recorded kind: "classic", "consumer", "streams", "share", or several in
+            order of time, such as "classic+consumer".
         strategy: the strategy that it chose last; None if unknown.
         members: the members of its newest generation, as rows of table ``members``.
         causes: kinds of causes of its rebalances.
@@ -158,24 +163,29 @@ def plan_migration(
     ('ready after changes', 'change')
     """
     clients = dict(Counter(str(row["client"]) for row in members))
-    done = _is_done(protocol, kind, strategy, members)
+    done = _reason_done(protocol, kind, strategy, members)
     if done is not None:
-        note = Finding(NOTE, "migrated", done)
-        return Migration(group, protocol, DONE, clients, (note,), None, (), ())
+        findings = [Finding(NOTE, "migrated", done), *_patterns(members)]
+        back = _consumer_back(strategy, members) if protocol == "consumer" else ()
+        return Migration(group, protocol, DONE, clients, tuple(findings), None, (), back)
     if protocol == "consumer":
         findings = [
-            *_consumer_clients(members), *(_kind(kind) or _strategy(strategy)),
-            *_librdkafka_user_data(clients, strategy),
+            *_client_findings(members), *(_kind_findings(kind) or _strategy_findings(strategy)),
+            *_mixed_group_findings(clients, strategy),
             *_sessions(members), *_ignored(members), *_racks(members), *_statics(members),
-            *_consumer_code(set(causes), members),
+            *_code_findings(set(causes), members), *_patterns(members),
         ]  # fmt: skip
         policy = target_policy(protocol, strategy) if effect is None else effect.policy
         assignor = policy.partition("/")[2].partition("+")[0]
-        at_once = bool(_librdkafka_user_data(clients, strategy))
+        at_once = bool(_mixed_group_findings(clients, strategy))
         steps = _consumer_steps(members, assignor, at_once=at_once)
-        back = _consumer_back(strategy)
+        back = _consumer_back(strategy, members)
     else:
-        findings = [*_kind(kind), *_cooperative_clients(members), *_cooperative_code(strategy)]
+        findings = [
+            *_kind_findings(kind),
+            *_cooperative_clients(members),
+            *_cooperative_code(strategy),
+        ]
         steps, back = _cooperative_steps(clients, strategy), _cooperative_back(clients, strategy)
     order = (BLOCKER, CHANGE, CHECK, NOTE)
     findings.sort(key=lambda one: order.index(one.kind))
@@ -186,9 +196,12 @@ def plan_migration(
     return Migration(group, protocol, status, clients, tuple(findings), effect, steps, back)
 
 
-def _is_done(protocol: str, kind: str, strategy: str | None, members: Sequence[_Row]) -> str | None:
-    """Return why nothing is left to do, such as that the group already uses the protocol; None
-    otherwise.
+def _reason_done(
+    protocol: str, kind: str, strategy: str | None, members: Sequence[_Row]
+) -> str | None:
+    """Return the reason why a group needs no protocol migration; None if it needs one.
+
+    An example is that it already uses the new protocol.
     """
     classic = sum(row["subscription_version"] is not None for row in members)
     if kind.rsplit("+", maxsplit=1)[-1] == "consumer":
@@ -200,7 +213,7 @@ def _is_done(protocol: str, kind: str, strategy: str | None, members: Sequence[_
     return None
 
 
-def _kind(kind: str) -> list[Finding]:
+def _kind_findings(kind: str) -> list[Finding]:
     last = kind.rsplit("+", maxsplit=1)[-1]
     if last in ("classic", "consumer"):
         return []
@@ -215,10 +228,11 @@ def _kind(kind: str) -> list[Finding]:
 # -- to the consumer protocol ------------------------------------------------------------------
 
 
-def _consumer_clients(members: Sequence[_Row]) -> list[Finding]:
-    """Return findings about whether the members' client libraries support the consumer protocol.
+def _client_findings(members: Sequence[_Row]) -> list[Finding]:
+    """Return notes on the client libraries of a group that cannot use the consumer protocol
+    (KIP-848).
 
-    Libraries are recognised by the bytes that members sent.
+    Libraries are recognised by the contents of the members' subscriptions.
     """
     found = []
     if not members:
@@ -251,8 +265,15 @@ def _consumer_clients(members: Sequence[_Row]) -> list[Finding]:
     return found
 
 
-def _strategy(strategy: str | None) -> list[Finding]:
-    """Return findings about the group's assignor, which the broker's assignor would replace."""
+def _strategy_findings(strategy: str | None) -> list[Finding]:
+    """Return notes on the assignment strategy that a group loses by moving to the consumer
+    protocol.
+
+    With that protocol the broker assigns partitions.
+
+    Args:
+        strategy: the strategy that the group has now.
+    """
     if strategy is None or (
         strategy.removeprefix("server:") in ("uniform", "range") and strategy != "range"
     ):
@@ -273,13 +294,12 @@ def _strategy(strategy: str | None) -> list[Finding]:
     return [Finding(NOTE, "assignor", text)]
 
 
-def _librdkafka_user_data(clients: Mapping[str, int], strategy: str | None) -> list[Finding]:
-    """Return a finding if the broker would refuse a group with members of both protocols.
-
-    librdkafka's leader copies the user data of cooperative-sticky from subscriptions into
-    assignments. Kafka 4.3.1 takes it for that of a custom assignor and answers the first member
-    of the consumer protocol with GROUP_ID_NOT_FOUND.
+def _mixed_group_findings(clients: Mapping[str, int], strategy: str | None) -> list[Finding]:
+    """Warn if the broker would reject a group with members of both the classic and the new
+    protocol.
     """
+    # This happens if a librdkafka member leads a cooperative-sticky group: it writes user data into
+    # assignments, which Kafka 4.3.1 takes for data of a custom assignor.
     if strategy != "cooperative-sticky" or not clients.get("librdkafka"):
         return []
     text = (
@@ -343,14 +363,17 @@ def _statics(members: Sequence[_Row]) -> list[Finding]:
     return [Finding(NOTE, "static members", text)]
 
 
-def _consumer_code(causes: set[str], members: Sequence[_Row]) -> list[Finding]:
-    """Return what to check in the application's code before it uses the consumer protocol."""
+def _code_findings(causes: set[str], members: Sequence[_Row]) -> list[Finding]:
+    """Return what to check in the application's code before it uses the consumer protocol.
+
+    ``causes`` are the recorded kinds of causes of the group's rebalances.
+    """
     found = [
         Finding(CHECK, "listeners", "rebalance listeners get added and revoked partitions only, "
                 "never the whole assignment, also where the strategy was eager"),
-        Finding(CHECK, "patterns", "subscriptions by pattern: no record shows them. A "
-                "java.util.regex pattern works as before; SubscriptionPattern lets the broker "
-                "match (RE2 syntax)"),
+        Finding(CHECK, "patterns", "subscriptions by pattern: no record of a classic member shows "
+                "them. A java.util.regex pattern works as before; SubscriptionPattern lets the "
+                "broker match (RE2 syntax)"),
         Finding(NOTE, "heartbeats", "heartbeats are every 5 s "
                 "(group.consumer.heartbeat.interval.ms), not 3 s: a member learns of a new "
                 "assignment later"),
@@ -362,6 +385,24 @@ def _consumer_code(causes: set[str], members: Sequence[_Row]) -> list[Finding]:
         text = "members subscribe to different topics: uniform is less even and slower for those"
         found.append(Finding(NOTE, "different topics", text))
     return found
+
+
+def _matched_patterns(members: Sequence[_Row]) -> list[str]:
+    """Return the topic patterns (regular expressions) that a group's members subscribe to."""
+    return sorted({row["pattern"] for row in members if row.get("pattern")})
+
+
+def _patterns(members: Sequence[_Row]) -> list[Finding]:
+    """Warn about topic patterns (regular expressions) to which a group's members subscribe."""
+    patterns = _matched_patterns(members)
+    if not patterns:
+        return []
+    count = sum(bool(row.get("pattern")) for row in members)
+    text = (
+        f"{count} members let the broker match {', '.join(patterns)} (RE2 syntax). A classic "
+        "consumer cannot: see the way back"
+    )
+    return [Finding(NOTE, "patterns", text)]
 
 
 def _consumer_steps(members: Sequence[_Row], assignor: str, *, at_once: bool) -> tuple[str, ...]:
@@ -388,9 +429,20 @@ def _consumer_restarts(assignor: str, *, at_once: bool) -> tuple[str, ...]:
     )
 
 
-def _consumer_back(strategy: str | None) -> tuple[str, ...]:
+def _consumer_back(strategy: str | None, members: Sequence[_Row]) -> tuple[str, ...]:
+    """Return instructions to move a group from the consumer protocol back to the classic one."""
+    # The classic Java consumer rejects a SubscriptionPattern (``ClassicKafkaConsumer`` 4.3.1 throws
+    # UnsupportedOperationException). librdkafka matches a topic that begins with ``^`` itself
+    # there.
     shared = strategy if strategy in _KAFKA_STRATEGIES else "cooperative-sticky"
+    patterns = _matched_patterns(members)
+    code = [
+        f"code: subscribe to {', '.join(patterns)} with java.util.regex.Pattern, because the "
+        "classic Java consumer rejects SubscriptionPattern; check that both match the same topics. "
+        "librdkafka keeps its pattern"
+    ] if patterns else []  # fmt: skip
     return (
+        *code,
         f"{_ROUNDS} with group.protocol=classic and partition.assignment.strategy={shared}, the "
         "same in all members",
         "the group becomes a classic group when its last member with the consumer protocol leaves; "

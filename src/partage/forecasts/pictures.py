@@ -13,7 +13,7 @@ from partage.forecasts.migration import DONE, READY, Migration
 from partage.forecasts.rolling import RolloutForecast
 from partage.forecasts.sizing import SizeRow, Sizing
 from partage.simulation.streams import StandbyGain
-from partage.tables.escaping import document_text
+from partage.tables.escaping import escape_document_text
 
 __all__ = [
     "drift_picture", "growth_picture", "migration_picture", "rollout_picture", "sizing_picture",
@@ -83,7 +83,10 @@ def _bar(style: str, x: float, y: float, share: float) -> str:
 
 
 def rollout_picture(forecasts: Sequence[RolloutForecast], group: str) -> str:
-    """Draw the unread time of each forecast deployment as an SVG bar with its 80 % interval."""
+    """Draw, for each forecast rolling deployment, the time without a reader as an SVG bar.
+
+    A line shows the 80 % interval.
+    """
     head = f"{group}: unread partition-seconds of a rolling deployment"
     most = max((one.unread.high for one in forecasts), default=0.0) or 1.0
     parts = [_text(20, 46, "soft", "bar: best estimate; line: 80% interval; first: present")]
@@ -106,8 +109,9 @@ def rollout_picture(forecasts: Sequence[RolloutForecast], group: str) -> str:
 
 
 def migration_picture(migrations: Sequence[Migration]) -> str:
-    """Draw each group's status before a migration, and its expected gain as an SVG bar with its
-    interval. Bars to the left of the line are losses.
+    """Draw the status and the expected gain of each group's migration as SVG bars with intervals.
+
+    The gain is the saved time without a reader. Bars to the left of the zero line are losses.
     """
     target = f" to {migrations[0].protocol}" if migrations else ""
     rows = list(migrations)[:_MOST_ROWS]
@@ -140,7 +144,9 @@ def migration_picture(migrations: Sequence[Migration]) -> str:
 
 
 def growth_picture(growth: Growth, drains: Sequence[DrainTime] = ()) -> str:
-    """Draw the share of each old partition's keys that stay as SVG bars, and the drain times.
+    """Draw how many keys stay in each old partition when the partition count grows, as SVG bars.
+
+    Below are the times that groups need to read their old records (``drains``).
 
     >>> from partage.forecasts.growth import plan_growth
     >>> growth_picture(plan_growth(4, 6)).count('class="bar"')
@@ -168,7 +174,8 @@ def growth_picture(growth: Growth, drains: Sequence[DrainTime] = ()) -> str:
 
 
 def standby_picture(gain: StandbyGain, application: str, cost: str) -> str:
-    """Draw the outages without and with the last standby of each task as SVG bars.
+    """Draw the outage time of a Kafka Streams application with and without one more standby, as
+    SVG.
 
     Args:
         gain: outages in seconds, without and with the standby.
@@ -204,12 +211,12 @@ def standby_picture(gain: StandbyGain, application: str, cost: str) -> str:
     return _picture(head, _TOP + 2 * _ROW * len(bars) + 14, parts)
 
 
-def drift_picture(head: str, counts: Mapping[str, tuple[int, int, int]]) -> str:
+def drift_picture(title: str, counts: Mapping[str, tuple[int, int, int]]) -> str:
     """Draw the differences between two Kafka releases as SVG bars.
 
     Args:
-        head: title of the picture.
-        counts: numbers of changed, new and removed messages or classes, by what is compared.
+        title: title of the picture.
+        counts: numbers of (changed, new, removed) items by category, such as "Messages".
 
     >>> drift_picture("4.4.0", {"Messages": (2, 1, 0), "Classes": (0, 0, 0)}).count('class="bar"')
     2
@@ -229,23 +236,29 @@ def drift_picture(head: str, counts: Mapping[str, tuple[int, int, int]]) -> str:
             for style, width in (("down", full), ("bar", dark))
         ]
         parts.append(_text(_NARROW_BARS + _NARROW_FULL + 12, y + _ROW + 15, "ink title", values))
-    return _picture(head, _TOP + 2 * _ROW * len(counts) + 14, parts)
+    return _picture(title, _TOP + 2 * _ROW * len(counts) + 14, parts)
 
 
 def _text(x: float, y: float, style: str, text: str) -> str:
     return f'<text class="{style}" x="{x:g}" y="{y:g}">{_escaped(text)}</text>'
 
 
-def _picture(head: str, height: int, parts: Sequence[str]) -> str:
-    """Return a complete SVG document with a title."""
+def _picture(title: str, height: int, parts: Sequence[str]) -> str:
+    """Combine SVG elements to a complete SVG document with a title.
+
+    Args:
+        title: title of the picture.
+        height: height in pixels.
+        parts: the SVG elements.
+    """
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
         f'style="max-width: {_WIDTH}px" width="100%" role="img">',
-        f"<title>{_escaped(head)}</title>", _STYLE,
+        f"<title>{_escaped(title)}</title>", _STYLE,
         f'<rect class="ground" x="0.5" y="0.5" width="{_WIDTH - 1}" height="{height - 1}" rx="6"/>',
-        _text(20, 26, "ink title", head), *parts, "</svg>", "",
+        _text(20, 26, "ink title", title), *parts, "</svg>", "",
     ])  # fmt: skip
 
 
 def _escaped(text: str) -> str:
-    return escape(document_text(text))
+    return escape(escape_document_text(text))

@@ -39,18 +39,18 @@ _COMMIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RestartEvidence:
-    """Recorded behaviour of a group's members at restarts: duration, LeaveGroup, commits.
+    """Behaviour of a consumer group's members at restarts, as a recording of the group shows it.
 
     Attributes:
         restart: time from a member's shutdown to its rejoin; None if no restart is recorded.
         leaves: whether members that shut down send LeaveGroup.
-        departures: number of rebalances with recorded departures that ``leaves`` was learnt from.
-        members: the largest number of members that the group had for a fifth of its time.
+        departures: number of rebalances with departures from which ``leaves`` was learnt.
+        members: the largest number of members that the group had for at least a fifth of the time.
         static: whether the newest members have instance ids.
         commit_s: seconds between two offset commits.
         commits_on_stop: whether members commit when they stop or revoke partitions.
-        unread_s: mean seconds for which a stopped partition had no reader, over the rebalances in
-            which members joined, left or returned; 0 without any.
+        unread_s: mean seconds for which a partition had no reader, in rebalances after members
+            joined, left or returned; 0 if there is none.
         rebalances: number of these rebalances.
     """
 
@@ -66,19 +66,20 @@ class RestartEvidence:
 
 
 def learn_restarts(tables: Mapping[str, Sequence[_Row]], session_s: float = 0.0) -> RestartEvidence:
-    """Infer from a replayed history how a group's members restart: how long, with LeaveGroup or
-    not.
+    """Measure how long a group's members take to restart, and whether they send LeaveGroup.
+
+    The source is a recorded history of the group.
 
     Args:
         tables: dict from table to rows: ``rebalances`` in log order, ``events``, ``members``,
             ``unread``, ``commit_rates`` and ``pauses``. A missing table counts as empty.
-        session_s: session timeout in seconds, which an evicted member was away before its eviction.
+        session_s: session timeout in seconds, after which a silent member is evicted.
     """
     events, members = tables.get("events", ()), tables.get("members", ())
     ordered = sorted(events, key=lambda row: (row["log_partition"], row["log_offset"]))
     announced = {row["member"] for row in ordered if row["event"] == "away"}
-    left = _rebalances_with(ordered, "leave", "bounce") + len(announced)
-    died = _rebalances_with((row for row in ordered if row["member"] not in announced), "expiry")
+    left = _count_rebalances(ordered, "leave", "bounce") + len(announced)
+    died = _count_rebalances((row for row in ordered if row["member"] not in announced), "expiry")
     newest = max(((row["incarnation"], row["generation"]) for row in members), default=None)
     instances = [
         row["instance"] for row in members if (row["incarnation"], row["generation"]) == newest
@@ -103,7 +104,7 @@ def learn_restarts(tables: Mapping[str, Sequence[_Row]], session_s: float = 0.0)
 
 
 class _Stops:
-    """Lookup of times at which members stopped reading, from tables ``events`` and ``unread``."""
+    """Lookup of the times at which members of a consumer group stopped reading."""
 
     def __init__(self, events: Iterable[_Row], unread: Iterable[_Row]) -> None:
         # A static member of the consumer protocol announces that it stops.
@@ -114,10 +115,12 @@ class _Stops:
         for row in unread:
             self._estimated.setdefault(row["member"], []).append(row["stopped_ms"])
 
-    def last(self, member: str, before_ms: int) -> int | None:
-        """Return the last time before ``before_ms`` at which a member stopped reading (ms).
+    def last_stop(self, member: str, before_ms: int) -> int | None:
+        """Return the last time (ms) at which a consumer stopped reading; None if unknown.
 
-        The result is None if it is unknown.
+        Args:
+            member: member id of the consumer.
+            before_ms: only stops before this time count.
         """
         if member in self._announced:
             return self._announced[member]
@@ -128,14 +131,11 @@ class _Stops:
 def _restart_seconds(
     events: Sequence[_Row], unread: Iterable[_Row], session_s: float, *, is_classic: bool
 ) -> list[float]:
-    """Return how long each restart of a member took, from its stop to its rejoin, in seconds.
-
-    A rejoin is recorded when its rebalance ends. A classic rebalance waits for the members'
-    heartbeats, half an interval on average, which is no part of the restart. Members that are
-    evicted together lost their coordinator or were frozen: they count only if nothing else does. If
-    no client is recognised (a new pod has another host), joins are matched with departures in their
-    order.
-    """
+    """Return how long each recorded restart of a consumer took, from stop to rejoin (seconds)."""
+    # In a classic group the mean wait for the rebalance is subtracted. Members that were evicted
+    # together are only used if there are no other restarts: their coordinator may have failed. If
+    # new members cannot be matched with stopped ones, joins are matched with departures in order of
+    # time.
     stops = _Stops(events, unread)
     wait_ms = heartbeat_interval(1_000 * session_s) / 2 if is_classic else 0.0
     recognised: list[float] = []
@@ -146,11 +146,11 @@ def _restart_seconds(
     for row in events:
         kind, time_ms = row["event"], row["time_ms"]
         if kind in ("leave", "departure", "expiry"):
-            known = stops.last(row["member"], time_ms)
+            known = stops.last_stop(row["member"], time_ms)
             departed.append(time_ms if known is None else known)
         elif kind in ("bounce", "join", "restart"):
             waited_ms = 0.0 if kind == "restart" else wait_ms
-            away_ms = _recognised_ms(row, stops, session_s)
+            away_ms = _stopped_ms(row, stops, session_s)
             if away_ms is not None:
                 was = _WAS.match(row["detail"])
                 found = together if was is not None and was[1] in lost_together else recognised
@@ -162,7 +162,7 @@ def _restart_seconds(
 
 
 def _evicted_together(events: Iterable[_Row]) -> set[str]:
-    """Return the members that were evicted in the same rebalance as another member."""
+    """Return the members that the coordinator evicted in the same rebalance as another member."""
     evicted: dict[tuple[int, int], list[str]] = {}
     for row in events:
         if row["event"] == "expiry":
@@ -170,16 +170,20 @@ def _evicted_together(events: Iterable[_Row]) -> set[str]:
     return {one for members in evicted.values() if len(members) > 1 for one in members}
 
 
-def _recognised_ms(row: _Row, stops: _Stops, session_s: float) -> float | None:
-    """Return how long a recognised client was away before its rejoin (ms); None if it was not
-    restarted or is not recognised.
+def _stopped_ms(row: _Row, stops: _Stops, session_s: float) -> float | None:
+    """Return for how long a restarted consumer had been stopped (ms); None if it was not restarted.
 
-    A member of the consumer protocol that rejoins with its own id was fenced, not restarted.
+    Args:
+        row: the event in which the consumer rejoined its group.
+        stops: times at which members stopped reading.
+        session_s: session timeout in seconds.
     """
+    # The detail of the event names the earlier member of the same client; without this name the
+    # result is None. A member that rejoins with its own id was fenced, not restarted.
     was = _WAS.match(row["detail"] or "")
     if was is None or was[1] == row["member"]:
         return None
-    stopped_ms = stops.last(was[1], row["time_ms"])
+    stopped_ms = stops.last_stop(was[1], row["time_ms"])
     if stopped_ms is not None:
         return float(row["time_ms"] - stopped_ms)
     found = _AWAY.search(row["detail"])
@@ -188,22 +192,19 @@ def _recognised_ms(row: _Row, stops: _Stops, session_s: float) -> float | None:
     return int(found[1]) + (1_000 * session_s if found[2] else 0.0)
 
 
-def _rebalances_with(events: Iterable[_Row], *kinds: str) -> int:
-    """Count the rebalances that have an event of one of these kinds.
-
-    Members that are evicted together have one cause, so they count once.
-    """
+def _count_rebalances(events: Iterable[_Row], *kinds: str) -> int:
+    """Count the rebalances with at least one event of the given kinds, such as a departure."""
     found = [row for row in events if row["event"] in kinds]
     return len({(row["incarnation"], row["generation"]) for row in found})
 
 
 def _usual_members(rebalances: Sequence[_Row], events_ms: Sequence[int]) -> int:
-    """Return the usual number of members: the largest that the group had for a fifth of its time.
+    """Return the usual number of members of a consumer group, without restarts and deployments.
 
-    Only time with members counts; the result is 0 without any. Restarts and deployments make the
-    group smaller for a while, so the mean would be too low. The last generation counts until the
-    last event.
+    It is the largest number that the group had for at least a fifth of the time.
     """
+    # The mean would be too low, because restarts and deployments make a group smaller for a while.
+    # Time without members does not count. The result is 0 if the group never had members.
     lasted: Counter[int] = Counter()
     last_ms = max(events_ms, default=0)
     for row, after in zip_longest(rebalances, rebalances[1:]):
@@ -221,24 +222,24 @@ def _usual_members(rebalances: Sequence[_Row], events_ms: Sequence[int]) -> int:
 
 
 def _commit_interval(commit_rates: Iterable[_Row]) -> float:
-    """Return the usual time between two commits of a partition, in seconds."""
+    """Return the usual time between two offset commits of a partition, in seconds."""
     intervals = [60 / row["commits"] for row in commit_rates if row["commits"] > 1]
     return median(intervals) if intervals else _COMMIT_S
 
 
 def _commits_on_stop(pauses: Iterable[_Row]) -> bool:
-    """Return whether members commit when they stop.
-
-    They do if few pauses show records that were read twice. Without pauses the result is True.
-    """
+    """Return whether a group's consumers commit their offsets when they stop."""
+    # The answer is no if records were read twice after many pauses, in which a partition had no
+    # reader.
     known = [row["rewind"] for row in pauses if row["rewind"] is not None]
     return not known or sum(one > 0 for one in known) < _UNCOMMITTED * len(known)
 
 
 def _unread_time(unread: Iterable[_Row], rebalances: Iterable[_Row]) -> tuple[float, int]:
-    """Return the mean time that a stopped partition is unread, and the number of rebalances used.
+    """Return the mean time for which restarts left a partition without a reader, in seconds.
 
-    The time is in seconds. Only rebalances that restarts may have caused count.
+    Returns:
+        This mean, and the number of rebalances that it is based on.
     """
     wanted = {
         (row["incarnation"], row["generation"])

@@ -36,8 +36,8 @@ __all__ = [
     "alternatives",
     "forecast_rollout",
     "kubernetes_lines",
-    "slowdown",
-    "slowed",
+    "recorded_slowdown",
+    "scale_unread",
 ]
 
 #: Distance of the 10th and 90th percentile from the median of a normal distribution.
@@ -80,13 +80,16 @@ class RestartTime:
     count: int = 0
 
     @classmethod
-    def given(cls, low: float, high: float | None = None) -> RestartTime:
-        """Build the distribution of restart times from one time, or from an 80 % range, in seconds.
+    def from_range(cls, low: float, high: float | None = None) -> RestartTime:
+        """Create the distribution of restart times from its 80 % range, in seconds.
+
+        ``low`` and ``high`` are the 10th and 90th percentile. Without ``high``, ``low`` is the
+        median.
 
         Raises:
             InvalidConfigError: the times are not positive and ascending.
 
-        >>> RestartTime.given(20.0)
+        >>> RestartTime.from_range(20.0)
         RestartTime(median=20.0, low=16.0, high=25.0, count=0)
         """
         if not 0 < low <= (low if high is None else high) < float("inf"):
@@ -123,10 +126,8 @@ class RestartTime:
 
     @property
     def median_sigma(self) -> float:
-        """Uncertainty of the median restart time, as the standard deviation of its logarithm.
-
-        It is large if few restarts were recorded.
-        """
+        """Uncertainty of the median restart time, as the standard deviation of its logarithm."""
+        # It is large if few restarts were recorded.
         return self.sigma / sqrt(self.count) if self.count else 0.0
 
 
@@ -189,9 +190,7 @@ class Deployment:
 
     @property
     def text(self) -> str:
-        """Short text of the deployment's settings: ``eager/range+static, 1 unavailable``, for
-        example.
-        """
+        """Short description of the deployment, such as ``eager/range+static, 1 unavailable``."""
         more = f", {self.max_surge} surge" if self.max_surge else ""
         pods = f"{self.max_unavailable} unavailable{more}"
         crash = "" if self.leaves else ", killed" if self.policy.static else ", no LeaveGroup"
@@ -241,8 +240,9 @@ class RolloutForecast:
 
 
 def forecast_rollout(deployment: Deployment, *, seed: int = 0) -> RolloutForecast:
-    """Forecast the cost of a group's rolling deployment by repeated simulation; equal seeds give
-    equal results.
+    """Forecast the cost of a group's rolling deployment by repeated simulation.
+
+    Equal values of the keyword ``seed`` give equal results.
 
     Raises:
         UnsupportedProblemError: the strategy is not applicable to the group.
@@ -261,12 +261,11 @@ def forecast_rollout(deployment: Deployment, *, seed: int = 0) -> RolloutForecas
     )
 
 
-def slowdown(recorded_s: float, rebalances: int, forecast: RolloutForecast) -> float:
-    """Return how many times longer a group's real rebalances take than simulated ones; at least 1.
+def recorded_slowdown(recorded_s: float, rebalances: int, forecast: RolloutForecast) -> float:
+    """Return how much longer partitions had no reader in real rebalances than in simulated ones.
 
-    It is a ratio of mean times without a reader. The simulated time counts like `_PRIOR_REBALANCES`
-    recorded rebalances, so that a few long ones change little. Busy machines and long polls make
-    rebalances longer; nothing makes them shorter than the protocol's heartbeats allow.
+    The result is a ratio of at least 1. If only a few rebalances were recorded, it is shrunk
+    towards 1.
 
     Args:
         recorded_s: mean seconds for which a stopped partition had no reader in past rebalances, in
@@ -277,8 +276,8 @@ def slowdown(recorded_s: float, rebalances: int, forecast: RolloutForecast) -> f
     >>> from partage.forecasts.loads import constant_load
     >>> found = forecast_rollout(Deployment(
     ...     load=constant_load({"t": 4}, 0.0), policy=Policy.parse("range"), members=2,
-    ...     restart=RestartTime.given(20.0)))
-    >>> round(slowdown(3 * found.wait_s, 6, found), 2), slowdown(0.01, 6, found)
+    ...     restart=RestartTime.from_range(20.0)))
+    >>> round(recorded_slowdown(3 * found.wait_s, 6, found), 2), recorded_slowdown(0.01, 6, found)
     (2.0, 1.0)
     """
     if not forecast.wait_s or not _waits_for_heartbeats(forecast.deployment):
@@ -288,10 +287,15 @@ def slowdown(recorded_s: float, rebalances: int, forecast: RolloutForecast) -> f
     return max(1.0, mean / forecast.wait_s)
 
 
-def slowed(forecast: RolloutForecast, factor: float) -> RolloutForecast:
-    """Return a forecast with its unread time multiplied by ``factor``, see `slowdown`.
+def scale_unread(forecast: RolloutForecast, factor: float) -> RolloutForecast:
+    """Multiply the forecast time without a reader by a factor, to correct the simulation's bias.
 
-    Forecasts of static or killed members stay: restarts and session timeouts decide about them.
+    Forecasts of static or killed members are unchanged: restarts and session timeouts determine
+    them.
+
+    Args:
+        forecast: the forecast of a rolling deployment.
+        factor: the result of `recorded_slowdown`.
     """
     if factor == 1.0 or not _waits_for_heartbeats(forecast.deployment):
         return forecast
@@ -304,22 +308,23 @@ def _waits_for_heartbeats(deployment: Deployment) -> bool:
     return deployment.leaves and not deployment.policy.static
 
 
-def _with_model_error(found: Estimate) -> Estimate:
-    """Widen the interval of an estimate by the error of the simulation itself."""
-    if found.low <= 0:
-        return found
+def _with_model_error(estimate: Estimate) -> Estimate:
+    """Widen the interval of a simulated estimate by the known error of the simulation.
+
+    The error was determined by comparison with measurements.
+    """
+    if estimate.low <= 0:
+        return estimate
     own = _TENTH * _MODEL_ERROR
-    below = hypot(log(found.best / found.low), own)
-    above = hypot(log(found.high / found.best), own)
-    return Estimate(found.best, found.best * exp(-below), found.best * exp(above))
+    below = hypot(log(estimate.best / estimate.low), own)
+    above = hypot(log(estimate.high / estimate.best), own)
+    return Estimate(estimate.best, estimate.best * exp(-below), estimate.best * exp(above))
 
 
 def _estimate(values: Sequence[float]) -> Estimate:
-    """Return the mean of values from several simulations, with an 80 % interval.
-
-    The interval is wider than that of the simulations, as in the stop model: real latencies have
-    heavier tails than simulated ones.
-    """
+    """Return the mean and the 80 % interval of values from repeated simulations."""
+    # The interval is wider than that of the values, because real latencies have heavier tails than
+    # simulated ones.
     low, high = (float(end) for end in np.percentile(values, (10, 90)))
     mean = float(np.mean(values))
     below, above = (_TAILS * max(0.0, end) for end in (mean - low, high - mean))
@@ -327,9 +332,12 @@ def _estimate(values: Sequence[float]) -> Estimate:
 
 
 def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> RolloutCost:
-    """Simulate one rolling deployment with random numbers from ``seed``, and return its cost.
+    """Simulate one rolling deployment of a consumer group, and return its cost.
 
-    ``known`` caches assignments for further simulations.
+    Args:
+        deployment: the deployment to simulate.
+        seed: seed of the random numbers.
+        known: cache of assignments, shared by repeated simulations.
     """
     draws, clock = RandomDraws(seed), Clock()
     settings = GroupSettings(
@@ -359,8 +367,8 @@ def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> Rol
 
 
 class _Rollout:
-    """Simulated controller that replaces the pods of a group like a Kubernetes Deployment or
-    StatefulSet.
+    """Simulated Kubernetes controller that replaces a consumer group's pods in a rolling
+    deployment.
     """
 
     def __init__(
@@ -385,11 +393,13 @@ class _Rollout:
 
     def begin(self) -> None:
         """Start the simulated deployment, with all old pods in the group."""
-        self._group.fill(self._pods)
+        self._group.create_members(self._pods)
         self._proceed()
 
     def _proceed(self) -> None:
-        """Create new pods and stop old ones, as far as max surge and max unavailable allow now."""
+        """Start new pods and stop old ones, as far as ``maxSurge`` and ``maxUnavailable`` allow
+        now.
+        """
         is_changed = True
         while is_changed:
             is_changed = False
@@ -427,11 +437,10 @@ class _Rollout:
 def alternatives(
     deployment: Deployment, *, server_session_s: float = _SERVER_SESSION_S
 ) -> tuple[Deployment, ...]:
-    """Return variants of a deployment that may cost less, each with one change or a usual
-    combination.
+    """Return variants of a deployment that may cost less.
 
-    They are cooperative and server-side assignment, static membership with a sufficient session
-    timeout, LeaveGroup at shutdown, and additional pods instead of missing ones.
+    The variants are: cooperative or server-side assignment, static membership with a sufficient
+    session timeout, LeaveGroup at shutdown, and additional pods during the update (``maxSurge``).
 
     Args:
         deployment: the deployment with the present settings.
@@ -466,13 +475,13 @@ def alternatives(
 
 
 def kubernetes_lines(deployment: Deployment) -> tuple[str, ...]:
-    """Return the Kubernetes settings that make a deployment run as simulated, as (field, value)
-    lines.
+    """Return the Kubernetes settings that correspond to the simulated deployment, as ``field:
+    value`` lines.
 
     >>> from partage.forecasts.loads import constant_load
     >>> load = constant_load({"t": 2}, 0.0)
     >>> found = Deployment(load=load, policy=Policy.parse("range+static"), members=2,
-    ...                    restart=RestartTime.given(20.0))
+    ...                    restart=RestartTime.from_range(20.0))
     >>> kubernetes_lines(found)[:2]
     ('kind: StatefulSet', 'spec.updateStrategy.rollingUpdate.maxUnavailable: 1')
     """

@@ -25,7 +25,7 @@ __all__ = [
     "HOT_PARTITION",
     "PARTITIONS",
     "STRATEGY",
-    "Hottest",
+    "HottestPartition",
     "SizeRow",
     "Sizing",
     "scaler_lines",
@@ -72,14 +72,14 @@ class SizeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Hottest:
-    """The partition of a group with the highest load, which limits how far more consumers help.
+class HottestPartition:
+    """The partition with the highest load of a group; it limits the effect of more consumers.
 
     Attributes:
         topic, partition: the partition.
         rate: its records per second.
         share: its share of the group's load.
-        lag_s: longest lag in seconds of a consumer that owns this partition only.
+        lag_s: longest lag in seconds if a consumer owns only this partition.
     """
 
     topic: str
@@ -122,7 +122,7 @@ class Sizing:
     rate: float
     topics: tuple[str, ...]
     partitions: int
-    hottest: Hottest
+    hottest: HottestPartition
     rows: tuple[SizeRow, ...]
     needed: int | None
     useful: int
@@ -142,10 +142,10 @@ def size_group(
     max_lag_s: float,
     outage_s: float = 45.0,
 ) -> Sizing:
-    """Forecast the load and the lag of a group for each number of consumers, and the smallest
-    number that fits.
+    """Find how many consumers a group needs, with a forecast of load and lag for each number.
 
-    All consumers subscribe to all topics of the load, and join in the order of their names.
+    It is the smallest number with which the lag stays within ``max_lag_s``, also while one consumer
+    is down. All consumers subscribe to all topics.
 
     Args:
         load: records per second of each partition.
@@ -179,7 +179,7 @@ def size_group(
         return rows[consumers]
 
     partitions = load.cluster.index.partitions
-    for consumers in _listed(partitions, ceil(load.total / capacity)):
+    for consumers in _table_sizes(partitions, ceil(load.total / capacity)):
         row(consumers)
     fitting = [one for one in sorted(rows) if rows[one].fits]
     if fitting:
@@ -200,11 +200,11 @@ def size_group(
 
 
 def _limit(load: GroupLoad, capacity: float, max_lag_s: float) -> str:
-    """Return the reason why more consumers cannot keep the lag below ``max_lag_s``.
+    """Return the reason why more consumers cannot keep a group's lag within the allowed time.
 
-    `STRATEGY`: one consumer for each partition would be enough, but the strategy assigns partitions
-    unevenly. `HOT_PARTITION`: an even load over partitions would fit. `PARTITIONS`: there are too
-    few partitions.
+    Returns:
+        `HOT_PARTITION` if one partition has too much load for a consumer, `PARTITIONS` if there
+        are too few partitions, or `STRATEGY` if the strategy overloads one consumer.
     """
 
     def fits(arriving: FloatArray) -> bool:
@@ -216,13 +216,15 @@ def _limit(load: GroupLoad, capacity: float, max_lag_s: float) -> str:
     return HOT_PARTITION if fits(load.by_minute.mean(axis=1, keepdims=True)) else PARTITIONS
 
 
-def _listed(partitions: int, near: int) -> Sequence[int]:
-    """Return the numbers of consumers that the sizing table lists, ascending.
+def _table_sizes(partitions: int, near: int) -> Sequence[int]:
+    """Return the numbers of consumers that the sizing table shows, ascending.
 
-    These are all up to one more than the partitions, or else a selection: divisors of the number of
-    partitions, powers of the root of 2, and numbers close to ``near``. The last one has a consumer
-    without partitions, which takes over from one that is down.
+    Args:
+        partitions: number of partitions of the group.
+        near: a number of consumers of interest, whose neighbours are included.
     """
+    # If there are many partitions, the sizes are a selection: divisors of the number of partitions,
+    # powers of sqrt(2), and numbers close to ``near``. The largest is one more than the partitions.
     most = partitions + 1
     if partitions <= _MOST_ROWS:
         return range(1, most + 1)
@@ -237,14 +239,14 @@ def _size_row(
 ) -> SizeRow:
     names = [f"consumer-{i:05}" for i in range(consumers)]
     members = [Member(name, list(load.topics)) for name in names]
-    full = _last_plan(play(strategy, load.cluster, [Join(*members)]))
+    full = _last_rebalance(play(strategy, load.cluster, [Join(*members)]))
     loads = judge.member_loads(full.plan, full.group, full.cluster, load.rate)
     figures = judge.measure(full.plan, full.group, full.cluster, partition_weight=load.rate)
     lag_s = _longest_lag(_loads_by_minute(load, full), capacity)
     use_down = lag_down_s = None
     if consumers > 1:
         busiest = full.group[int(loads.argmax())].id
-        down = _last_plan(play(strategy, load.cluster, [Join(*members), Leave(busiest)]))
+        down = _last_rebalance(play(strategy, load.cluster, [Join(*members), Leave(busiest)]))
         left = judge.member_loads(down.plan, down.group, down.cluster, load.rate)
         use_down = float(left.max()) / capacity
         lag_down_s = _longest_lag(_loads_by_minute(load, down), capacity)
@@ -257,9 +259,8 @@ def _size_row(
     )  # fmt: skip
 
 
-def _last_plan(rounds: Sequence[Round]) -> Round:
-    """Return the last of some simulated rebalances, after checking that the strategy was
-    applicable.
+def _last_rebalance(rounds: Sequence[Round]) -> Round:
+    """Return the last of several simulated rebalances of a consumer group.
 
     Raises:
         UnsupportedProblemError: the strategy is not applicable.
@@ -271,16 +272,18 @@ def _last_plan(rounds: Sequence[Round]) -> Round:
 
 
 def _loads_by_minute(load: GroupLoad, rebalance: Round) -> FloatArray:
-    """Return the load of each member in each minute, in records per second (float64[minutes,
-    members]).
+    """Return the load of each consumer in each minute (records per second).
+
+    Returns:
+        float64[minutes, members].
     """
     return judge.member_loads(rebalance.plan, rebalance.group, rebalance.cluster, load.by_minute)
 
 
 def _longest_lag(arriving: FloatArray, capacity: float) -> float:
-    """Return the longest lag in seconds of any member, infinite if one never catches up.
+    """Return the longest lag in seconds of any member; infinite if a member never catches up.
 
-    The backlog of a member is a cumulative sum minus its lowest value so far (Lindley).
+    The lag of each member is simulated minute by minute as a queue (Lindley's recursion).
 
     Args:
         arriving: records per second of each member and minute (float64[minutes, members]).
@@ -298,24 +301,22 @@ def _longest_lag(arriving: FloatArray, capacity: float) -> float:
     return float((surplus - lowest).max()) / capacity
 
 
-def _hottest(load: GroupLoad, capacity: float) -> Hottest:
+def _hottest(load: GroupLoad, capacity: float) -> HottestPartition:
     dense = int(load.rate.argmax())
     topic, partition = load.cluster.index.name(dense)
     rate = float(load.rate[dense])
     lag_s = _longest_lag(load.by_minute[:, dense : dense + 1], capacity)
-    return Hottest(topic, partition, rate, rate / load.total, lag_s)
+    return HottestPartition(topic, partition, rate, rate / load.total, lag_s)
 
 
 # -- scaler settings ---------------------------------------------------------------------------
 
 
 def scaler_lines(sizing: Sizing, group: str) -> tuple[str, ...]:
-    """Return settings of a KEDA scaler and a HorizontalPodAutoscaler for a group, as lines of YAML.
+    """Return Kubernetes autoscaler YAML (KEDA and HorizontalPodAutoscaler) for a consumer group.
 
-    There are none if no number of consumers fits.
-
-    The scaler adds a pod when the lag per pod exceeds what one consumer reads in half of the
-    allowed lag. Both scalers count lag in records. Without a topic, KEDA adds up all topics.
+    The autoscaler adds a pod when the lag per pod exceeds what a consumer reads in half of the
+    allowed lag. The result is empty if no number of consumers keeps the allowed lag.
 
     >>> from partage.forecasts.loads import constant_load
     >>> found = size_group(constant_load({"orders": 12}, 600.0), strategy="range",

@@ -55,7 +55,8 @@ class Strategy(Protocol):
         name: the protocol name, as members list it when they join (such as "range").
         version: version of the member's metadata (Kafka's ``ConsumerPartitionAssignor.version``).
         algorithm: version of the algorithm; it changes when the plan for some input changes.
-        exact_to: the class and release whose plans it reproduces, or None if there is none.
+        exact_to: the Java class (or other client's function) and release whose plans it reproduces
+            exactly, or None if there is none.
         protocols: supported rebalance protocols, preferred one first.
         aliases: other names that `registry.find` accepts (Java class names).
 
@@ -77,7 +78,8 @@ class Strategy(Protocol):
     def aliases(self) -> tuple[str, ...]: ...  # noqa: D102 - see Attributes
 
     def configure(self, config: Mapping[str, object]) -> Strategy:
-        """Return the strategy with its settings from a configuration.
+        """Return a copy of the assignor with the settings of a client's configuration (name to
+        value).
 
         Settings of other strategies are ignored, as in Kafka.
 
@@ -87,14 +89,24 @@ class Strategy(Protocol):
         ...
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes | None:
-        """Return the user data that a member sends with its subscription, None to send none."""
+        """Return the user data that a consumer sends with its subscription in JoinGroup, None to
+        send none.
+
+        ``topics`` are the subscribed topics. ``memory`` is the state that `on_assignment` returned
+        after the consumer's last rebalance, None before the first one.
+        """
         ...
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the group leader's plan, with an entry for every member.
+        """Assign the partitions of all subscribed topics to the members, as the consumer group's
+        leader.
+
+        The plan has an entry for every member. ``memory`` is the state that the leader's
+        `on_assignment` returned, None before the first one.
 
         Raises:
-            UnsupportedProblemError: the strategy is not applicable; its class throws, too.
+            UnsupportedProblemError: the strategy is not applicable; the reproduced class fails,
+                too.
         """
         ...
 
@@ -105,17 +117,19 @@ class Strategy(Protocol):
         generation: int,
         memory: object = None,
     ) -> object:
-        """Return what a member remembers of its assignment until it rejoins.
+        """Return the state that a consumer stores until the next rebalance, after it got its
+        assignment.
 
-        The result is the ``memory`` that `subscription_user_data` and the next call get.
+        It is passed as ``memory`` to `subscription_user_data` and to the next call. Most strategies
+        store nothing.
         """
         ...
 
 
 class PlainStrategy:
-    """Base class of assignors with the defaults of Kafka's ``ConsumerPartitionAssignor`` interface.
+    """Base class of assignors without settings, without user data and without state of members.
 
-    Its instances have no settings and send no user data, and members remember nothing.
+    Its defaults are those of Kafka's ``ConsumerPartitionAssignor`` interface.
 
     >>> PlainStrategy().configure({"client.id": "c1"}).subscription_user_data(["t"]) is None
     True
@@ -139,7 +153,7 @@ class PlainStrategy:
         return f"<strategy {self.name}>"
 
     def configure(self, config: Mapping[str, object]) -> PlainStrategy:
-        """Return the strategy itself, since it has no settings."""
+        """Return the assignor itself, since it has no settings."""
         return self
 
     def subscription_user_data(
@@ -147,7 +161,9 @@ class PlainStrategy:
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes | None:
-        """Return None: members of this strategy send no user data."""
+        """Return None, because consumers with this assignor send no user data with their
+        subscription.
+        """
         return None
 
     def on_assignment(
@@ -157,5 +173,5 @@ class PlainStrategy:
         generation: int,
         memory: object = None,
     ) -> object:
-        """Return None: members of this strategy remember nothing of their assignment."""
+        """Return None, because consumers with this assignor store nothing between rebalances."""
         return None

@@ -68,17 +68,19 @@ _USER_DATA = load_message("FailoverUserData")
 
 @dataclass(frozen=True)
 class Priorities:
-    """Failover priorities of a member: one for all topics, and exceptions for single topics."""
+    """Failover priorities of a consumer: one for all topics, and exceptions for single topics.
+
+    The subscriber with the highest priority gets all partitions of a topic.
+    """
 
     general: int = DEFAULT_PRIORITY
     by_topic: Mapping[str, int] = field(default_factory=dict, hash=False)
 
 
 def write_priorities(priorities: Priorities) -> bytes:
-    r"""Encode a member's failover priorities as user data: 4 bytes as Kafka's document describes
-    them.
+    r"""Encode a consumer's failover priority as user data for JoinGroup: a big-endian int32.
 
-    An extension follows if topics have priorities of their own.
+    If some topics have other priorities, an extension follows.
 
     >>> write_priorities(Priorities(10))
     b'\x00\x00\x00\n'
@@ -92,17 +94,20 @@ def write_priorities(priorities: Priorities) -> bytes:
 
 
 def read_priorities(data: bytes | None) -> tuple[Priorities, str | None]:
-    r"""Decode a member's failover priorities from user data.
+    r"""Decode a consumer's failover priorities from its user data, with the reason if they are
+    invalid.
 
-    The second result is the reason if the data is not valid, else None. User data that is null, too
-    short, too long or no valid extension means the lowest priority: a member whose setting cannot
-    be read must not own everything.
+    Null, too short, too long or malformed data give the lowest priority.
+
+    Returns:
+        The priorities, and the reason why the data is invalid, or None.
 
     >>> read_priorities(b"\0\0\0\x0a")
     (Priorities(general=10, by_topic={}), None)
     >>> read_priorities(b"\0")[1]
     'has 1 byte of user data where 4 are due'
     """
+    # A member whose setting cannot be read must not own everything.
     if data is None:
         return Priorities(LOWEST_PRIORITY), "has no user data"
     if len(data) == 4:
@@ -130,10 +135,10 @@ def _read_extension(data: bytes) -> dict[str, int] | None:
 
 @dataclass(frozen=True, repr=False)
 class Failover(PlainStrategy):
-    """Priority failover assignor: all partitions to the subscriber with the highest priority.
+    """Priority failover assignor: the subscriber with the highest priority gets all partitions.
 
-    Equal priorities: the lowest member id (Java's string order) is ranked higher. A member whose
-    user data is null, too short or too long ranks below all others, with a warning. A member
+    With equal priorities, the lowest member id (Java's string order) is ranked higher. A member
+    whose user data is null, too short or too long ranks below all others, with a warning. A member
     without the setting sends 2147483647 and outranks all others, with a warning, too.
 
     Settings (`configure`) of each member:
@@ -184,16 +189,17 @@ class Failover(PlainStrategy):
 
     @property
     def protocols(self) -> tuple[RebalanceProtocol, ...]:  # type: ignore[override]  # by settings
-        """Supported rebalance protocols: EAGER; without preemption also COOPERATIVE.
+        """Rebalance protocols that the failover assignor supports: EAGER, without preemption
+        COOPERATIVE, too.
 
-        Without preemption no present member loses a partition.
+        Without preemption no live member loses a partition, so COOPERATIVE is safe.
         """
         if self.preemption:
             return (RebalanceProtocol.EAGER,)
         return (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
 
     def configure(self, config: Mapping[str, object]) -> Failover:
-        """Check the values of a configuration and return the strategy with these settings.
+        """Return a copy of the assignor with the settings of a client's configuration.
 
         The class documents the settings.
 
@@ -220,13 +226,13 @@ class Failover(PlainStrategy):
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes:
-        """Encode the member's failover priorities as its user data."""
+        """Encode the consumer's failover priorities as user data for JoinGroup."""
         return write_priorities(Priorities(self.priority, self.topic_priority))
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan: each partition to its topic's subscriber with the highest priority.
+        """Assign each topic's partitions to its subscriber with the highest failover priority.
 
-        Its ``warnings`` name members with unreadable or missing priorities.
+        The plan's ``warnings`` name members with unreadable or missing priorities.
         """
         decoded = [read_priorities(member.user_data) for member in problem.group]
         ranking = _Ranking(problem, [priorities for priorities, _ in decoded])
@@ -243,9 +249,9 @@ class Failover(PlainStrategy):
 
 
 class _Ranking:
-    """Members of a group in descending order of failover priority, for all topics or for one.
+    """Members of a consumer group by failover priority, highest first, for all topics or for one.
 
-    Ties go to the lower member id.
+    With equal priorities, the lower member id comes first.
     """
 
     def __init__(self, problem: Problem, priorities: list[Priorities]) -> None:
@@ -276,10 +282,13 @@ class _Ranking:
 def _restore_owned_partitions(
     problem: Problem, rows: TopicRows, ranking: _Ranking, owner: Int32Array
 ) -> None:
-    """Change ``owner`` so that partitions stay with the subscribers that say they own them.
+    """Give partitions back to the consumers that own them, for failover without preemption.
 
-    A partition without current owner goes to the highest-ranked owner of the topic's other
-    partitions, or else to the highest-ranked subscriber.
+    Args:
+        problem: the group and the cluster.
+        rows: the partitions of the plan, topic by topic.
+        ranking: the members by failover priority.
+        owner: int32[n], owner of each partition; changed in place.
     """
     start, claimed = problem.claims
     claimants: dict[int, set[int]] = {}
@@ -296,15 +305,22 @@ def _restore_owned_partitions(
             _current_owner(problem, ranked, claimants.get(p)) for p in rows.partition[row].tolist()
         ]
         incumbents = set(current)
+        # A partition without current owner goes to the highest-ranked owner of the topic's other
+        # partitions, or else to the highest-ranked subscriber.
         default = next((member for member in ranked if member in incumbents), ranked[0])
         owner[row] = [default if member < 0 else member for member in current]
 
 
 def _current_owner(problem: Problem, ranked: list[int], claimants: set[int] | None) -> int:
-    """Return which of the members that claim a partition is its owner, -1 for none.
+    """Return the consumer that owns a partition now, among those that report it as owned; -1 for
+    none.
 
-    It is the one with the newest generation; of equal generations the highest-ranked member.
-    Claimants that do not subscribe do not count.
+    It is the subscriber with the newest generation; with equal generations the highest-ranked one.
+
+    Args:
+        problem: the group and the cluster.
+        ranked: the topic's subscribers in descending order of priority.
+        claimants: the members that report the partition; None for none.
     """
     if not claimants:
         return -1
@@ -347,7 +363,7 @@ def _unset_warning(members: Sequence[str], *, everyone: bool) -> str:
 
 
 def _parse_int32(setting: str, value: object) -> int:
-    """Check that the value of a setting is an int32 (or its text), and return the number.
+    """Parse the value of an int32 setting, e.g. 10 or "10".
 
     Raises:
         InvalidConfigError: the value is no int32.
@@ -361,9 +377,8 @@ def _parse_int32(setting: str, value: object) -> int:
 
 
 def _parse_switch(setting: str, value: object) -> bool:
-    """Check that the value of a setting is a boolean (or its text), and return it.
-
-    As in Kafka, the case of the text does not matter.
+    """Parse the value of a boolean setting, e.g. True, "true" or "FALSE" (as in Kafka, in any
+    case).
 
     Raises:
         InvalidConfigError: the value is neither true nor false.

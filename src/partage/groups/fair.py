@@ -47,17 +47,24 @@ class Fair(PlainStrategy):
     aliases = ("org.apache.kafka.clients.consumer.FairAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the fair assignor's plan; it is empty for a group without members or topics."""
+        """Assign partitions by KIP-49's fair rule; the plan is empty for a group without members or
+        topics.
+        """
         rows, member = assign_fairly(problem, topics_by_name(problem))
         return plan_in_order(problem, rows.partition, member)
 
 
 def assign_fairly(problem: Problem, topics: Int32Array) -> tuple[TopicRows, Int32Array]:
-    """Assign partitions by KIP-49's rule; return them in order of assignment, and the member of
-    each.
+    """Assign each partition to the subscriber with the fewest partitions, hardest topics first
+    (KIP-49).
 
-    ``topics`` are the existing topics with subscribers. Topics with as many subscribers and
-    partitions are assigned in this order.
+    Args:
+        problem: the group and the cluster.
+        topics: the existing topics with subscribers. Topics with equal numbers of subscribers and
+            of partitions are assigned in this order.
+
+    Returns:
+        The partitions in the order of assignment, and the member of each.
     """
     rows, subscribers = _sort_most_constrained_first(problem, topics)
     owner = np.zeros(len(rows.partition), np.int32)
@@ -72,7 +79,11 @@ def assign_fairly(problem: Problem, topics: Int32Array) -> tuple[TopicRows, Int3
 def _sort_most_constrained_first(
     problem: Problem, topics: Int32Array
 ) -> tuple[TopicRows, SubscriberSets]:
-    """Sort the topics: fewest subscribers first, then most partitions, then in the given order."""
+    """Sort topics by number of subscribers (fewest first), then by number of partitions (most
+    first).
+
+    ``topics`` are the topics; equal ones keep their order.
+    """
     subscribers = SubscriberSets.of(problem, topics)
     counts = TopicRows.of(problem, topics).counts
     order = np.lexsort((-counts, subscribers.sizes[subscribers.set_of_topic]))
@@ -81,11 +92,11 @@ def _sort_most_constrained_first(
 
 
 def _runs_of_topics(rows: TopicRows, subscribers: SubscriberSets) -> list[tuple[int, int, int]]:
-    """Group consecutive topics with equal subscribers, since they can be assigned like one larger
-    topic.
+    """Group consecutive topics with equal subscribers, which are assigned like one larger topic.
 
-    Each entry is (first partition, last partition + 1, set of subscribers), as positions in
-    ``rows``. Assigning two such topics in sequence equals assigning one topic of both sizes.
+    Returns:
+        (first partition, last partition + 1, set of subscribers) triples; partitions are indices of
+            ``rows.partition``.
     """
     if not len(rows.topics):
         return []
@@ -98,13 +109,16 @@ def _runs_of_topics(rows: TopicRows, subscribers: SubscriberSets) -> list[tuple[
 
 
 def _least_loaded(load: NDArray[np.int64], count: int) -> Int32Array:
-    """Assign ``count`` partitions one by one to the least loaded member; return the chosen members
-    in order.
+    """Assign ``count`` partitions one by one, each to the member with the fewest partitions.
 
-    ``load`` is each member's number of partitions. Ties go to the first member. No loop is needed:
-    a member is chosen at load, load + 1, ...; the choices of all members, sorted by (load at the
-    choice, position), begin with the result.
+    ``load`` is each member's number of partitions before. For example, loads 0 and 2 and three
+    partitions give the members 0, 0, 0.
+
+    Returns:
+        The member of each partition, in order (int32[count]).
     """
+    # Of equally loaded members, the first is chosen. The result is computed without a loop over
+    # partitions.
     level = _water_level(load, count)
     turns = np.maximum(level - load, 0)
     member = np.repeat(np.arange(len(load), dtype=np.int32), turns)

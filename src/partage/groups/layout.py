@@ -39,30 +39,32 @@ __all__ = [
 
 
 def of_common_subscription(problem: Problem, make: Callable[[Problem], Made]) -> Made:
-    """Return ``make(problem)``, and cache it if all members sent the same subscription.
+    """Return ``make(problem)``, cached across rebalances if all members have the same subscription.
 
-    The cache is that of `of_subscriptions`. With one subscription the iteration order of Kafka's
-    topic sets is the same in each rebalance, so ``make`` may depend on it.
+    ``make`` is a function of the problem whose result depends on topics and subscriptions only.
     """
     if len(problem.group.subscriptions) == 1:
+        # With one subscription the iteration order of Kafka's topic sets is the same in each
+        # rebalance, so ``make`` may depend on it.
         return of_subscriptions(problem, make)
     return make(problem)
 
 
 def members_in_map_order(problem: Problem) -> list[int]:
-    """Return the members in the iteration order of the leader's ``HashMap`` of subscriptions.
+    """Return the members in the iteration order of the Java ``HashMap`` of subscriptions of the
+    leader.
 
-    Members are inserted in join order.
+    Members are inserted into the map in join order.
     """
     return problem.group.members_in_map_order
 
 
 def member_order(problem: Problem) -> Int32Array:
-    """Return the members in the sort order of Kafka's ``MemberInfo`` (int32[M]).
+    """Return the members in Kafka's sort order (``MemberInfo``): static ones first, then dynamic
+    ones.
 
-    Static members by instance id come first, then dynamic ones by member id; both in
-    Java's string order. Members that share an instance id (one of them is fenced) stay in
-    map order.
+    Static members are sorted by instance id, dynamic ones by member id, as Java strings. Members
+    with equal instance ids (one of them is fenced) keep the order of `members_in_map_order`.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member("a"), Member("zz", instance_id="i"), Member("aa", instance_id="i")])
@@ -73,15 +75,15 @@ def member_order(problem: Problem) -> Int32Array:
 
 
 def topics_in_map_order(problem: Problem) -> Int32Array:
-    """Return the subscribed topics with partitions, in the iteration order of Kafka's map (int32).
-
-    Kafka collects the names of all subscriptions in a ``HashSet``, and those with partitions
-    in a ``HashMap``: the bucket decides the order, within a bucket the insertion.
+    """Return the subscribed topics with partitions, in the iteration order of the leader's Java
+    map.
     """
     names = _subscribed_names(problem)
     known: list[str] = []
     topics: list[int] = []
     numbers = problem.cluster.topic_all(names)
+    # Kafka collects the names of all subscriptions in a HashSet, and inserts those with partitions
+    # into a HashMap in this order.
     for i in names_in_map_order(names):
         topic = numbers[i]
         if topic >= 0 and len(problem.cluster.partitions_of(topic)):
@@ -106,14 +108,12 @@ def _subscribed_names(problem: Problem) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class TopicRows:
-    """Partitions of some topics as one array: topic after topic, each by partition number.
-
-    A row is an index into this array.
+    """Partitions of several topics as one array, sorted by topic and partition number.
 
     Attributes:
-        topics: int32[T], topic numbers, in the order of the rows.
-        start: int32[T + 1], begin of each topic in ``partition`` (compressed rows, CSR).
-        partition: int32[n], dense partitions.
+        topics: int32[T], the topics, in the order of the array.
+        start: int32[T + 1], where each topic begins in ``partition`` (compressed rows, CSR).
+        partition: int32[n], numbers of the partitions in the problem's index.
     """
 
     topics: Int32Array
@@ -122,7 +122,7 @@ class TopicRows:
 
     @classmethod
     def of(cls, problem: Problem, topics: Int32Array) -> TopicRows:
-        """List the partitions of some topics, in the given order of topics."""
+        """Build the array of the partitions of several topics, in the given order of topics."""
         lists = [problem.cluster.partitions_of(t) for t in topics.tolist()]
         start = np.zeros(len(lists) + 1, np.int32)
         np.cumsum([len(one) for one in lists], out=start[1:])
@@ -135,15 +135,15 @@ class TopicRows:
         return np.diff(self.start)
 
     def spread(self, by_topic: Int32Array) -> Int32Array:
-        """Return an array by partition from an array by topic: each partition gets its topic's
-        value.
+        """Repeat each topic's value for each of its partitions, e.g. 7 and 9 as 7, 7, 9
+        (int32[n]).
         """
         return np.repeat(by_topic, self.counts)
 
 
 def rows_in_map_order(problem: Problem) -> TopicRows:
-    """List the partitions of all subscribed topics, in the iteration order of Kafka's map of
-    topics.
+    """Return the partitions of all subscribed topics, in the iteration order of the leader's Java
+    map.
 
     See `topics_in_map_order`.
     """
@@ -155,7 +155,9 @@ def _rows_in_map_order(problem: Problem) -> TopicRows:
 
 
 def rows_by_name(problem: Problem) -> TopicRows:
-    """List the partitions of all subscribed topics, with topics in Java's string order of names."""
+    """Return the partitions of all subscribed topics, sorted by topic name in Java's string
+    order.
+    """
     return of_subscriptions(problem, _rows_by_name)
 
 
@@ -165,13 +167,13 @@ def _rows_by_name(problem: Problem) -> TopicRows:
 
 @dataclass(frozen=True, eq=False)
 class SubscriberSets:
-    """Members that subscribe to each topic; topics with equal subscribers share one set.
+    """Members that subscribe to each topic; topics with equal subscribers share one set of members.
 
     Attributes:
-        order: int32[M], members in Kafka's MemberInfo order; a "position" is an index into it.
-        set_of_topic: int32[len(topics)], the set of each topic.
-        start: int32[S + 1], begin of each set in ``position`` (CSR).
-        position: int32, the positions of its members, ascending within a set.
+        order: int32[M], members in the sort order of Kafka's MemberInfo.
+        set_of_topic: int32[len(topics)], number of each topic's set.
+        start: int32[S + 1], where each set begins in ``position`` (CSR).
+        position: int32[n], members of the sets as indices of ``order``, ascending within a set.
     """
 
     order: Int32Array
@@ -181,7 +183,10 @@ class SubscriberSets:
 
     @classmethod
     def of(cls, problem: Problem, topics: Int32Array) -> SubscriberSets:
-        """Build the sets of subscribers of some topics, each of which has a subscriber."""
+        """Find the members that subscribe to each of the given topics.
+
+        Each topic must have at least one subscriber.
+        """
         order = member_order(problem)
         if len(problem.group.subscriptions) == 1 and len(topics):
             start = np.array([0, len(order)], np.int32)
@@ -211,15 +216,16 @@ class SubscriberSets:
         return np.diff(self.start)
 
     def positions(self, subscriber_set: int) -> Int32Array:
-        """Return the members of one set of subscribers, ascending (int32).
-
-        Members are positions in ``order``.
+        """Return the members of one set of subscribers, as ascending indices of the array ``order``
+        (int32).
         """
         return self.position[self.start[subscriber_set] : self.start[subscriber_set + 1]]
 
 
 def topics_by_name(problem: Problem) -> Int32Array:
-    """Return the existing topics with a subscriber, in Java's string order of names (int32)."""
+    """Return the existing topics with a subscriber, sorted by name in Java's string order
+    (int32).
+    """
     subscribed = np.zeros(len(problem.index.topics), bool)
     for topics in problem.subscription_topics:
         subscribed[topics] = True
@@ -240,10 +246,16 @@ def _subscriptions_by_topic(problem: Problem) -> list[Int32Array]:
 
 
 def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.intp]]:
-    """Sort array entries by member, so that each member's entries are consecutive.
+    """Return where each member's entries begin after a stable sort by member, and the sorting
+    indices.
 
-    ``owner`` is the member of each entry, and ``members`` the number of members. Return the offset
-    of each member's first entry, and the indices that sort the entries (stable).
+    Args:
+        members: number of members.
+        owner: int32[n], the member of each entry.
+
+    Returns:
+        Offsets of the members (int32[members + 1]), and the indices of the entries sorted by
+            member.
     """
     start = np.zeros(members + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
@@ -251,7 +263,7 @@ def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.i
 
 
 def sort_by_member(members: int, owner: Int32Array) -> NDArray[np.intp]:
-    """Return the indices that sort entries by their member (stable).
+    """Return the indices that sort entries by their member, as a stable ``argsort``.
 
     ``owner`` is the member of each entry, a number below ``members``.
     """
@@ -268,7 +280,8 @@ def plan_in_order(
 ) -> Plan:
     """Build a plan from an array of partitions and the owner of each.
 
-    Each member's list keeps the order in which its partitions are given.
+    Each member's list keeps the order in which its partitions are given. ``more`` are further
+    fields of the plan.
     """
     members = len(problem.group)
     start = np.zeros(members + 1, np.int32)
@@ -288,9 +301,13 @@ def plan_in_order(
 def group_by_owner(
     partition: Int32Array, owner: Int32Array, at: Int32Array, out: Int32Array
 ) -> None:
-    """Write each partition to its owner's part of ``out``, in the given order.
+    """Group partitions by their owner and write them to ``out`` (counting sort).
 
-    ``at[m]`` is the next free index in the part of member m; it is advanced.
+    Args:
+        partition: int32[n], the partitions.
+        owner: int32[n], the owner of each partition.
+        at: int32[M], next index in ``out`` for each member's partitions; advanced.
+        out: int32[n], receives the partitions.
     """
     for i in range(len(owner)):
         member = owner[i]

@@ -29,11 +29,11 @@ DEFAULT_STRATEGIES = ("range", "cooperative-sticky")
 
 @dataclass(frozen=True)
 class Negotiation:
-    """Members of a group and the strategies that each supports, from which the coordinator selects
+    """Members of a consumer group and the assignors that each supports; the coordinator selects
     one.
 
-    Members send protocol names: a class name is replaced by the protocol name of its strategy
-    (`registry.protocol_name`). A name that a member lists twice counts once.
+    Strategies are protocol names, such as "range"; a Java class name is replaced by the protocol
+    name (`registry.protocol_name`). A name that a member lists twice counts once.
 
     Attributes:
         protocol_type: "consumer", "connect", ...; None while the group has no members.
@@ -55,16 +55,16 @@ class Negotiation:
     def join(
         self, member_id: str, supported: Sequence[str], *, protocol_type: str = "consumer"
     ) -> Negotiation:
-        """Return the group after a member has joined, or rejoined with other supported strategies.
+        """Return the group after a member has joined, or rejoined with other supported assignors.
 
-        A group without members accepts any protocol type and any list that are not empty. A group
-        with members accepts a member with their protocol type and at least one strategy that all of
-        them support. The same rule holds for a member that rejoins: its previous list is still one
-        of the members' lists.
+        A group without members accepts any protocol type and any list that is not empty. Otherwise
+        the member must have the group's protocol type, and at least one strategy that all members
+        support. A member that rejoins must also support one that is in its own previous list.
 
         Raises:
             InconsistentGroupProtocolError: the member cannot join the group.
-            InvalidProblemError: ``supported`` is one text, or no list of names; the id is no text.
+            InvalidProblemError: ``supported`` is a string or not a list of names, or the id is not
+                a string.
         """
         expect_text(member_id, "member_id")
         if isinstance(supported, str):
@@ -94,7 +94,7 @@ class Negotiation:
         return Negotiation(protocol_type, members, self.member_map.with_key(member_id))
 
     def leave(self, member_id: str) -> Negotiation:
-        """Return the group after a member has left; an unknown member changes nothing."""
+        """Return the consumer group after a member has left; an unknown member changes nothing."""
         if member_id not in self.member_map.spread:
             return self
         members = tuple(one for one in self.members if one[0] != member_id)
@@ -102,14 +102,16 @@ class Negotiation:
         return Negotiation(protocol_type, members, self.member_map.without_key(member_id))
 
     def candidates(self) -> tuple[str, ...]:
-        """Return the strategies that all members support, in the first member's order."""
+        """Return the assignors that all members of the group support, in the first member's
+        order.
+        """
         lists = [names for _, names in self.members]
         return tuple(n for n in lists[0] if all(n in one for one in lists)) if lists else ()
 
     def votes(self) -> dict[str, int]:
-        """Return the number of votes for each candidate, in the order of first votes.
+        """Return the number of members that prefer each assignor that all members support.
 
-        Each member votes for the first candidate of its own list.
+        Each member votes for the first of its own list. The dict is in the order of first votes.
         """
         candidates = set(self.candidates())
         count: dict[str, int] = {}
@@ -121,19 +123,20 @@ class Negotiation:
 
     @property
     def selected(self) -> str | None:
-        """Strategy with the most votes, which the group uses; None for a group without members.
-
-        Of equally many votes, the first in the coordinator's ``HashMap`` of votes wins.
+        """Assignor with the most votes, which the consumer group uses; None for a group without
+        members.
         """
         votes = self.votes()
         names = list(votes)
+        # Of strategies with equally many votes, the first in the iteration order of the
+        # coordinator's HashMap wins.
         order = hash_order([string_hash(n) for n in names], rank=lambda: string_ranks(names))
         # max takes the first of equals, as Stream.max does there.
         return max((names[i] for i in order), key=votes.__getitem__, default=None)
 
 
 def _expect_first_member(member_id: str, names: tuple[str, ...], protocol_type: str) -> None:
-    """Check that the first member of a group has a protocol type and a strategy.
+    """Check that the first member of a consumer group has a protocol type and supports an assignor.
 
     Raises:
         InconsistentGroupProtocolError: one is missing.
@@ -148,16 +151,17 @@ def _expect_first_member(member_id: str, names: tuple[str, ...], protocol_type: 
 
 @dataclass(frozen=True)
 class Negotiated:
-    """Strategy that the group coordinator selects for a group, with the votes and the reason.
+    """Assignor that the group coordinator selects for a consumer group, with the votes and the
+    reason.
 
     Attributes:
         strategy: the protocol name that the coordinator selected.
-        decided_by: the name that the leader listed for the selected strategy: a dialect such as
-            `librdkafka:range` decides by the rule of that client.
+        decided_by: the leader's name for the selected strategy; a name such as `librdkafka:range`
+            means the algorithm of that client library.
         leader: the member that runs the strategy, the first that joined.
         candidates: the protocol names that all members support.
         votes: number of members that prefer each candidate.
-        reason: why this strategy, in one sentence.
+        reason: why this strategy was selected, in one sentence.
     """
 
     strategy: str
@@ -172,15 +176,14 @@ class Negotiated:
 
 
 def negotiate(group: Group) -> Negotiated:
-    """Return the strategy that the group coordinator selects for a group, with the votes and the
-    reason.
+    """Return the assignor that the group coordinator selects for a consumer group, and the reason.
 
-    Members join in the group's order, each with its `strategies`; a member that lists none
-    supports Kafka's default, ``range`` and ``cooperative-sticky``.
+    Members join in the group's order, each with its `strategies`; a member that lists none supports
+    Kafka's default, ``range`` and ``cooperative-sticky``.
 
     Raises:
         InconsistentGroupProtocolError: a member cannot join the group (Kafka's error 23).
-        InvalidProblemError: it is no group, or has no members.
+        InvalidProblemError: ``group`` is not a `Group`, or has no members.
 
     >>> from partage.model import Member
     >>> group = Group([Member("a", strategies=["sticky", "range"]),
@@ -219,13 +222,12 @@ def _explain_selection(
 
 
 def rebalance_protocol(strategies: Iterable[Strategy]) -> RebalanceProtocol:
-    """Return the rebalance protocol of a consumer: the highest one that all its strategies support.
+    """Return the rebalance protocol of a consumer: the highest one that all its assignors support.
 
-    Kafka's default list, range and cooperative-sticky, therefore runs EAGER. The change to
-    COOPERATIVE needs a second rolling restart, which removes range from the list.
+    Kafka's default list, range and cooperative-sticky, therefore uses EAGER.
 
     Raises:
-        InvalidConfigError: no strategy is given, or they have no protocol in common.
+        InvalidConfigError: there are no strategies, or they have no protocol in common.
 
     >>> from partage.groups.registry import find
     >>> rebalance_protocol([find("range")]).name

@@ -22,16 +22,16 @@ _ANYWHERE = -1
 def apply_racks(
     problem: Problem, rows: TopicRows, subscribers: SubscriberSets, position: Int32Array
 ) -> bool:
-    """Assign partitions to members on a replica's rack (KIP-881); return whether racks matter at
-    all.
+    """Let the range assignor prefer consumers on the rack of a replica (KIP-881).
 
-    ``position``, which has the owner of each partition without racks, is changed in place. Of a
-    topic with n members and P partitions every member gets q = P // n, and P % n of them one more.
-    The members that first exceed q take these extra partitions. Ranges without regard to racks
-    follow for the rest.
+    Args:
+        problem: the group and the cluster.
+        rows: the partitions, topic by topic.
+        subscribers: the members that subscribe to each topic.
+        position: int32[n], owner of each partition without regard to racks; changed in place.
 
-    Topics with the same subscribers and partition count are assigned together as soon as one of
-    them needs racks.
+    Returns:
+        Whether racks have any effect.
     """
     if not problem.group.has_racks:
         return False
@@ -48,6 +48,10 @@ def apply_racks(
         count = int(rows.counts[topics[0]])
         if len(topics) == 1 and not needs_racks[topics[0]]:
             continue
+        # Every member of a topic gets the same number of partitions as without racks, except that
+        # other members may get the extra ones of an uneven division: those that first exceed the
+        # even share. Partitions that are left are assigned as without racks. Topics with the same
+        # subscribers and partition count are assigned together as soon as one of them needs racks.
         quotas = _Quotas(len(members), count)
         if len(topics) == 1:
             owner = _assign_topic(quotas, racks, pairs.partitions_by_rack(topics[0]), count)
@@ -70,9 +74,9 @@ def _co_partitioned_topics(rows: TopicRows, subscribers: SubscriberSets) -> Iter
 
 
 class _PartitionRacks:
-    """Racks of each partition's replicas, as pairs of partition and rack without repetitions.
+    """Racks of each partition's replicas, as (partition, rack) pairs without repetitions.
 
-    A partition is a position in `TopicRows`.
+    A partition is an index into the array of all partitions (`TopicRows`).
     """
 
     def __init__(self, problem: Problem, rows: TopicRows) -> None:
@@ -109,7 +113,9 @@ class _PartitionRacks:
         return meets & differs
 
     def partitions_by_rack(self, topic: int) -> dict[int, list[int]]:
-        """Return a dict from rack to the partition numbers of a topic that have a replica on it."""
+        """Return the partitions of a topic that have a replica on each rack, e.g. {rack 0: [0,
+        2]}.
+        """
         first, last = self.rows.start[topic], self.rows.start[topic + 1]
         of_topic = slice(self.start[first], self.start[last])
         out: dict[int, list[int]] = defaultdict(list)
@@ -144,7 +150,9 @@ def _distinct(keys: NDArray[np.int64], below: int) -> NDArray[np.int64]:
 
 
 class _Quotas:
-    """Number of partitions of one topic that each member may still get."""
+    """Number of partitions of one topic that each consumer may still get from the range
+    assignor.
+    """
 
     def __init__(self, members: int, partitions: int) -> None:
         self.quota, self.extra = divmod(partitions, members)
@@ -170,10 +178,17 @@ class _Quotas:
 def _assign_topic(
     quotas: _Quotas, racks: list[int], by_rack: dict[int, list[int]], count: int
 ) -> list[int]:
-    """Assign a topic's partitions to members that have the rack of a replica, up to each member's
+    """Assign a topic's partitions to consumers on the rack of a replica, up to each consumer's
     quota.
 
-    ``by_rack`` has the partition numbers on each rack.
+    Args:
+        quotas: the number of partitions that each member may get; updated.
+        racks: rack of each member.
+        by_rack: the partition numbers that have a replica on each rack.
+        count: number of partitions.
+
+    Returns:
+        The member of each partition, -1 for none.
     """
     owner = [-1] * count
     by_rack = {**by_rack, _ANYWHERE: list(range(count))}
@@ -199,17 +214,23 @@ def _assign_topic(
 def _assign_co_partitioned(
     quotas: _Quotas, racks: list[int], common: list[list[int]], count: int
 ) -> list[int]:
-    """Assign equal partition numbers of several topics to the same member, one number after
-    another.
+    """Assign partitions with the same number of several topics to one consumer on a common rack.
 
-    It is the first member below its quota on a rack on which all these partitions have a replica.
-    The topics have equal quotas, so one counter serves all of them.
+    Args:
+        quotas: the number of partitions of each topic that each member may get; updated.
+        racks: rack of each member.
+        common: for each partition number the racks that have a replica in every topic.
+        count: number of partitions of each topic.
+
+    Returns:
+        The member of each partition number, -1 for none.
     """
     owner = [-1] * count
     waiting: dict[int, list[int]] = defaultdict(list)
     for member in reversed(range(len(racks))):
         waiting[racks[member]].append(member)
     for nth in range(count):
+        # The first member below its quota whose rack has a replica of all these partitions.
         best = _first_with_room(quotas, waiting, [_ANYWHERE, *common[nth]])
         if best >= 0:
             owner[nth] = best
@@ -234,7 +255,7 @@ def _first_with_room(quotas: _Quotas, waiting: dict[int, list[int]], racks: Iter
 class Range(PlainStrategy):
     """Kafka's range assignor: for each topic, members in order get consecutive partitions.
 
-    Guarantees, the first before the next:
+    Guarantees, in order of priority:
 
     1. per topic, loads differ by at most one; the first members get the larger ranges;
     2. topics with equally many partitions and the same subscribers are co-located: equal
@@ -246,8 +267,8 @@ class Range(PlainStrategy):
     effect (except for members that share an instance id). A member's list has topics in
     Java's hash order, or, if racks changed the plan, by topic and partition.
 
-    Cost: O(P + M log M + T) on arrays without racks, P partitions, M members, T topics;
-    the rack stage walks partitions one by one.
+    Cost: O(P + M log M + T) on arrays without racks, P partitions, M members, T topics; the rack
+    stage walks partitions one by one.
 
     Where it is not optimal: remainders add up. With T topics of one partition each, the
     first member gets all T, so loads over all topics differ by up to T.
@@ -266,7 +287,10 @@ class Range(PlainStrategy):
     reads_claims = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the range assignor's plan; it is empty for a group without members or topics."""
+        """Assign each topic's partitions to its subscribers in consecutive ranges.
+
+        The plan is empty for a group without members or topics.
+        """
         rows = rows_in_map_order(problem)
         subscribers = SubscriberSets.of(problem, rows.topics)
         position = _assign_runs(rows, subscribers)
@@ -280,10 +304,11 @@ class Range(PlainStrategy):
 
 
 def _assign_runs(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
-    """Return the owner of each partition without regard to racks: consecutive ranges of each topic.
+    """Divide each topic's partitions into consecutive ranges, one for each subscriber, without
+    racks.
 
-    Owners are positions in member order (int32[n]). Topics with the same subscribers and partition
-    count are divided once and copied.
+    Returns:
+        The owner of each partition, as an index in the sort order of members (int32[n]).
     """
     cut: dict[tuple[int, int], Int32Array] = {}
     pieces: list[Int32Array] = []

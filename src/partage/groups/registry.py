@@ -87,12 +87,13 @@ _BUILT_IN = {
 
 
 class StrategyRow(NamedTuple):
-    """Description of an assignment strategy, as `partage strategies` lists it.
+    """Description of one partition assignor, as `partage strategies` lists it.
 
     Attributes:
         name: name of the strategy.
         summary: what it does, in one line.
-        exact_to: the class and release whose plans it reproduces, None if there is none.
+        exact_to: the class and release whose plans it reproduces exactly; None if it reproduces
+            none.
         protocols: names of the rebalance protocols, preferred one first.
         source: module and class that define it.
         problem: the reason why a plug-in cannot be used; None if it can.
@@ -109,7 +110,8 @@ class StrategyRow(NamedTuple):
 
 
 def strategies() -> tuple[str, ...]:
-    """Return the names of all strategies: built-in ones, then plug-ins, including broken ones.
+    """Return the names of all partition assignors: built-in ones, then plug-ins, including broken
+    ones.
 
     >>> strategies()[:2]
     ('range', 'roundrobin')
@@ -118,7 +120,8 @@ def strategies() -> tuple[str, ...]:
 
 
 def is_dialect(name: str) -> bool:
-    """Return whether a strategy is a dialect: another client's version of a Java strategy.
+    """Return whether an assignor is another client's version of one of Java's, e.g.
+    "librdkafka:range".
 
     >>> is_dialect("librdkafka:range"), is_dialect("range")
     (True, False)
@@ -127,10 +130,10 @@ def is_dialect(name: str) -> bool:
 
 
 def contestants() -> tuple[str, ...]:
-    """Return the names of the strategies that `compare` includes by default.
+    """Return the names of the partition assignors that `compare` includes by default.
 
-    Two kinds are left out: dialects (other clients' versions of Java strategies), and the jar's
-    strategies for brokers, because `server:partage-optimal` balances as `optimal` does.
+    Not included are other clients' versions of Java assignors (such as `kafka-python:sticky`), and
+    Partage's own assignors for brokers (such as `server:partage-fair`).
 
     >>> "kafka-python:sticky" in contestants(), "server:partage-fair" in contestants()
     (False, False)
@@ -143,9 +146,9 @@ def _is_of_the_jar(name: str) -> bool:
 
 
 def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
-    """Return the strategy with a name; for a list of names, the first strategy that exists.
+    """Return the assignor with a name, e.g. "sticky"; for a list of names, the first that exists.
 
-    The names may be read from files or logs: only registered strategies are imported.
+    The names may be read from files or logs, because only registered strategies are imported.
 
     Args:
         strategy: a name of `strategies`, a Java class name, several names separated by commas, a
@@ -165,7 +168,7 @@ def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
 
 
 def load(strategy: str | Strategy | Sequence[str]) -> Strategy:
-    """Return the strategy with a name, or import the class that ``package.module:Class`` names.
+    """Return the assignor with a name, or import one from a path such as ``package.module:Class``.
 
     Do not pass names from files or logs: a class path imports and runs any module.
 
@@ -205,7 +208,7 @@ def _choose(
 
 
 def split_names(names: str) -> list[str]:
-    """Split a text at commas into names, as Kafka's ConfigDef parses a list.
+    """Split a text at commas into names, as Kafka parses ``partition.assignment.strategy``.
 
     Raises:
         InvalidConfigError: there is no name before, between or after the commas.
@@ -220,10 +223,10 @@ def split_names(names: str) -> list[str]:
 
 
 def _names_in(value: object) -> list[str]:
-    """Check that a value is a list of strategy names and return it.
+    """Check that a value is a list of assignor names, and return it.
 
     Raises:
-        InvalidConfigError: the value is neither a list of names nor a strategy.
+        InvalidConfigError: the value is not a list of names; the message says what is expected.
     """
     if isinstance(value, Group | Cluster):
         what = f"must be a name or a strategy, not a {type(value).__name__}: pass it first"
@@ -240,10 +243,11 @@ def _names_in(value: object) -> list[str]:
 
 
 def protocol_name(name: str) -> str:
-    """Return the protocol name under which members list a strategy when they join a group.
+    """Return the protocol name under which consumers list an assignor in JoinGroup, e.g. "range".
 
-    A class name becomes its strategy's protocol name, a dialect the name that its client sends.
-    An unknown name is returned unchanged.
+    The name of a Java class becomes the protocol name of this class, and a client's version such as
+    `librdkafka:range` becomes the name that this client sends. An unknown name is returned
+    unchanged.
 
     >>> protocol_name("org.apache.kafka.clients.consumer.RangeAssignor")
     'range'
@@ -258,7 +262,7 @@ def protocol_name(name: str) -> str:
 
 
 def is_foreign(strategy: Strategy) -> bool:
-    """Return whether a strategy is a plug-in from outside Partage, which may raise any exception.
+    """Return whether an assignor is a plug-in from another package, which may raise any exception.
 
     >>> is_foreign(find("range"))
     False
@@ -268,7 +272,7 @@ def is_foreign(strategy: Strategy) -> bool:
 
 @contextmanager
 def plug_in_errors(strategy: Strategy) -> Iterator[None]:
-    """Convert any exception of a plug-in into a `PluginFailedError` that names the plug-in.
+    """Convert exceptions of a plug-in assignor in a ``with`` block to `PluginFailedError`.
 
     Raises:
         PluginFailedError: the plug-in raised an exception that is not a `PartageError`.
@@ -284,7 +288,7 @@ def plug_in_errors(strategy: Strategy) -> Iterator[None]:
 
 
 def assign_with(strategy: Strategy, problem: Problem, memory: object = None) -> Assignment:
-    """Run a strategy on a problem and return its assignment; check the result of a plug-in.
+    """Run an assignor on a consumer group and return its assignment; check the result of a plug-in.
 
     Raises:
         PluginFailedError: a plug-in raised an exception, or returned no assignment.
@@ -299,7 +303,7 @@ def assign_with(strategy: Strategy, problem: Problem, memory: object = None) -> 
 
 
 def settings_of(strategy: Strategy) -> tuple[Setting, ...]:
-    """Return the configuration settings that a strategy declares in its ``options``.
+    """Return the configuration settings that an assignor declares in its ``options``.
 
     >>> settings_of(find("failover"))[0].key
     'assignment.consumer.priority'
@@ -312,7 +316,7 @@ def settings_of(strategy: Strategy) -> tuple[Setting, ...]:
 
 
 def describe() -> tuple[StrategyRow, ...]:
-    """Return a description of each strategy, including plug-ins that cannot be loaded.
+    """Return a description of each partition assignor, including plug-ins that cannot be loaded.
 
     >>> next(row for row in describe() if row.name == "optimal").settings[4][:2]
     ('assignment.optimal.max.moves', 'no limit')
@@ -331,8 +335,9 @@ def describe() -> tuple[StrategyRow, ...]:
 
 
 def row_of(strategy: Strategy, name: str, source: str) -> StrategyRow:
-    """Return the description of a strategy for the list of strategies, under a given name and
-    source.
+    """Return the description of an assignor for the list of strategies.
+
+    ``name`` and ``source`` (module and class) are shown in the list.
     """
     summary = (type(strategy).__doc__ or "").strip().partition("\n")[0]
     protocols = tuple(one.name for one in strategy.protocols)
@@ -371,7 +376,7 @@ def _is_class_path(name: str) -> bool:
 
 
 def _import_strategy(name: str) -> Strategy:
-    """Import and return the strategy that ``package.module:Class`` names.
+    """Import and return the assignor that a path such as ``package.module:Class`` names.
 
     Raises:
         InvalidConfigError: the class cannot be loaded, or is not a strategy.
@@ -408,7 +413,7 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 
 def _load_plug_in(point: EntryPoint, setting: str | None = None) -> Strategy:
-    """Load a plug-in from its entry point and check that it is a strategy.
+    """Load a plug-in from its entry point, and check that it is a partition assignor.
 
     Raises:
         InvalidConfigError: the plug-in cannot be loaded, or is not a strategy.
@@ -433,7 +438,7 @@ _STRATEGY_ATTRIBUTES = (
 
 
 def is_strategy(value: object) -> bool:
-    """Return whether a value has all attributes of the interface `Strategy`."""
+    """Return whether a value has all attributes of a partition assignor (interface `Strategy`)."""
     return not _missing_attributes(value)
 
 

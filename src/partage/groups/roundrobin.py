@@ -47,7 +47,7 @@ class RoundRobin(PlainStrategy):
     reads_claims = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the round-robin assignor's plan.
+        """Assign partitions round robin: each goes to the next member that subscribes to its topic.
 
         Raises:
             UnsupportedProblemError: the group has no members (Java: IllegalArgumentException).
@@ -62,9 +62,15 @@ class RoundRobin(PlainStrategy):
 
 
 def _assign_in_turn(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
-    """Assign partitions to subscribers in turn, and return each partition's member (int32[n]).
+    """Return the member of each partition if partitions go round robin to their topics'
+    subscribers.
 
-    Partitions are in the order of ``rows``.
+    Args:
+        rows: the partitions, topic by topic.
+        subscribers: the members that subscribe to each topic.
+
+    Returns:
+        The member of each partition, in the order of ``rows`` (int32[n]).
     """
     if len(subscribers.sizes) == 1:
         nth: Int32Array = np.arange(len(rows.partition), dtype=np.int32) % subscribers.sizes[0]

@@ -57,8 +57,9 @@ _MOST_NAMED = 5
 
 
 class Join:
-    """Change for `play`: members join the group, in this order, with the partitions that they
-    claim.
+    """Event of a simulation with `play`: members join the consumer group, in the given order.
+
+    Partitions that they report as owned are used.
 
     >>> Join(Member("c1", ["t"]))
     Join(c1)
@@ -74,7 +75,7 @@ class Join:
 
 
 class Leave:
-    """Change for `play`: the given members leave the group.
+    """Event of a simulation with `play`: members leave the consumer group.
 
     >>> Leave("c1", "c2")
     Leave(c1, c2)
@@ -89,7 +90,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Change for `play`: a member changes the topics to which it subscribes."""
+    """Event of a simulation with `play`: a member changes the topics to which it subscribes."""
 
     id: str
     topics: Sequence[str]
@@ -102,7 +103,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """Change for `play`: new cluster metadata, in which topics are created, grown or deleted."""
+    """Event of a simulation with `play`: the cluster's topics are created, extended or deleted."""
 
     cluster: Cluster
 
@@ -119,15 +120,15 @@ def _existing(cluster: Cluster, topic: int) -> list[int]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Round:
-    """One rebalance of a simulation: its cause, the members and the resulting plan.
+    """One simulated rebalance of a consumer group: its cause, the members and the resulting plan.
 
     Attributes:
         generation: the group's generation, from 1.
         change: the cause; None for the follow-up of a cooperative rebalance.
-        group: the members as they joined, with their claims and user data.
+        group: the members as they joined, with their owned partitions and user data.
         cluster: the leader's metadata.
-        plan: the leader's `Plan`, in share groups an `Assignment`; without one, the partitions
-            that members keep.
+        plan: the leader's `Plan`, in share groups an `Assignment`. If there is no plan, the
+            partitions that members keep.
         before: the previous owner of each partition, by (topic, partition).
         refused: the reason why there is no plan: the strategy's error. None if there is a plan.
     """
@@ -142,7 +143,7 @@ class Round:
 
     @cached_property
     def owner(self) -> dict[tuple[str, int], str]:
-        """Dict from (topic, partition) to the member that owns it after the rebalance.
+        """Dict from (topic, partition) to the consumer that owns it after the rebalance.
 
         In share groups it is the first of several members.
         """
@@ -163,9 +164,11 @@ class Round:
         return tuple(sorted(name for name in names if name not in self.owner))
 
     def figures(self) -> tuple[int, str, int, int, int, int]:
-        """Return this rebalance's row of the table of `Rounds`, in the order of its ``COLUMNS``.
+        """Return the figures of a simulated rebalance as a table row: generation, cause, members
+        and so on.
 
-        ``moved`` counts partitions that have a new owner, not those that only lost theirs.
+        The last three are the numbers of assigned partitions, of partitions with a new owner, and
+        of partitions without owner.
         """
         change = "follow-up" if self.change is None else str(self.change)
         given = len(self.plan.partition)
@@ -182,7 +185,7 @@ class Round:
 
 
 class Rounds(tuple[Round, ...]):
-    """Results of `play`: a tuple with one `Round` for each rebalance, which prints as a table."""
+    """Rebalances that `play` has simulated, as a tuple of `Round`; it prints as a table."""
 
     __slots__ = ()
     COLUMNS = ("generation", "change", "members", "partitions", "moved", "unowned")
@@ -216,11 +219,12 @@ class Rounds(tuple[Round, ...]):
 
 
 def play(strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]) -> Rounds:
-    """Simulate the rebalances that ``changes`` cause; return one `Round` for each.
+    """Simulate the rebalances that a sequence of changes causes in a consumer group.
 
-    A change under a cooperative strategy may cause follow-up rounds. A round without a plan has the
-    reason in ``refused``; its ``unowned`` partitions are not consumed until the next round. If a
-    cooperative group never settles, the last follow-up has a warning in ``plan.warnings``.
+    A change under a cooperative strategy may cause follow-up rebalances. The result has one `Round`
+    for each rebalance. If the strategy raises an error, a round has the reason in ``refused``, and
+    its ``unowned`` partitions are not consumed until the next round. If the follow-ups of a
+    cooperative group never end, the last one has a warning in ``plan.warnings``.
 
     Raises:
         UnknownStrategyError: no strategy has that name.
@@ -248,10 +252,12 @@ def play(strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]) 
 
 
 def _expect_metadata(change: object) -> None:
-    """Check that a change is a `Metadata`, the last possible type of change.
+    """Raise an error if an event of a simulation is not a `Metadata`.
+
+    The caller has handled the other types of events.
 
     Raises:
-        InvalidProblemError: the value is not a change.
+        InvalidProblemError: the value is not an event.
     """
     if not isinstance(change, Metadata):
         what = "must be a Join, Leave, Subscribe or Metadata"
@@ -266,7 +272,9 @@ def _without_generation(memory: Any) -> object:
 
 @dataclass(slots=True)
 class _Consumer:
-    """Simulated consumer between rebalances: its owned partitions, and its strategy's memory."""
+    """Simulated consumer between two rebalances: its owned partitions, and its assignor's stored
+    state.
+    """
 
     member: Member
     owned: Pairs = ()
@@ -277,10 +285,12 @@ class _Consumer:
 def _newest_claims(
     consumers: Mapping[str, _Consumer],
 ) -> tuple[dict[tuple[str, int], str], tuple[str, ...]]:
-    """Return the owner of each partition: the member whose claim on it has the newest generation.
+    """Return the consumer that owns each partition, if several report it as owned.
 
-    Of equal generations the member that joined first counts. The second result has a warning if
-    several members claim a partition.
+    It is the one with the newest generation, then the one that joined first.
+
+    Returns:
+        A dict from (topic, partition) to member id, and a warning if several members report one.
     """
     newest: dict[tuple[str, int], str] = {}
     contested = set()
@@ -305,7 +315,7 @@ def _name_partitions(partitions: AbstractSet[tuple[str, int]]) -> str:
 
 @dataclass(slots=True)
 class _GroupSimulation:
-    """State of a simulated group between rebalances.
+    """Simulated consumer group between two rebalances, with its members and cluster metadata.
 
     Attributes:
         strategy: the strategy of all members.
@@ -322,7 +332,7 @@ class _GroupSimulation:
     warnings: list[str] = field(default_factory=list)
 
     def apply(self, change: Change) -> None:
-        """Apply a change to the group and simulate the rebalances that it causes.
+        """Apply a change, such as a joining member, and simulate the rebalances that it causes.
 
         Raises:
             InvalidProblemError: the value is not a change, or does not fit the group.
@@ -373,10 +383,10 @@ class _GroupSimulation:
         return self._cooperative or bool(getattr(self.strategy, "in_broker", False))
 
     def _rebalance(self, change: Change | None) -> None:
-        """Simulate a rebalance and its follow-ups, until no cooperative member must revoke a
+        """Simulate a rebalance and its cooperative follow-ups, until no member must revoke a
         partition.
 
-        A group that does not settle ends with a warning after one repetition of its state.
+        ``change`` is the cause.
         """
         repeated = RepeatedState()
         for _ in range(_MOST_FOLLOW_UPS + 1):
@@ -385,6 +395,7 @@ class _GroupSimulation:
             revoking = self._add_round(change, before)
             if not (self._cooperative and revoking):
                 return
+            # The follow-ups would never end; a warning says so.
             if repeated.matches(self._cycle_state()):
                 self._warn_of_cycle(repeated.length)
                 return
@@ -393,12 +404,10 @@ class _GroupSimulation:
         self._warn(f"{what} follow-up rebalances")
 
     def _cycle_state(self) -> object:
-        """Return the values on which the next follow-up rebalance depends, to detect endless
-        follow-ups.
-
-        They are each member's owned partitions and memory. The generation is left out: it differs
-        each time, and all members have the same.
+        """Return the members' owned partitions and stored states, to detect endless follow-up
+        rebalances.
         """
+        # The generation is left out, because it grows with each rebalance.
         return [
             (member_id, one.owned, _without_generation(one.memory))
             for member_id, one in self.consumers.items()
@@ -455,13 +464,19 @@ class _GroupSimulation:
         before: dict[tuple[str, int], str],
         reason: str,
     ) -> None:
-        """Add a round without a plan, because the strategy raised an error.
+        """Record a rebalance in which the assignor raised an error, so that there is no plan.
 
-        All claims stay, and the next rebalance decides. If several members claim a partition, the
-        one with the newest generation is shown as its owner.
+        Args:
+            generation: the group's generation.
+            change: the cause of the rebalance.
+            group: the members as they joined.
+            before: the previous owner of each partition.
+            reason: the message of the error.
         """
         for one, member in zip(self.consumers.values(), group, strict=True):
             one.owned = tuple(member.owned) if self._keeps_partitions else ()
+        # Members keep what they own until the next rebalance. If several members report a
+        # partition, the one with the newest generation is shown as its owner.
         owner, contested = _newest_claims(self.consumers)
         owned = {
             member_id: [p for p in dict.fromkeys(one.owned) if owner[p] == member_id]
@@ -473,9 +488,9 @@ class _GroupSimulation:
         self.rounds.append(Round(generation, change, group, self.cluster, left, before, reason))
 
     def _joining_member(self, one: _Consumer) -> Member:
-        """Return a consumer as it joins: with its owned partitions, generation and user data.
+        """Return a simulated consumer as it joins: with owned partitions, generation and user data.
 
-        Owned partitions of topics that it no longer subscribes to are left out.
+        Owned partitions of topics to which it no longer subscribes are left out.
         """
         topics = set(one.member.topics)
         owned = [p for p in one.owned if p[0] in topics] if self._keeps_partitions else []

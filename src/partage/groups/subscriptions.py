@@ -42,7 +42,7 @@ _FORMATS = {
 
 
 class Subscribed(NamedTuple):
-    """Group whose members have the user data of a strategy, with warnings about these data.
+    """Consumer group whose members have the user data of one assignor, with warnings about it.
 
     Attributes:
         group: the members, with that strategy's user data.
@@ -61,12 +61,12 @@ def subscribed(
     sender: str | None = None,
     compared: bool = False,
 ) -> Subscribed:
-    """Return the group with the user data that its members would send under ``strategy``.
+    """Return a copy of the group with the user data that its members would send under an assignor.
 
-    User data of another strategy's format are dropped. A member without user data gets those that
-    it would send after it was assigned ``owned`` in ``generation``, with the settings of its
-    ``config``. Nothing is constructed if the strategy remembers nothing and sends nothing by
-    default, and no member has settings.
+    User data in another assignor's format are dropped. A member without user data gets the data
+    that it would send after it got its owned partitions in its generation, with the settings of its
+    ``config``. No user data are constructed if members of the strategy keep no state and send
+    nothing by default, and no member has settings.
 
     Args:
         strategy: the strategy that decides.
@@ -111,13 +111,16 @@ def subscribed(
 
 
 def _would_send_other_data(own: Strategy, strategy: Strategy, member: Member) -> bool:
-    """Return whether a member's settings contradict the user data that it sent.
+    """Return whether a consumer's settings contradict the user data that it sent.
 
-    The settings produce other bytes than the member sent, and other bytes than the default
-    settings.
+    Args:
+        own: the assignor with the consumer's settings.
+        strategy: the assignor without them.
+        member: the consumer.
     """
     configured_data = own.subscription_user_data(member.topics, None)
     default = strategy.subscription_user_data(member.topics, None)
+    # They do if they produce other bytes than it sent, and are not the default settings.
     return configured_data not in {default, member.user_data}
 
 
@@ -130,9 +133,9 @@ def _ignored_config_warning(strategy: Strategy, member: Member) -> str:
 
 
 def owned_memory(strategy: Strategy, member: Member, cluster: Cluster) -> object:
-    """Return the memory of a member that was assigned the partitions that it owns.
+    """Return the state that a consumer stores after it was assigned the partitions that it owns.
 
-    None if it owns none, or if the strategy remembers nothing.
+    None if it owns none, or if the assignor stores nothing.
     """
     # A plain strategy remembers nothing; to build its claims takes longer than some plans.
     if not len(member.owned) or _remembers_nothing(strategy):
@@ -155,7 +158,9 @@ def _sends_by_default(strategy: Strategy) -> bool:
 
 
 def without_foreign_data(strategy: Strategy, group: Group) -> Group:
-    r"""Return a copy of the group without user data if these have another strategy's format.
+    r"""Return a copy of the consumer group without user data, if another assignor wrote it.
+
+    Otherwise the group itself is returned.
 
     >>> group = Group([Member("c1", ["t"], user_data=b"\0\0\0\x0a")])
     >>> without_foreign_data(registry.find("sticky"), group)[0].user_data is None
@@ -167,15 +172,15 @@ def without_foreign_data(strategy: Strategy, group: Group) -> Group:
 
 
 def led_by(strategy: Strategy, group: Group) -> Strategy:
-    """Return the strategy with the settings of the group's leader, which is its first member."""
+    """Return the assignor with the settings of the group's leader, which is the first member."""
     return configured(strategy, group[0]) if len(group) else strategy
 
 
 def ineffective_config(strategies: Sequence[Strategy], group: Group) -> tuple[str, ...]:
-    """Return a warning for each member's ``assignment.`` setting that has no effect on any of the
-    strategies.
+    """Return a warning for each ``assignment.*`` setting of a member that none of the assignors
+    uses.
 
-    Other settings are those of a client's configuration. A plug-in need not list its settings.
+    Other settings are not checked, and nothing is checked if a strategy is a plug-in.
 
     >>> group = Group([Member("c1", ["t"], config={"assignment.consumer.prio": 9})])
     >>> ineffective_config([registry.find("failover")], group)
@@ -226,10 +231,10 @@ def missing_topics(group: Group, cluster: Cluster) -> tuple[str, ...]:
 
 
 def check_config(strategies: Sequence[Strategy], config: Mapping[str, object]) -> None:
-    """Check that every setting has an effect on at least one of the strategies.
+    """Check that each setting of a configuration is used by at least one of the assignors.
 
     Raises:
-        InvalidConfigError: a setting is a member's own, or no strategy has it.
+        InvalidConfigError: a setting can only be set for single members, or no strategy has it.
 
     >>> check_config([registry.find("failover")], {"assignment.consumer.priority": 99})
     Traceback (most recent call last):
@@ -251,11 +256,13 @@ def check_config(strategies: Sequence[Strategy], config: Mapping[str, object]) -
         silent = [one for one in strategies if not registry.settings_of(one)]
         if any(one.configure({key: value}) is not one for one in silent):
             continue
-        raise InvalidConfigError(key, _no_such_setting(strategies, key), value)
+        raise InvalidConfigError(key, _unknown_setting_message(strategies, key), value)
 
 
-def _no_such_setting(strategies: Sequence[Strategy], key: str) -> str:
-    """Return why a setting has no effect on the strategies, with a setting of a similar name."""
+def _unknown_setting_message(strategies: Sequence[Strategy], key: str) -> str:
+    """Return the error message for an unknown assignor setting, with the most similar known
+    setting.
+    """
     names = _listed([one.name for one in strategies])
     have = "has" if len(strategies) == 1 else "have"
     known = {one.key: of.name for of in strategies for one in registry.settings_of(of)}
@@ -277,9 +284,9 @@ def _settings(strategy: Strategy, key: str) -> list[Setting]:
 
 
 def configured(strategy: Strategy, member: Member) -> Strategy:
-    """Return the strategy with the settings in a member's own configuration.
+    """Return the assignor with the settings of a consumer's own configuration.
 
-    A member without settings gets the strategy itself.
+    It is returned unchanged if the consumer has no such settings.
     """
     own = {key: value for key, value in member.config.items() if _settings(strategy, key)}
     silent = member.config and not registry.settings_of(strategy)
@@ -301,10 +308,14 @@ def _format_of(name: str) -> str | None:
 def _has_other_format(
     strategy: Strategy, group: Group, sender: str | None, *, compared: bool
 ) -> bool:
-    """Return whether members sent user data in the format of another strategy.
+    """Return whether the members of a group sent user data in the format of another assignor.
 
-    ``sender`` is the strategy that the members used, if known; otherwise the bytes decide.
-    ``compared`` is true if several strategies are compared on the same group.
+    Args:
+        strategy: the strategy that is run.
+        group: the members.
+        sender: name of the strategy that the members used; None if it must be inferred from the
+            bytes.
+        compared: whether several strategies are compared on the same group.
     """
     sent = [member for member in group if member.user_data is not None]
     own = _FORMATS.get(strategy.name)
@@ -334,9 +345,7 @@ def _contradict_as_generations(members: Iterable[Member]) -> bool:
 
 
 def _is_sticky(data: bytes) -> bool:
-    """Return whether the bytes are complete user data of Kafka's sticky assignor (version 0
-    or 1).
-    """
+    """Return whether bytes are complete user data of Kafka's sticky assignor (version 0 or 1)."""
     if len(data) < 4:
         return False
     claims = decode_sticky_user_data(data)

@@ -91,17 +91,19 @@ _Tasks = dict[str, dict[str, frozenset[tuple[str, int]]]]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Result of comparing a recorded assignment with what the group's own strategy computes.
+    """Result of comparing a recorded assignment of a consumer group with a computed one.
+
+    The assignment is computed with the group's own assignment strategy, such as Kafka's range.
 
     Attributes:
         agrees: whether both are equal; None if the strategy cannot be run.
         why: the reason of a disagreement, `UNEXPLAINED`, or why the strategy cannot be run.
-        judged_by: the strategy or dialect that was run; None if none was.
-        counts: whether the verdict is evidence about Partage: the strategy is exact, and the
-            members are Java clients or the coordinator decided.
+        judged_by: name of the strategy that was run; None if none was.
+        counts: whether a disagreement would be an error of Partage: its strategy is an exact
+            reproduction, and Java clients or the coordinator computed the assignment.
         assumed: assumptions about what the log lacks.
-        terminates: False if the strategy never returns on the recorded input; ``agrees`` is
-            then None and ``why`` says so.
+        terminates: False if the strategy never returns on the recorded input; ``agrees`` is then
+            None and ``why`` says so.
     """
 
     agrees: bool | None = None
@@ -113,7 +115,7 @@ class Verdict:
 
 
 def check_agreement(generation: Generation, clusters: ClusterHistory) -> Verdict:
-    """Compare the recorded assignment of one rebalance with what the group's own strategy computes.
+    """Compare a consumer group's recorded assignment with the one that its own strategy computes.
 
     Args:
         generation: a generation of any protocol.
@@ -147,8 +149,8 @@ def check_agreement(generation: Generation, clusters: ClusterHistory) -> Verdict
 
 
 def _check_streams(generation: Generation, clusters: ClusterHistory) -> Verdict:
-    """Compare a recorded task assignment of a Kafka Streams leader
-    with what its assignor computes.
+    """Compare the recorded tasks of a Kafka Streams group with those that its task assignor
+    computes.
     """
     verdict = check_streams_agreement(generation, clusters)
     why = verdict.why or (UNEXPLAINED if verdict.agrees is False else None)
@@ -157,7 +159,7 @@ def _check_streams(generation: Generation, clusters: ClusterHistory) -> Verdict:
 
 
 def _check_migration(generation: Generation) -> Verdict:
-    """Check that a group kept its assignment when it was migrated to another protocol (KIP-848)."""
+    """Check that a consumer group kept its assignment when it changed its protocol (KIP-848)."""
     before = generation.previous
     if before is None:
         return Verdict(why="taken over from a group of which the log has nothing")
@@ -176,15 +178,18 @@ def _check_migration(generation: Generation) -> Verdict:
 
 
 class _NeverReturnsError(PartageError):
-    """Error for an input on which the Kafka class of the strategy runs forever."""
+    """Error: the Kafka class of the assignment strategy would run forever on this input."""
 
 
 def _check_strategy(
     generation: Generation, strategy: Strategy, clusters: ClusterHistory
 ) -> Verdict:
-    """Compare a classic generation's recorded assignment with what one strategy computes.
+    """Compare a recorded assignment with the one that an assignment strategy computes.
 
-    The strategy may be a dialect, a client library's variant of it.
+    Args:
+        generation: recorded rebalance of a classic consumer group.
+        strategy: the strategy to run, maybe a client library's own variant (such as librdkafka's).
+        clusters: the cluster metadata over time.
     """
     released = released_partitions(generation.first)
 
@@ -193,7 +198,7 @@ def _check_strategy(
         plan = configured.assign(Problem(group, cluster))
         if plan.loop is not None:
             raise _NeverReturnsError(_loop_text(strategy, plan.loop))
-        return _planned(plan.assign_revoked(released))
+        return _assignment_by_topic(plan.assign_revoked(released))
 
     at = generation.timestamp_ms
     try:
@@ -211,13 +216,10 @@ def _check_strategy(
 def _check_go_sticky(
     generation: Generation, strategy: Strategy, leader: str, clusters: ClusterHistory
 ) -> Verdict:
-    """Check the recorded assignment of a Go client's sticky assignor by its quality, not by
-    equality.
-
-    The assignor depends on the random order of Go's maps, so no run repeats it. The record is
-    consistent if it is valid, its loads are those of Java's strategy, and it moves at most as many
-    partitions.
-    """
+    """Check that a Go client's recorded sticky assignment is as balanced as the Java assignor's."""
+    # The Go assignor depends on the random order of Go's maps, so its plan cannot be reproduced
+    # exactly. The recorded plan is consistent if it is valid, has the same largest and smallest
+    # load as the plan of Java's strategy, and moves no more partitions.
     judged_by = f"{leader}:{strategy.name}"
     group, cluster = recorded_group(generation.first), clusters.at(generation.timestamp_ms)
     recorded = recorded_assignment(generation.first, cluster)
@@ -249,11 +251,9 @@ def _loop_text(strategy: Strategy, loop: EndlessLoop) -> str:
     )
 
 
-def _planned(plan: Assignment) -> _Partitions:
-    """Return a strategy's assignment as a dict from member to topic to partitions.
-
-    Like the record, it includes assigned partitions that the cluster does not have.
-    """
+def _assignment_by_topic(plan: Assignment) -> _Partitions:
+    """Convert an assignment to nested dicts: partitions by topic, by consumer group member."""
+    # Assigned partitions that the cluster lacks are included, as in recorded assignments.
     out = plan.to_dict()
     for lost in plan.unresolved:
         out[lost.member].setdefault(lost.topic, []).append(lost.partition)
@@ -265,24 +265,28 @@ def _explain_assignment(
     clusters: ClusterHistory,
     decide: Callable[[Group, Cluster], _Partitions],
 ) -> str | None:
-    """Find other inputs for which a classic group's strategy computes exactly the recorded
-    assignment.
+    """Search for an input with which a strategy computes exactly a group's recorded assignment.
 
-    It tries outdated cluster metadata and other owned partitions, for example. Return a description
-    of the input that fits, for the report; None if none fits.
+    Returns:
+        A description of that input for the report, or None if no input fits.
 
     Args:
         generation: a classic generation.
         clusters: the cluster metadata over time.
-        decide: runs the strategy and returns a dict from member to topic to partitions.
+        decide: function that runs the strategy and returns a dict from member to topic to
+            partitions.
     """
+    # Such inputs are older metadata or other owned partitions.
     state, at = generation.first, generation.timestamp_ms
     record, sent, now = recorded_plan(state), recorded_group(state), clusters.at(at)
-    near = list(_clusters(generation, clusters, at, "leader"))
+    near = list(_alternative_metadata(generation, clusters, at, "leader"))
     before = generation.previous.last if generation.previous is not None else None
     tried = [
         *((words, sent, cluster) for words, cluster in near),
-        *((words, recorded_group(other), now) for words, other in _other_claims(state, before)),
+        *(
+            (words, recorded_group(other), now)
+            for words, other in _alternative_owned_partitions(state, before)
+        ),
     ]
     if any(m.instance for m in state.members):
         # A client from before KIP-345 (kafka-python 2.0) orders static members by their ids.
@@ -302,15 +306,21 @@ def _explain_assignment(
     return None
 
 
-def _clusters(
+def _alternative_metadata(
     generation: Generation, clusters: ClusterHistory, at_ms: int, observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield other cluster metadata that the leader or coordinator may have used, as (description,
-    cluster).
+    """Yield other cluster metadata that a consumer group's assignor may have used.
 
-    The candidates are metadata of other times, other broker racks, and topics with fewer partitions
-    if the metadata is only assumed.
+    Each item is (description, cluster), for example metadata of an earlier time.
+
+    Args:
+        generation: the recorded rebalance.
+        clusters: the cluster metadata over time.
+        at_ms: time of the rebalance.
+        observer: ``leader`` or ``coordinator``, for the description.
     """
+    # The candidates are metadata of other times and other broker racks. If no metadata was recorded
+    # yet at that time, they include topics with fewer partitions.
     members = generation.first.members
     topics = [t for m in members if m.subscription for t in m.subscription.topics]
     highest: dict[str, int] = {}
@@ -322,15 +332,20 @@ def _clusters(
         yield from smaller_clusters(clusters.at(at_ms), highest, observer)
 
 
-def _other_claims(
+def _alternative_owned_partitions(
     state: ClassicState, before: ClassicState | None
 ) -> Iterator[tuple[str, ClassicState]]:
-    """Yield copies of a group's state with other owned partitions, as (description, state).
+    """Yield copies of a consumer group's state in which the members report other owned partitions.
 
-    The leader may have ignored the owned partitions that members sent, or used its own previous
-    assignment instead.
+    Each item is (description, state).
+
+    Args:
+        state: recorded state of the group.
+        before: state of the previous generation, None if unknown.
     """
-    without = _with_claims(state, {m.id: Subscription(-1) for m in state.members})
+    # The leader may have ignored the owned partitions that members sent, or used its own previous
+    # assignment instead.
+    without = _with_owned_partitions(state, {m.id: Subscription(-1) for m in state.members})
     yield "the leader went by no claims at all", without
     if before is None:
         return
@@ -339,18 +354,21 @@ def _other_claims(
         for m in before.members
     }
     words = f"the leader went by its own assignment of generation {before.generation}"
-    yield words, _with_claims(state, assigned)
+    yield words, _with_owned_partitions(state, assigned)
     for member in state.members[:_MOST_MEMBERS]:
         other = assigned.get(member.id, Subscription(-1))
         words = f"the leader did not go by what {member.client_id} claims"
-        yield words, _with_claims(state, {member.id: other})
+        yield words, _with_owned_partitions(state, {member.id: other})
 
 
-def _with_claims(state: ClassicState, claims: dict[str, Subscription]) -> ClassicState:
-    """Return a copy of a group's state in which members have sent other owned partitions.
+def _with_owned_partitions(state: ClassicState, claims: dict[str, Subscription]) -> ClassicState:
+    """Return a copy of a consumer group's state in which the members report other owned partitions.
 
-    User data is removed, because it may repeat the original partitions.
+    Args:
+        state: recorded state of the group.
+        claims: dict from member id to a subscription with the owned partitions to use.
     """
+    # User data is removed, because it may repeat the original partitions.
     members = tuple(
         m
         if m.subscription is None or m.id not in claims
@@ -372,8 +390,9 @@ def _with_claims(state: ClassicState, claims: dict[str, Subscription]) -> Classi
 
 
 def _check_target(generation: Generation, clusters: ClusterHistory) -> Verdict:
-    """Compare a coordinator's recorded target assignment (KIP-848)
-    with what its assignor computes.
+    """Compare the assignment that the group coordinator recorded (KIP-848) with a computed one.
+
+    It is computed with the assignor that the group uses, such as "uniform".
     """
     name = generation.first.strategy or ""
     if all(m.subscription is None for m in generation.first.members):
@@ -411,27 +430,24 @@ def _check_target(generation: Generation, clusters: ClusterHistory) -> Verdict:
 def _compute_target(
     generation: Generation, cluster: Cluster, order: tuple[int, ...] | None = None
 ) -> _Targets | _Tasks | None:
-    """Run the assignor of a consumer, share or streams group on the recorded input, and return its
-    target assignment.
+    """Compute the assignment of a group whose coordinator assigns partitions or tasks (KIP-848).
 
-    Return None if the log lacks a part of the input.
-
-    ``order`` lists the positions of the members in another order than that of joining. The order
-    matters for members in one bucket of a Java HashMap.
+    The result is None if the log lacks input such as a subscription. ``order`` has the members'
+    positions in the order for the assignor; None is the order of joining.
 
     Raises:
         PartageError: the assignor is not applicable.
     """
-    decide = _decide_tasks if generation.protocol == "streams" else _decide_targets
+    decide = _run_task_assignor if generation.protocol == "streams" else _run_consumer_assignor
     return decide(generation, cluster, order)
 
 
 def _has_whole_input(generation: Generation, cluster: Cluster) -> bool:
-    """Return whether the log has all previous targets of the group, the input of its assignor.
-
-    A log that begins later than the group may lack a member whose target has not changed since.
-    All targets are known if they contain every partition of the subscribed topics.
+    """Return whether the log has the previous assignment of every member (an input of the
+    assignor).
     """
+    # If the log begins later than the group, the target of a member may be missing. All targets are
+    # known if together they contain every partition of the subscribed topics.
     if generation.target is None or any(m.subscription is None for m in generation.first.members):
         return False
     wanted = {t for m in generation.first.members if m.subscription for t in m.subscription.topics}
@@ -449,16 +465,18 @@ def _has_whole_input(generation: Generation, cluster: Cluster) -> bool:
 def _explain_target(
     generation: Generation, clusters: ClusterHistory, at_ms: int, record: _Targets | _Tasks
 ) -> str | None:
-    """Find other inputs for which the coordinator's assignor computes exactly the recorded target.
+    """Search for an input with which the group coordinator's assignor computes the recorded
+    assignment.
 
-    It tries older metadata and other member orders, for example. Return a description of the input
-    that fits, for the report; None if none fits.
+    The result describes that input for the report; it is None if no input fits. ``record`` is the
+    recorded assignment of each member.
     """
+    # Such inputs are older metadata or another order of members.
     now = clusters.at(at_ms)
     tried: Iterable[tuple[str, Cluster, tuple[int, ...] | None]] = chain(
         (
             (words, other, None)
-            for words, other in _clusters(generation, clusters, at_ms, "coordinator")
+            for words, other in _alternative_metadata(generation, clusters, at_ms, "coordinator")
         ),
         ((words, now, order) for words, order in _member_orders(generation)),
     )
@@ -472,12 +490,12 @@ def _explain_target(
 
 
 def _member_orders(generation: Generation) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield other member orders with which the coordinator's assignor may have run, as
-    (description, order).
+    """Yield orders in which the coordinator's assignor may have visited the group's members.
 
-    Members whose ids share a bucket of Java's map are visited in the order of the coordinator's own
-    map. That order depends on former members, and no record has it.
+    Each item is (description, order), with members as positions.
     """
+    # Members whose ids share a bucket of Java's map are visited in the order of the coordinator's
+    # own map. That order depends on former members, and no record has it.
     ids = [m.id for m in generation.first.members]
     names = [m.client_id or m.id for m in generation.first.members]
     why = "share a bucket of the coordinator's map, whose order is not in the log"
@@ -491,9 +509,9 @@ def _member_orders(generation: Generation) -> Iterator[tuple[str, tuple[int, ...
 
 
 def _bucket_pairs(ids: list[str]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of members, as positions, whose ids share a bucket of a Java HashMap.
+    """Yield pairs of members (as positions) whose ids share a bucket of a Java HashMap.
 
-    The map visits such members in the order of their insertion.
+    The map iterates over such members in the order of their insertion.
     """
     slots = DEFAULT_TABLE
     while len(ids) * 4 > slots * 3:
@@ -510,19 +528,21 @@ def _bucket_pairs(ids: list[str]) -> Iterator[tuple[int, int]]:
 
 
 def _recorded_targets(target: Mapping[str, Roles]) -> _Targets:
-    """Return the recorded target assignment: a dict from member to topic id to partitions.
+    """Return the assignment that the group coordinator recorded, by member and topic id.
 
     Topics without partitions are left out.
     """
     return {member: _partition_sets(_owned(roles)) for member, roles in target.items()}
 
 
-def _decide_targets(
+def _run_consumer_assignor(
     generation: Generation, cluster: Cluster, order: tuple[int, ...] | None
 ) -> _Targets | None:
-    """Run the assignor of a consumer or share group on the recorded input.
+    """Run the group coordinator's assignor of a consumer or share group on its recorded input.
 
-    Return None if the group has another assignor than Kafka's own.
+    The result has each member's partitions; it is None if the group uses a custom assignor.
+    ``order`` has the members' positions in the order for the assignor; None is the order of
+    joining.
     """
     assignor = _ASSIGNORS.get(generation.first.strategy or "")
     if assignor is None or generation.target is None:
@@ -532,7 +552,9 @@ def _decide_targets(
     index, allowed = cluster.index, generation.target.assignable
     spec = GroupSpec(
         Problem(group, cluster),
-        previous=_targets(index, [_owned(generation.target.before.get(m, ())) for m in group.ids]),
+        previous=_to_target_arrays(
+            index, [_owned(generation.target.before.get(m, ())) for m in group.ids]
+        ),
         assignable=None if allowed is None else _mask(index, allowed),
         several_owners=generation.protocol == "share",
     )
@@ -548,10 +570,12 @@ def _owned(roles: Roles) -> TopicPartitionNumbers:
     return next((by_id for role, by_id in roles if role == OWNER), ())
 
 
-def _targets(index: Index, targets: list[TopicPartitionNumbers]) -> Targets:
-    """Convert members' previous targets from (topic id, partitions) to arrays of partition indices.
+def _to_target_arrays(index: Index, targets: list[TopicPartitionNumbers]) -> Targets:
+    """Convert the previous assignments of members to arrays of partition numbers.
 
-    Partitions of topics that the index lacks are left out.
+    Args:
+        index: numbering of the cluster's partitions; partitions that it lacks are left out.
+        targets: (topic id, partitions) pairs of each member.
     """
     number = {i: n for n, i in enumerate(index.ids) if i is not None}
     flat = [pair for target in targets for pair in target]
@@ -586,7 +610,7 @@ def _mask(
 
 
 def _recorded_tasks(target: Mapping[str, Roles]) -> _Tasks:
-    """Return the recorded targets of a streams group: a dict from member to role to tasks."""
+    """Return the recorded tasks of a Kafka streams group (KIP-1071), by member and role."""
     return {
         member: {role: _task_set(roles, role) for role in (ACTIVE, STANDBY, WARMUP)}
         for member, roles in target.items()
@@ -596,28 +620,29 @@ def _recorded_tasks(target: Mapping[str, Roles]) -> _Tasks:
 def _fitting_releases(
     generation: Generation, cluster: Cluster, record: _Targets | _Tasks
 ) -> list[str]:
-    """Return the releases of the streams task assignor that reproduce the recorded targets, by
-    assignor name, oldest first.
+    """Return the Kafka releases whose task assignor reproduces a streams group's recorded tasks.
 
-    The log does not say which Kafka release the brokers run, nor which task offsets members
-    reported to 4.4. So each release is tried.
+    They are names of assignors, for the oldest release first.
     """
+    # The log does not say which Kafka release the brokers run, so each release is tried.
     return [
         one.name
         for one in reversed(SERVER_ASSIGNORS)
-        if _decide_tasks(generation, cluster, None, one) == record
+        if _run_task_assignor(generation, cluster, None, one) == record
     ]
 
 
-def _decide_tasks(
+def _run_task_assignor(
     generation: Generation,
     cluster: Cluster,
     order: tuple[int, ...] | None,
     assignor: ServerSticky = SERVER_ASSIGNORS[-1],
 ) -> _Tasks | None:
-    """Run a task assignor of streams groups (KIP-1071) on the recorded input.
+    """Run the group coordinator's task assignor (KIP-1071) on a streams group's recorded input.
 
-    Return None if the log lacks the topology or the members' processes.
+    The result has each member's tasks; it is None if the log lacks the topology or a process id.
+    ``order`` has the members' positions in the order for the assignor; None is the order of
+    joining.
     """
     target = generation.target
     known = target.streams if target is not None else None

@@ -12,11 +12,13 @@ metadata, a follow-up of a cooperative rebalance (KIP-429), or a request by a cl
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from partage.history.clients import JAVA, identify_client
+from partage.history.clients import JAVA, LIBRDKAFKA, identify_client
 from partage.history.clusters import BrokerFaults, ClusterHistory, CoordinatorMove
+from partage.history.departures import DepartedMembers
 from partage.history.events import (
     INFERRED,
     RECORDED,
@@ -34,8 +36,6 @@ __all__ = [
     "SESSION_TIMEOUT_MS",
     "CauseFinder",
     "CauseState",
-    "DepartedMember",
-    "DepartedMembers",
     "cause_without_changes",
     "is_follow_up",
 ]
@@ -52,6 +52,8 @@ _LEAST_SILENCE_MS = 5_000
 _SYNC_DELAY_MS = 1_000
 #: Longest time after its last poll in which a client with background commits may commit.
 _LATE_COMMIT_MS = 500
+#: Heartbeats in a session timeout: clients send at least three.
+_HEARTBEATS = 4
 #: Commit intervals by which the poll timeout of a client with background commits may be late.
 _REPEATS = 2
 #: A dead broker is missed, and its partitions get a new leader, within this time
@@ -64,126 +66,34 @@ _LIKELY, _SAME_NAME, _EVEN = 0.9, 0.7, 0.5
 _PRECEDENCE = {kind: i for i, kind in enumerate(CAUSE_KINDS)}
 
 
-# -- departed members, and which of them rejoin ----------------------------------------------------
-
-#: Departed members that are remembered: no group loses more within one session timeout.
-_MOST_REMEMBERED = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class DepartedMember:
-    """A member that left its group, remembered so that its rejoin can be recognised.
-
-    A rejoin soon after a departure is a bounce: the client restarted or left only briefly.
-
-    Attributes:
-        time_ms: best known time at which it stopped: when its next commit was due, else the time of
-            the first record without it.
-        until_ms: a rejoin up to this time is a bounce.
-        evicted: whether its session timeout expired; no rejoin is a bounce then.
-        lost: whether a broker failure caused the eviction.
-    """
-
-    member: str
-    instance: str | None
-    client_id: str
-    host: str
-    time_ms: int
-    until_ms: int
-    evicted: bool = False
-    lost: bool = False
-
-    def is_bounce(self, time_ms: int) -> bool:
-        """Return whether a rejoin at this time is a bounce: the client left and soon rejoined.
-
-        A member that was evicted cannot bounce.
-        """
-        return not self.evicted and time_ms <= self.until_ms
-
-
-@dataclass(slots=True)
-class DepartedMembers:
-    """The members of one group that left and have not rejoined, the newest last.
-
-    No record says that a new member is an old one. A joining member matches a departed one that has
-    its member id or its instance id; without an instance id, one that has its client id and host.
-    Among several matches, the rule takes
-
-    * the one that left first, among those whose session timeout has not expired: clients are
-      restarted in the order in which they were stopped;
-    * else the one that left last.
-
-    A rejoin is a **bounce** if the session timeout had not expired and the member had not been
-    evicted: with an instance id, its partitions would have waited for it. Any other rejoin is a
-    join.
-
-    >>> departed = DepartedMembers()
-    >>> for name, at in ("m", 1_000), ("n", 2_000), ("o", 90_000):
-    ...     left = MemberState(name, None, "app", "/h", 0, 6_000, None, (), -1, None, None)
-    ...     departed.add(left, at, 6_000)
-    >>> times = (5_000, 99_000, 99_000)
-    >>> [departed.match_rejoin("new", None, "app", "/h", at).member for at in times]
-    ['m', 'o', 'n']
-    """
-
-    members: list[DepartedMember] = field(default_factory=list)
-
-    def add(self, member: MemberState, time_ms: int, timeout_ms: int) -> None:
-        """Remember a departed member; a rejoin within ``timeout_ms`` counts as a bounce."""
-        identity = (member.id, member.instance, member.client_id, member.client_host)
-        self.members.append(DepartedMember(*identity, time_ms, time_ms + timeout_ms))
-        del self.members[:-_MOST_REMEMBERED]
-
-    def mark_evicted(self, member: str, *, lost: bool = False) -> None:
-        """Mark a departed member as evicted; ``lost`` if a broker failure caused that."""
-        for i, departed in enumerate(self.members):
-            if departed.member == member:
-                self.members[i] = replace(departed, evicted=True, lost=lost)
-
-    def match_rejoin(
-        self, member: str, instance: str | None, client_id: str, host: str, time_ms: int
-    ) -> DepartedMember | None:
-        """Match a joining member to a departed one, remove that entry and return it.
-
-        A match has the same member id or instance id; without an instance id, the same client id
-        and host. Return None if no departed member matches.
-        """
-        match = None
-        for i, departed in enumerate(self.members):
-            same = (
-                departed.instance == instance
-                if instance is not None
-                else (departed.instance, departed.client_id, departed.host)
-                == (None, client_id, host)
-            )
-            if same or departed.member == member:
-                match = i
-                if time_ms <= departed.until_ms:
-                    break
-        return None if match is None else self.members.pop(match)
-
-
 # -- causes of rebalances ----------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class CauseState:
-    """State that `CauseFinder` carries from one rebalance to the next; it has plain values only.
+    """Data that must be stored to continue the search for causes of a consumer group's rebalances.
 
     Attributes:
         departures: members that left recently.
-        topics_position: the cluster state that topic changes were last compared with.
-        alive: dict from member id to the time of its newest acknowledgement, which it sends in a
-            heartbeat.
+        topics_position: position in the metadata history up to which topic changes were found; -1
+            for none.
+        alive: dict from member id to the time (ms) of its newest acknowledged assignment, which it
+            sends in a heartbeat.
+        active: dict from member id to the time of its newest commit that advanced an offset, else
+            of the first generation with it.
+        shared: client ids, with the host, that several members had at the same time.
     """
 
     departures: DepartedMembers = field(default_factory=DepartedMembers)
     topics_position: int = -1
     alive: dict[str, int] = field(default_factory=dict)
+    active: dict[str, int] = field(default_factory=dict)
+    shared: frozenset[tuple[str, str]] = frozenset()
 
 
 class CauseFinder:
-    """Finds the causes of one group's rebalances, such as joins, departures and topic changes.
+    """Search for the causes of a consumer group's rebalances, such as joins, departures and new
+    topics.
 
     Call `find` for each rebalance when its record is read.
 
@@ -211,13 +121,14 @@ class CauseFinder:
         self._faults = BrokerFaults(clusters, {} if moves is None else moves)
 
     def note_alive(self, member: str, time_ms: int) -> None:
-        """Record that a member was alive at a time,
-        because it acknowledged an assignment (KIP-848).
+        """Record that a consumer group member was alive at a time, because it sent a heartbeat
+        then.
         """
         self.state.alive[member] = time_ms
 
     def find(self, generation: Generation, before: Generation | None) -> tuple[Cause, ...]:
-        """Return the causes of a rebalance, the most important first; there is always at least one.
+        """Return the causes of a consumer group's rebalance, the most important first (at least
+        one).
 
         Args:
             generation: the rebalance; its state ``last`` is not complete yet.
@@ -231,37 +142,60 @@ class CauseFinder:
             )
             return (Cause("migration", RECORDED, time_ms=generation.timestamp_ms, detail=words),)
         topics = self._topic_changes(generation, before)
+        self._note_active(generation, before)
         if before is None:
             causes = [Cause("first", INFERRED, time_ms=generation.timestamp_ms)]
             causes += [replace(c, source=RECORDED) for c in generation.causes if c.kind == "join"]
         elif generation.protocol == "classic":
-            causes = [*self._compared_causes(generation, before), *topics]
+            causes = [*self._infer_causes(generation, before), *topics]
         else:
             is_recorded = any(c.kind == "topics" for c in generation.causes)
             causes = [*self._recorded_causes(generation, before), *([] if is_recorded else topics)]
-        if not causes or self._is_metadata_of_a_fault(generation, causes, topics):
+        if not causes or self._is_missing_rack_of_failed_broker(generation, causes, topics):
             causes = [self._without_changes(generation, before)]
         if len(causes) > 1 and generation.protocol != "classic":
             # The coordinator replaces a static member without a rebalance (KIP-848).
             causes = [c for c in causes if c.kind != "bounce" or c.instance is None] or causes
         return tuple(sorted(causes, key=lambda c: _PRECEDENCE[c.kind]))
 
-    def _compared_causes(self, generation: Generation, before: Generation) -> Iterator[Cause]:
-        """Infer a classic group's causes by comparing its members with those before; yield them."""
+    def _note_active(self, generation: Generation, before: Generation | None) -> None:
+        """Record when consumer group members last advanced a committed offset, and shared client
+        ids.
+        """
+        members = () if before is None else before.last.members
+        known = {m.id: self.state.active.get(m.id) for m in members}
+        for m in members:
+            times = [self._commits.advanced_ms(*pair) for pair in assigned_partitions(m)]
+            newest = max((t for t in times if t is not None), default=None)
+            if newest is not None and before is not None and newest >= before.timestamp_ms:
+                known[m.id] = newest
+        known |= {
+            m.id: known.get(m.id) or generation.timestamp_ms for m in generation.first.members
+        }
+        self.state.active = {name: at for name, at in known.items() if at is not None}
+        clients = Counter((m.client_id, m.client_host) for m in generation.first.members)
+        self.state.shared |= {client for client, count in clients.items() if count > 1}
+
+    def _infer_causes(self, generation: Generation, before: Generation) -> Iterator[Cause]:
+        """Yield the causes of a consumer group's rebalance that follow from two successive states
+        of it.
+        """
         change = compare_states(before.last, generation.first)
         at = generation.timestamp_ms
         for m in change.left:
-            stopped = self._stopped_ms(m, before, at)
+            stopped = self._estimate_stop_ms(m, before, at)
             self.state.departures.add(m, stopped, self._session_timeout(m))
-        left = {m.id: self._departure(m, generation) for m in change.left}
+        left = {m.id: self._explain_departure(m, generation) for m in change.left}
         for m in change.joined:
-            cause = self._join(m, at, stop_is_known=True)
+            cause = self._explain_join(m, at, stop_is_known=True)
             was = left.get(cause.was or "")
             if cause.kind == "bounce":
                 left.pop(cause.was or "", None)
             elif was is not None and was.kind == "expiry":
                 longest = self._session_timeout(m) + max(m.rebalance_timeout_ms, 0)
-                if self._fault(generation, at, longest) is not None:  # it was alive all the time
+                if (
+                    self._describe_fault(generation, at, longest) is not None
+                ):  # it was alive all the time
                     del left[was.member or ""]
                     cause = replace(cause, kind="broker", probability=_LIKELY, other="expiry")
             yield cause
@@ -271,12 +205,12 @@ class CauseFinder:
         yield from _other_changes(change, at)
 
     def _without_changes(self, generation: Generation, before: Generation | None) -> Cause:
-        """Return the cause of a rebalance in which neither members nor topics changed."""
+        """Return the cause of a rebalance in which no group member and no topic changed."""
         cause = cause_without_changes(generation, before)
         if cause.kind not in ("request", "unknown"):
             return cause
         timeout = max((self._session_timeout(m) for m in generation.first.members), default=0)
-        fault = self._fault(generation, generation.timestamp_ms, timeout)
+        fault = self._describe_fault(generation, generation.timestamp_ms, timeout)
         if fault is None:
             return cause
         words = f"{fault}: members rejoined"
@@ -284,33 +218,41 @@ class CauseFinder:
         return Cause("broker", INFERRED, time_ms=generation.timestamp_ms, detail=words,
                      probability=_LIKELY, other=other)  # fmt: skip
 
-    def _is_metadata_of_a_fault(
+    def _is_missing_rack_of_failed_broker(
         self, generation: Generation, causes: list[Cause], topics: list[Cause]
     ) -> bool:
-        """Return whether only a failed broker's rack, missing in the metadata, has changed.
+        """Return whether topic metadata changed only because a failed broker's rack was missing.
 
-        The broker's failure is then its only cause.
+        Args:
+            generation: the rebalance.
+            causes: causes that the log states.
+            topics: causes from changed topics.
         """
+        # The broker failure is then the only cause.
         if generation.protocol != "consumer" or topics or any(c.kind != "topics" for c in causes):
             return False
-        return self._fault(generation, generation.timestamp_ms, SESSION_TIMEOUT_MS) is not None
+        return (
+            self._describe_fault(generation, generation.timestamp_ms, SESSION_TIMEOUT_MS)
+            is not None
+        )
 
-    def _fault(self, generation: Generation, time_ms: int, timeout_ms: int) -> str | None:
-        """Describe the last broker failure that can explain a rebalance; None without one.
+    def _describe_fault(self, generation: Generation, time_ms: int, timeout_ms: int) -> str | None:
+        """Return a description of the last broker failure that can explain a rebalance, or None.
 
-        It must lie within ``timeout_ms`` before ``time_ms``, or shortly after it, because
-        metadata is recorded with a delay.
+        Args:
+            generation: the rebalance.
+            time_ms: time of the rebalance.
+            timeout_ms: how long before the rebalance the failure may lie.
         """
+        # It may also lie shortly after the rebalance, because metadata is recorded with a delay.
         fault = self._faults.last(
             generation.position.partition, time_ms - timeout_ms, time_ms + _METADATA_DELAY_MS
         )
         return None if fault is None else fault[1]
 
     def _recorded_causes(self, generation: Generation, before: Generation) -> Iterator[Cause]:
-        """Yield the causes that the records of a consumer, share or streams group state.
-
-        Departures are explained: a leave, a session timeout or a poll timeout.
-        """
+        """Yield the causes of a rebalance that the records of a consumer group (KIP-848) state."""
+        # A departure is refined to a leave, a session or a poll timeout, by commits and heartbeats.
         old = {m.id: m for m in before.last.members}
         new = {m.id: m for m in generation.first.members}
         left: dict[str | None, Cause] = {}
@@ -322,11 +264,11 @@ class CauseFinder:
                     timeout_ms = self._session_timeout(m)
                     self.state.departures.add(m, cause.time_ms or 0, timeout_ms)
                 if m is not None and m.id in old:
-                    left[m.id] = self._departure(m, generation, cause)
+                    left[m.id] = self._explain_departure(m, generation, cause)
         for cause in generation.causes:
             m = new.get(cause.member or "")
             if cause.kind == "join" and m is not None:
-                join = self._join(m, cause.time_ms or generation.timestamp_ms)
+                join = self._explain_join(m, cause.time_ms or generation.timestamp_ms)
                 if join.kind == "bounce":
                     left.pop(join.was, None)
                     yield join
@@ -338,16 +280,17 @@ class CauseFinder:
             if cause.kind not in ("join", "leave"):
                 yield cause
 
-    def _join(self, member: MemberState, time_ms: int, *, stop_is_known: bool = False) -> Cause:
-        """Return why a member joined: a bounce or a new join.
-
-        It is a bounce if the same client had left shortly before, within its session timeout.
+    def _explain_join(
+        self, member: MemberState, time_ms: int, *, stop_is_known: bool = False
+    ) -> Cause:
+        """Return why a member joined its consumer group: it is new, or it rejoined after a short
+        absence.
 
         Args:
             member: the member.
             time_ms: when it joined.
-            stop_is_known: whether departures are kept with the time of the stop, and not with that
-                of the eviction.
+            stop_is_known: whether the time of a departed member is that of its stop, and not that
+                of its eviction.
         """
         departed = self.state.departures.match_rejoin(
             member.id, member.instance, member.client_id, member.client_host, time_ms
@@ -360,7 +303,11 @@ class CauseFinder:
             kind, words = "broker", f"{words} since a broker failed or its coordinator moved"
         elif departed.evicted:
             words += ", evicted" if stop_is_known else " since its session timeout expired"
-        elif departed.is_bounce(time_ms) and departed.member != member.id:
+        elif (
+            departed.is_bounce(time_ms)
+            and departed.member != member.id
+            and self._is_likely_same(member, time_ms - departed.time_ms)
+        ):
             # Members of the consumer protocol choose their id: a restarted one has another.
             kind = "bounce"
             if member.instance is None:  # clients may share a client id and a host
@@ -368,21 +315,35 @@ class CauseFinder:
                 return Cause(kind, INFERRED, member.id, None, time_ms, words, was, *rest)
         return Cause(kind, INFERRED, member.id, member.instance, time_ms, words, departed.member)
 
-    def _departure(
-        self, member: MemberState, generation: Generation, recorded: Cause | None = None
-    ) -> Cause:
-        """Return why a member departed (left or evicted),
-        from the times of its commits and heartbeats.
-
-        A member that leaves sends LeaveGroup at once, and most clients commit before. A dead one
-        is evicted a session timeout after its last heartbeat, or commit in a classic group. A
-        static member leaves by a session timeout only, unless an administrator removes it.
+    def _is_likely_same(self, member: MemberState, away_ms: int) -> bool:
+        """Return whether a joining consumer is likely the same process as one that left shortly
+        before.
 
         Args:
-            member: the member that departed.
+            member: the member that joins.
+            away_ms: time since the departure of a member with the same client id and host.
+        """
+        # Members that share a client id and host cannot be distinguished. A restart is then likely
+        # only if it was quick: before two of three heartbeats are missed.
+        if member.instance is not None:
+            return True
+        if (member.client_id, member.client_host) not in self.state.shared:
+            return True
+        return 3 * away_ms <= 2 * self._session_timeout(member)
+
+    def _explain_departure(
+        self, member: MemberState, generation: Generation, recorded: Cause | None = None
+    ) -> Cause:
+        """Return why a member left its consumer group: a leave, a timeout or a broker failure.
+
+        Args:
+            member: the departed member.
             generation: the rebalance without it.
             recorded: the cause that a record states; None in a classic group.
         """
+        # A member that leaves sends LeaveGroup at once, and most clients commit just before. A dead
+        # member is evicted a session timeout after its last heartbeat (classic group: also commit).
+        # A static member departs only by a session timeout, unless an administrator removes it.
         at = generation.timestamp_ms
         if recorded is not None and recorded.time_ms is not None:
             at = recorded.time_ms
@@ -390,10 +351,13 @@ class CauseFinder:
             "leave", INFERRED if recorded is None else RECORDED, member.id, member.instance, at
         )
         timeout = self._shortest_session_timeout(member)
-        alive = self._alive_ms(member, generation, recorded)
+        alive = self._last_alive_ms(member, generation, recorded)
         seen = self._last_commit(member)
+        if recorded is not None and seen is not None and seen > at:
+            seen = self.state.active.get(member.id)  # the newest commit is one of a later owner
         began = at if recorded is not None else self._rebalance_start_ms(member, generation)
-        if self._exceeded_poll(member, generation, began, None if recorded is not None else alive):
+        joined = None if recorded is not None else alive
+        if seen is not None and self._exceeded_poll(member, generation, seen, began, joined):
             self.state.departures.mark_evicted(member.id)
             words = (
                 f"{member.client_id}: silent for longer than its max.poll.interval.ms "
@@ -402,10 +366,10 @@ class CauseFinder:
             return replace(cause, kind="poll", source=INFERRED, detail=words,
                            probability=_LIKELY, other="expiry")  # fmt: skip
         last = max((t for t in (alive, seen) if t is not None), default=None)
-        if last is not None and at - last < self._proven_leave(member, timeout, recorded):
+        if last is not None and at - last < self._eviction_free_ms(member, timeout, recorded):
             return replace(cause, detail=member.client_id)
         longest = timeout + max(member.rebalance_timeout_ms, 0)
-        longest += _SILENT_INTERVALS * self._usual_interval(member)
+        longest += _SILENT_INTERVALS * self._longest_commit_interval(member)
         is_unsure = seen is None or began - seen > longest
         if self._is_outage(member, generation, began):
             self.state.departures.mark_evicted(member.id, lost=True)
@@ -416,8 +380,8 @@ class CauseFinder:
             words = f"{member.client_id}: no commit tells how it went"
             return replace(cause, kind="departure", detail=words, probability=_EVEN, other="expiry")
         silence = None if seen is None else max(0, began - seen)
-        least = timeout if recorded is None else self._proven_leave(member, timeout, recorded)
-        waited = recorded is None and self._waited_for(member, generation)
+        least = timeout if recorded is None else self._eviction_free_ms(member, timeout, recorded)
+        waited = recorded is None and self._delayed_rebalance(member, generation)
         if member.instance is None and silence is not None and silence < least and not waited:
             return replace(cause, detail=member.client_id, probability=_LIKELY, other="expiry")
         self.state.departures.mark_evicted(member.id)
@@ -427,43 +391,62 @@ class CauseFinder:
         return replace(cause, kind="expiry", source=INFERRED, detail=words)
 
     def _exceeded_poll(
-        self, member: MemberState, generation: Generation, began: int, joined_ms: int | None
+        self,
+        member: MemberState,
+        generation: Generation,
+        seen: int,
+        began: int,
+        joined_ms: int | None,
     ) -> bool:
-        """Return whether a member left because it exceeded its ``max.poll.interval.ms``.
-
-        A member without heartbeats is evicted earlier, a session timeout after its last commit.
-        A static member does not leave then: it stops its heartbeats, and its session expires.
+        """Return whether a member left its group because it exceeded its ``max.poll.interval.ms``.
 
         Args:
             member: the member.
             generation: the rebalance without it.
-            began: when that rebalance began.
+            seen: time of its last commit (ms).
+            began: when that rebalance began (ms).
             joined_ms: when it joined the generation before, which needs a call of ``poll``; None if
                 unknown.
         """
+        # A member without heartbeats is evicted earlier, a session timeout after its last commit. A
+        # static member that exceeds the interval stops its heartbeats, and is evicted a session
+        # timeout later.
         timeout, poll = self._shortest_session_timeout(member), member.rebalance_timeout_ms
-        seen, usual = self._last_commit(member), self._usual_interval(member)
-        if seen is None or poll <= timeout:
+        usual = self._longest_commit_interval(member)
+        if poll <= timeout:
             return False
         limit = poll + (timeout if member.instance is not None else 0)
-        if generation.protocol == "classic" and self._is_stalled(member, seen, usual, began):
+        is_classic = generation.protocol == "classic"
+        if is_classic and self._is_stalled(member, seen, usual, began):
             return True
-        if joined_ms is not None and generation.timestamp_ms - joined_ms < timeout:
-            return False
         # Commits before it joined are those of former owners of its partitions.
-        silence = began - max(seen, joined_ms if joined_ms is not None else seen)
+        last = max(seen, joined_ms if joined_ms is not None else seen)
+        library = identify_client(member).name
+        own = self.state.active.get(member.id)
+        if is_classic and library == LIBRDKAFKA and own is not None and member.instance is None:
+            last = own  # it rejoins without a call of poll if it revokes no partition
+        elif joined_ms is not None and generation.timestamp_ms - joined_ms < timeout:
+            return False
+        # The rebalance may have waited for it: then it left when the rebalance ended.
+        silence = (generation.timestamp_ms if is_classic else began) - last
+        heartbeat = timeout // _HEARTBEATS
+        from_expiry = silence - timeout - usual - heartbeat // 2
+        # Commits in the background follow the last poll by half an interval on average.
+        is_background = library == LIBRDKAFKA or not is_classic
+        from_poll = silence - limit + (usual // 2 if is_background else 0)
+        early = usual if is_background else heartbeat if member.instance is not None else 0
+        late = usual + _LATE_COMMIT_MS
+        if abs(from_poll) < from_expiry and -early - _LATE_COMMIT_MS <= from_poll <= late:
+            return True
+        silence = began - last
         longest = limit + timeout + max(member.rebalance_timeout_ms, 0) + _SILENT_INTERVALS * usual
-        if generation.protocol == "classic" and self._lost_all_members(generation):
+        if is_classic and self._lost_all_members(generation):
             longest = limit + 2 * usual
         return silence - timeout > usual and limit - _LATE_COMMIT_MS <= silence <= longest
 
     def _is_stalled(self, member: MemberState, seen: int, usual: int, began: int) -> bool:
-        """Return whether a member kept committing the same offsets
-        until it exceeded its poll timeout.
-
-        aiokafka commits in the background, also while its poll loop is stalled. The last commit
-        that advanced an offset follows the last ``poll`` within a commit interval, and the member
-        goes on committing until it leaves.
+        """Return whether a consumer stopped polling but still committed the same offsets in the
+        background.
 
         Args:
             member: the member.
@@ -471,7 +454,9 @@ class CauseFinder:
             usual: its usual commit interval (ms).
             began: when the rebalance without it began (ms).
         """
-        advanced, poll = self._last_advance(member), member.rebalance_timeout_ms
+        # aiokafka commits in the background, also while its poll loop is stalled. The last commit
+        # that advanced an offset follows the last ``poll`` within a commit interval.
+        advanced, poll = self.state.active.get(member.id), member.rebalance_timeout_ms
         if advanced is None or member.instance is not None or identify_client(member).name == JAVA:
             return False
         earliest = poll - usual - _LATE_COMMIT_MS
@@ -480,21 +465,21 @@ class CauseFinder:
         return repeats and earliest <= began - advanced <= longest
 
     def _lost_all_members(self, generation: Generation) -> bool:
-        """Return whether several members departed at once and none stayed in the group.
-
-        Then no commits of remaining members show when the rebalance began.
+        """Return whether all members left the consumer group in the same rebalance (at
+        least two).
         """
+        # Then no commits of remaining members show when the rebalance began.
         before = generation.previous
         stayed = {m.id for m in generation.first.members}
         members = before.last.members if before is not None else ()
         return len(members) > 1 and not any(m.id in stayed for m in members)
 
-    def _waited_for(self, member: MemberState, generation: Generation) -> bool:
-        """Return whether another member's rebalance waited until this member's session timed out.
-
-        The coordinator waits for a dead member, but not for one that sent LeaveGroup. If no other
-        member is missing, the rebalance ends when the dead member's session times out.
+    def _delayed_rebalance(self, member: MemberState, generation: Generation) -> bool:
+        """Return whether a consumer group's rebalance had to wait for this member's session
+        timeout.
         """
+        # The coordinator waits for a dead member, but not for one that sent LeaveGroup. If no other
+        # member is missing, the rebalance ends when the dead member's session times out.
         seen = self._last_commit(member)
         before = generation.previous
         if seen is None or before is None:
@@ -502,25 +487,32 @@ class CauseFinder:
         old, new = ({x.owner for x in g.members} for g in (before.last, generation.first))
         over = generation.timestamp_ms - seen - self._session_timeout(member)
         is_alone = old - new == {member.owner} and bool(new - old)
-        return is_alone and 0 <= over <= self._usual_interval(member) + _SYNC_DELAY_MS
+        return is_alone and 0 <= over <= self._longest_commit_interval(member) + _SYNC_DELAY_MS
 
-    def _proven_leave(self, member: MemberState, timeout: int, recorded: Cause | None) -> int:
-        """Return for how long after its last sign of life a member cannot have been evicted (ms).
+    def _eviction_free_ms(self, member: MemberState, timeout: int, recorded: Cause | None) -> int:
+        """Return for how many ms after its last sign of life a group member cannot be evicted.
 
-        If the member departs within this time after its last commit or heartbeat, it sent
-        LeaveGroup. In a classic group each commit restarts the session. In other groups only
-        heartbeats do, so the time is shorter than the session timeout.
+        Args:
+            member: the member.
+            timeout: its session timeout (ms).
+            recorded: cause of its departure in the log; None in a classic group.
         """
+        # A member that departs within this time sent LeaveGroup. In a classic group each commit
+        # restarts the session, in other groups only heartbeats do, so there the time is shorter.
         if recorded is None:
             return timeout
         return timeout // 2 if member.instance is not None else timeout - timeout // 4
 
-    def _alive_ms(self, m: MemberState, found: Generation, recorded: Cause | None) -> int | None:
-        """Return the last time (ms) at which a record proves that member ``m`` was alive; None if
-        unknown.
+    def _last_alive_ms(
+        self, m: MemberState, found: Generation, recorded: Cause | None
+    ) -> int | None:
+        """Return the last time (ms) at which a record proves that a group member was alive, or
+        None.
 
-        ``found`` is the rebalance without the member. ``recorded`` is its departure as a record
-        states it, None in a classic group.
+        Args:
+            m: the member.
+            found: the rebalance without the member.
+            recorded: cause of its departure in the log; None in a classic group.
         """
         if recorded is not None:
             return self.state.alive.pop(m.id, None)
@@ -530,10 +522,14 @@ class CauseFinder:
         return before.timestamp_ms - _SYNC_DELAY_MS
 
     def _is_outage(self, member: MemberState, generation: Generation, began: int) -> bool:
-        """Return whether a group lost all its members at once because its coordinator moved.
+        """Return whether a consumer group lost all its members because its coordinator moved.
 
-        A single member may have died by coincidence, so at least two are required.
+        Args:
+            member: one of the lost members.
+            generation: the rebalance without them.
+            began: when the rebalance began (ms).
         """
+        # At least two members are required, because a single one may have died by coincidence.
         before = generation.previous
         stayed = {x.owner for x in generation.first.members}
         left = [] if before is None else [x for x in before.last.members if x.owner not in stayed]
@@ -552,32 +548,40 @@ class CauseFinder:
         times = [self._commits.last_ms(topic, p) for topic, p in assigned_partitions(member)]
         return max((t for t in times if t is not None), default=None)
 
-    def _stopped_ms(self, member: MemberState, before: Generation, time_ms: int) -> int:
-        """Estimate when a departed member stopped: when its next commit was due (ms).
+    def _estimate_stop_ms(self, member: MemberState, before: Generation, time_ms: int) -> int:
+        """Estimate when a departed consumer stopped (ms): at the time of its next expected commit.
 
-        The result is at most ``time_ms``. A classic group's record without the member may be much
-        later, because it is written at the end of the rebalance.
+        Args:
+            member: the departed member.
+            before: last generation of the group with the member.
+            time_ms: time of the next record, which limits the result.
         """
         seen = self._last_commit(member)
         if seen is None or seen < before.timestamp_ms:
             return time_ms
-        return min(time_ms, seen + self._usual_interval(member))
+        return min(time_ms, seen + self._longest_commit_interval(member))
 
     def _last_advance(self, member: MemberState) -> int | None:
         times = [self._commits.advanced_ms(topic, p) for topic, p in assigned_partitions(member)]
         return max((t for t in times if t is not None), default=None)
 
-    def _usual_interval(self, member: MemberState) -> int:
-        """Return the longest commit interval of a member's partitions (ms); 0 if unknown."""
+    def _longest_commit_interval(self, member: MemberState) -> int:
+        """Return the longest usual time between two commits (ms) over a consumer's partitions; 0 if
+        unknown.
+        """
         waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_partitions(member)]
         return max((w for w in waits if w is not None), default=0)
 
     def _rebalance_start_ms(self, departed: MemberState, generation: Generation) -> int:
-        """Estimate when a classic group's rebalance began (ms), from commits of remaining members.
+        """Estimate when a consumer group's rebalance began (ms), from commits of remaining members.
 
-        Its record is written at its end, which may be minutes after the member left. Remaining
-        members commit when they stop: it began no later than when their next commit was due.
+        Args:
+            departed: a member that left.
+            generation: the rebalance.
         """
+        # The record is written at the end of the rebalance, maybe minutes after the member left.
+        # Remaining members commit when they stop consuming, so it began before their next commit
+        # was due.
         at, before = generation.timestamp_ms, generation.previous
         stayed = {m.id for m in generation.first.members}
         others = [m for m in before.last.members if m.id in stayed] if before is not None else []
@@ -591,10 +595,8 @@ class CauseFinder:
         return min(at, newest + max(waits, default=0))
 
     def _shortest_session_timeout(self, member: MemberState) -> int:
-        """Return a member's session timeout (ms); if it is unknown, some of its commit intervals.
-
-        A session timeout is at least as long as these.
-        """
+        """Return a consumer's session timeout (ms), or a lower bound of it if it is unknown."""
+        # The bound is a multiple of the commit interval, at most Kafka's default timeout.
         if member.session_timeout_ms > 0 or self._timeout_ms is not None:
             return self._session_timeout(member)
         waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_partitions(member)]
@@ -602,13 +604,17 @@ class CauseFinder:
         return min(SESSION_TIMEOUT_MS, max(_SILENT_INTERVALS * usual, _LEAST_SILENCE_MS))
 
     def _session_timeout(self, member: MemberState) -> int:
-        """Return a member's session timeout (ms): its own, the broker's, or Kafka's default."""
+        """Return a consumer's session timeout (ms): its own, the broker's, or Kafka's default."""
         if member.session_timeout_ms > 0:
             return member.session_timeout_ms
         return self._timeout_ms if self._timeout_ms is not None else SESSION_TIMEOUT_MS
 
     def _topic_changes(self, generation: Generation, before: Generation | None) -> list[Cause]:
-        """Return a cause if subscribed topics were created, deleted, recreated or grew."""
+        """Return a cause for a rebalance if the group's topics were created, deleted or got
+        partitions.
+
+        The list is empty if they did not change.
+        """
         at = generation.timestamp_ms
         position = self._clusters.position_at(at + _METADATA_DELAY_MS)
         start, self.state.topics_position = self.state.topics_position, position
@@ -634,12 +640,11 @@ def _other_changes(change: StateChange, time_ms: int) -> Iterable[Cause]:
 
 
 def is_follow_up(generation: Generation, before: Generation | None) -> bool:
-    """Return whether a rebalance is the second one of a cooperative group (KIP-429).
+    """Return whether a rebalance is the second half of a cooperative rebalance (KIP-429).
 
-    It assigns the partitions that members revoked in the first. Cooperative members keep their
-    partitions while they rejoin and send them as owned. Eager members have revoked everything and
-    send none.
+    It assigns the partitions that members revoked in the first half.
     """
+    # Cooperative members send the partitions that they keep; eager members send none.
     has_owned = any(m.subscription and m.subscription.owned for m in generation.first.members)
     if before is None or generation.protocol != "classic" or not has_owned:
         return False
@@ -649,9 +654,10 @@ def is_follow_up(generation: Generation, before: Generation | None) -> bool:
 def cause_without_changes(generation: Generation, before: Generation | None) -> Cause:
     """Return the cause of a rebalance in which no member joined, left or changed its subscription.
 
-    A topic or partition that was not assigned before means that the leader saw other metadata.
-    Otherwise, newly assigned partitions mean a follow-up. The remaining cause is a request by a
-    client: ``enforceRebalance``, or a leader that saw other racks.
+    An assigned topic or partition that was unknown before means that the leader saw new metadata.
+    Otherwise, newly assigned partitions mean the second rebalance of a cooperative one (KIP-429).
+    The remaining cause is a request by a client: ``enforceRebalance``, or a leader that saw other
+    racks.
     """
     at = generation.timestamp_ms
     if before is None or generation.protocol != "classic":

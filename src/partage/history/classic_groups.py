@@ -28,9 +28,11 @@ _MOST_REWRITES = 256
 
 @dataclass(frozen=True, slots=True)
 class ClassicRecord:
-    """The content of one record of a group, as input of `ClassicGroup`.
+    """Record of a classic consumer group from Kafka's log ``__consumer_offsets``.
 
     Attributes:
+        position: the record's position in the log.
+        timestamp_ms: the record's time.
         state: a classic group's state; None for its tombstone, and for other record types.
         epoch: epoch of a consumer group's CONSUMER_GROUP_METADATA record, else None.
         other: whether the record belongs to a consumer, share or streams group.
@@ -45,7 +47,7 @@ class ClassicRecord:
 
 @dataclass
 class ClassicGroup:
-    """Builder of a classic group's generations from its records in log order.
+    """Reader of one classic consumer group's log records, which finds the group's generations.
 
     Call `feed` for each record, then `finish`.
 
@@ -74,10 +76,10 @@ class ClassicGroup:
     _epoch: int | None = field(default=None)
 
     def feed(self, record: ClassicRecord) -> Iterator[Generation | LifecycleEvent]:
-        """Process the group's next record; yield the generations and lifecycle events that it
-        completes.
+        """Process the next log record of the consumer group; yield the generations that are now
+        complete.
 
-        A generation is complete once the next one begins.
+        A generation is complete once the next one begins. Creation and deletion are events, too.
         """
         if self._at is not None and record.position <= self._at:
             if record.position == self._at:
@@ -96,11 +98,16 @@ class ClassicGroup:
 
     @property
     def opened(self) -> Generation | None:
-        """The newest generation; None before the first one. Later records may still change it."""
+        """The newest generation of the consumer group; None before the first one.
+
+        Later records may still change it.
+        """
         return self._open
 
     def deletion(self) -> LifecycleEvent | None:
-        """Return the group's deletion if its newest record is a tombstone, else None."""
+        """Return the deletion of the consumer group if its newest record is a tombstone,
+        else None.
+        """
         tombstone = self._tombstone
         if tombstone is None:
             return None
@@ -109,15 +116,15 @@ class ClassicGroup:
         return LifecycleEvent("deleted", self.incarnation, number, *at)
 
     def begin_incarnation(self) -> None:
-        """Begin a new incarnation, because the group was deleted while it used another protocol.
+        """Start to count generations again, because the consumer group was deleted.
 
-        A later group of the same name is another incarnation; its generation numbers restart.
+        A later group of the same name restarts its generation numbers.
         """
         self.incarnation += 1
         self._last_number, self._epoch = None, None
 
     def finish(self) -> Iterator[Generation | LifecycleEvent]:
-        """Yield the generation and the deletion that are still incomplete at the end of the log."""
+        """Yield the consumer group's last generation, or its deletion, at the end of the log."""
         yield from self._close()
         yield from self._resolve_tombstone(None)
 
@@ -137,7 +144,7 @@ class ClassicGroup:
             at = (record.position, record.timestamp_ms)
             yield LifecycleEvent("created", self.incarnation, 0, *at)
             return
-        gap = self._gap(state.generation)
+        gap = self._count_missing_generations(state.generation)
         since_ms = 100 * _PLAUSIBLE_GAP if now is None else record.timestamp_ms - now.timestamp_ms
         if gap > _PLAUSIBLE_GAP + max(0, since_ms):
             gap = 1  # a damaged number: no group rebalances more than once per millisecond
@@ -152,8 +159,10 @@ class ClassicGroup:
         )  # fmt: skip
         self._last_number, self._epoch = state.generation, None
 
-    def _gap(self, number: int) -> int:
-        """Return how many generations the log lacks before generation ``number``."""
+    def _count_missing_generations(self, number: int) -> int:
+        """Return how many generations of the consumer group the log lacks before generation
+        ``number``.
+        """
         known = self._last_number if self._last_number is not None else 0
         if self._epoch is not None:  # a consumer group in between: its epochs are not missing
             known = max(known, self._epoch)
@@ -165,10 +174,11 @@ class ClassicGroup:
             self._open = None
 
     def _resolve_tombstone(self, following: ClassicRecord | None) -> Iterator[LifecycleEvent]:
-        """Yield the deletion or the migration that the last tombstone of the group meant.
+        """Decide if a tombstone record meant that the group was deleted or migrated; yield the
+        event.
 
-        Both begin with a tombstone. The record after it, ``following``, shows which of the two
-        happened.
+        Args:
+            following: the record after the tombstone, None at the end of the log.
         """
         tombstone, self._tombstone = self._tombstone, None
         if tombstone is None:

@@ -70,14 +70,14 @@ _SAME_BYTES = {PYTHON: ("kafka-python", "aiokafka")}
 
 @dataclass(frozen=True, slots=True)
 class ClientLibrary:
-    """The name of a client library and how certain it is: certain, likely or unknown."""
+    """Name of a Kafka client library, and how certain it is: certain, likely or unknown."""
 
     name: str
     certainty: str
 
 
 def identify_client(member: MemberState) -> ClientLibrary:
-    """Return the client library of a consumer group's member, from the bytes that it sent.
+    """Return the Kafka client library of a consumer group member, judged by the bytes that it sent.
 
     >>> sent = Subscription(3, ("t",), user_data=None, rack=None)
     >>> member = MemberState("m", None, "app", "", 0, 0, sent, (), 3, None, None)
@@ -87,19 +87,22 @@ def identify_client(member: MemberState) -> ClientLibrary:
     if member.subscription is None:
         return ClientLibrary(UNKNOWN, "unknown")
     sends_heartbeats = member.subscription.version < 0  # KIP-848: no bytes of the client's own
-    by_bytes = _by_member_id(member.id) if sends_heartbeats else _by_bytes(member.subscription)
+    by_bytes = (
+        _identify_by_member_id(member.id)
+        if sends_heartbeats
+        else _identify_by_subscription(member.subscription)
+    )
     for prefix, name, family in _DEFAULTS:
         if member.client_id.startswith(prefix) and by_bytes == family:
             return ClientLibrary(name, "certain")
     return ClientLibrary(by_bytes, "unknown" if by_bytes == UNKNOWN else "likely")
 
 
-def _by_member_id(member: str) -> str:
-    """Return the client library that generated a member id (KIP-848 and later protocols).
-
-    Java and librdkafka both generate 16 random bytes. Java writes them in URL-safe base64,
-    librdkafka in plain base64. Every second id contains a character in which the two differ.
-    """
+def _identify_by_member_id(member: str) -> str:
+    """Return the Kafka client library that generated a member id, such as Java or librdkafka."""
+    # Java and librdkafka both generate 16 random bytes (KIP-848). Java writes them in URL-safe
+    # base64, librdkafka in plain base64. About half of all ids contain a character in which the two
+    # differ.
     if len(member) != _GENERATED_ID:
         return UNKNOWN
     if {"+", "/"} & set(member):
@@ -107,10 +110,10 @@ def _by_member_id(member: str) -> str:
     return JAVA if {"-", "_"} & set(member) else UNKNOWN
 
 
-def _by_bytes(subscription: Subscription) -> str:
-    """Return the client library that wrote a member's subscription bytes.
+def _identify_by_subscription(subscription: Subscription) -> str:
+    """Return the Kafka client library that wrote a consumer's subscription, judged by its bytes.
 
-    The module's docstring has a table of the differences.
+    For example, only librdkafka writes an empty rack.
     """
     if subscription.version >= 3 and subscription.rack == "":
         return LIBRDKAFKA
@@ -130,7 +133,7 @@ def _by_bytes(subscription: Subscription) -> str:
 
 
 def leader_client(state: ClassicState) -> str | None:
-    """Return the name of the leader's client library; None without a leader.
+    """Return the name of the client library of a consumer group's leader; None without a leader.
 
     >>> leader_client(ClassicState("consumer", 1, "range", None, None, ())) is None
     True
@@ -140,11 +143,11 @@ def leader_client(state: ClassicState) -> str | None:
 
 
 def candidate_strategies(state: ClassicState, strategy: Strategy) -> Sequence[Strategy]:
-    """Return the implementations of a strategy that may have computed a recorded assignment.
+    """Return the implementations of an assignment strategy that a group's leader may have run.
 
-    These are the dialects (variants) of the leader's client library, else Java's strategy.
-    kafka-python and aiokafka write the same bytes; if both have a dialect, both are returned.
+    They are variants of the leader's client library if Partage has them, else Java's strategy.
     """
+    # kafka-python and aiokafka write the same bytes; if both have a variant, both are returned.
     client = leader_client(state) or UNKNOWN
     # Only dialects are looked up: a name of the form module:Class would be imported.
     names = [f"{peer}:{strategy.name}" for peer in _SAME_BYTES.get(client, (client,))]

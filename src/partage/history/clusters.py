@@ -48,9 +48,9 @@ _STEPS = 3
 
 
 class ClusterHistory:
-    """A cluster's metadata (brokers, topics, partitions) over time, read from a capture.
+    """Recorded metadata of a Kafka cluster (brokers, topics, partitions) over time.
 
-    All topics and partitions are numbered once for the whole time, so a partition index means the
+    All topics and partitions that ever existed have one numbering, so a partition index means the
     same partition in every state.
 
     Args:
@@ -76,14 +76,18 @@ class ClusterHistory:
         self._states = sorted(states, key=lambda s: s["ts_ms"])
         self.times: list[int] = [s["ts_ms"] for s in self._states]
         self._counts: dict[tuple[str, str | None], int] = {}
-        self.index = self._numbered(Index.of({}), self._states)
+        self.index = self._extend_index(Index.of({}), self._states)
         self.state = lru_cache(maxsize=_STATES_CACHED)(self._state)
 
-    def _numbered(self, index: Index, states: Sequence[Mapping[str, Any]]) -> Index:
-        """Return the partition index extended by topics and partitions that appear first in
-        ``states``.
+    def _extend_index(self, index: Index, states: Sequence[Mapping[str, Any]]) -> Index:
+        """Return a copy of the partition numbering with the topics and partitions that are new in
+        metadata.
 
-        Existing numbers do not change. New ones follow in order of first appearance.
+        Existing numbers do not change.
+
+        Args:
+            index: the numbering of topics and partitions.
+            states: metadata of the cluster at several times.
         """
         rows: list[tuple[str, str | None, int]] = []
         for state in states:
@@ -96,7 +100,7 @@ class ClusterHistory:
         return index.extended(rows) if rows else index
 
     def append(self, state: Mapping[str, Any]) -> None:
-        """Add the newest metadata of a cluster that is still being recorded.
+        """Add the newest metadata of a Kafka cluster that is being recorded.
 
         Existing partition numbers do not change.
 
@@ -109,7 +113,7 @@ class ClusterHistory:
         0
         """
         _check_state(state, "the metadata")
-        self.index = self._numbered(self.index, [state])
+        self.index = self._extend_index(self.index, [state])
         self._states.append(state)
         # A clock that is set back must not change the order of states.
         self.times.append(max(state["ts_ms"], self.times[-1] if self.times else state["ts_ms"]))
@@ -118,24 +122,26 @@ class ClusterHistory:
             self.__dict__.pop(name, None)
 
     def position_at(self, time_ms: int) -> int:
-        """Return the position in `times` of the newest metadata at or before a time; -1 if there is
+        """Return the position of the newest recorded cluster metadata at or before a time; -1 for
         none.
         """
         return bisect_right(self.times, time_ms) - 1
 
     def assumed_at(self, time_ms: int) -> bool:
-        """Return whether the metadata at a time is an assumption.
+        """Return whether there is no recorded cluster metadata yet at a time.
 
-        It is if the capture recorded no metadata up to then, so that later metadata stands for it.
+        The first recorded metadata is then used for the time before.
         """
         position = self.position_at(time_ms)
         return position < 0 or bool(self._states[position].get("assumed"))
 
     def at(self, time_ms: int) -> Cluster:
-        """Return the cluster's topics and brokers at a time; without topics before the first state.
+        """Return the cluster metadata that was valid at a time (ms).
+
+        Before the first recorded metadata, it is a cluster without topics.
 
         Raises:
-            InvalidCaptureError: that state is malformed.
+            InvalidCaptureError: the recorded metadata is malformed.
         """
         return self.state(self.position_at(time_ms))
 
@@ -148,7 +154,7 @@ class ClusterHistory:
             raise InvalidCaptureError(f"{at}: {e}") from None
 
     def check(self) -> None:
-        """Check that all recorded metadata can be parsed.
+        """Check that all recorded cluster metadata can be parsed.
 
         Raises:
             InvalidCaptureError: a state is malformed; the message names it and the defect.
@@ -157,7 +163,8 @@ class ClusterHistory:
             self._state(position)
 
     def topics_changed(self, names: Sequence[str], before: int, after: int) -> tuple[str, ...]:
-        """Return the topics that were created, deleted or recreated, or grew, between two states.
+        """Return the topics that were created, deleted or got partitions between two recorded
+        metadata.
 
         Args:
             names: the topics to compare.
@@ -176,13 +183,14 @@ class ClusterHistory:
 
     @cached_property
     def broker_changes(self) -> tuple[int, ...]:
-        """Times (ms) at which brokers left or entered the cluster."""
+        """Times (ms) at which brokers left or entered the Kafka cluster."""
         ids = [{b["id"] for b in state["brokers"]} for state in self._states]
         return tuple(self.times[i] for i in range(1, len(ids)) if ids[i] != ids[i - 1])
 
     @cached_property
     def _coordinator_changes(self) -> dict[int, tuple[int, ...]]:
-        """Dict from partition of ``__consumer_offsets`` to the times (ms) of its leader changes.
+        """Times (ms) at which each partition of ``__consumer_offsets`` changed its leader, as a
+        dict.
 
         The leader of such a partition is the coordinator of the groups in it.
         """
@@ -205,15 +213,18 @@ class ClusterHistory:
         return self._coordinator_changes.get(partition, ())
 
     def racks(self) -> dict[int, str]:
-        """Return a dict from broker id to its last known rack."""
+        """Return the last known rack of each Kafka broker, as a dict by broker id."""
         return {b["id"]: b["rack"] for s in self._states for b in s["brokers"] if b.get("rack")}
 
 
 def _check_state(state: object, where: str) -> None:
-    """Check that recorded metadata has the shape that numbering its partitions needs.
+    """Check that recorded cluster metadata has topics and partitions in the expected form.
 
-    `Cluster.from_metadata` checks the rest.
+    Args:
+        state: the metadata, parsed from JSON.
+        where: place of the metadata, for error messages.
     """
+    # Only fields that number partitions are checked; `Cluster.from_metadata` checks the others.
     if not isinstance(state, Mapping):
         raise InvalidCaptureError(f"{where}: must be an object; record the metadata again")
     ts_ms = state.get("ts_ms")
@@ -243,12 +254,9 @@ def _check_topic(topic: object, where: str) -> None:
 
 
 class TopicNames:
-    """Lookup of a topic's name by its topic id and back, and of whether a partition existed at a
-    time.
+    """Lookup of Kafka topic names by topic id, and of ids by name and time.
 
-    It uses the cluster metadata. Without metadata, names come from records that contain name and
-    id: offset commits of version 4, and the share state of share groups. An unknown id is its own
-    name.
+    The name of an unknown topic is its id.
 
     >>> topics = TopicNames(ClusterHistory([]))
     >>> topics.learn("AAAAAAAAAAAAAAAAAAAABw", "orders")
@@ -262,25 +270,25 @@ class TopicNames:
         self.learnt: dict[str, str] = {}
 
     def learn(self, topic_id: str, name: str) -> None:
-        """Remember the name of a topic id that a record contains, unless the metadata has it."""
+        """Remember a Kafka topic's name and topic id, if the cluster metadata lacks them."""
         if self._clusters.index.topic_by_id(topic_id) < 0:
             self.learnt.setdefault(topic_id, name)
 
     def name_of(self, topic_id: str) -> str:
-        """Return the name of a topic by its id; if it is unknown, return the id itself."""
+        """Return the name of a Kafka topic by its id; if it is unknown, return the id itself."""
         number = self._clusters.index.topic_by_id(topic_id)
         if number >= 0:
             return self._clusters.index.topics[number]
         return self.learnt.get(topic_id, topic_id)
 
     def id_of(self, name: str, time_ms: int) -> str | None:
-        """Return the id that a topic had at a time; None if the cluster had no such topic."""
+        """Return the id that a Kafka topic had at a time; None if the cluster had no such topic."""
         cluster = self._clusters.at(time_ms)
         number = cluster.topic(name)
         return cluster.index.ids[number] if number >= 0 else None
 
-    def has(self, name: str, partition: int, time_ms: int) -> bool:
-        """Return whether a topic had a given partition at a time; True if the topic is unknown."""
+    def had_partition(self, name: str, partition: int, time_ms: int) -> bool:
+        """Return whether a Kafka topic had a partition at a time; True if the topic is unknown."""
         cluster = self._clusters.at(time_ms)
         dense = cluster.partitions_of(name)
         return not len(dense) or bool((cluster.index.number_of[dense] == partition).any())
@@ -296,7 +304,9 @@ def alternative_clusters(
     unseen: Sequence[str],
     observer: str,
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield other metadata of a cluster that an assignor may have seen, with a description.
+    """Yield other cluster metadata that a partition assignor may have seen, the likeliest first.
+
+    Each item is (description, cluster).
 
     The likeliest comes first.
 
@@ -331,10 +341,10 @@ def alternative_clusters(
 def smaller_clusters(
     cluster: Cluster, highest: Mapping[str, int], observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield the cluster with smaller topics: partitions above the highest assigned one are removed.
+    """Yield a copy of a cluster without the partitions above the highest assigned ones, if there
+    are any.
 
-    Nothing is yielded if there are none. A capture that was taken late has later metadata only,
-    and topics grow. Use this only where the metadata is assumed (`ClusterHistory.assumed_at`).
+    Use it if metadata was recorded only later, because topics may have grown meanwhile.
 
     Args:
         cluster: the cluster by the recorded metadata.
@@ -358,8 +368,12 @@ def smaller_clusters(
 
 
 def _existing_since(clusters: ClusterHistory, position: int, topic: str) -> int:
-    """Return since when (ms) a topic has existed without interruption, up to the state at
-    ``position``.
+    """Return since when (ms) a Kafka topic has existed without interruption.
+
+    Args:
+        clusters: the cluster metadata over time.
+        position: position of the last metadata to consider.
+        topic: name of the topic.
     """
     number = clusters.state(position).topic(topic)
     first = position
@@ -369,7 +383,13 @@ def _existing_since(clusters: ClusterHistory, position: int, topic: str) -> int:
 
 
 def _difference(cluster: Cluster, other: Cluster, topics: Sequence[str]) -> str:
-    """Describe in words how two states of a cluster differ, in some topics and in its brokers."""
+    """Describe in words in which topics and brokers two states of a Kafka cluster differ.
+
+    Args:
+        cluster: one state.
+        other: the other state.
+        topics: names of the topics to compare.
+    """
     words = []
     for name in dict.fromkeys(topics):
         here, there = cluster.topic(name), other.topic(name)
@@ -398,11 +418,15 @@ def _without_topics(cluster: Cluster, topics: list[int]) -> Cluster:
 def _other_racks(
     clusters: ClusterHistory, position: int, observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield the cluster's metadata with other broker racks, as (description, cluster).
+    """Yield copies of cluster metadata with more or fewer broker racks, as (description, cluster).
 
-    While a broker is down, metadata may lack its rack. So racks known from other times are added,
-    and the rack of one broker after the other is removed.
+    Args:
+        clusters: the cluster metadata over time.
+        position: position of the metadata to change.
+        observer: ``leader`` or ``coordinator``, for the description.
     """
+    # While a broker is down, metadata may lack its rack. So racks known from other times are added,
+    # and the rack of one broker after the other is removed.
     now = clusters.state(position)
     known = clusters.racks()
     back = tuple(b if b.rack else Broker(b.id, known.get(b.id)) for b in now.brokers)
@@ -422,10 +446,9 @@ def _other_racks(
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorMove:
-    """A move of a group coordinator to another broker.
+    """Move of a group coordinator to another broker, seen as a higher leader epoch in the log.
 
-    It shows in the log as the first record batch with a higher leader epoch. ``before`` and
-    ``epoch`` are the old and the new leader epoch.
+    ``before`` and ``epoch`` are the old and the new leader epoch.
     """
 
     position: LogPosition
@@ -437,7 +460,9 @@ class CoordinatorMove:
 def find_moves(
     partition: ArrayLike, base_offset: ArrayLike, leader_epoch: ArrayLike, time_ms: ArrayLike
 ) -> dict[int, tuple[CoordinatorMove, ...]]:
-    """Find the coordinator moves in a capture's ``batches.parquet``; return them by log partition.
+    """Find out when group coordinators moved to other brokers, from recorded batch headers.
+
+    The result is a dict by partition of ``__consumer_offsets``.
 
     Args:
         partition: log partition of each batch, in any order (int[n]).
@@ -464,12 +489,14 @@ def find_moves(
 
 @dataclass(slots=True)
 class CoordinatorMoves:
-    """The moves of one group's coordinator, yielded in step with the group's records.
+    """Iterator over the times at which one group's coordinator moved to another broker.
+
+    The caller asks for moves up to each record of the group.
 
     Moves before the group's first record are skipped.
 
     Attributes:
-        by_partition: all moves, by partition of ``__consumer_offsets``.
+        by_partition: all coordinator moves, by partition of ``__consumer_offsets``.
         position: log position up to which `until` has yielded moves; None before the first call.
 
     >>> moves = CoordinatorMoves(find_moves([0, 0], [0, 5], [1, 2], [10, 50]))
@@ -481,9 +508,10 @@ class CoordinatorMoves:
     position: LogPosition | None = None
 
     def until(self, position: LogPosition) -> Iterator[CoordinatorMove]:
-        """Yield the coordinator moves after the previous call's log position, up to ``position``.
+        """Yield the moves of the group's coordinator since the last call, up to a position in the
+        log.
 
-        The first call yields none.
+        The first call yields none, because earlier moves do not concern the group.
         """
         before, self.position = self.position, position
         if before is not None:  # earlier moves did not concern this group
@@ -493,9 +521,8 @@ class CoordinatorMoves:
 
 
 class BrokerFaults:
-    """Times of broker faults, with which rebalances can be explained.
-
-    A fault is the move of a group's coordinator, or a broker that left or entered the cluster.
+    """Broker faults that may have caused rebalances: coordinator moves, and brokers that left or
+    entered the cluster.
 
     Args:
         clusters: the cluster metadata over time.
@@ -515,8 +542,7 @@ class BrokerFaults:
     def last(
         self, partition: int, from_ms: int, to_ms: int, *, only_coordinator: bool = False
     ) -> tuple[int, str] | None:
-        """Return time and description of the last broker fault between two times; None if there was
-        none.
+        """Return time (ms) and description of the last broker fault between two times, or None.
 
         Args:
             partition: the group's partition of ``__consumer_offsets``.

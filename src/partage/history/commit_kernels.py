@@ -40,14 +40,22 @@ _MOST_STEPS = 64
 
 
 @piece
-def _run_of(row, series, minute, stretch, newest, found, count):
-    """Return the column of ``found`` with the commit run to which the offset commit ``row``
-    belongs.
+def _find_run(row, series, minute, stretch, newest, found, count):
+    """Return the number of the summary to which a consumer group's offset commit belongs.
 
-    A commit run summarises the commits of one partition within a minute, between two records of its
-    group. Return ``count`` if the commit begins a new run, and -1 if the search exceeds
-    `_MOST_STEPS` runs.
+    A summary ("commit run") covers the commits of one partition within one minute.
+
+    Args:
+        row: index of the commit.
+        series: number of its group, topic and partition.
+        minute: start of each commit's minute.
+        stretch: number of each commit's interval between two group records.
+        newest: the newest run of each series, -1 for none.
+        found: the runs so far, one per column (`NUMBERS`).
+        count: number of runs so far.
     """
+    # The result is `count` if the commit begins a new run, and -1 if the search takes more than
+    # _MOST_STEPS steps.
     run = newest[series]
     steps = 0
     while run >= 0:
@@ -64,10 +72,14 @@ def _run_of(row, series, minute, stretch, newest, found, count):
 
 
 @piece
-def _begin(row, run, before, found):
-    """Initialise column ``run`` of ``found`` as a new commit run that begins with commit ``row``.
+def _begin_run(row, run, before, found):
+    """Begin a new summary of a partition's offset commits (a "commit run") with one commit.
 
-    ``before`` is the partition's previous run, -1 for none.
+    Args:
+        row: index of the commit.
+        run: index of the new summary.
+        before: the partition's previous summary, -1 for none.
+        found: all summaries, one per column; changed.
     """
     found[0, run] = row
     found[2, run] = row
@@ -83,24 +95,29 @@ def _begin(row, run, before, found):
     "int64[:, ::1])"
 )
 def reduce_commits(series, minute, stretch, time_ms, offset, kind, newest, found):
-    """Reduce offset commits to commit runs, written to ``found``; return the number of runs.
+    """Summarise offset commits per partition and minute; return the number of summaries.
 
-    A run summarises the commits of one partition (series) in one minute. Return -1 if timestamps
-    jump so much that a commit's run is not found in `_MOST_STEPS` steps; the caller then sorts
-    instead.
+    A summary ("commit run") does not extend over a record of the commits' consumer group. The
+    result is -1 if timestamps jump too often; the caller then sorts instead.
 
-    The first six arguments have one element per commit; ``kind`` is 0 for a tombstone, 1 for a
-    commit and 3 for a transactional one. ``newest`` has the newest run of each series, initially
-    -1. ``found`` receives the rows `NUMBERS`, with one column per run.
+    Args:
+        series: number of each commit's group, topic and partition.
+        minute: start of each commit's minute (ms).
+        stretch: number of each commit's interval between two group records.
+        time_ms: time of each commit.
+        offset: committed offset.
+        kind: 0 for a tombstone, 1 for a commit, 3 for a transactional commit.
+        newest: newest run of each series, initially -1.
+        found: receives the rows `NUMBERS`, with one column per run.
     """
     count = 0
     for row in range(len(series)):
         own = series[row]
-        run = _run_of(row, own, minute, stretch, newest, found, count)
+        run = _find_run(row, own, minute, stretch, newest, found, count)
         if run < 0:
             return -1
         if run == count:
-            _begin(row, run, newest[own], found)
+            _begin_run(row, run, newest[own], found)
             newest[own] = run
             count += 1
         found[1, run] = row
@@ -129,11 +146,19 @@ def reduce_commits(series, minute, stretch, time_ms, offset, kind, newest, found
 def reduce_stretches(
     group, partition, offset, record_group, record_partition, record_offset, newest, out
 ):
-    """Number the offset commits so that the number changes at each record of the commit's group.
+    """Number the offset commits of each consumer group by the group record that precedes them.
 
-    Commits with equal numbers lie between the same two group records. ``group``, ``partition`` and
-    ``offset`` describe the commits, the arrays ``record_...`` the group records, both in log order.
-    ``out`` receives the number of each commit.
+    Commits of a group with equal numbers lie between the same two group records.
+
+    Args:
+        group: group of each commit.
+        partition: log partition of each commit.
+        offset: log offset of each commit; commits are in log order.
+        record_group: group of each group record.
+        record_partition: log partition of each group record.
+        record_offset: log offset of each group record; records are in log order.
+        newest: number of each group's newest record so far, initially 0.
+        out: receives the number of each commit.
     """
     at = 0
     for row in range(len(group)):
@@ -188,12 +213,17 @@ _MOST = 1 << 61
 
 
 @piece
-def _close(series, slot, state, out, made):
-    """Write a partition's complete minute of commit statistics to column ``made`` of ``out``.
+def _close_minute(series, slot, state, out, made):
+    """Write a partition's offset commit statistics of one minute to the output.
 
-    Its slot in ``state`` becomes free. The longest wait between commits includes the wait since the
-    minute before.
+    Args:
+        series: number of the partition.
+        slot: place of the minute in ``state``, which becomes free.
+        state: statistics of incomplete minutes; changed.
+        out: receives the complete minute.
+        made: column of ``out`` to write.
     """
+    # The longest wait between commits includes the wait since the minute before.
     at = 9 * slot
     commits, gap = state[at + 5, series], state[at + 8, series]
     if commits > 0 and state[27, series] > 0:
@@ -221,12 +251,17 @@ def _oldest(series, state):
 
 
 @piece
-def _join(run, series, slot, runs, state):
-    """Add commit run ``run`` to the statistics of its minute, which are in slot ``slot`` of
-    ``state``.
+def _add_run_to_minute(run, series, slot, runs, state):
+    """Add a summary of offset commits to the statistics of its partition and minute.
 
-    A tombstone does not end a wait for the next commit.
+    Args:
+        run: index of the summary (commit run).
+        series: number of the partition.
+        slot: place of the minute in ``state``.
+        runs: all summaries, one per column.
+        state: statistics of incomplete minutes; changed.
     """
+    # A tombstone does not end a wait for the next commit.
     at = 9 * slot
     commits, more = state[at + 5, series], runs[7, run]
     gap = max(state[at + 8, series], runs[10, run])
@@ -246,12 +281,18 @@ def _join(run, series, slot, runs, state):
 
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1])")
 def fold_minutes(runs, state, out):
-    """Add commit runs to per-minute statistics of each partition; return the number of complete
-    minutes.
+    """Add summaries of offset commits to statistics per partition and minute.
 
-    Complete minutes are written to ``out``. Up to three minutes of a partition are incomplete
-    (open) at a time, because clocks of coordinators differ a little.
+    Returns:
+        The number of minutes that are now complete and written to ``out``.
+
+    Args:
+        runs: one run per column, fields as in `RUN`.
+        state: incomplete minutes of each partition, in three slots.
+        out: receives the complete minutes, one per column (`MINUTE`).
     """
+    # A partition has up to three incomplete minutes at a time, because clocks of coordinators
+    # differ a little.
     made = 0
     for run in range(runs.shape[1]):
         series, free, known = runs[0, run], -1, -1
@@ -261,7 +302,7 @@ def fold_minutes(runs, state, out):
             elif state[9 * slot, series] == runs[2, run]:
                 known = slot
         if known >= 0:
-            _join(run, series, known, runs, state)
+            _add_run_to_minute(run, series, known, runs, state)
             continue
         for i in range(9):
             state[9 * free + i, series] = runs[2 + i, run]
@@ -269,14 +310,14 @@ def fold_minutes(runs, state, out):
         for slot in range(3):
             full = full and state[9 * slot + 5, series] >= 0
         if full:
-            _close(series, _oldest(series, state), state, out, made)
+            _close_minute(series, _oldest(series, state), state, out, made)
             made += 1
     return made
 
 
 @kernel("int64(int64[:, ::1], int64[:, ::1])")
 def close_minutes(state, out):
-    """Write the statistics of all incomplete minutes to ``out``; return their number.
+    """Write the offset commit statistics of all incomplete minutes to ``out``; return their number.
 
     They are ordered by partition and time.
     """
@@ -284,17 +325,21 @@ def close_minutes(state, out):
     for series in range(state.shape[1]):
         slot = _oldest(series, state)
         while slot >= 0:
-            _close(series, slot, state, out, made)
+            _close_minute(series, slot, state, out, made)
             made += 1
             slot = _oldest(series, state)
     return made
 
 
 @piece
-def _add(run, made, runs, out):
-    """Add commit run ``run`` to stretch ``made``, which is a column of ``out``.
+def _add_run_to_stretch(run, made, runs, out):
+    """Add a summary of offset commits in one minute to a longer one, between two group records.
 
-    A stretch summarises a partition's commits between two group records.
+    Args:
+        run: index of the summary of one minute (commit run).
+        made: column of ``out`` with the longer summary.
+        runs: all summaries of minutes, one per column.
+        out: the longer summaries; changed.
     """
     last = out[3, made]
     if last < 0:
@@ -322,14 +367,15 @@ def _add(run, made, runs, out):
 
 @kernel("int64(int64[:, ::1], int64[::1], int64[:, ::1])")
 def fold_stretches(runs, newest, out):
-    """Combine commit runs to stretches, written to ``out``; return the number of stretches.
+    """Combine summaries of offset commits into one for each partition between two group records.
 
-    A stretch summarises all commits of one partition between two records of its group.
+    Returns:
+        The number of combined summaries ("stretches").
 
     Args:
         runs: one run per column, fields as in `RUN` (int64[len(`RUN`), n]).
         newest: the newest stretch of each series, initially -1 (int64).
-        out: receives `STRETCH`, one stretch per column.
+        out: receives the stretches, one per column, fields as in `STRETCH`.
     """
     count = 0
     for run in range(runs.shape[1]):
@@ -344,7 +390,7 @@ def fold_stretches(runs, newest, out):
             out[0, made], out[1, made], out[2, made], out[3, made] = series, runs[1, run], -1, -1
             out[11, made] = NEVER
         if runs[7, run] > 0:
-            _add(run, made, runs, out)
+            _add_run_to_stretch(run, made, runs, out)
         elif out[3, made] < 0:
             out[6, made] = 1
         else:

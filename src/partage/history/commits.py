@@ -65,7 +65,7 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Commits:
-    """Offset commits that took effect, as columns in log order.
+    """Offset commits of consumer groups that took effect, as columns in log order.
 
     Attributes:
         pair: index of the commit's (group, topic) pair.
@@ -94,14 +94,14 @@ class Commits:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Commit runs as columns with one element per run.
+    """Summaries of offset commits per partition and minute ("commit runs"), as columns.
 
-    A commit run has the commits of one partition in one minute and between two group records.
-    ``pair`` and ``stretch`` are as in `Commits`. ``first_offset`` and ``last_offset`` are valid if
-    there are ``commits``, ``largest_gap_ms`` if there are two of them. ``advanced_ms`` is the time
-    of the last commit with a higher offset than the commit before, or `NEVER`.
+    A summary does not extend over a record of its consumer group.
     """
 
+    # ``pair`` and ``stretch`` are as in `Commits`. ``first_offset`` and ``last_offset`` are only
+    # valid if ``commits`` is at least 1, ``largest_gap_ms`` if it is at least 2. ``advanced_ms`` is
+    # the time of the last commit with a higher offset than the commit before, or `NEVER`.
     pair: Int32Array
     partition: Int32Array
     minute_ms: Int64Array
@@ -122,11 +122,7 @@ class Runs:
 
 
 class RecordPositions(NamedTuple):
-    """Positions of some records in the log, and the group of each: one int64 array of length n per
-    field.
-
-    The records may be in any order.
-    """
+    """Consumer group and log position of n records: one int64 array of length n per field."""
 
     group: Int64Array
     partition: Int64Array
@@ -137,10 +133,10 @@ class RecordPositions(NamedTuple):
 
 
 def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """Number offset commits so that the number changes at each record of the commit's group.
+    """Number the offset commits of each consumer group by the group record that precedes them.
 
-    Commits with equal numbers lie between the same two group records. Commit runs are cut where the
-    number changes, so that no run has commits from both sides of a rebalance.
+    Commits of a group with equal numbers lie between the same two records, so a summary of them
+    does not span a rebalance.
 
     Args:
         commits: the positions at which commits take effect.
@@ -164,10 +160,10 @@ def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int6
 
 
 def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """Compute the result of `number_stretches` with the compiled kernel.
-
-    The kernel needs log order, so commits in another order are sorted first.
+    """Number offset commits by the preceding group record, with compiled code
+    (`number_stretches`).
     """
+    # The kernel needs log order, so commits in another order are sorted first.
     count, (group, partition, offset) = len(commits.group), commits
     later = partition[1:] > partition[:-1]
     if not np.all(later | ((partition[1:] == partition[:-1]) & (offset[1:] >= offset[:-1]))):
@@ -186,11 +182,11 @@ def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int
     return out
 
 
-def reduce_to_runs(of: Commits) -> Runs:
-    """Reduce offset commits to commit runs: one summary per group, topic, partition and minute.
+def reduce_to_runs(source: Commits) -> Runs:
+    """Summarise offset commits per consumer group, partition and minute, to process them faster.
 
-    This shrinks the commits, which are most records of the log, before further processing. A minute
-    is divided where `Commits.stretch` changes.
+    Most records of the log are commits, so this makes further processing cheap. A minute is divided
+    at records of the group (where `Commits.stretch` changes).
 
     >>> few, many = np.zeros(2, np.int32), np.zeros(2, np.int64)
     >>> yes = np.ones(2, bool)
@@ -201,71 +197,75 @@ def reduce_to_runs(of: Commits) -> Runs:
     """
     # A damaged record may have any 64 bits as its time: the first minute has no whole beginning.
     earliest = np.iinfo(np.int64).min + MINUTE_MS
-    minute = np.maximum(of.time_ms, earliest) // MINUTE_MS * MINUTE_MS
-    numbers = _run_numbers(of, minute)
+    minute = np.maximum(source.time_ms, earliest) // MINUTE_MS * MINUTE_MS
+    numbers = _compute_run_columns(source, minute)
     first, last, early, late = (numbers[name] for name in ("first", "last", "early", "late"))
     advanced = numbers["advanced"]
-    advanced_ms = np.where(advanced >= 0, of.time_ms[np.maximum(advanced, 0)], NEVER)
+    advanced_ms = np.where(advanced >= 0, source.time_ms[np.maximum(advanced, 0)], NEVER)
     return Runs(
-        of.pair[first], of.partition[first], minute[first],
-        of.log_partition[first], of.log_offset[first],
-        of.log_partition[last], of.log_offset[last],
-        of.time_ms[early], of.time_ms[late], of.offset[early], of.offset[late],
+        source.pair[first], source.partition[first], minute[first],
+        source.log_partition[first], source.log_offset[first],
+        source.log_partition[last], source.log_offset[last],
+        source.time_ms[early], source.time_ms[late], source.offset[early], source.offset[late],
         numbers["commits"], numbers["transactional"], numbers["tombstones"], numbers["gap"],
-        advanced_ms, np.zeros(len(first), np.int64) if of.stretch is None else of.stretch[first],
+        advanced_ms,
+        np.zeros(len(first), np.int64) if source.stretch is None else source.stretch[first],
     )  # fmt: skip
 
 
-def _run_numbers(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
-    """Compute the columns of all commit runs, such as number of commits and longest wait.
+def _compute_run_columns(source: Commits, minute: Int64Array) -> dict[str, Int64Array]:
+    """Compute the statistics of offset commits per partition and minute, such as their number.
 
-    Return a dict from each name in `commit_kernels.NUMBERS` to its column. ``minute`` is the start
-    of each commit's minute (ms).
+    Args:
+        source: the commits.
+        minute: start of each commit's minute (ms).
+
+    Returns:
+        A dict from each name in `commit_kernels.NUMBERS` to its column.
     """
-    count = len(of.time_ms)
-    is_near = count == 0 or (of.time_ms.max() <= _NEAR_MS and of.time_ms.min() >= -_NEAR_MS)
-    if of.series is None or not is_near or not reduce_commits.pays(work=count * _STEPS_SAVED):
-        return _numbers_by_sorting(of, minute)
+    count = len(source.time_ms)
+    is_near = count == 0 or (source.time_ms.max() <= _NEAR_MS and source.time_ms.min() >= -_NEAR_MS)
+    if source.series is None or not is_near or not reduce_commits.pays(work=count * _STEPS_SAVED):
+        return _compute_run_columns_by_sorting(source, minute)
     table = np.empty((len(NUMBERS), count), np.int64)
-    newest = np.full(int(of.series.max(initial=-1)) + 1, -1, np.int64)
+    newest = np.full(int(source.series.max(initial=-1)) + 1, -1, np.int64)
     made = reduce_commits(
-        np.ascontiguousarray(of.series), minute,
-        np.zeros(count, np.int64) if of.stretch is None else of.stretch,
-        np.ascontiguousarray(of.time_ms), np.ascontiguousarray(of.offset),
-        np.where(of.real, 1 + 2 * of.transactional, 0).astype(np.uint8), newest, table,
+        np.ascontiguousarray(source.series), minute,
+        np.zeros(count, np.int64) if source.stretch is None else source.stretch,
+        np.ascontiguousarray(source.time_ms), np.ascontiguousarray(source.offset),
+        np.where(source.real, 1 + 2 * source.transactional, 0).astype(np.uint8), newest, table,
         work=count * _STEPS_SAVED,
     )  # fmt: skip
     if made < 0:  # clocks that jump too often for the kernel
-        return _numbers_by_sorting(of, minute)
+        return _compute_run_columns_by_sorting(source, minute)
     return {name: table[i, :made] for i, name in enumerate(NUMBERS)}
 
 
-def _numbers_by_sorting(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
-    """Compute the columns of all commit runs by sorting with NumPy.
+def _compute_run_columns_by_sorting(source: Commits, minute: Int64Array) -> dict[str, Int64Array]:
+    """Compute the statistics of offset commits per partition and minute with NumPy.
 
-    It is the fallback if timestamps jump too much for the kernel, and the reference that tests
-    compare the kernel with.
+    It is used if timestamps jump too often for the kernel, and by tests as the reference.
     """
-    cut = (minute,) if of.stretch is None else (minute, of.stretch)
-    order = np.lexsort((*cut, of.partition, of.pair))  # stable: log order within a run
-    keys = [key[order] for key in (of.pair, of.partition, *cut)]
+    cut = (minute,) if source.stretch is None else (minute, source.stretch)
+    order = np.lexsort((*cut, source.partition, source.pair))  # stable: log order within a run
+    keys = [key[order] for key in (source.pair, source.partition, *cut)]
     is_new = np.ones(len(order), bool)
     is_new[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
     start = np.flatnonzero(is_new)
     first, last = order[start], order[np.append(start[1:], len(order))[: len(start)] - 1]
-    real, time_ms = of.real[order], of.time_ms[order]
+    real, time_ms = source.real[order], source.time_ms[order]
     commits = _count(real, start)
-    first_real, last_real = _ends(real, start)
+    first_real, last_real = _first_and_last_commits(real, start)
     return {
         "first": first,
         "last": last,
         "early": np.where(commits > 0, order[first_real], first),
         "late": np.where(commits > 0, order[last_real], last),
         "commits": commits,
-        "transactional": _count(real & of.transactional[order], start),
+        "transactional": _count(real & source.transactional[order], start),
         "tombstones": _count(~real, start),
         "gap": _largest_gaps(time_ms, real, np.cumsum(is_new) - 1, len(start)),
-        "advanced": _last_advances(of, order, np.cumsum(is_new) - 1, len(start)),
+        "advanced": _last_advances(source, order, np.cumsum(is_new) - 1, len(start)),
     }
 
 
@@ -274,12 +274,14 @@ def _count(flags: BoolArray, start: Int64Array) -> Int64Array:
     return sums
 
 
-def _ends(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the indices of the first and the last commit of each run, without counting tombstones.
+def _first_and_last_commits(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return the indices of the first and last offset commit in each block of consecutive rows.
 
-    ``real`` is False for tombstones, ``start`` is the index at which each run begins. Both results
-    are 0 for a run that has only tombstones.
+    Args:
+        real: whether each row is a commit; False for tombstones (deleted offsets).
+        start: index at which each block of rows begins.
     """
+    # Both results are 0 for a run that has only tombstones.
     if not len(start):
         return start, start
     row = np.arange(len(real))
@@ -289,9 +291,13 @@ def _ends(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
 
 
 def _largest_gaps(time_ms: Int64Array, real: BoolArray, run: Int64Array, count: int) -> Int64Array:
-    """Return the longest time between two successive commits within each run (ms, int64[count]).
+    """Return the longest time between two successive offset commits in each block of rows (ms).
 
-    ``run`` is the run of each commit. Tombstones (``real`` is False) do not end a wait.
+    Args:
+        time_ms: time of each commit or tombstone.
+        real: False for tombstones, which are ignored.
+        run: number of the block to which each row belongs.
+        count: number of blocks.
     """
     when, run_of = time_ms[real], run[real]
     is_same = run_of[1:] == run_of[:-1]
@@ -301,19 +307,18 @@ def _largest_gaps(time_ms: Int64Array, real: BoolArray, run: Int64Array, count: 
     return gaps
 
 
-def _last_advances(of: Commits, order: Int64Array, run: Int64Array, count: int) -> Int64Array:
-    """Find the last commit in each run that advanced the offset, as an index into the commits.
-
-    It is -1 for a run in which no commit has a higher offset than the commit before it.
+def _last_advances(source: Commits, order: Int64Array, run: Int64Array, count: int) -> Int64Array:
+    """Return the index of the last commit in each block of rows that increased the offset; -1 for
+    none.
 
     Args:
-        of: the commits.
-        order: indices of the commits, sorted by run (int64[n]).
-        run: the run of each sorted commit (int64[n]).
-        count: number of runs.
+        source: the commits.
+        order: indices of the commits, sorted by block (int64[n]).
+        run: number of the block of each sorted commit (int64[n]).
+        count: number of blocks.
     """
-    rows = np.flatnonzero(of.real[order])
-    run_of, offset = run[rows], of.offset[order][rows]
+    rows = np.flatnonzero(source.real[order])
+    run_of, offset = run[rows], source.offset[order][rows]
     rises = (run_of[1:] == run_of[:-1]) & (offset[1:] > offset[:-1])
     last = np.full(count, -1, np.int64)
     np.maximum.at(last, run_of[1:][rises], rows[1:][rises])
@@ -326,16 +331,20 @@ def _last_advances(of: Commits, order: Int64Array, run: Int64Array, count: int) 
 
 
 class Stretch(NamedTuple):
-    """Summary of one partition's offset commits between two successive records of its group.
+    """Summary of a partition's offset commits between two successive records of its consumer group.
 
-    A summary may cover only a part of these commits; several then follow each other.
+    If a summary covers only a part of these commits, further ones follow.
 
     Attributes:
+        topic: the partition's topic.
+        partition: the partition number.
         commits: number of commits, without tombstones.
         first_ms, first_offset, last_ms, last_offset: time and offset of the first and last commit;
             valid only if there are ``commits``.
-        waited_ms, waits: sum and number of the intervals between commits.
-        forgotten, forgets: whether a tombstone precedes the first commit, or follows the last one.
+        waited_ms: sum of the intervals between commits.
+        waits: number of the intervals between commits.
+        forgotten: whether a tombstone precedes the first commit.
+        forgets: whether a tombstone follows the last commit.
         latest_ms: the highest time of the last commit of a run.
         progress: sum of the steps by which offsets advanced; a step back counts as 0.
         advanced_ms: time of the last commit with a higher offset than the commit before; None if no
@@ -360,9 +369,9 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True)
 class RunColumns:
-    """Commit runs of one group, as columns in log order.
+    """Summaries of one consumer group's offset commits per partition and minute, as columns.
 
-    A commit run has the commits of one partition in one minute and between two group records.
+    A summary does not extend over a group record.
 
     Attributes:
         topics: the distinct topic names.
@@ -382,16 +391,16 @@ class RunColumns:
         return len(self.topic)
 
     def column(self, name: str) -> Int64Array:
-        """Return one field of all commit runs, given by its name in `RUN`."""
+        """Return one column of the offset commit summaries, given by its name in `RUN`."""
         column: Int64Array = self.table[RUN.index(name)]
         return column
 
 
 @dataclass(frozen=True)
 class MinuteColumns:
-    """Commit statistics of complete minutes, with one column per minute and the fields `MINUTE`.
+    """Statistics of offset commits per partition and minute, one minute per column.
 
-    ``series`` has the topic and partition of each series number.
+    The columns' fields are `MINUTE`; ``series`` has the topic and partition of the first field.
     """
 
     table: Int64Array
@@ -401,17 +410,17 @@ class MinuteColumns:
         return int(self.table.shape[1])
 
     def column(self, name: str) -> Int64Array:
-        """Return one field of all minutes, given by its name in `MINUTE`."""
+        """Return one field of the offset commit statistics, given by its name in `MINUTE`."""
         column: Int64Array = self.table[MINUTE.index(name)]
         return column
 
 
 class CommitFolder:
-    """Combines a group's commit runs to statistics per minute, and to stretches.
+    """Aggregator of a consumer group's offset commits: statistics per minute and between
+    rebalances.
 
-    A stretch summarises a partition's commits between two group records. Call `feed` with commit
-    runs in log order, then `finish`. Memory stays bounded: one column of numbers per partition,
-    however long the history is.
+    Call `feed` with summaries of commits in log order, then `finish`. Memory is one column of
+    numbers per partition, however long the history is.
 
     >>> zero, run = np.zeros(1, np.int64), (0, 0, 0, 59_000, 59_000, 7, 7, 1, 0, 0, -1, NEVER)
     >>> runs = RunColumns(["t"], zero, zero, np.zeros((2, 1), np.int64), np.array([run]).T)
@@ -426,31 +435,32 @@ class CommitFolder:
         self._state = np.empty((STATE_ROWS, 0), np.int64)
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the statistics so far as plain values,
-        which `state_store.pack_state` can serialize.
-        """
+        """Return the offset commit statistics so far as plain values that can be stored."""
         return list(self._series), self._state.tobytes()
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the statistics from the values that `stored` returned."""
+        """Restore the offset commit statistics from the values that `stored` returned."""
         series, numbers = state
         self._series = {key: number for number, key in enumerate(series)}
         self._state = np.frombuffer(numbers, np.int64).reshape(STATE_ROWS, len(series)).copy()
 
     def feed(self, runs: RunColumns) -> tuple[list[tuple[int, Stretch]], MinuteColumns]:
-        """Process the next commit runs; return the numbered stretches and the complete minutes.
+        """Process the next offset commits of the group; return what is now complete.
 
-        A stretch summarises a partition's commits between two group records. Its number tells
-        between which two; stretches come in order of it.
+        Returns:
+            Summaries between two group records ("stretches") with their numbers, sorted; and the
+            statistics of complete minutes.
         """
         table = np.ascontiguousarray(runs.table)
-        table[0] = self._number(runs)
+        table[0] = self._number_partitions(runs)
         out = np.empty((len(MINUTE), len(runs)), np.int64)
         made = fold_minutes(table, self._state, out, work=len(runs) * _STEPS)
         return list(self._stretches(runs, table)), self._minutes(out, made)
 
     def finish(self) -> MinuteColumns:
-        """Return the commit statistics of the minutes that are incomplete at the end of the log."""
+        """Return the offset commit statistics of the minutes that are incomplete at the end of the
+        log.
+        """
         out = np.empty((len(MINUTE), 3 * len(self._series)), np.int64)
         made = close_minutes(self._state, out, work=len(self._series) * _STEPS)
         return self._minutes(out, made)
@@ -458,10 +468,12 @@ class CommitFolder:
     def _minutes(self, out: Int64Array, made: int) -> MinuteColumns:
         return MinuteColumns(out[:, :made], list(self._series))
 
-    def _number(self, runs: RunColumns) -> Int64Array:
-        """Return the series number of each commit run: the number of its topic and partition.
+    def _number_partitions(self, runs: RunColumns) -> Int64Array:
+        """Return the number of the partition of each offset commit summary; new partitions get new
+        numbers.
 
-        A new partition gets the next number, and an empty column of state.
+        Args:
+            runs: the summaries, as columns.
         """
         pair = (runs.topic << 32) | (runs.partition & 0xFFFFFFFF)
         _, first, inverse = np.unique(pair, return_index=True, return_inverse=True)

@@ -76,9 +76,7 @@ _NO_MEMBER_RECORD = "its member record is not in the log: it joined before the l
 
 @dataclass(slots=True)
 class EpochGroupState:
-    """The state of a consumer, share or streams group in its coordinator, rebuilt from the log.
-
-    It has plain values only, so that it can be stored.
+    """State of a Kafka consumer, share or streams group in its coordinator, rebuilt from the log.
 
     Attributes:
         came_from: generation of the migrated classic group, None without a migration.
@@ -97,6 +95,7 @@ class EpochGroupState:
         open: the newest target assignment.
     """
 
+    # It has plain values only, so that it can be stored.
     kind: str
     incarnation: int
     came_from: int | None = None
@@ -120,9 +119,11 @@ class EpochGroupState:
 
 
 class EpochGroup:
-    """Builder of the target assignments of one consumer, share or streams group from its records.
+    """Reader of one KIP-848 group's log records, which finds the group's target assignments.
 
-    Call `feed` in log order until the group's end or migration, then `finish`.
+    The group is a consumer, share or streams group.
+
+    Call `feed` with each record in log order, then `finish` when the group ends or is migrated.
 
     Args:
         state: the state to resume from; a new `EpochGroupState` at the beginning.
@@ -134,8 +135,8 @@ class EpochGroup:
         self._topics = topics
 
     def feed(self, record: GroupRecord) -> Iterator[Generation | CurrentAssignment | Event]:
-        """Process the group's next record; yield the completed targets, acknowledged assignments
-        and events.
+        """Process the next log record of the group; yield the assignments and events that are now
+        complete.
 
         A target assignment is complete once the next one begins.
         """
@@ -158,9 +159,9 @@ class EpochGroup:
             self.state.topology = record.value
 
     def finish(self) -> Iterator[Generation]:
-        """Yield the target assignment that is incomplete at the end of the log or of the group."""
+        """Yield the last target assignment of the group, at the end of the log or of the group."""
         if self.state.open is not None:
-            yield self._complete(self.state.open)
+            yield self._complete_members(self.state.open)
             self.state.open = None
 
     def _feed_group(self, record: GroupRecord) -> None:
@@ -195,7 +196,7 @@ class EpochGroup:
         state.members[member] = new
         instance = new.get("instanceId")
         if old is not None:
-            self._compare(record, old, new)
+            self._note_subscription_change(record, old, new)
         elif instance is not None and instance in state.replaced:
             predecessor, _ = state.replaced.pop(instance)
             words = f"was {predecessor}"
@@ -204,11 +205,16 @@ class EpochGroup:
         else:
             self._add_cause(Cause("join", RECORDED, member, instance, at, new["clientId"]))
 
-    def _compare(self, record: GroupRecord, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        """Add a cause to the next rebalance if a member's metadata record changed its topics or
-        assignor.
+    def _note_subscription_change(
+        self, record: GroupRecord, old: Mapping[str, Any], new: Mapping[str, Any]
+    ) -> None:
+        """Add a cause to the group's next rebalance if a member subscribed to other topics or
+        assignors.
 
-        ``old`` and ``new`` are the member's metadata before and after the record.
+        Args:
+            record: the member metadata record.
+            old: the member's metadata before the record.
+            new: the member's metadata in the record.
         """
         at = (record.key["memberId"], new.get("instanceId"), record.timestamp_ms)
         before, after = (_subscribed(value) for value in (old, new))
@@ -239,12 +245,10 @@ class EpochGroup:
             state.fresh[member] = target
 
     def _feed_target_epoch(self, record: GroupRecord) -> Iterator[Generation]:
-        """Process a target assignment epoch record: begin its generation, and yield the previous
-        one.
-
-        Kafka writes this record last, after the members' targets. So the new target assignment is
-        now complete.
+        """Process the log record that completes a target assignment; yield the assignment before
+        it.
         """
+        # Kafka writes this record last, after the members' targets.
         if record.value is None:
             return
         yield from self.finish()
@@ -262,10 +266,10 @@ class EpochGroup:
         decision = TargetInput(
             target, before, state.whole, state.assignable, decided_ms, self._streams_input()
         )
-        gap = 0 if is_migrated else self._gap(epoch)
+        gap = 0 if is_migrated else self._count_missing_epochs(epoch)
         state.missing += gap
         self._add_leaves_of_static_members()
-        shown = self._state_of(epoch, decision, record.timestamp_ms)
+        shown = self._to_classic_state(epoch, decision, record.timestamp_ms)
         state.open = Generation(
             state.incarnation, record.position, record.timestamp_ms, shown, shown, 1, gap, None,
             protocol=state.kind, causes=state.happened, target=decision, taken_over=is_migrated,
@@ -282,21 +286,28 @@ class EpochGroup:
         return StreamsInput(processes, state.topology, state.settings)
 
     def _add_leaves_of_static_members(self) -> None:
-        """Add a departure as a cause for each static member that left and has not rejoined."""
+        """Add a departure as a cause of the rebalance for each static member that has not
+        rejoined.
+        """
         for instance, (member, time_ms) in self.state.replaced.items():
             self._add_cause(Cause("leave", RECORDED, member, instance, time_ms))
         self.state.replaced = {}
         self.state.departed = {}
 
-    def _gap(self, epoch: int) -> int:
-        """Return how many epochs the log lacks between the last target assignment and this one."""
+    def _count_missing_epochs(self, epoch: int) -> int:
+        """Return how many group epochs the log lacks since the last target assignment (KIP-848)."""
         state = self.state
         before = state.target_epoch if state.target_epoch >= 0 else _FIRST_EPOCH - 1
         return max(0, epoch - before - max(1, state.epochs_seen))
 
-    def _state_of(self, epoch: int, decision: TargetInput, time_ms: int) -> ClassicState:
-        """Convert a target assignment to a `ClassicState`, in which generations of all protocols
-        are stored.
+    def _to_classic_state(self, epoch: int, decision: TargetInput, time_ms: int) -> ClassicState:
+        """Convert a group's target assignment (KIP-848) to the form used for groups of all
+        protocols.
+
+        Args:
+            epoch: epoch of the target assignment.
+            decision: the target assignment and the assignor's input.
+            time_ms: time of the record.
         """
         members = tuple(self._member_of(m, decision, time_ms) for m in decision.target)
         return ClassicState(
@@ -314,7 +325,7 @@ class EpochGroup:
         before, now = (
             group_by_topic(
                 (topic, p)
-                for role, _, topic, p in self._parts(roles, time_ms)
+                for role, _, topic, p in self._list_partitions(roles, time_ms)
                 if role in _EXCLUSIVE_ROLES
             )
             for roles in (decision.before.get(member, ()), decision.target[member])
@@ -322,12 +333,17 @@ class EpochGroup:
         epoch = state.target_epoch if member in decision.before else -1
         return target_member(member, value, topics, owned=before, assigned=now, epoch=epoch)
 
-    def _parts(self, roles: Roles, time_ms: int) -> Iterator[tuple[str, str | None, str, int]]:
-        """Yield each assigned partition as (role, topic id, topic name, partition).
+    def _list_partitions(
+        self, roles: Roles, time_ms: int
+    ) -> Iterator[tuple[str, str | None, str, int]]:
+        """Yield each partition that is assigned to a member, as (role, topic id, topic name,
+        partition).
 
-        ``roles`` is a member's target or current assignment. For a streams group the partitions are
-        those that its tasks read.
+        Args:
+            roles: the member's assignment by role, such as active or standby.
+            time_ms: time of the assignment.
         """
+        # For a streams group the partitions are those that its tasks read.
         for role, by_id in roles:
             if self.state.kind == "streams":
                 read_as = ACTIVE if role == RELEASING else role
@@ -341,11 +357,10 @@ class EpochGroup:
                     yield role, topic_id, name, p
 
     def _strategy(self) -> str | None:
-        """Return Partage's name of the group's assignor, such as ``server:uniform``; None if
-        unknown.
-
-        In a consumer group the assignor that most members request wins, as in Kafka.
+        """Return Partage's name of the group's server-side assignor, such as ``server:uniform``, or
+        None.
         """
+        # In a consumer group the assignor that most members request wins, as in Kafka.
         state = self.state
         if state.kind == "share":
             return "server:simple"
@@ -370,7 +385,7 @@ class EpochGroup:
         roles = _current_roles(value) if value is not None and not is_absent else ()
         yield CurrentAssignment(
             state.incarnation, record.position, record.timestamp_ms, max(state.target_epoch, 0),
-            member, instance, epoch, tuple(self._parts(roles, record.timestamp_ms)),
+            member, instance, epoch, tuple(self._list_partitions(roles, record.timestamp_ms)),
         )  # fmt: skip
 
     def _feed_regular_expression(self, record: GroupRecord) -> None:
@@ -399,12 +414,12 @@ class EpochGroup:
             detail = "share state of partitions initialised or deleted"
             self._add_cause(Cause("topics", RECORDED, time_ms=record.timestamp_ms, detail=detail))
 
-    def _complete(self, generation: Generation) -> Generation:
-        """Complete a generation with members' metadata that was read after it.
-
-        In a compacted log, a member's metadata may come after its target assignment. Static members
-        may also have new ids at the generation's end.
+    def _complete_members(self, generation: Generation) -> Generation:
+        """Add metadata of members to a rebalance if the log has it only after the target
+        assignment.
         """
+        # This happens in a compacted log. Static members may also have new ids at the end of the
+        # generation.
         state, first = self.state, generation.first
         late = {m.id for m in first.members if m.damage is not None} & state.members.keys()
         if late and generation.target is not None:
@@ -441,9 +456,12 @@ class EpochGroup:
 def resolve_topics(
     value: Mapping[str, Any], resolved: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, ...]:
-    """Return the topics that a member subscribes to, by name or by regular expression (KIP-848).
+    """Return the topics to which a group member subscribes, by name or regular expression
+    (KIP-848).
 
-    The names come first, then the matches of the regular expression.
+    Args:
+        value: the member's metadata record.
+        resolved: topics that each regular expression matches.
 
     >>> resolve_topics({"subscribedTopicNames": ["a"], "subscribedTopicRegex": "b.*"},
     ...                {"b.*": ("b1", "b2")})
@@ -466,7 +484,7 @@ def _subscription_text(subscribed: tuple[tuple[str, ...], str]) -> str:
 def speaks_classic(value: Mapping[str, Any]) -> bool:
     """Return whether a consumer group's member still uses the classic protocol during a migration.
 
-    A record without the field decodes to an empty struct, which no such member has.
+    ``value`` is its member metadata record.
     """
     classic = value.get("classicMemberMetadata")
     return classic is not None and bool(classic["supportedProtocols"])
@@ -481,7 +499,7 @@ def target_member(
     assigned: Pairs,
     epoch: int,
 ) -> MemberState:
-    """Convert a member of a target assignment to a `MemberState`, as classic groups have it.
+    """Convert a member with a target assignment (KIP-848) to the form used for all protocols.
 
     Args:
         member: the member id.
@@ -503,16 +521,21 @@ def target_member(
         value["clientHost"],
         value.get("rebalanceTimeoutMs", -1),
         classic["sessionTimeoutMs"] if classic else -1,
-        Subscription(HEARTBEAT_VERSION, topics, None, owned, epoch, value.get("rackId")),
+        Subscription(
+            HEARTBEAT_VERSION, topics, None, owned, epoch, value.get("rackId"),
+            value.get("subscribedTopicRegex") or None,
+        ),
         assigned,
         -1,
         None,
         None,
-    )
+    )  # fmt: skip
 
 
 def group_by_topic(flat: Iterable[tuple[str, int]]) -> Pairs:
-    """Group consecutive (topic, partition) pairs of the same topic to (topic, partitions) pairs.
+    """Group partitions by topic: ``[("a", 0), ("a", 1)]`` becomes ``(("a", (0, 1)),)``.
+
+    Only consecutive pairs of the same topic are grouped.
 
     >>> group_by_topic([("a", 1), ("a", 0), ("b", 2)])
     (('a', (1, 0)), ('b', (2,)))
@@ -542,7 +565,7 @@ def _current_roles(value: Mapping[str, Any]) -> Roles:
 
 
 def source_topics(topology: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return all topics that the sub-topologies of a Kafka Streams topology read, sorted.
+    """Return all topics that a Kafka Streams topology reads, sorted.
 
     >>> source_topics({"subtopologies": [{"subtopologyId": "0", "sourceTopics": ["b", "a"],
     ...                                   "repartitionSourceTopics": []}]})
@@ -559,11 +582,10 @@ def task_partitions(
     topics: TopicNames,
     time_ms: int,
 ) -> tuple[tuple[str, int], ...]:
-    """Return the partitions that Streams tasks read:
-    of source topics if active, else of changelogs.
+    """Return the partitions that Kafka Streams tasks read: task ``0_3`` reads partition 3 of its
+    topics.
 
-    Task ``0_3`` reads partition 3 of each topic of subtopology 0 that has one. A standby or
-    warm-up task reads the changelogs only; a stateless subtopology has none.
+    Active tasks read source topics, standby and warm-up tasks read changelogs.
 
     Args:
         topology: the group's STREAMS_GROUP_TOPOLOGY value; None if the log lacks it.
@@ -581,16 +603,24 @@ def task_partitions(
             continue
         changelogs = [topic["name"] for topic in row.get("stateChangelogTopics") or ()]
         names = topics_of_subtopology(row) if role == ACTIVE else changelogs
-        out.extend((t, p) for t in names for p in numbers if topics.has(t, p, time_ms))
+        out.extend((t, p) for t in names for p in numbers if topics.had_partition(t, p, time_ms))
     return tuple(out)
 
 
 def source_counts(row: Mapping[str, Any], cluster: Cluster) -> list[int]:
-    """Return the partition count of each source topic of a sub-topology."""
+    """Return the partition count of each source topic of a Kafka Streams sub-topology.
+
+    It is 0 for a topic that does not exist.
+
+    ``row`` is the sub-topology in the group's topology record.
+    """
     return [len(cluster.partitions_of(topic)) for topic in topics_of_subtopology(row)]
 
 
 def topics_of_subtopology(row: Mapping[str, Any]) -> list[str]:
-    """Return the source topics of a sub-topology, repartition topics included."""
+    """Return the source topics of a Kafka Streams sub-topology, including repartition topics.
+
+    ``row`` is the sub-topology in the group's topology record.
+    """
     repartitioned = [topic["name"] for topic in row.get("repartitionSourceTopics") or ()]
     return [*row["sourceTopics"], *repartitioned]

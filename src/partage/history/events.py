@@ -58,7 +58,8 @@ Roles = tuple[tuple[str, TopicPartitionNumbers], ...]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One cause of a rebalance: what happened, to which member, and how certain it is.
+    """One cause of a consumer group's rebalance: what happened, to which member, and how certain it
+    is.
 
     Attributes:
         kind: one of `partage.tables.statuses.CAUSE_KINDS`.
@@ -67,7 +68,7 @@ class Cause:
         instance: that member's ``group.instance.id``.
         time_ms: time of the cause, None if unknown.
         detail: a short description.
-        was: former member id of a member that rejoined (`causes.DepartedMembers`); else None.
+        was: former member id of a member that rejoined (`departures.DepartedMembers`); else None.
         probability: probability of the kind; below 1 if the log also allows another one, `other`.
         other: the next probable kind; None if the log proves the kind.
 
@@ -88,7 +89,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class StreamsInput:
-    """Additional input of a streams group's task assignor (KIP-1071), such as the topology.
+    """Topology, settings and processes of a Kafka streams group, as input of its task assignor.
 
     Attributes:
         processes: dict from member id to process id; members of one process share a disk.
@@ -103,7 +104,9 @@ class StreamsInput:
 
 @dataclass(frozen=True, slots=True)
 class TargetInput:
-    """A coordinator's target assignment, and the input from which it was computed.
+    """Assignment that a group coordinator computed (KIP-848), with the input of the computation.
+
+    The protocol may also be that of share groups (KIP-932) or streams groups (KIP-1071).
 
     See KIP-848, KIP-932 and KIP-1071.
 
@@ -129,7 +132,8 @@ class TargetInput:
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """The assignment that a member has acknowledged: everything that it owns from now on.
+    """Partitions that a consumer group member owns from now on, because it acknowledged them
+    (KIP-848).
 
     It comes from a CURRENT_MEMBER_ASSIGNMENT record.
 
@@ -150,19 +154,23 @@ class CurrentAssignment:
 
     @property
     def owner(self) -> str:
-        """The member's identity: its instance id, which survives restarts, else its member id."""
+        """Identity of the group member: its instance id, which survives restarts, else its member
+        id.
+        """
         return self.member if self.instance is None else self.instance
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One recorded rebalance: a generation of a classic group,
-    or the target assignment of an epoch.
+    """One recorded rebalance of a consumer group, with the state before and after it, and its
+    causes.
 
     Attributes:
         incarnation: number of earlier deletions of the group; its name may be reused.
-        first: the group as first written: the decision of the leader or coordinator.
-        last: the group as last written; static members may have new ids there.
+        position: log position of the first record.
+        timestamp_ms: time of the first record.
+        first: the group's state in the first record: the decision of the leader or coordinator.
+        last: the group's state in the last record; static members may have new ids there.
         records: number of the generation's records in the log.
         gap_before: generations between the previous one and this one that the log lacks.
         previous: the generation before it in the log, None for the first.
@@ -170,11 +178,11 @@ class Generation:
         protocol: classic, consumer, share or streams.
         causes: the causes of the rebalance, the most important first.
         target: the coordinator's input; None for classic generations.
+        taken_over: whether a migration wrote the same assignment in the other protocol's form. It
+            has the number of the generation before, and no assignor decided it.
         unread: time without a consumer that the rebalance ended; None if the log does not cover the
             time before it.
         unread_intervals: the same time by partition.
-        taken_over: whether a migration wrote the same assignment in the other protocol's form.
-            It has the number of the generation before, and no assignor decided it.
     """
 
     incarnation: int
@@ -195,13 +203,13 @@ class Generation:
 
     @property
     def number(self) -> int:
-        """The generation's number; for a target assignment, its epoch."""
+        """Number of the consumer group's generation, or epoch of the target assignment."""
         return self.first.generation
 
 
 @dataclass(frozen=True, slots=True)
 class LifecycleEvent:
-    """The creation, deletion or protocol migration of a group.
+    """Creation, deletion or protocol migration of a consumer group.
 
     Attributes:
         what: ``created``, ``deleted`` or ``migrated``.
@@ -217,7 +225,8 @@ class LifecycleEvent:
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """Differences between two successive generations of a group: members, topics, strategy, leader.
+    """Differences between two successive generations of a consumer group, such as members that
+    joined.
 
     Attributes:
         joined, left: members that joined (new state) and left (old state); a restarted static
@@ -237,7 +246,9 @@ class StateChange:
 
     @property
     def cause(self) -> str:
-        """A short description of the differences, such as ``2 joined, 1 left``."""
+        """Short description of the differences between two group states, such as ``2 joined, 1
+        left``.
+        """
         parts = [
             f"{len(found)} {word}"
             for word, found in (
@@ -254,12 +265,16 @@ class StateChange:
 
     @property
     def follow_up(self) -> bool:
-        """Return whether no member joined, left, restarted or changed its subscription."""
+        """Return whether no consumer joined, left, restarted or changed its subscription.
+
+        This is a condition for the second rebalance of a cooperative one (KIP-429).
+        """
         return not (self.joined or self.left or self.restarted or self.resubscribed)
 
 
 def compare_states(before: ClassicState | None, after: ClassicState) -> StateChange:
-    """Return the differences between two successive states of a group.
+    """Return the differences between two successive states of a consumer group, such as joined
+    members.
 
     Without an earlier state, all members count as joined.
 
@@ -288,15 +303,15 @@ def _change(before: str | None, after: str | None) -> tuple[str, str] | None:
 
 
 def subscribed_topics(member: MemberState) -> tuple[str, ...]:
-    """Return the topics that a member subscribes to, sorted and without duplicates."""
+    """Return the topics to which a consumer subscribes, sorted and without duplicates."""
     return () if member.subscription is None else tuple(sorted(set(member.subscription.topics)))
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of a group's history, which is a row of table ``events``.
+    """One event of a consumer group's history, a row of table ``events``.
 
-    See `partage.tables.schemas` for its columns.
+    `partage.tables.schemas` describes the columns.
     """
 
     event: str
@@ -311,7 +326,7 @@ class Event:
 
 
 def derive_events(item: Generation | LifecycleEvent) -> Iterator[Event]:
-    """Yield the rows of table ``events`` for a generation or a lifecycle event.
+    """Yield the rows of table ``events`` for a rebalance, or for a group's creation or deletion.
 
     Each cause of a rebalance is a separate event with its own time.
     """
@@ -336,7 +351,7 @@ def derive_events(item: Generation | LifecycleEvent) -> Iterator[Event]:
             yield Event(cause.kind, item.incarnation, item.number, item.position, time_ms, *about)
     if change.leader is not None:
         yield Event("leader", *at, INFERRED, change.leader[1], detail=f"was {change.leader[0]}")
-    yield from _rewrite_events(item)
+    yield from _events_within_generation(item)
 
 
 def _event_name(generation: Generation) -> str:
@@ -345,10 +360,9 @@ def _event_name(generation: Generation) -> str:
     return "rebalance" if generation.first.members else "emptied"
 
 
-def _rewrite_events(generation: Generation) -> Iterator[Event]:
-    """Yield events for changes within a generation, which happened without a rebalance.
-
-    An example is the restart of a static member. The coordinator then writes the generation again.
+def _events_within_generation(generation: Generation) -> Iterator[Event]:
+    """Yield events of a consumer group that needed no rebalance, such as the restart of a static
+    member.
     """
     before = generation.first
     for position, time_ms, state in generation.rewrites:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from partage.errors import InvalidCaptureError
 from partage.history.causes import CauseFinder
@@ -35,9 +36,10 @@ HistoryItem = Generation | LifecycleEvent | CurrentAssignment | Event | Pause
 
 
 class GroupHistory:
-    """Rebuilds the history of one group, of any protocol, from its records and offset commits.
+    """History of one consumer group (rebalances, causes, pauses), rebuilt from the records of the
+    log.
 
-    Call `feed` with its records and `stretch` with its commits in log order, then `finish`.
+    Call `feed` with group records and `stretch` with offset commits in log order, then `finish`.
 
     Args:
         clusters: the cluster metadata over time.
@@ -86,17 +88,19 @@ class GroupHistory:
 
     @property
     def incarnation(self) -> int:
-        """Number of times that the group was deleted so far."""
+        """Number of times that the consumer group was deleted so far."""
         return self._classic.incarnation
 
     @property
     def missing_before(self) -> int:
-        """Number of generations before the first one in the log, removed by compaction."""
+        """Number of the group's generations before the first one in the log, which compaction
+        removed.
+        """
         return self._classic.missing_before
 
     @property
     def missing_within(self) -> int:
-        """Number of generations that the log lacks between its first and its last one.
+        """Number of the group's generations that the log lacks between its first and its last one.
 
         Epochs without a trace in the log are included.
         """
@@ -105,7 +109,7 @@ class GroupHistory:
 
     @property
     def opened(self) -> Generation | None:
-        """The newest generation, with its causes, as soon as its first record was read.
+        """Newest rebalance of the consumer group, with its causes; None before the first one.
 
         Later records may still change it.
         """
@@ -113,15 +117,14 @@ class GroupHistory:
 
     @property
     def previous(self) -> Generation | None:
-        """The newest generation that is complete; None before the first one."""
+        """Newest rebalance of the consumer group that has ended; None before the first one."""
         return self._previous
 
     def unread(self) -> UnreadEstimate | None:
-        """Return the estimated time that partitions were without a consumer in the newest rebalance
-        so far.
+        """Return an estimate of how long partitions had no consumer in the newest rebalance so far.
 
-        Only partitions that are consumed again count. The result is None if generations before the
-        rebalance are missing in the log.
+        Only partitions that are consumed again count. The result is None if earlier generations are
+        missing in the log.
         """
         found, before = self._opened, self._previous
         if found is None or (before is None and found.gap_before):
@@ -129,7 +132,7 @@ class GroupHistory:
         return self._unread.so_far()
 
     def deletion(self) -> LifecycleEvent | None:
-        """Return the group's deletion if its newest record is a tombstone, else None.
+        """Return the deletion of the consumer group if its newest record is a tombstone, else None.
 
         The next record may still show that the group was migrated.
         """
@@ -140,7 +143,7 @@ class GroupHistory:
         return LifecycleEvent("deleted", *at)
 
     def reader(self, topic: str, partition: int) -> str | None:
-        """Return the id of the member that consumes a partition now; None if no member does."""
+        """Return the id of the consumer that now consumes a partition; None if there is none."""
         return self._unread.state.owner.get((topic, partition))
 
     def is_stopped(self, topic: str, partition: int) -> bool:
@@ -148,16 +151,37 @@ class GroupHistory:
         return (topic, partition) in self._unread.state.stopped
 
     def committed(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """Return a dict from (topic, partition) to its newest committed offset and time (ms)."""
+        """Return the newest committed offset and its time (ms) for each (topic, partition)."""
         return {
             pair: (state.last_offset, state.last_ms)
             for pair, state in self._pauses.partitions.items()
             if state.last_offset is not None and state.last_ms is not None
         }
 
-    def to_bytes(self) -> bytes:
-        """Serialize the history's state; a history that `from_bytes` restores gives identical
-        results.
+    def commit_values(self) -> list[Any]:
+        """Return the part of the group's history that offset commits change, as values for JSON.
+
+        `resume_commits` restores it.
+        """
+        # It has the commits of each partition, and the log position up to which coordinator moves
+        # were yielded.
+        place = self._moves.position
+        return [self._pauses.commit_values(), place and [place.partition, place.offset]]
+
+    def resume_commits(self, values: Sequence[Any]) -> None:
+        """Restore the part of the group's history that offset commits change.
+
+        Args:
+            values: result of `commit_values`.
+        """
+        partitions, place = values
+        self._pauses.resume_commits(partitions)
+        self._moves.position = None if place is None else LogPosition(*place)
+
+    def to_bytes(self, *, level: int = 6) -> bytes:
+        """Serialize the consumer group's history so far, so that `from_bytes` can continue it.
+
+        ``level`` is zlib's compression level, 0 to 9.
         """
         return pack_state({
             "classic": self._classic, "epochs": self._epochs.state if self._epochs else None,
@@ -166,7 +190,7 @@ class GroupHistory:
             "pauses": self._pauses.partitions, "causes": self._causes.state,
             "learnt": self.topics.learnt, "moves": self._moves.position,
             "unread": self._unread.state,
-        })  # fmt: skip
+        }, level=level)  # fmt: skip
 
     @classmethod
     def from_bytes(
@@ -176,7 +200,7 @@ class GroupHistory:
         session_timeout_ms: int | None = None,
         moves: Mapping[int, Sequence[CoordinatorMove]] | None = None,
     ) -> GroupHistory:
-        """Restore a history from the bytes of `to_bytes`.
+        """Restore a consumer group's history from the bytes of `to_bytes`.
 
         The other arguments are those of a new history.
 
@@ -207,7 +231,8 @@ class GroupHistory:
         return new
 
     def feed(self, record: GroupRecord) -> Iterator[HistoryItem]:
-        """Process the group's next record; yield generations and events that are now complete.
+        """Process the group's next log record; yield the rebalances and events that are now
+        complete.
 
         A generation is complete once the next one begins.
         """
@@ -220,35 +245,32 @@ class GroupHistory:
         for found in self._feed_protocol(record):
             if isinstance(found, CurrentAssignment) and found.member_epoch >= 0:
                 self._causes.note_alive(found.member, found.time_ms)
-            yield self._link(found)
+            yield self._complete_generation(found)
             if isinstance(found, CurrentAssignment):
                 self._unread.acknowledge(found)
         yield from self._begin_rebalance()
 
     def stretch(self, commits: Stretch) -> Iterator[Pause]:
-        """Process a partition's commits between two group records; yield the consumption pauses
-        that end.
+        """Process offset commits of one partition; yield its consumption pauses that end with them.
 
-        A pause is the time without commits around a rebalance. The first commit after the rebalance
-        ends it.
+        A pause is the time without commits around a rebalance.
         """
         for pause in self._pauses.stretch(commits):
-            recreated = self._is_recreated(pause)
+            recreated = self._is_topic_recreated(pause)
             yield pause._replace(rewind=None, advance=None) if recreated else pause
 
     def finish(self) -> Iterator[HistoryItem]:
-        """Yield the generations, events and pauses that are still incomplete at the end
-        of the log.
-        """
+        """Yield the rebalances, events and pauses that are not complete at the end of the log."""
         if self._epochs is not None:
-            yield from map(self._link, self._epochs.finish())
+            yield from map(self._complete_generation, self._epochs.finish())
         for found in (*self._classic.finish(), *self._resolve_tombstone(None)):
-            yield self._link(found)
+            yield self._complete_generation(found)
         yield from self._pauses.finish()
 
-    def _is_recreated(self, pause: Pause) -> bool:
-        """Return whether the topic was deleted and recreated during a pause,
-        so that offsets restarted.
+    def _is_topic_recreated(self, pause: Pause) -> bool:
+        """Return whether a topic was deleted and created again during a consumption pause.
+
+        Its offsets then restarted.
         """
         if not pause.rewind or pause.last_ms is None or pause.first_ms is None:
             return False
@@ -256,8 +278,8 @@ class GroupHistory:
         return len(topics - {-1}) > 1
 
     def moves_until(self, position: LogPosition) -> Iterator[Event]:
-        """Yield an event for each coordinator move up to the log position of the next record or
-        commit.
+        """Yield an event for each move of the group's coordinator to another broker, up to a log
+        position.
         """
         number = self._opened.number if self._opened is not None else 0
         for move in self._moves.until(position):
@@ -266,12 +288,11 @@ class GroupHistory:
             yield Event("coordinator", *at, RECORDED, detail=words)
 
     def _feed_protocol(self, record: GroupRecord) -> Iterator[HistoryItem]:
-        """Process a record with the builder for its protocol (classic or KIP-848); yield the
+        """Process a group record by the rules of its protocol (classic or KIP-848); yield the
         results.
-
-        The builder of classic groups also receives records of other protocols, to notice
-        migrations.
         """
+        # The builder of classic groups also receives records of other protocols, to notice
+        # migrations.
         kind = record.kind
         yield from self._resolve_tombstone(record)
         at = (record.position, record.timestamp_ms)
@@ -293,10 +314,9 @@ class GroupHistory:
         yield from epochs.feed(record)
 
     def _begin_rebalance(self) -> Iterator[HistoryItem]:
-        """Find the causes of a rebalance when its first record is read, and begin its pauses.
-
-        Later commits would hide when members were last active before it.
-        """
+        """Find the causes of the group's rebalance, and begin the pauses of its partitions."""
+        # This happens as soon as the first record is read: causes depend on when members were last
+        # active before the rebalance, which later commits would overwrite.
         now = self._epochs.state.open if self._epochs is not None else self._classic.opened
         before = self._opened
         if now is None or (before is not None and now.position == before.position):
@@ -332,41 +352,39 @@ class GroupHistory:
             self._epochs = None
 
     def _resolve_tombstone(self, following: GroupRecord | None) -> Iterator[HistoryItem]:
-        """Yield the deletion, or the migration to the classic protocol, that the last tombstone
-        meant.
+        """Decide if a tombstone record meant that the group was deleted or migrated; yield the
+        event.
 
-        Both begin with a tombstone. The record after it, ``following``, shows which of the two
-        happened.
+        Args:
+            following: the record after the tombstone, None at the end of the log.
         """
         tombstone, self._tombstone = self._tombstone, None
         if tombstone is None:
             return
         at = (self.incarnation, self._number, tombstone.position, tombstone.timestamp_ms)
-        if following is not None and self._is_continued_by(following):
+        if following is not None and self._is_migrated_by(following):
             yield LifecycleEvent("migrated", *at, "consumer to classic")
             return
         yield LifecycleEvent("deleted", *at)
         self._classic.begin_incarnation()
 
-    def _is_continued_by(self, record: GroupRecord) -> bool:
-        """Return whether a classic record continues a consumer group's epochs, which means a
-        migration.
-
-        It does if its generation number is not below the last epoch.
+    def _is_migrated_by(self, record: GroupRecord) -> bool:
+        """Return whether a record shows that this consumer group was migrated to the classic
+        protocol.
         """
+        # Then its generation number is not below the group's last epoch.
         if record.kind != "classic":
             return False
         if record.state is not None:
             return record.state.generation >= self._number > 0
         return record.value is not None and record.value["generation"] >= self._number > 0
 
-    def _link(self, item: HistoryItem) -> HistoryItem:
-        """Return a complete generation with its causes, its unread time and the generation before
-        it.
+    def _complete_generation(self, item: HistoryItem) -> HistoryItem:
+        """Add causes and the time without a consumer to a finished rebalance.
 
-        The previous generation may be of another protocol. Items of other types are returned
-        unchanged.
+        Other items are returned unchanged.
         """
+        # The predecessor is added, too; it may be of another protocol.
         if not isinstance(item, Generation):
             return item
         before = self._previous

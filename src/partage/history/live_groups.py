@@ -61,13 +61,14 @@ _Pair = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class RebalanceOpened:
-    """Event of a live watch: a rebalance has begun, since its record was just read.
+    """Event of a live recording: a rebalance of a consumer group has begun.
 
     Attributes:
+        group: name of the group.
         generation: the rebalance with its causes, and the one before it if that is known.
         moved: partitions that another member owned before.
-        storm: whether it is part of a rebalance storm.
-        fresh: whether the rebalance happened after the capture began.
+        storm: whether it is part of a rebalance storm (a quick series of rebalances).
+        fresh: whether the rebalance happened after the recording began.
     """
 
     group: str
@@ -77,7 +78,7 @@ class RebalanceOpened:
     fresh: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return the begin of the rebalance as a dict that JSON can represent."""
+        """Return the begin of a consumer group's rebalance as a dict for JSON."""
         found, before = self.generation, self.generation.previous
         state = found.first
         change = compare_states(before.last if before is not None else None, state)
@@ -94,25 +95,27 @@ class RebalanceOpened:
             "restarted": [_member(new) | {"was": old.id} for old, new in change.restarted],
             "partitions": len(_owners(state)), "moved": len(self.moved),
             "moved_partitions": {topic: sorted(some) for topic, some in sorted(moved.items())},
-            "storm": self.storm, **_causes(found),
+            "storm": self.storm, **_causes_to_json(found),
         }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceSettled:
-    """Event of a live watch: a rebalance has ended.
+    """Event of a live recording: a rebalance of a consumer group has ended.
 
     Attributes:
+        group: name of the group.
         generation: the rebalance with its final causes.
         how: ``consumed``: all partitions are consumed again. ``superseded``: another rebalance
             began, or the group was deleted. ``timeout``: `SETTLE_MS` passed. ``stopped``: the
-            capture ends.
-            ``revised``: static members that restarted since have added unread time.
+            recording ends. ``revised``: a correction, because restarts of static members have added
+            time without a consumer.
         time_ms: time of the record or commit that ended it, or clock time.
         unread: estimated time without a consumer; None if generations before it are missing.
         waiting: number of partitions without a commit since the rebalance.
-        fresh: as in `RebalanceOpened`.
-        reported: unread partition-seconds that an earlier event of this rebalance has reported.
+        fresh: whether the rebalance happened after the recording began.
+        reported: partition-seconds without a consumer that an earlier event of this rebalance has
+            reported.
     """
 
     group: str
@@ -125,7 +128,7 @@ class RebalanceSettled:
     reported: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the end of the rebalance as a dict that JSON can represent."""
+        """Return the end of a consumer group's rebalance as a dict for JSON."""
         unread = self.unread
         return {
             "event": "settled", "time_ms": self.time_ms, **_identity(self.group, self.generation),
@@ -137,16 +140,16 @@ class RebalanceSettled:
             },
             "no_consumer_partition_seconds": None if unread is None
             else round(unread.no_consumer, 3),
-            **_causes(self.generation),
+            **_causes_to_json(self.generation),
         }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class GroupChange:
-    """Event of a live watch that is no rebalance:
-    creation, deletion, migration, restart of a member.
+    """Event of a live recording that is no rebalance: a consumer group was created, deleted or
+    changed.
 
-    A move of the coordinator is such an event too.
+    It may also be the restart of a member or a move of the coordinator.
     """
 
     group: str
@@ -154,7 +157,7 @@ class GroupChange:
     fresh: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return the group's event as a dict that JSON can represent."""
+        """Return an event of a consumer group as a dict for JSON."""
         one = self.event
         return {
             "event": one.event, "time_ms": one.time_ms, "group": self.group,
@@ -173,8 +176,11 @@ def _identity(group: str, generation: Generation) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _causes(generation: Generation) -> dict[str, Any]:
-    """Return a rebalance's causes: the main one as columns of ``rebalances``, and a list of all."""
+def _causes_to_json(generation: Generation) -> dict[str, Any]:
+    """Return the causes of a consumer group's rebalance as a dict for JSON.
+
+    The main cause has keys ``cause_...``; a list has all causes.
+    """
     main = generation.causes[0]
     return {
         "cause_kind": main.kind, "cause_source": main.source,
@@ -200,7 +206,7 @@ def _owners(state: ClassicState) -> dict[_Pair, MemberState]:
 
 @dataclass(slots=True)
 class _OpenRebalance:
-    """A rebalance in progress: some of its partitions are not consumed again yet.
+    """Rebalance of a consumer group in progress: some partitions are not consumed again yet.
 
     Attributes:
         waiting: dict from each partition that stopped or had no owner to the id of its new owner.
@@ -219,7 +225,7 @@ class _OpenRebalance:
 
 
 class WatchedGroup:
-    """Follows one consumer group live, and yields an event when a rebalance begins or ends.
+    """Live view of one consumer group, which yields an event when a rebalance begins or ends.
 
     Call `record` and `commit` in log order, and `expire` as time passes.
 
@@ -242,7 +248,10 @@ class WatchedGroup:
         self._fresh = False
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the group's state as plain values, except for rebalance storms."""
+        """Return the state of the live view of a consumer group as plain values that can be stored.
+
+        Its rebalance storms are stored elsewhere.
+        """
         one = self._open
         rest = None if one is None else (
             one.waiting, tuple(sorted(one.silent)), one.deadline_ms, one.fresh
@@ -251,7 +260,7 @@ class WatchedGroup:
 
     @classmethod
     def resumed(cls, name: str, history: GroupHistory, state: tuple[Any, ...]) -> WatchedGroup:
-        """Restore a group from the state that `stored` returned."""
+        """Restore the live view of a consumer group from the state that `stored` returned."""
         new = cls(name, history)
         _, new.opened, new._previous, new._settled, rest = state
         if rest is not None and new.opened is not None:
@@ -264,19 +273,20 @@ class WatchedGroup:
 
     @property
     def is_open(self) -> bool:
-        """Return whether `expire` must be called later: a rebalance has not ended,
-        or the group was deleted.
+        """Return whether the group's rebalance, or its deletion, is not finished yet.
+
+        `expire` must then be called later.
         """
         return self._open is not None or self._ended_ms is not None
 
     def is_in_storm(self, time_ms: int) -> bool:
-        """Return whether the group is in a rebalance storm (a quick series
-        of rebalances) at a time.
+        """Return whether the consumer group is in a rebalance storm (many rebalances in quick
+        succession).
         """
         return self._storms.is_ongoing(time_ms)
 
     def record(self, record: GroupRecord, now_ms: int, *, fresh: bool) -> Iterator[WatchEvent]:
-        """Process the group's next record; yield the events that it causes."""
+        """Process the consumer group's next log record; yield the events that it causes."""
         self._fresh = fresh
         items = list(self.history.feed(record))
         yield from self._history_events(items, record.timestamp_ms, fresh=fresh)
@@ -291,7 +301,7 @@ class WatchedGroup:
             yield from self._end_if_consumed(record.timestamp_ms)
 
     def commit(self, commit: LiveCommit, *, fresh: bool) -> Iterator[WatchEvent]:
-        """Process the group's next offset commit; yield the events that it causes."""
+        """Process the consumer group's next offset commit; yield the events that it causes."""
         at, offset, pair = commit.timestamp_ms, commit.offset, (commit.topic, commit.partition)
         for move in self.history.moves_until(commit.position):
             yield GroupChange(self.name, move, fresh)
@@ -308,18 +318,18 @@ class WatchedGroup:
             yield from self._end_if_consumed(at)
 
     def expire(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Yield the events of deadlines that have passed: a rebalance ends, or the group was
-        deleted.
+        """End the group's rebalance if it takes too long, and confirm a deletion; yield the
+        events.
         """
         if self._ended_ms is not None and now_ms >= self._ended_ms:
-            yield from self._deleted()
+            yield from self._confirm_deletion()
         if self._open is not None and now_ms >= self._open.deadline_ms:
             yield self._settle("timeout", now_ms, self.history.unread())
 
     def stop(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Yield the end of an unfinished rebalance, because the capture ends."""
+        """Yield the end of the group's unfinished rebalance, because the recording ends."""
         if self._ended_ms is not None:
-            yield from self._deleted()
+            yield from self._confirm_deletion()
         if self._open is not None:
             yield self._settle("stopped", now_ms, self.history.unread())
 
@@ -342,10 +352,8 @@ class WatchedGroup:
             elif isinstance(item, Event):
                 yield GroupChange(self.name, item, fresh)
 
-    def _deleted(self) -> Iterator[WatchEvent]:
-        """Yield the group's deletion now, without waiting for the next record that would confirm
-        it.
-        """
+    def _confirm_deletion(self) -> Iterator[WatchEvent]:
+        """Yield the deletion of the consumer group, without waiting for further records."""
         self._ended_ms, found = None, self.history.deletion()
         for one in derive_events(found) if found is not None else ():
             self._ended = GroupChange(self.name, one, fresh=self._fresh)
@@ -383,10 +391,8 @@ class WatchedGroup:
         return reader == self._open.waiting[pair]
 
     def _revise(self, generation: Generation, time_ms: int) -> Iterator[WatchEvent]:
-        """Yield a corrected end of the last rebalance if its estimate of unread time has changed
-        since.
-
-        Unread time is time in which partitions have no consumer.
+        """Yield a correction of the last rebalance's end if its time without a consumer has
+        changed.
         """
         done = self._settled
         if done is None or done.generation.position != generation.position:
@@ -416,10 +422,10 @@ class WatchedGroup:
 
 
 class _Held(NamedTuple):
-    """A record or commit that is held back until the cluster metadata of its time is known.
+    """Group record or offset commit that waits until the cluster metadata of its time is known.
 
     Attributes:
-        due_ms: clock time from which it is processed.
+        due_ms: clock time at which it is processed.
         group: name of its group.
         item: the record or commit.
     """
@@ -435,10 +441,7 @@ _STORED = (CoordinatorMove, LiveCommit, RebalanceSettled, _Held)
 
 @dataclass(slots=True)
 class LiveGroups:
-    """Follows all groups of a cluster live, from the record batches of its group log.
-
-    Records and commits are held for `HOLD_MS`, because the search for causes needs slightly later
-    metadata.
+    """Live view of all consumer groups of a cluster, from new records of ``__consumer_offsets``.
 
     Attributes:
         session_timeout_ms: the broker's session timeout, for members that send none; None if
@@ -453,6 +456,8 @@ class LiveGroups:
         failed: dict from group that an unexpected error ended to the error.
     """
 
+    # Records and commits are held for HOLD_MS, because the search for causes needs slightly later
+    # metadata.
     session_timeout_ms: int | None = None
     fresh_from: dict[int, int] = field(default_factory=dict)
     started_ms: float = inf
@@ -465,13 +470,19 @@ class LiveGroups:
     _open: dict[str, None] = field(default_factory=dict)
 
     def add_state(self, state: Mapping[str, Any]) -> None:
-        """Add observed cluster metadata; the first one also counts for all earlier times."""
+        """Add new metadata of the Kafka cluster (brokers, topics) to the live recording.
+
+        The first metadata is also used for earlier times.
+        """
         if not self.clusters.times:
             self.clusters.append({**state, "ts_ms": 0, "assumed": True})
         self.clusters.append(state)
 
     def add(self, batches: Sequence[LogBatch], received_ms: int) -> None:
-        """Decode record batches in log order; `advance` later processes their contents."""
+        """Add new record batches of ``__consumer_offsets``, which `advance` processes.
+
+        ``received_ms`` is the time of their arrival.
+        """
         new = [one for one in batches if one.base_offset > self.newest.get(one.partition, -1)]
         for batch in new:
             self.newest[batch.partition] = batch.base_offset
@@ -480,14 +491,17 @@ class LiveGroups:
             self._held.append(_Held(due_ms, group, item))
 
     def to_bytes(self) -> bytes:
-        """Serialize the state of all groups for `resume`; the metadata is not included."""
+        """Serialize the state of all consumer groups of the live recording, for `resume`.
+
+        Cluster metadata is not included.
+        """
         groups = {name: group.stored() for name, group in self.groups.items()}
         decoder = self.decoder.stored()
         stored = (self.newest, decoder, groups, self.failed, list(self._held))
         return pack_state(stored, _STORED)
 
     def resume(self, blob: bytes) -> None:
-        """Restore the state of all groups from the bytes of `to_bytes`.
+        """Restore the state of all consumer groups from the bytes of `to_bytes`.
 
         The metadata and the session timeout must be set before.
 
@@ -511,30 +525,30 @@ class LiveGroups:
         self.newest, self.failed, self._held = newest, failed, deque(held)
 
     def next_due_ms(self) -> int | None:
-        """Return the time (ms) at which the next waiting record or commit is due;
-        None without one.
+        """Return the time (ms) at which the next waiting record or commit is to be processed, or
+        None.
         """
         return self._held[0].due_ms if self._held else None
 
     def advance(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Process all held records and commits that are due at ``now_ms``; yield the events of all
+        """Process all waiting records and commits whose time has come; yield events of consumer
         groups.
 
-        Rebalances whose deadline has passed end too.
+        Rebalances that take too long end, too.
         """
         while self._held and self._held[0].due_ms <= now_ms:
             yield from self._feed(self._held.popleft(), now_ms)
         for name in list(self._open):
-            yield from self._events_of(name, self.groups[name].expire(now_ms))
+            yield from self._track_deadlines(name, self.groups[name].expire(now_ms))
 
     def finish(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Process all waiting records and commits, end unfinished rebalances,
-        and yield the events.
+        """Process the remaining records and commits at the end of the recording, and yield the
+        events.
         """
         while self._held:
             yield from self._feed(self._held.popleft(), now_ms)
         for name in list(self._open):
-            yield from self._events_of(name, self.groups[name].stop(now_ms))
+            yield from self._track_deadlines(name, self.groups[name].stop(now_ms))
 
     def _feed(self, held: _Held, now_ms: int) -> Iterator[WatchEvent]:
         if held.group in self.failed:
@@ -552,14 +566,16 @@ class LiveGroups:
             else group.record(held.item, now_ms, fresh=fresh)
         )
         try:
-            yield from self._events_of(held.group, events)
+            yield from self._track_deadlines(held.group, events)
         except Exception as e:  # noqa: BLE001 - one group's damage must not end the others
             self.failed[held.group] = f"{type(e).__name__}: {e}"
             self._open.pop(held.group, None)
             del self.groups[held.group]
 
-    def _events_of(self, name: str, events: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
-        """Yield a group's events, and note whether its deadlines must still be checked later."""
+    def _track_deadlines(self, name: str, events: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
+        """Yield the events of a consumer group, and remember if one of its deadlines is
+        still open.
+        """
         found = list(events)
         if self.groups[name].is_open:
             self._open[name] = None

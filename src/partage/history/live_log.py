@@ -24,7 +24,7 @@ _COMMITS = ("OFFSET_COMMIT", "LEGACY_OFFSET_COMMIT")
 
 
 class LogBatch(NamedTuple):
-    """One record batch of a partition of ``__consumer_offsets``, with its decoded header.
+    """Record batch of a partition of ``__consumer_offsets``, with its decoded header.
 
     Attributes:
         partition: partition of ``__consumer_offsets``.
@@ -50,7 +50,9 @@ class LogBatch(NamedTuple):
 
 
 class LiveCommit(NamedTuple):
-    """An offset commit at the moment when it takes effect; ``offset`` is None for a tombstone."""
+    """Offset commit of a consumer group when it takes effect; ``offset`` is None for a deleted
+    offset.
+    """
 
     group: str
     position: LogPosition
@@ -61,7 +63,7 @@ class LiveCommit(NamedTuple):
 
 
 class LiveDecoder:
-    r"""Decoder of a growing group log; a transaction may stay open from one call to the next.
+    r"""Decoder of new record batches of ``__consumer_offsets``, which also follows transactions.
 
     Attributes:
         moves: coordinator moves so far, by log partition.
@@ -81,22 +83,19 @@ class LiveDecoder:
         self._pending: dict[tuple[int, int], list[LiveCommit]] = {}
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the decoder's open transactions and leader epochs as plain values
-        for `pack_state`.
+        """Return the decoder's open transactions and leader epochs as plain values that can be
+        stored.
         """
         return self.moves, self.damaged, self._epochs, self._pending
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the open transactions and leader epochs from the values
-        that `stored` returned.
-        """
+        """Restore open transactions and leader epochs from the values that `stored` returned."""
         self.moves, self.damaged, self._epochs, self._pending = state
 
     def decode(self, batches: Sequence[LogBatch]) -> Iterator[tuple[str, GroupRecord | LiveCommit]]:
-        """Decode record batches; yield (group, record or commit) for all that takes effect with
-        them.
+        """Decode record batches of ``__consumer_offsets``; yield (group, record or offset commit).
 
-        A transactional commit takes effect when the marker that commits its transaction is read.
+        An offset commit in a transaction is yielded when the transaction is committed.
         """
         # One by one: the kernel for columns pays only where it is compiled, which takes seconds.
         for batch in batches:
@@ -109,7 +108,7 @@ class LiveDecoder:
                 continue
             producer = batch.partition, batch.producer_id
             if batch.control:
-                yield from self._take_effect(batch, self._pending.pop(producer, []))
+                yield from self._end_transaction(batch, self._pending.pop(producer, []))
                 continue
             for group, item in found:
                 if isinstance(item, LiveCommit):
@@ -117,12 +116,14 @@ class LiveDecoder:
                 else:
                     yield group, item
 
-    def _take_effect(
+    def _end_transaction(
         self, marker: LogBatch, commits: list[LiveCommit]
     ) -> Iterator[tuple[str, LiveCommit]]:
-        """Yield a transaction's offset commits when its marker is read; none if it was aborted.
+        """Yield the offset commits of a transaction that is committed; none if it was aborted.
 
-        ``commits`` are the commits that were waiting for the marker.
+        Args:
+            marker: batch that commits or aborts the transaction.
+            commits: offset commits of the transaction.
         """
         if marker.control_type != "COMMIT":
             return
@@ -145,8 +146,8 @@ class LiveDecoder:
         return group, LiveCommit(group, *at, key["topic"], key["partition"], offset)
 
     def _note_epoch(self, batch: LogBatch) -> None:
-        """Record a coordinator move if a batch has a higher leader epoch than the batches before
-        it.
+        """Record a move of the group coordinator if a batch has a higher leader epoch than
+        before.
         """
         if batch.leader_epoch < 0:
             return

@@ -14,7 +14,7 @@ __all__ = ["Interval", "OwnershipIntervals"]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A time span in which a member owned a partition, a row of table ``ownership``.
+    """Time span in which one consumer owned one partition, a row of table ``ownership``.
 
     ``to_ms`` and ``to_generation`` are None while it lasts.
     """
@@ -37,12 +37,9 @@ _Key = tuple[str, str | None, int, str, str]
 
 
 class OwnershipIntervals:
-    """Builder of one group's ownership intervals: time spans in which a member owned a partition.
+    """Builder of the time spans in which each consumer of a group owned each partition.
 
-    It is fed the group's history in order; each call yields the intervals that are now complete.
-    Members of a classic group own what their generation assigned. Members of other groups own
-    their current assignment: a partition may be ``releasing`` until its member has revoked it, and
-    Kafka Streams tasks have other roles.
+    Call `feed` with the group's history in order; each call yields the spans that are now complete.
 
     Args:
         topic_id: function of (topic name, time in ms) that returns the topic's id at that time, or
@@ -51,6 +48,9 @@ class OwnershipIntervals:
         span: first and last time of the recording; times outside come from a wrong clock.
     """
 
+    # Members of a classic group own what their generation assigned. Members of other groups own the
+    # assignment that they acknowledged; there a partition has the role "releasing" until its member
+    # has revoked it, and Kafka Streams tasks have their own roles.
     def __init__(
         self,
         topic_id: Callable[[str, int], str | None],
@@ -65,26 +65,24 @@ class OwnershipIntervals:
         self._latest_end: int | None = None
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the unfinished intervals as plain values,
-        which `state_store.pack_state` can serialize.
-        """
+        """Return the unfinished ownership spans as plain values that can be stored."""
         return self._open, self._ended, self._newest, self._latest_end
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the unfinished intervals from the values that `stored` returned."""
+        """Restore the unfinished ownership spans from the values that `stored` returned."""
         self._open, self._ended, self._newest, self._latest_end = state
 
     def feed(self, item: Generation | LifecycleEvent | CurrentAssignment) -> Iterator[Interval]:
-        """Process the next item of the group's history; yield the ownership intervals that are
+        """Process the next rebalance or event of the group; yield the ownership spans that are now
         final.
 
-        An ownership interval is a time span in which one member owned one partition.
+        A span is the time in which one consumer owned one partition.
         """
         if isinstance(item, Generation) and item.protocol != "classic":
             return  # a target becomes ownership when members acknowledge it
         time_ms = item.time_ms if isinstance(item, CurrentAssignment) else item.timestamp_ms
         time_ms = self._corrected_time(time_ms)
-        yield from self._settle(time_ms)
+        yield from self._take_final_intervals(time_ms)
         if isinstance(item, CurrentAssignment):
             self._replace(item.epoch, time_ms, self._current(item), item.owner)
         elif isinstance(item, LifecycleEvent):
@@ -92,22 +90,21 @@ class OwnershipIntervals:
                 self._replace(item.generation, time_ms, {}, None)
         else:
             self._replace(item.number, time_ms, self._assigned(item), None)
-            yield from self._restarts(item)
+            yield from self._rename_restarted_members(item)
 
-    def _restarts(self, generation: Generation) -> Iterator[Interval]:
-        """Transfer partitions to the new member ids of static members that restarted, and yield
-        intervals.
+    def _rename_restarted_members(self, generation: Generation) -> Iterator[Interval]:
+        """Give the partitions of restarted static members to their new member ids.
 
-        A restart needs no rebalance: the coordinator writes the same generation again with the new
-        id. Of many such rewrites only the first ones are stored; the last state represents the
-        others.
+        Yields the ownership spans that end by that.
         """
+        # A restart needs no rebalance: the coordinator writes the same generation again with the
+        # new id. Only the first of many such records are stored, and the last state.
         states = [(time_ms, state) for _, time_ms, state in generation.rewrites]
         if states and states[-1][1] != generation.last:
             states.append((states[-1][0], generation.last))
         for at_ms, state in states:
             time_ms = self._corrected_time(at_ms)
-            yield from self._settle(time_ms)
+            yield from self._take_final_intervals(time_ms)
             ids = {m.owner: m.id for m in state.members if m.instance is not None}
             renamed = {
                 key: replace(
@@ -119,13 +116,11 @@ class OwnershipIntervals:
             self._replace(generation.number, time_ms, self._open | renamed, None)
 
     def _corrected_time(self, time_ms: int) -> int:
-        """Return a plausible time for a record, if its own is from a wrong clock.
-
-        The log's order counts. If a record is older than the one before it, that one's time was
-        wrong: its intervals begin and end now. A time outside the recording is replaced by that of
-        the record before. A time before a yielded end is replaced by that end, so that no
-        partition ever has two owners.
-        """
+        """Return the time of a log record, corrected so that times never go back in the log."""
+        # A time outside the recording, from a wrong clock, is replaced by the time of the record
+        # before. If a record is older than the one before, the earlier record's time was wrong: the
+        # intervals that it began or ended are moved to the new time. No time is before the end of
+        # an interval that was already yielded, so that no partition ever has two owners.
         newest = self._newest
         if self._span is not None and not self._span[0] <= time_ms <= self._span[1]:
             time_ms = self._span[0] if newest is None else newest
@@ -140,13 +135,13 @@ class OwnershipIntervals:
         return time_ms
 
     def finish(self) -> Iterator[Interval]:
-        """Yield the ownership intervals that last until the end of the log."""
+        """Yield the ownership spans that last until the end of the log."""
         yield from self._ended.values()
         yield from self._open.values()
         self._open, self._ended = {}, {}
 
-    def _settle(self, time_ms: int) -> Iterator[Interval]:
-        """Yield the ownership intervals that ended before ``time_ms``; no later record can extend
+    def _take_final_intervals(self, time_ms: int) -> Iterator[Interval]:
+        """Yield the ownership spans that ended before ``time_ms``, because no record can extend
         them.
         """
         settled = [key for key, interval in self._ended.items() if interval.to_ms != time_ms]
@@ -180,10 +175,8 @@ class OwnershipIntervals:
     def _replace(
         self, number: int, time_ms: int, now: dict[_Key, Interval], owner: str | None
     ) -> None:
-        """End the ownership intervals of partitions that were lost, and begin those of new
+        """End the ownership spans of partitions that consumers lost, and begin those of new
         partitions.
-
-        An interval continues if the same member id gets the partition back at the same time.
 
         Args:
             number: generation or epoch of the change.
@@ -191,6 +184,7 @@ class OwnershipIntervals:
             now: the new intervals.
             owner: the member whose partitions change; None for the whole group.
         """
+        # An interval continues if the same member id gets the partition back at the same time.
         lost = [
             k for k, one in self._open.items()
             if owner in (None, k[3]) and (k not in now or now[k].member != one.member)

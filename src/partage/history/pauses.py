@@ -8,9 +8,9 @@ stopped by the rules of its protocol.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from partage.history.commits import Stretch
 from partage.history.events import Generation
@@ -26,19 +26,20 @@ _MOST_REWOUND = 1 << 48
 
 
 class Pause(NamedTuple):
-    """The time without offset commits of one partition around one rebalance.
-
-    It is a row of table ``pauses``.
+    """Time without offset commits of one partition around a rebalance, a row of table ``pauses``.
 
     Attributes:
         incarnation, generation: identity of the rebalance.
+        topic: the partition's topic.
+        partition: the partition number.
         last_ms: time of the last commit before the rebalance's record; None if there was none.
         first_ms: time of the first commit after it; None if there was none.
-        rewind: lower bound of the records read twice: how far the first committed offset is
-            behind the newest one before; None if either is missing or implausible.
+        rewind: lower bound of the number of records that were consumed twice: how far the first
+            committed offset is behind the newest one before; None if either is missing or
+            implausible.
         resolution_ms: the partition's usual commit interval, which limits the precision.
-        advance: how far the first committed offset is ahead of the newest one before. If it is
-            0, no record was consumed, and the times of the commits prove nothing.
+        advance: how far the first committed offset is ahead of the newest one before. If it is 0,
+            no record was consumed, and the times of the commits prove nothing.
 
     >>> Pause(0, 4, "orders", 1, 1_000, 4_000, 0, 500).pause_ms
     3000
@@ -56,9 +57,8 @@ class Pause(NamedTuple):
 
     @property
     def pause_ms(self) -> int | None:
-        """Time from the last commit before the rebalance to the first one after it (ms).
-
-        It is None if one of the two commits is missing.
+        """Time from a partition's last commit before a rebalance to its first one after it (ms), or
+        None.
         """
         if self.last_ms is None or self.first_ms is None:
             return None
@@ -67,7 +67,7 @@ class Pause(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionCommits:
-    """Commit statistics of one partition, and its consumption pauses that have not ended.
+    """Offset commit statistics of one partition, and its pauses that have not ended.
 
     Attributes:
         last_ms, last_offset: time and offset of its newest commit; ``last_offset`` is None after a
@@ -90,12 +90,14 @@ class PartitionCommits:
 
     @property
     def usual_ms(self) -> int | None:
-        """The mean time between two commits (ms); None before the second commit."""
+        """Mean time between two offset commits of the partition (ms); None before the second
+        commit.
+        """
         return self.waited_ms // self.waits if self.waits else None
 
 
 class PauseTracker:
-    """Measures one group's consumption pauses: times without offset commits around rebalances.
+    """Measurement of a consumer group's pauses: times without offset commits around rebalances.
 
     Feed it rebalances, and the commits between group records (`Stretch`), in log order.
 
@@ -112,11 +114,33 @@ class PauseTracker:
     def __init__(self, partitions: dict[tuple[str, int], PartitionCommits] | None = None) -> None:
         self.partitions = {} if partitions is None else partitions
 
+    def commit_values(self) -> list[list[Any]]:
+        """Return the offset commit statistics of each partition as lists of values for JSON.
+
+        A list has topic, partition, whether a pause waits for the next commit, and the other fields
+        of `PartitionCommits` except for the waiting pauses.
+        """
+        return [
+            [*pair, bool(one.waiting), one.last_ms, one.last_offset, one.waited_ms, one.waits,
+             one.fresh, one.advanced_ms]
+            for pair, one in self.partitions.items()
+        ]  # fmt: skip
+
+    def resume_commits(self, values: Iterable[Sequence[Any]]) -> None:
+        """Restore the offset commit statistics of partitions from the lists that `commit_values`
+        returned.
+
+        Waiting pauses stay as they are.
+        """
+        for topic, number, _, *cells in values:
+            state = self.partitions.setdefault((topic, number), PartitionCommits())
+            state.last_ms, state.last_offset, state.waited_ms, state.waits = cells[:4]
+            state.fresh, state.advanced_ms = cells[4:]
+
     def rebalance(
         self, incarnation: int, generation: int, partitions: Iterable[tuple[str, int]]
     ) -> list[Pause]:
-        """Begin a consumption pause for each partition of a rebalance, when the rebalance's record
-        is read.
+        """Begin a consumption pause for each partition that a consumer group's rebalance concerns.
 
         Args:
             incarnation: number of earlier deletions of the group.
@@ -124,7 +148,8 @@ class PauseTracker:
             partitions: partitions assigned in this or the previous generation; others do not pause.
 
         Returns:
-            Pauses of older rebalances that are given up without a commit, because too many wait.
+            Pauses of older rebalances that are dropped without a commit, because too many are
+                waiting.
         """
         dropped = []
         for topic, number in partitions:
@@ -139,7 +164,8 @@ class PauseTracker:
         return dropped
 
     def stretch(self, found: Stretch) -> list[Pause]:
-        """Process a partition's next commits; return the pauses that end with the first of them.
+        """Process offset commits of one partition; return the consumption pauses that end with
+        them.
 
         A pause is the time without commits around a rebalance.
         """
@@ -173,34 +199,34 @@ class PauseTracker:
         return pause._replace(first_ms=stretch.first_ms, rewind=rewind, advance=advance)
 
     def last_ms(self, topic: str, partition: int) -> int | None:
-        """Return the time of a partition's newest commit (ms); None if there was none."""
+        """Return the time of a partition's newest offset commit (ms); None if there was none."""
         state = self.partitions.get((topic, partition))
         return None if state is None else state.last_ms
 
     def advanced_ms(self, topic: str, partition: int) -> int | None:
-        """Return when a commit last advanced the offset of a partition (ms); None if none did."""
+        """Return when a commit last increased the committed offset of a partition (ms), or None."""
         state = self.partitions.get((topic, partition))
         return None if state is None else state.advanced_ms
 
     def usual_ms(self, topic: str, partition: int) -> int | None:
-        """Return a partition's usual time between two commits (ms); None if unknown."""
+        """Return the usual time between two offset commits of a partition (ms), or None."""
         state = self.partitions.get((topic, partition))
         return None if state is None else state.usual_ms
 
     def finish(self) -> Iterator[Pause]:
-        """Yield the pauses that have no commit after them at the end of the log."""
+        """Yield the consumption pauses that have not ended at the end of the log."""
         for state in self.partitions.values():
             yield from state.waiting
             state.waiting = []
 
 
 def stopped_partitions(generation: Generation) -> frozenset[tuple[str, int]]:
-    """Return the (topic, partition) pairs whose consumption a rebalance interrupts.
+    """Return the partitions whose consumption a rebalance interrupts, as (topic, partition) pairs.
 
-    An eager rebalance stops every owned partition. A cooperative rebalance, and one of the
-    consumer protocol, stops only those that change owners. Cooperative members send what they
-    own while they rejoin; eager ones have revoked everything.
+    An eager rebalance interrupts all, a cooperative one only those that change owners.
     """
+    # Members of the consumer protocol (KIP-848) are like cooperative ones. Cooperative members send
+    # what they own while they rejoin; eager ones have revoked everything.
     before = _owners(generation.previous.last) if generation.previous is not None else {}
     now = _owners(generation.first)
     is_cooperative = any(m.subscription and m.subscription.owned for m in generation.first.members)

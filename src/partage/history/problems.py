@@ -30,7 +30,7 @@ _TASKS = "Kafka Streams assigns tasks, not partitions: no strategy of consumers 
 
 
 def unsupported_reason(state: ClassicState) -> str | None:
-    """Return why no consumer strategy can be simulated on a generation; None if one can.
+    """Return why no assignment strategy can be run on a recorded group state; None if one can.
 
     >>> unsupported_reason(ClassicState("connect", 1, "sessioned", None, None, ()))
     'protocol type connect: members are no consumers'
@@ -56,22 +56,19 @@ def unsupported_reason(state: ClassicState) -> str | None:
 
 
 def is_all_java(state: ClassicState) -> bool:
-    """Return whether all members are Java clients, judging by the bytes that they sent.
-
-    `partage.history.clients` has the rules.
+    """Return whether all members of a consumer group are Java clients, judged by the bytes they
+    sent.
     """
     return bool(state.members) and all(identify_client(m).name == JAVA for m in state.members)
 
 
 def recorded_group(state: ClassicState) -> Group:
-    """Convert a recorded group to the input of a strategy:
-    members, subscriptions, owned partitions.
-
-    Members are in stored order.
+    """Convert a recorded consumer group to the input of an assignment strategy.
 
     Raises:
         InvalidProblemError: the record contains a value that no client can send.
     """
+    # Members, subscriptions and owned partitions are converted; members are in stored order.
     return Group([_member(m) for m in state.members])
 
 
@@ -95,18 +92,19 @@ def _member(m: MemberState) -> Member:
 
 
 def released_partitions(state: ClassicState) -> frozenset[tuple[str, int]]:
-    """Return the partitions that members with Partage's assignor revoked before they joined.
+    """Return the partitions that consumers with Partage's assignor revoked before they joined.
 
-    Such members send these partitions as user data (`partage.wire.member_extras`).
+    They send them as user data (`partage.wire.member_extras`).
     """
     sent = [split(m.subscription.user_data)[1] for m in state.members if m.subscription is not None]
     return frozenset(one for extras in sent if extras is not None for one in extras.claims)
 
 
 def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster) -> Strategy:
-    """Return the strategy, configured with the partition loads that its leader had measured.
+    """Return a copy of Partage's strategy that uses the partition loads measured by the group's
+    leader.
 
-    Partage's assignor stores the loads in the user data of assignments.
+    The loads are in the user data of recorded assignments.
     """
     given = [split(m.assignment_user_data)[1] for m in state.members]
     loads = {
@@ -122,19 +120,20 @@ def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster)
 
 
 def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
-    """Convert a recorded assignment to arrays of partition indices of a cluster.
+    """Convert a consumer group's recorded assignment to arrays of partition numbers of a cluster.
 
     It may be invalid. Partitions that the cluster lacks are in ``unresolved``.
     """
-    names = [cluster.index.topics[t] for t in np.flatnonzero(cluster.topic_exists)]
-    number: Mapping[str, int] = {name: cluster.topic(name) for name in names}
     owned = {m.id: assigned_partitions(m) for m in state.members}
+    # Only the assigned topics: a cluster may have thousands, and this runs for each rebalance.
+    names = dict.fromkeys(topic for pairs in owned.values() for topic, _ in pairs)
+    number: Mapping[str, int] = {name: cluster.topic(name) for name in names}
     made: Assignment = Assignment.of(cluster.index, owned, number)
     return made
 
 
 def partitions_by_member(assignment: Assignment) -> dict[str, Int32Array]:
-    """Return a dict from member id to the indices of its assigned partitions.
+    """Return the partition numbers that are assigned to each member, as a dict by member id.
 
     A duplicate member id occurs once.
     """
@@ -142,10 +141,14 @@ def partitions_by_member(assignment: Assignment) -> dict[str, Int32Array]:
 
 
 def surviving_claims(index: Index, dense: Int32Array, cluster: Cluster) -> Claims:
-    """Return the previously owned partitions that still exist, which the member sends as owned.
+    """Return a consumer's previous partitions that still exist, as those that it reports as owned.
 
-    ``dense`` has partition indices. A partition of a topic that was deleted and recreated under the
-    same name is left out, since it is another topic.
+    A partition of a topic that was deleted and recreated under the same name is left out.
+
+    Args:
+        index: the numbering of topics and partitions.
+        dense: numbers of the previous partitions in the index.
+        cluster: the present cluster.
     """
     alive = dense[cluster.partition_exists[dense]] if len(dense) else dense
     if not len(alive):

@@ -66,7 +66,7 @@ _LONGEST_CACHED = 2_048
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogPosition:
-    """The position of a record in the log: partition of `__consumer_offsets`, and offset in it.
+    """Position of a record in the log: partition of `__consumer_offsets`, and offset in it.
 
     >>> LogPosition(0, 9) < LogPosition(0, 10)
     True
@@ -78,8 +78,8 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A member's subscription exactly as it sent it (ConsumerProtocolSubscription v0
-    to v3, or Faust's).
+    """Subscription of a consumer exactly as it sent it (ConsumerProtocolSubscription v0 to v3, or
+    Faust's).
 
     Attributes:
         version: version in the header; 4 for Faust's layout, -1 if the member sent no such bytes.
@@ -88,6 +88,8 @@ class Subscription:
         owned: ``ownedPartitions`` (from v1), as sent.
         generation: ``generationId`` (from v2), -1 for none.
         rack: ``rackId`` (from v3); None and empty differ.
+        pattern: regular expression that the broker matches (``SubscribedTopicRegex`` of the
+            consumer protocol, RE2 syntax); None without one. Classic members match on their own.
     """
 
     version: int
@@ -96,11 +98,12 @@ class Subscription:
     owned: Pairs = ()
     generation: int = -1
     rack: str | None = None
+    pattern: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MemberState:
-    """One member of a recorded generation: its settings, subscription and assigned partitions.
+    """Member of a recorded consumer group: its settings, subscription and assigned partitions.
 
     Attributes:
         subscription: None if the protocol type is not ``consumer`` or the bytes are damaged.
@@ -123,13 +126,17 @@ class MemberState:
 
     @property
     def owner(self) -> str:
-        """Identity that survives a restart: a static member's instance id, else the member id."""
+        """Identity of the consumer that survives a restart: instance id if it has one, else member
+        id.
+        """
         return self.id if self.instance is None else self.instance
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicState:
-    """The state of a classic group in one GROUP_METADATA record (key version 2).
+    """State of a classic consumer group in one log record: its members, protocol and leader.
+
+    The record type is GROUP_METADATA (key version 2).
 
     Attributes:
         strategy: the protocol that the group chose; None for an empty group.
@@ -146,12 +153,14 @@ class ClassicState:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A decoded record of a group, other than an offset commit.
+    """Decoded log record of a consumer group, other than an offset commit.
 
     Attributes:
+        position: the record's position in the log.
+        timestamp_ms: the record's time.
         type: Kafka's name of the record type, as in `partage.wire.group_log.RECORD_TYPES`.
-        key, value: in the decoded form of `partage.wire.group_log`, or of its JSON;
-            value is None for a tombstone.
+        key: fields of the record's key, as `partage.wire.group_log` decodes them or as in JSON.
+        value: fields of the record's value in the same form; None for a tombstone.
         state: state of a classic group if its record was decoded by column; ``value`` is None then.
 
     >>> GroupRecord(LogPosition(0, 1), 5, "SHARE_GROUP_METADATA", {"groupId": "g"}, None).kind
@@ -167,28 +176,27 @@ class GroupRecord:
 
     @property
     def kind(self) -> str:
-        """The group's protocol: classic, consumer, share or streams."""
+        """Protocol of the record's group: classic, consumer, share or streams."""
         return PROTOCOLS[self.type.split("_", 1)[0]]
 
     @property
     def what(self) -> str:
-        """The record type without the protocol, such as ``GROUP_MEMBER_METADATA``."""
+        """Type of the log record without the protocol, such as ``GROUP_MEMBER_METADATA``."""
         return self.type if self.kind == "classic" else self.type.split("_", 1)[1]
 
 
 def assigned_partitions(member: MemberState) -> tuple[tuple[str, int], ...]:
-    """Return a member's assigned (topic, partition) pairs, each once, in the order stored.
-
-    librdkafka's cooperative-sticky may list a topic twice in one assignment.
-    """
+    """Return the (topic, partition) pairs that a consumer is assigned, each once."""
+    # librdkafka's cooperative-sticky may list a topic twice in one assignment.
     flat = ((topic, p) for topic, numbers in member.assigned for p in numbers)
     return tuple(dict.fromkeys(flat))
 
 
 def recorded_plan(state: ClassicState) -> dict[str, dict[str, list[int]]]:
-    """Return a recorded assignment as a dict from member id to topic to partition numbers.
+    """Return a consumer group's recorded assignment as nested dicts: partitions by topic, by
+    member.
 
-    A member without partitions has an empty entry.
+    A member without partitions has an empty dict.
     """
     out: dict[str, dict[str, list[int]]] = {}
     for member in state.members:
@@ -199,7 +207,9 @@ def recorded_plan(state: ClassicState) -> dict[str, dict[str, list[int]]]:
 
 
 def partition_numbers(rows: Any, name: str = "topicId") -> TopicPartitionNumbers:
-    """Convert decoded rows of a topic and its partitions to (topic id, partitions) pairs.
+    """Convert decoded rows to (topic id, partition numbers) pairs.
+
+    ``name`` is the field with the topic id; rows of Streams tasks have a sub-topology id instead.
 
     >>> partition_numbers([{"topicId": "x", "partitions": [1, 0]}])
     (('x', (1, 0)),)
@@ -208,7 +218,7 @@ def partition_numbers(rows: Any, name: str = "topicId") -> TopicPartitionNumbers
 
 
 def subscription_hash(topics: tuple[str, ...]) -> str:
-    """Return a hash of subscribed topics that is equal on every machine.
+    """Return a hash of a consumer's subscribed topics that is equal on every machine.
 
     >>> subscription_hash(("a", "b")) == subscription_hash(("ab",))
     False
@@ -230,10 +240,11 @@ _NOT_ASSIGNED: _Assigned = ((), -1, None)
 
 
 def parse_classic_state(value: Mapping[str, Any]) -> ClassicState:
-    """Parse the state of a classic group from the decoded value of a GROUP_METADATA record.
+    """Parse the state of a classic consumer group from the decoded value of its log record.
 
     Binary fields may be bytes (as `partage.wire.group_log` decodes them) or base64 text (as in
-    JSON). Damaged bytes of one member do not lose the generation: see `MemberState.damage`.
+    JSON). If the bytes of one member are damaged, the others are still parsed (see
+    `MemberState.damage`).
     """
     protocol_type = value["protocolType"] or ""
     stamp = value.get("currentStateTimestamp", -1)
@@ -265,10 +276,10 @@ def _member(value: Mapping[str, Any], *, is_consumer: bool) -> MemberState:
 
 
 def parse_payloads(subscription: bytes, assignment: bytes) -> _Parsed:
-    """Parse the bytes of a member's subscription and of its assignment.
+    """Parse the bytes of a consumer's subscription and of its assignment.
 
-    Return fields of `MemberState`. It never raises: damaged bytes give an error message as the
-    last field.
+    Returns:
+        The subscription, the fields of the assignment, and an error message if bytes are damaged.
     """
     sent: Subscription | None = None
     try:
@@ -279,8 +290,12 @@ def parse_payloads(subscription: bytes, assignment: bytes) -> _Parsed:
 
 
 def _parse_cached(parse: Callable[[bytes], _T], raw: bytes) -> _T:
-    """Parse a member's payload, with a cache: most payloads repeat those
-    of the generation before.
+    """Parse bytes that a consumer sent, with a cache, because most members send the same bytes
+    again.
+
+    Args:
+        parse: function that parses the bytes.
+        raw: the bytes.
     """
     return parse(raw) if len(raw) > _LONGEST_CACHED else cast("_T", _cached(parse, raw))
 
@@ -328,13 +343,12 @@ _RECORD_COLUMNS = (
 
 
 class ClassicStates:
-    """Builds the states of classic groups from decoded columns, and shares equal objects among
-    them.
-
-    Most members send the same bytes in every generation. Equal bytes become one object, within a
-    batch and across batches, which saves time and memory.
+    """Builder of classic consumer group states from columns, which shares equal objects to save
+    memory.
     """
 
+    # Most members send the same bytes in every generation. Equal bytes become one object, within a
+    # batch and across batches.
     def __init__(self) -> None:
         self.consumers: dict[bytes, MemberState] = {}
         self.other_members: dict[bytes, MemberState] = {}
@@ -342,8 +356,11 @@ class ClassicStates:
         self.assignments: dict[bytes, _Assigned | None] = {}
 
     def of(self, found: ClassicColumns) -> Iterator[tuple[int, ClassicState]]:
-        """Yield (row number, state) for each classic group record in a batch of decoded records, in
-        order.
+        """Yield the state of a classic consumer group for each such record in a batch, as (row,
+        state).
+
+        Args:
+            found: columns of the decoded batch.
         """
         members = _BatchMembers(self, found)
         text, listed = found.texts.text, found.listed.tolist()
@@ -362,10 +379,9 @@ class ClassicStates:
 
 
 class _CodeCache(Generic[_T]):
-    """Cache from the integer codes in a batch of records to the objects that they stand for.
+    """Cache from integer codes in a batch of log records to the objects that they stand for.
 
-    A code numbers one distinct value (a member, a payload) of the batch. Objects of earlier batches
-    with equal bytes are reused.
+    A code stands for a distinct value, such as the bytes that a member sent.
 
     Args:
         known: dict from bytes to object of earlier batches; new objects are added.
@@ -373,6 +389,7 @@ class _CodeCache(Generic[_T]):
         create: function from (code, bytes) to a new object.
     """
 
+    # Objects of earlier batches with equal bytes are reused.
     def __init__(
         self,
         known: dict[bytes, _T],
@@ -400,18 +417,17 @@ class _CodeCache(Generic[_T]):
 
 
 class _BatchMembers:
-    """Lookup of the members in one batch of decoded records, by integer code.
+    """Lookup of the consumer group members in a batch of decoded records, by integer code.
 
-    Each distinct member is built once. ``consumer`` and ``other`` give it by the group's protocol
-    type.
+    ``consumer`` returns members of consumer groups, ``other`` members with another protocol type.
     """
 
     def __init__(self, states: ClassicStates, found: ClassicColumns) -> None:
         self._found, self._cells = found, found.members.tolist()
         subscriptions = _PayloadColumns(found.subscriptions)
         assignments = _PayloadColumns(found.assignments)
-        self.consumer = _CodeCache(states.consumers, self._bytes_of, self._create_consumer)
-        self.other = _CodeCache(states.other_members, self._bytes_of, self._create_other)
+        self.consumer = _CodeCache(states.consumers, self._cache_key, self._create_consumer)
+        self.other = _CodeCache(states.other_members, self._cache_key, self._create_other)
         self._subscription = _CodeCache(
             states.subscriptions, found.subscriptions.sent.raw, subscriptions.subscription
         )
@@ -419,8 +435,12 @@ class _BatchMembers:
             states.assignments, found.assignments.sent.raw, assignments.assignment
         )
 
-    def _bytes_of(self, code: int) -> bytes:
-        """Return the cache key of a member: its bytes, and the version of their layout."""
+    def _cache_key(self, code: int) -> bytes:
+        """Return the bytes that identify a group member in the cache of decoded members.
+
+        Args:
+            code: the member's integer code in the batch.
+        """
         return self._found.whole.raw(code) + bytes(self._cells[code][:1])
 
     def _create_consumer(self, code: int, _: bytes) -> MemberState:
@@ -435,8 +455,11 @@ class _BatchMembers:
         return self._create(code, (subscription, *assigned, None))
 
     def _create_other(self, code: int, _: bytes) -> MemberState:
-        """Create a member of a group with another protocol type,
-        whose payloads cannot be parsed.
+        """Create a group member whose protocol type is not "consumer", so that its bytes stay
+        unparsed.
+
+        Args:
+            code: the member's integer code in the batch.
         """
         return self._create(code, (None, *_NOT_ASSIGNED, None))
 
@@ -450,10 +473,9 @@ class _BatchMembers:
 
 
 class _PayloadColumns:
-    """Parser of the subscriptions or assignments in one batch, from columns that a kernel decoded.
+    """Parser of subscriptions or assignments in a batch, from columns of the compiled decoder.
 
-    Payloads are given by integer code. The result is None for a payload that the kernel could not
-    decode: the schema engine must parse its bytes.
+    A result of None means that the caller must parse the bytes itself.
     """
 
     def __init__(self, found: Payloads) -> None:
@@ -462,7 +484,12 @@ class _PayloadColumns:
         self._text, self._data = found.names.text, found.sent.data.data
 
     def subscription(self, code: int, _: bytes) -> Subscription | None:
-        """Return the subscription of this code; None if the schema engine must parse the bytes."""
+        """Return a consumer's subscription from the decoded columns; None if its bytes must be
+        parsed.
+
+        Args:
+            code: integer code of the subscription in the batch.
+        """
         (
             version, topics_from, topics, pairs_from, pairs, user_at, user_size, generation,
             rack_at, rack_size,
@@ -480,9 +507,14 @@ class _PayloadColumns:
         )
 
     def assignment(self, code: int, raw: bytes) -> _Assigned | None:
-        """Return partitions, version and user data of the assignment with this code.
+        """Return a consumer's assignment from the decoded columns; None if its bytes must be
+        parsed.
 
-        The result is None if the schema engine must parse the bytes.
+        The result has partitions, version and user data.
+
+        Args:
+            code: integer code of the assignment in the batch.
+            raw: bytes of the assignment.
         """
         if not raw:  # the coordinator stores no bytes for a member that the leader left out
             return _NOT_ASSIGNED

@@ -23,9 +23,10 @@ from typing import Any
 import numpy as np
 
 from partage.errors import InvalidCaptureError
-from partage.history.causes import CauseState, DepartedMember, DepartedMembers
+from partage.history.causes import CauseState
 from partage.history.classic_groups import ClassicGroup, ClassicRecord
 from partage.history.consumer_groups import EpochGroupState
+from partage.history.departures import DepartedMember, DepartedMembers
 from partage.history.events import Cause, Generation, StreamsInput, TargetInput
 from partage.history.ownership import Interval
 from partage.history.pauses import PartitionCommits, Pause
@@ -41,8 +42,8 @@ from partage.history.unread import OpenStop, UnreadState
 
 __all__ = ["VERSION", "pack_state", "unpack_state"]
 
-#: Version 11: the rows of a group in a stream have the ownership before its next rebalance.
-VERSION = 11
+#: Version 13: causes remember when members last advanced an offset, and client ids that they share.
+VERSION = 13
 _MAGIC = b"PGH"
 #: Limit of the decompressed size; a group with 10,000 members and partitions needs a tenth.
 _LARGEST = 1 << 30
@@ -57,15 +58,16 @@ _NAMED_TUPLES: tuple[type, ...] = (Instant, Pause, UnreadInterval)
 
 
 def pack_state(value: object, more: tuple[type, ...] = (), *, level: int = 6) -> bytes:
-    """Serialize the state of a history to compressed bytes, from which a later run can resume.
+    """Serialize the state of a consumer group's history to compressed bytes, so that it can be
+    resumed.
 
     Args:
-        value: plain values, and instances of known classes.
+        value: plain values, and instances of the classes of a group's history.
         more: further dataclasses and named tuples that the value contains.
-        level: zlib compression level, 1 to 9.
+        level: zlib compression level, 0 (none) to 9.
 
     Raises:
-        TypeError: the value contains a class that is not in the set (an internal error).
+        TypeError: the value contains an instance of another class (an internal error).
 
     >>> unpack_state(pack_state({("t", 1): LogPosition(0, 5)}))
     {('t', 1): LogPosition(partition=0, offset=5)}
@@ -76,7 +78,9 @@ def pack_state(value: object, more: tuple[type, ...] = (), *, level: int = 6) ->
 
 
 def unpack_state(blob: bytes, more: tuple[type, ...] = ()) -> Any:
-    """Restore the value that `pack_state` serialized; ``more`` must be as for `pack_state`.
+    """Restore the history state that `pack_state` serialized to bytes.
+
+    ``more`` are the additional classes, as for `pack_state`.
 
     Raises:
         InvalidCaptureError: the bytes are of another layout or version, or damaged.
@@ -106,8 +110,10 @@ def unpack_state(blob: bytes, more: tuple[type, ...] = ()) -> Any:
 def _known_classes(
     more: tuple[type, ...],
 ) -> tuple[dict[type, list[str]], set[type]]:
-    """Return the classes that may be serialized:
-    dataclasses with their field names, and named tuples.
+    """Return the classes that may be serialized: dataclasses with field names, and named tuples.
+
+    Args:
+        more: classes that are added to the standard ones.
     """
     tuples = {*_NAMED_TUPLES, *(kind for kind in more if issubclass(kind, tuple))}
     kinds = (kind for kind in (*_DATACLASSES, *more) if kind not in tuples)
@@ -115,14 +121,13 @@ def _known_classes(
 
 
 class _Packer:
-    """Converter of values to JSON: plain values as they are,
-    others as an object {type code: content}.
+    """Converter of Python values to JSON, which `_Unpacker` converts back.
 
-    The type codes are ``o`` object, ``s`` object written before, ``r`` named tuple, ``t`` tuple,
-    ``i`` tuple of int, ``l`` list, ``d`` mapping, ``f`` frozenset, ``n`` int32 array (base64 of
-    little-endian numbers) and ``b`` bytes.
+    Values that JSON lacks become an object {type code: content}.
     """
 
+    # Type codes: o object, s object written before, r named tuple, t tuple, i tuple of int, l list,
+    # d mapping, f frozenset, n int32 array (base64 of little-endian numbers), b bytes.
     def __init__(self, more: tuple[type, ...]) -> None:
         self._fields, self._tuples = _known_classes(more)
         #: Numbers of objects by identity, in the order in which they were complete.
@@ -164,10 +169,9 @@ class _Packer:
 
 
 class _Unpacker:
-    """Converter of the JSON that `_Packer` wrote back to values;
-    shared objects are shared again.
-    """
+    """Converter that restores Python values from the JSON that `_Packer` wrote."""
 
+    # An object that was written once and referred to several times is restored as one object.
     def __init__(self, more: tuple[type, ...]) -> None:
         by_fields, tuples = _known_classes(more)
         self._tuples = {kind.__name__: kind for kind in tuples}

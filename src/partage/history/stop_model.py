@@ -59,6 +59,8 @@ INITIAL_DELAY_MS = 3_000
 _PROMPT, _PROMPT_BY_CHANCE = 0.4, 0.08
 #: Odds that a Java consumer does not commit when it revokes partitions: enable.auto.commit is off.
 _JAVA_COMMITS = 0.2
+#: Share of eager rebalances that take longer than a heartbeat, though no member is dead.
+_SLOW = 0.1
 #: auto.commit.interval.ms of a consumer.
 DEFAULT_COMMIT_MS = 5_000
 #: Share of members whose partitions are idle, so that they commit nothing, and the length of such
@@ -83,7 +85,7 @@ _WIDTH = 1.7
 
 
 class Instant(NamedTuple):
-    """An uncertain time (ms): a distribution with mean and variance, and hard limits.
+    """Uncertain time (ms): a probability distribution with mean, variance and hard limits.
 
     Attributes:
         mean, variance: mean and variance of the distribution.
@@ -96,7 +98,9 @@ class Instant(NamedTuple):
     latest: float
 
     def widened(self, other: Instant) -> Instant:
-        """Return this time with the uncertainty of another, independent time added to its own."""
+        """Return this uncertain time with the uncertainty of another, independent one (``other``)
+        added.
+        """
         return Instant(
             self.mean,
             self.variance + other.variance,
@@ -106,7 +110,7 @@ class Instant(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Start and end of the 80 % interval of the time (ms), within its hard limits.
+        """Start and end of the 80 % interval of the uncertain time (ms), within its hard limits.
 
         >>> [round(end, 2) for end in between(0, 10).interval]
         [0.09, 9.91]
@@ -116,7 +120,7 @@ class Instant(NamedTuple):
         return min(low, self.mean), max(high, self.mean)
 
     def limited(self, earliest: float, latest: float) -> Instant:
-        """Return this time restricted to narrower hard limits; ``latest`` wins if they contradict.
+        """Return this uncertain time with narrower hard limits; ``latest`` wins if they contradict.
 
         >>> between(0, 10).limited(4, 20)
         Instant(mean=7.0, variance=3.0, earliest=4, latest=10)
@@ -136,7 +140,7 @@ class Instant(NamedTuple):
 
 
 def between(first: float, last: float) -> Instant:
-    """Return the uncertain time that is uniformly distributed from ``first`` to ``last`` (ms).
+    """Return an uncertain time with a uniform distribution from ``first`` to ``last`` (ms).
 
     >>> between(0, 6)
     Instant(mean=3.0, variance=3.0, earliest=0, latest=6)
@@ -146,40 +150,41 @@ def between(first: float, last: float) -> Instant:
 
 
 def after_record(time_ms: float) -> Instant:
-    """Estimate when a consumer's rebalance callback ran that follows a classic group's record.
+    """Estimate when a consumer ran its rebalance callback after a log record with the given time
+    (ms).
 
-    ``time_ms`` is the record's timestamp. The result is an uncertain time, after the network and
-    poll latency.
+    The callback is later by the network and poll latency, so the result is an uncertain time.
     """
     mean, latest = time_ms + _LATENCY_MS, time_ms + _LONGEST_LATENCY_MS
     return Instant(mean, _LATENCY_DEVIATION_MS**2, time_ms, latest)
 
 
 def after_heartbeat(time_ms: float, *, revokes: bool = False) -> Instant:
-    """Estimate when a consumer's rebalance callback ran that follows a record of the consumer
-    protocol.
+    """Estimate when a consumer (KIP-848) ran its rebalance callback after a record with the given
+    time.
 
-    ``time_ms`` is the record's timestamp. The member handles the heartbeat's response in its next
-    ``poll``, so the time is uncertain.
+    Args:
+        time_ms: timestamp of the record (ms).
+        revokes: whether the consumer commits before it revokes partitions.
     """
+    # The member handles the heartbeat's response in its next poll.
     mean, latest = time_ms + _POLL_LATENCY_MS, time_ms + _LONGEST_POLL_MS
     mean += _COMMIT_LATENCY_MS if revokes else 0.0
     return Instant(mean, _POLL_DEVIATION_MS**2, time_ms, latest)
 
 
 def before_record(time_ms: float) -> Instant:
-    """Estimate when a consumer's rebalance callback ran that preceded a classic group's record.
+    """Estimate when a consumer ran its rebalance callback before a log record with the given time
+    (ms).
 
-    ``time_ms`` is the record's timestamp. The result is an uncertain time.
+    The callback is earlier by the network latency, so the result is an uncertain time.
     """
     mean, earliest = time_ms - _LATENCY_MS, time_ms - _LONGEST_LATENCY_MS
     return Instant(mean, _LATENCY_DEVIATION_MS**2, earliest, time_ms)
 
 
 def mixture(share: float, one: Instant, other: Instant) -> Instant:
-    """Return the probability mixture of two uncertain times.
-
-    The time is ``one`` with probability ``share``, else ``other``.
+    """Return an uncertain time that is ``one`` with probability ``share``, else ``other``.
 
     >>> mixture(0.5, between(0, 0), between(10, 10))
     Instant(mean=5.0, variance=25.0, earliest=0, latest=10)
@@ -191,7 +196,7 @@ def mixture(share: float, one: Instant, other: Instant) -> Instant:
 
 
 def heartbeat_interval(session_timeout_ms: float, *, classic: bool = True) -> float:
-    """Return a member's likely heartbeat interval (ms), derived from its session timeout.
+    """Return a consumer's likely heartbeat interval (ms), derived from its session timeout.
 
     >>> heartbeat_interval(45_000), heartbeat_interval(6_000)
     (3000, 1500.0)
@@ -208,7 +213,7 @@ def heartbeat_interval(session_timeout_ms: float, *, classic: bool = True) -> fl
 
 @dataclass(frozen=True, slots=True)
 class MemberCommits:
-    """Statistics of a member's offset commits before a rebalance, input of the stop model.
+    """Statistics of a consumer's offset commits, used to estimate when it stopped consuming.
 
     Attributes:
         last_ms: its newest commit since it was assigned its partitions; None without one.
@@ -222,18 +227,19 @@ class MemberCommits:
 
     @property
     def interval_ms(self) -> float:
-        """The member's usual commit interval (ms); the default of clients if unknown."""
+        """Usual time between two offset commits of the consumer (ms); the clients' default if
+        unknown.
+        """
         return DEFAULT_COMMIT_MS if self.usual_ms is None else max(1.0, self.usual_ms)
 
     def at_stop(self, otherwise: Instant, share: float | None = None) -> Instant:
-        """Return when the member stopped consuming: at its last commit, or at a given later time.
+        """Return when a consumer stopped: at its last commit, or at the later time ``otherwise``.
 
-        The result mixes both times by the probability that the member commits when it stops.
+        Both times are weighed by the probability that the consumer commits when it stops.
 
         Args:
             otherwise: the time of the stop if no commit marks it.
-            share: probability that the last commit marks the stop; None takes the member's
-                ``share``.
+            share: probability that the last commit marks the stop; by default the member's own.
         """
         if self.last_ms is None:
             return otherwise
@@ -244,11 +250,11 @@ class MemberCommits:
 
 
 def commits_at_revocation(prompt: int, stops: int, *, java: bool = False) -> float:
-    """Return the probability that a member commits when it revokes partitions, by Bayes' rule.
+    """Return the probability that a consumer commits when it revokes partitions, by Bayes' rule.
 
     Args:
-        prompt: number of revocations in its group with a commit at nearly the same time.
-        stops: number of all revocations in its group of partitions with commits.
+        prompt: number of the group's past revocations with a commit at nearly the same time.
+        stops: number of all the group's past revocations, of partitions that had commits.
         java: whether it is a Java consumer.
 
     >>> [round(commits_at_revocation(prompt, 8), 2) for prompt in (0, 1, 4)]
@@ -263,10 +269,7 @@ def commits_at_revocation(prompt: int, stops: int, *, java: bool = False) -> flo
 def revocation_time(
     commits: MemberCommits, end_ms: float, heartbeat_ms: float, members: int
 ) -> Instant:
-    """Estimate when a member revoked its partitions in order to rejoin in an eager rebalance.
-
-    Members learn of the rebalance with their heartbeats. The rebalance ends as soon as the last
-    member has rejoined.
+    """Estimate when a consumer revoked its partitions before an eager rebalance.
 
     Args:
         commits: commit statistics of the member.
@@ -274,22 +277,26 @@ def revocation_time(
         heartbeat_ms: its heartbeat interval.
         members: number of members that rejoined.
     """
+    # Members learn of the rebalance with their heartbeats. The rebalance ends as soon as the last
+    # member has rejoined.
     first, last = end_ms - heartbeat_ms, commits.last_ms
-    if last is not None and last + 1.5 * commits.interval_ms < first:
+    if last is None:
+        return mixture(1 / max(1, members), before_record(end_ms), between(first, end_ms))
+    if last + 1.5 * commits.interval_ms < first:
         # The phase was longer than a heartbeat: it waited for a slow or dead member.
         return commits.at_stop(between(last, last + commits.interval_ms))
-    if last is not None:
-        first = min(max(first, last), end_ms)
-    return commits.at_stop(
-        mixture(1 / max(1, members), before_record(end_ms), between(first, end_ms))
-    )
+    # Bayes' rule: a commit at revocation falls within the last heartbeat, any other one anywhere
+    # within the member's commit interval.
+    at_stop = commits.share / max(1.0, heartbeat_ms)
+    if last < first - _LONGEST_LATENCY_MS:
+        at_stop = _SLOW * commits.share / commits.interval_ms
+    share = at_stop / (at_stop + (1 - commits.share) / commits.interval_ms)
+    start = between(min(max(first, last), end_ms), end_ms)
+    return commits.at_stop(mixture(1 / max(1, members), before_record(end_ms), start), share)
 
 
 def absence_time(commits: MemberCommits, latest_ms: float, poll_ms: float = 0.0) -> Instant:
-    """Estimate when a static member stopped consuming, given the record in which a successor
-    replaces it.
-
-    The successor is a new process with the same ``group.instance.id``.
+    """Estimate when a static consumer stopped that a new process with its instance id has replaced.
 
     Args:
         commits: commit statistics of the member.
@@ -314,11 +321,7 @@ def departure_time(
     poll_ms: float = 0.0,
     static: bool = False,
 ) -> Instant:
-    """Estimate when a departed member stopped consuming, whether it left or died.
-
-    Both are possible, with probabilities by Bayes' rule. A member that left stopped when the
-    rebalance began; one that died, a session timeout before, up to one heartbeat later. A member
-    commits once in its interval while it is alive, except for idle partitions.
+    """Estimate when a consumer that left its group, or died, stopped consuming.
 
     Args:
         commits: commit statistics of the member.
@@ -328,6 +331,9 @@ def departure_time(
         poll_ms: its max.poll.interval.ms; a live member leaves after that time. 0 if unknown.
         static: whether it has an instance id; a static member sends no LeaveGroup.
     """
+    # A member that left stopped when the rebalance began. A member that died stopped a session
+    # timeout earlier, within one heartbeat interval. The result mixes both times by their
+    # probabilities (Bayes' rule), given the time of the last commit.
     died = between(begun.earliest - session_ms, begun.latest - session_ms + heartbeat_ms)
     last, interval = commits.last_ms, commits.interval_ms
     if last is None:
@@ -337,12 +343,12 @@ def departure_time(
     at_close = 0.0
     if last >= begun.earliest - _LONGEST_LATENCY_MS:
         at_close = commits.share / (begun.latest - begun.earliest + _LONGEST_LATENCY_MS)
-    later = (1 - commits.share) * _overlap(alive, begun) + idle
+    later = (1 - commits.share) * _coincidence_density(alive, begun) + idle
     is_silent = begun.latest - last >= _NEARLY * poll_ms > _NEARLY * session_ms
     stalled = _STALLS * idle if is_silent else 0.0
-    left = begun.limited(last, last + interval) if _overlap(alive, begun) > 0 else begun
+    left = begun.limited(last, last + interval) if _coincidence_density(alive, begun) > 0 else begun
     left = commits.at_stop(left, at_close / (at_close + later + stalled))
-    likely_died = _overlap(alive, died) + idle
+    likely_died = _coincidence_density(alive, died) + idle
     if likely_died > idle:
         is_prompt = static and last >= died.earliest - _LONGEST_LATENCY_MS
         died = died.limited(last, last + interval)
@@ -351,10 +357,11 @@ def departure_time(
     return mixture(weight / (weight + (1 - _LEAVES) * likely_died), left, died)
 
 
-def _overlap(one: Instant, other: Instant) -> float:
-    """Return the probability density (per ms) that two independent, uniformly distributed times
-    coincide.
+def _coincidence_density(one: Instant, other: Instant) -> float:
+    """Return the probability density (per ms) that the uncertain times ``one`` and ``other`` are
+    equal.
     """
+    # Both are taken as uniform and independent; the result is a likelihood for Bayes' rule.
     common = min(one.latest, other.latest) - max(one.earliest, other.earliest)
     widths = max(1.0, one.latest - one.earliest) * max(1.0, other.latest - other.earliest)
     return max(0.0, common) / widths
@@ -365,7 +372,8 @@ def _overlap(one: Instant, other: Instant) -> float:
 
 @dataclass(frozen=True, slots=True)
 class UnreadEstimate:
-    """Estimated partition-seconds without a consumer, with an 80 % interval.
+    """Estimated time in which partitions had no consumer, in partition-seconds, with an 80 %
+    interval.
 
     For each partition, the time counts from the stop of its last owner to the start of the next
     one.
@@ -384,7 +392,7 @@ class UnreadEstimate:
 
 
 class UnreadInterval(NamedTuple):
-    """A time span in which one partition had no consumer, a row of table ``unread``.
+    """Time span in which one partition had no consumer, a row of table ``unread``.
 
     Attributes:
         topic, partition: the partition.
@@ -414,25 +422,29 @@ class UnreadInterval(NamedTuple):
 
 @dataclass(slots=True)
 class StopSum:
-    """Running sum of times without a consumer, over partitions that stopped for the same reason.
-
-    Such partitions share one estimation error, so their deviations add up linearly.
+    """Sum of the times without a consumer of partitions that stopped for the same reason.
 
     Attributes:
-        mean, deviation: sums of means and of standard deviations, in milliseconds.
-        least, most: sums of the hard limits, in milliseconds.
+        mean: sum of the means, in milliseconds.
+        deviation: sum of the standard deviations, in milliseconds.
+        least: sum of the lower limits, in milliseconds.
+        most: sum of the upper limits, in milliseconds.
     """
 
+    # Such partitions share one estimation error, so their standard deviations are summed, not their
+    # variances.
     mean: float = 0.0
     deviation: float = 0.0
     least: float = 0.0
     most: float = 0.0
 
     def add(self, start: Instant, end: Instant, apart_ms: float = 0.0) -> None:
-        """Add the time without a consumer of one partition, which stopped at ``start`` and resumed
-        at ``end``.
+        """Add the time in which one partition had no consumer, from ``start`` to ``end``.
 
-        ``apart_ms`` (ms) of this time had no subscribed member and does not count.
+        Args:
+            start: when the last owner stopped.
+            end: when the next owner started.
+            apart_ms: part of that time in which no member subscribed to the topic: not counted.
         """
         length = max(0.0, end.mean - start.mean - apart_ms)
         self.mean += length
@@ -442,10 +454,11 @@ class StopSum:
 
 
 def sum_stops(stops: Iterable[StopSum], no_consumer_ms: float = 0.0) -> UnreadEstimate:
-    """Add up the times without a consumer of one rebalance; return the estimate with an 80 %
-    interval.
+    """Add up the times in which partitions had no consumer in one rebalance, with an 80 % interval.
 
-    ``stops`` has one sum for each reason to stop. ``no_consumer_ms`` had no member or subscriber.
+    Args:
+        stops: one sum for each reason to stop.
+        no_consumer_ms: time in which the group had no member, or none that subscribed (ms).
 
     >>> found = sum_stops([StopSum(4_000, 1_000, 0, 9_000), StopSum(0, 0, 0, 0)])
     >>> found.best, round(found.p10, 2), round(found.p90, 2)

@@ -24,9 +24,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(slots=True)
 class _Pending(Generic[_Item]):
-    """A rebalance that waits until its storm number is certain; later rebalances may add it to a
-    storm.
-    """
+    """Rebalance for which it is not certain yet if it belongs to a rebalance storm."""
 
     item: _Item
     time_ms: int
@@ -36,12 +34,10 @@ class _Pending(Generic[_Item]):
 
 
 class StormTracker(Generic[_Item]):
-    """Finds and numbers the rebalance storms of one group.
+    """Search for the rebalance storms of a consumer group: rebalances in quick succession.
 
-    A storm is a series of rebalances in quick succession.
-
-    Each item that is fed is yielded later, in the same order, with the number of its storm or
-    None. Only items of the last window are in memory.
+    `feed` takes one rebalance after the other; it yields earlier ones in the same order, with the
+    number of their storm or None. Only rebalances of the last session timeout are in memory.
 
     >>> tracker = StormTracker[str]()
     >>> out = [one for t in (0, 2_000, 4_000, 99_000) for one in tracker.feed(f"{t}", t, 10_000)]
@@ -54,27 +50,31 @@ class StormTracker(Generic[_Item]):
         self._number = 0
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the tracked rebalances as plain values,
-        which `state_store.pack_state` can serialize.
-        """
+        """Return the rebalances that may belong to a storm as plain values that can be stored."""
         waiting = [(w.item, w.time_ms, w.window_ms, w.counts, w.storm) for w in self._pending]
         return waiting, self._number
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the tracked rebalances from the values that `stored` returned."""
+        """Restore the rebalances that may belong to a storm from the values that `stored`
+        returned.
+        """
         waiting, self._number = state
         self._pending = deque(_Pending(*one) for one in waiting)
 
     def feed(
         self, item: _Item, time_ms: int, window_ms: int | None, *, counts: bool = True
     ) -> Iterator[tuple[_Item, int | None]]:
-        """Add the group's next rebalance; yield earlier ones whose storm number is now certain.
+        """Add the group's next rebalance; yield earlier ones whose rebalance storm is now known.
+
+        A storm is a series of rebalances in quick succession.
 
         Args:
             item: the caller's object that represents the rebalance.
-            time_ms: its time; a time before the last one counts as the last one.
+            time_ms: its time (ms); a time before that of the previous rebalance is replaced by that
+                one.
             window_ms: longest session timeout of its members; None or 0 if there is none.
-            counts: whether it counts towards a storm; False for follow-ups of another rebalance.
+            counts: whether it counts towards a storm; False for the second rebalance of a
+                cooperative one.
         """
         last = self._pending[-1].time_ms if self._pending else time_ms
         newest = _Pending(item, max(time_ms, last), window_ms or LEAST_WINDOW_MS, counts)
@@ -84,12 +84,12 @@ class StormTracker(Generic[_Item]):
         ):
             yield self._pop()
         if counts:
-            self._mark(newest)
+            self._assign_storm_number(newest)
 
     def is_ongoing(self, time_ms: int) -> bool:
-        """Return whether a rebalance storm (a quick series of rebalances) is going on at a time.
+        """Return whether a rebalance storm (rebalances in quick succession) is going on at a time.
 
-        It is if the newest rebalance is part of a storm and its window has not ended.
+        It is if the newest rebalance is part of a storm and less than a session timeout ago.
         """
         newest = self._pending[-1] if self._pending else None
         return (
@@ -99,7 +99,9 @@ class StormTracker(Generic[_Item]):
         )
 
     def finish(self) -> Iterator[tuple[_Item, int | None]]:
-        """Yield the remaining rebalances with their storm numbers, at the end of the log."""
+        """Yield the remaining rebalances with the numbers of their rebalance storms, at the end of
+        the log.
+        """
         while self._pending:
             yield self._pop()
 
@@ -107,13 +109,12 @@ class StormTracker(Generic[_Item]):
         first = self._pending.popleft()
         return first.item, first.storm
 
-    def _mark(self, newest: _Pending[_Item]) -> None:
-        """Assign a storm number to the newest rebalance and those within its window, if they are
-        enough.
-
-        A storm needs `LEAST_REBALANCES` rebalances that count. An existing storm goes on with its
-        number.
+    def _assign_storm_number(self, newest: _Pending[_Item]) -> None:
+        """Give the newest rebalance and those shortly before it a common storm number if they are
+        many.
         """
+        # At least LEAST_REBALANCES are needed within the newest one's session timeout. If one of
+        # them already has a storm number, the others get the same number.
         near = [w for w in self._pending if newest.time_ms - w.time_ms <= newest.window_ms]
         while near and not near[0].counts:
             del near[0]

@@ -25,9 +25,9 @@ from partage.history.streams_application import (
     ObservedTopology,
     StreamsRebalance,
     SubtopologyKey,
-    changelog,
     decode_streams_rebalance,
     observe_topology,
+    placeholder_changelog,
     rack_strategies,
     racks_matter,
     racks_of,
@@ -78,11 +78,12 @@ _Sent = Mapping[str, tuple[tuple[TopicPartition, ...], AssignmentInfo]]
 
 
 class StreamsVerdict(NamedTuple):
-    """Result of comparing a Streams group's recorded assignment with what a task assignor computes.
+    """Result of comparing the recorded tasks of a Kafka Streams group with computed ones.
 
     Attributes:
         agrees: whether both are equal; None if no assignment can be computed.
-        why: why not, or the reason of a disagreement; None if none is known or needed.
+        why: why none can be computed, or the reason of a disagreement; None if there is none to
+            give.
         assumed: assumptions about what the log lacks.
         judged_by: name of the task assignor that was run.
         exact: whether that assignor equals the Kafka class that such members run.
@@ -96,7 +97,7 @@ class StreamsVerdict(NamedTuple):
 
 
 def check_streams_agreement(generation: Generation, clusters: ClusterHistory) -> StreamsVerdict:
-    """Compare the recorded task assignment of a Streams group with what its task assignor computes.
+    """Compare a Kafka Streams group's recorded tasks with those that its task assignor computes.
 
     Args:
         generation: a classic generation whose strategy is ``stream``, with members.
@@ -104,7 +105,7 @@ def check_streams_agreement(generation: Generation, clusters: ClusterHistory) ->
     """
     try:
         now = decode_streams_rebalance(generation.first)
-        seen = observe_topology([now, *_rebalance_before(generation)])
+        seen = observe_topology([now, *_decode_previous_rebalance(generation)])
     except (WireFormatError, InvalidProblemError) as e:
         return StreamsVerdict(None, str(e))
     reason = _unsupported_reason(now, seen)
@@ -132,7 +133,9 @@ def check_streams_agreement(generation: Generation, clusters: ClusterHistory) ->
 
 
 def _unsupported_reason(rebalance: StreamsRebalance, topology: ObservedTopology) -> str | None:
-    """Return why no task assignment can be computed for a recorded rebalance; None if one can."""
+    """Return why the tasks of a recorded Kafka Streams rebalance cannot be computed; None if they
+    can.
+    """
     if rebalance.leader is None:
         return "its leader is not among its members"
     if not topology.sources:
@@ -151,12 +154,9 @@ def _leader_error(rebalance: StreamsRebalance) -> str | None:
     return None
 
 
-def _rebalance_before(generation: Generation) -> list[StreamsRebalance]:
-    """Decode the previous rebalance of a Streams group,
-    which may show further topics of its topology.
-
-    The result is a list, which is empty if that rebalance is missing or cannot be decoded.
-    """
+def _decode_previous_rebalance(generation: Generation) -> list[StreamsRebalance]:
+    """Decode the previous rebalance of a Kafka Streams group, as a list of one or none."""
+    # It may show further topics of the application's topology.
     if generation.previous is None or generation.previous.protocol != "classic":
         return []
     try:
@@ -172,20 +172,22 @@ def _rebalance_before(generation: Generation) -> list[StreamsRebalance]:
 
 @dataclass(frozen=True)
 class Assumption:
-    """A guess at the inputs of a Streams task assignor that the log lacks, such as lags and
+    """Guess at inputs of a Kafka Streams task assignor that the log lacks, such as lags and
     settings.
 
-    The assignor runs under each guess, until one gives the recorded assignment.
-
     Attributes:
+        assignor: the task assignor.
+        stateful: sub-topologies that have changelogs.
+        settings: settings of the application.
         behind: stateful tasks on which all clients except the active one lag too far.
         ends_known: False if the leader could not read the end offsets of changelogs.
         everywhere: whether ``behind`` contains all stateful tasks.
-        longer: by how much changelogs are longer than the records show. It matters among the
-            consumers of one client: each receives the least lagging of its client's tasks.
+        longer: by how many offsets changelogs are longer than the records show. It decides which of
+            a client's consumers gets a task.
         changelogs: topics of each sub-topology, for rack-aware strategies.
     """
 
+    # The assignor is run under each guess, until one reproduces the recorded assignment.
     assignor: TaskAssignor
     stateful: frozenset[SubtopologyKey]
     settings: AssignmentConfigs
@@ -197,20 +199,22 @@ class Assumption:
 
     @property
     def heeds_racks(self) -> bool:
-        """Return whether the assumed settings include a rack-aware assignment strategy."""
+        """Return whether the assumed Kafka Streams settings include a rack-aware assignment
+        strategy.
+        """
         return self.settings.rack_aware_assignment_strategy != "none"
 
     def is_exact(self, rebalance: StreamsRebalance) -> bool:
-        """Return whether Partage's assignor equals the Kafka class that the members run.
+        """Return whether Partage's task assignor equals that of the members' Kafka Streams release.
 
-        It does not for members of Kafka 2.0 to 2.5.
+        It is not exact for 2.0 to 2.5.
         """
         highest = max(member.version for member in rebalance.members)
         is_between = _LAST_BEFORE_PROBING < highest < _FIRST_WITH_SUMS
         return self.assignor.exact_to is not None and not is_between
 
-    def words(self, rebalance: StreamsRebalance) -> str:
-        """Describe all assumed values that differ from Kafka's defaults."""
+    def describe(self, rebalance: StreamsRebalance) -> str:
+        """Describe the assumed Kafka Streams inputs that differ from Kafka's defaults."""
         settings = self.settings
         clients = len({member.process for member in rebalance.members})
         least = "at least " if settings.num_standby_replicas >= clients - 1 else ""
@@ -244,7 +248,9 @@ class Assumption:
 
 
 def _list_tasks(names: Iterable[str]) -> str:
-    """Return the first names in order, separated by commas, and how many more there are."""
+    """Return the first few Kafka Streams task names, separated by commas, and the number of
+    others.
+    """
     ordered = sorted(names)
     more = f" and {len(ordered) - _MOST_NAMED} more" if len(ordered) > _MOST_NAMED else ""
     return ", ".join(ordered[:_MOST_NAMED]) + more
@@ -253,28 +259,35 @@ def _list_tasks(names: Iterable[str]) -> str:
 def assumptions(
     rebalance: StreamsRebalance, topology: ObservedTopology, cluster: Cluster
 ) -> Iterator[Assumption]:
-    """Yield guesses at the task assignor's inputs that the log lacks, the likeliest first.
+    """Yield guesses at the task assignor's inputs that a Kafka Streams group's log lacks.
 
-    They vary lags, standbys and stateful sub-topologies. Those with rack-aware strategies come
-    last.
+    The likeliest come first.
     """
+    # The guesses vary lags, standbys and stateful sub-topologies. Rack-aware strategies come last.
     plain = list(islice(_plain_assumptions(rebalance, topology, cluster), _MOST_TRIED))
     yield from plain
     if racks_matter(rebalance, topology, cluster):
-        yield from islice(_with_racks(rebalance, topology, cluster, plain), _MOST_TRIED_WITH_RACKS)
+        yield from islice(
+            _with_rack_strategies(rebalance, topology, cluster, plain), _MOST_TRIED_WITH_RACKS
+        )
 
 
-def _with_racks(
+def _with_rack_strategies(
     rebalance: StreamsRebalance,
     topology: ObservedTopology,
     cluster: Cluster,
     plain: Sequence[Assumption],
 ) -> Iterator[Assumption]:
-    """Yield copies of the ``plain`` assumptions with each rack-aware strategy, at its default
-    costs.
+    """Yield copies of guesses at Kafka Streams settings, each with a rack-aware strategy.
 
-    The assumed changelog topics matter only to the placement of standbys.
+    Args:
+        rebalance: the recorded rebalance.
+        topology: the sub-topologies that the records show.
+        cluster: the cluster metadata.
+        plain: the guesses without racks.
     """
+    # Costs are the defaults. Where standbys are placed, each possible mapping of changelog topics
+    # to sub-topologies is tried, too.
     shared = {
         stateful: list(shared_changelogs(rebalance, topology, stateful, cluster))
         for stateful in {one.stateful for one in plain}
@@ -300,7 +313,7 @@ def _plain_assumptions(
         for stateful in _stateful_choices(topology):
             tasks = stateful_tasks(topology, stateful, counts)
             copies = {task: rebalance.copies()[task] for task in tasks}
-            for settings in _settings(rebalance, copies):
+            for settings in _likely_settings(rebalance, copies):
                 one = Assumption(assignor, stateful, settings)
                 yield one
                 if tasks and isinstance(assignor, HighAvailability):
@@ -309,10 +322,9 @@ def _plain_assumptions(
 
 
 def _stateful_choices(topology: ObservedTopology) -> list[frozenset[SubtopologyKey]]:
-    """Return the sets of sub-topologies that may be stateful (have changelogs), the smallest first.
-
-    A sub-topology is known to be stateful only if a member reported its offsets, or has a standby.
-    """
+    """Return the sets of Kafka Streams sub-topologies that may have state, the smallest first."""
+    # A sub-topology is known to be stateful only if a member reported its offsets, or has a
+    # standby.
     unsure = sorted(
         topology.sources.keys() - topology.stateful, key=lambda key: (key[0], key[1] or "")
     )
@@ -323,10 +335,13 @@ def _stateful_choices(topology: ObservedTopology) -> list[frozenset[SubtopologyK
 
 
 def _with_lags(assumption: Assumption, copies: Mapping[TaskId, int]) -> Iterator[Assumption]:
-    """Yield variants of an assumption in which clients lag far behind on tasks with extra copies.
+    """Yield variants of a guess in which Kafka Streams clients lag far behind on some tasks.
 
-    One variant assumes this of all tasks.
+    Args:
+        assumption: the guess.
+        copies: number of standby copies of each stateful task.
     """
+    # These are the tasks with more copies than configured standbys (warm-ups), or all tasks.
     standbys = assumption.settings.num_standby_replicas
     warming = frozenset(task for task, n in copies.items() if n > standbys)
     for behind in dict.fromkeys((warming or frozenset(copies), frozenset(copies))):
@@ -337,9 +352,9 @@ def _with_lags(assumption: Assumption, copies: Mapping[TaskId, int]) -> Iterator
 
 
 def _assignors(rebalance: StreamsRebalance) -> Sequence[TaskAssignor]:
-    """Return the task assignors of the Kafka release that the members run.
+    """Return the task assignors of the Kafka Streams release that the members run.
 
-    The version of their user data shows the release.
+    The version of the members' user data shows the release.
     """
     highest = max(member.version for member in rebalance.members)
     if highest <= _LAST_BEFORE_PROBING:
@@ -349,12 +364,15 @@ def _assignors(rebalance: StreamsRebalance) -> Sequence[TaskAssignor]:
     return (HighAvailability(), LegacySticky(), PublicSticky(), PublicStickyPreserving())
 
 
-def _settings(
+def _likely_settings(
     rebalance: StreamsRebalance, copies: Mapping[TaskId, int]
 ) -> Iterator[AssignmentConfigs]:
-    """Yield the likeliest assignment settings: numbers of standbys, with and without client tags.
+    """Yield the likeliest Kafka Streams settings: numbers of standbys, with and without client
+    tags.
 
-    The likeliest numbers are the three most frequent numbers of copies.
+    Args:
+        rebalance: the recorded rebalance.
+        copies: number of standby copies of each task; the three most frequent numbers are tried.
     """
     keys = tuple(dict.fromkeys(key for member in rebalance.members for key in member.tags))[:5]
     numbers = [n for n, _ in Counter(copies.values()).most_common(3)] or [0]
@@ -364,10 +382,9 @@ def _settings(
 
 
 def counts_of(topology: ObservedTopology, cluster: Cluster) -> dict[str, int]:
-    """Return a dict from source topic to its partition count, by the cluster or else by the record.
-
-    A repartition topic may be created in this very rebalance, before any metadata has it.
-    """
+    """Return the partition count of each source topic of a Kafka Streams application."""
+    # A repartition topic may be created in this very rebalance, before any metadata has it; its
+    # count then comes from the recorded assignment.
     return {
         topic: len(cluster.partitions_of(topic)) if cluster.topic(topic) >= 0 else least
         for topic, least in topology.counts.items()
@@ -377,9 +394,12 @@ def counts_of(topology: ObservedTopology, cluster: Cluster) -> dict[str, int]:
 def stateful_tasks(
     topology: ObservedTopology, subtopologies: frozenset[SubtopologyKey], counts: Mapping[str, int]
 ) -> list[TaskId]:
-    """Return all tasks of the given sub-topologies.
+    """Return all tasks of the given Kafka Streams sub-topologies.
 
-    ``counts`` is a dict from source topic to its partition count, which gives the number of tasks.
+    Args:
+        topology: the sub-topologies that the records show.
+        subtopologies: the sub-topologies with state.
+        counts: partition count of each source topic, which gives the number of tasks.
     """
     return [
         TaskId(key[0], number, key[1])
@@ -393,7 +413,9 @@ def stateful_tasks(
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Comparison of a recorded rebalance with the task assignments computed under assumptions."""
+    """Comparison of a Kafka Streams group's recorded tasks with those computed under several
+    guesses.
+    """
 
     now: StreamsRebalance
     seen: ObservedTopology
@@ -401,12 +423,12 @@ class _Comparison:
     at_ms: int
 
     def distance(self, assumption: Assumption) -> int:
-        """Return how many parts of the assignment computed under an assumption differ from the
-        record.
+        """Return the number of differences between the recorded tasks and those computed under a
+        guess.
 
-        It is 0 if the two are equal.
+        It is 0 if they are equal.
         """
-        sent = self._sent(assumption)
+        sent = self._computed_messages(assumption)
         if sent is None:
             return LONG_MAX
         return sum(
@@ -415,10 +437,10 @@ class _Comparison:
         )
 
     def agreement(self, assumption: Assumption) -> StreamsVerdict:
-        """Return the verdict "agrees" for an assumption that reproduces the recorded assignment.
-
-        It also states whether any changelog lags would give the same assignment.
+        """Return the result of the comparison for a guess under which the recorded tasks are
+        computed.
         """
+        # It also states if the assignment would be the same with all other changelog lags.
         words = None
         tasks = frozenset(stateful_tasks(self.seen, assumption.stateful, self._counts))
         if tasks and isinstance(assumption.assignor, HighAvailability) and not assumption.behind:
@@ -435,21 +457,20 @@ class _Comparison:
         why: str | None = None,
         more: str | None = None,
     ) -> StreamsVerdict:
-        """Return the verdict of the comparison under an assumption,
-        with the assumption's description.
-        """
-        words = "; ".join(filter(None, (assumption.words(self.now), more)))
+        """Return the result of the comparison under a guess, with a description of the guess."""
+        words = "; ".join(filter(None, (assumption.describe(self.now), more)))
         exact = assumption.is_exact(self.now)
         return StreamsVerdict(agrees, why, words or None, assumption.assignor.name, exact)
 
     def with_other_lags(self, assumption: Assumption) -> Assumption | None:
-        """Search changelog lengths with which the assignor computes the recorded assignment.
+        """Search for changelog lengths under which the task assignor computes the recorded tasks.
 
-        Return the assumption with these lengths, None if none is found. Each consumer of a client
-        receives the least lagging of its client's tasks, so the order of lags matters. The search
-        is a coordinate descent: it changes one task after the other as long as a step reduces the
-        distance.
+        Returns:
+            The guess with these lengths, or None if there are none.
         """
+        # A consumer receives the tasks of its client in the order of lags. The search is a
+        # coordinate descent: it changes one task after the other as long as a step reduces the
+        # distance.
         best, left = self.distance(assumption), _MOST_LAGS_TRIED
         if not self.seen.ends or not self._only_consumers_differ(assumption):
             return None
@@ -469,11 +490,12 @@ class _Comparison:
         return assumption if best == 0 else None
 
     def _only_consumers_differ(self, assumption: Assumption) -> bool:
-        """Return whether computed and recorded tasks are equal by client, but not by consumer.
-
-        Tasks that another consumer has yet to revoke are in no record, so a subset suffices.
+        """Return whether a guess gives each Kafka Streams instance its recorded tasks on other
+        threads.
         """
-        planned, sent = self._assign(assumption), self._sent(assumption)
+        # Tasks that another consumer must revoke first are not in the record, so the recorded tasks
+        # may be a subset.
+        planned, sent = self._assign(assumption), self._computed_messages(assumption)
         if planned is None or planned.plan is None or sent is None:
             return False
         infos = self.now.infos
@@ -490,14 +512,14 @@ class _Comparison:
         return counts_of(self.seen, self.cluster)
 
     def _assign(self, assumption: Assumption) -> StreamsGroupAssignment | None:
-        """Run the leader's task assignor under an assumption; return None if it computes no
-        assignment.
+        """Run the Kafka Streams task assignor under a guess at its inputs; return None if
+        it fails.
         """
         counts = self._counts
         ends: dict[TopicPartition, int] = {}
         for task in stateful_tasks(self.seen, assumption.stateful, counts):
             key = (task.subtopology, task.topology)
-            first, *others = assumption.changelogs.get(key, (changelog(key),))
+            first, *others = assumption.changelogs.get(key, (placeholder_changelog(key),))
             for log in (first, *others):
                 counts[log] = max(counts.get(log, 0), task.partition + 1)
                 ends[log, task.partition] = 0
@@ -522,10 +544,10 @@ class _Comparison:
         except PartageError:
             return None
 
-    def _sent(self, assumption: Assumption) -> _Sent | None:
-        """Return the assignment that the leader would send to each consumer under an assumption.
+    def _computed_messages(self, assumption: Assumption) -> _Sent | None:
+        """Return the assignment that the leader would send to each Streams consumer under a guess.
 
-        Return None if there is none, or if it is for other consumers than the recorded ones.
+        It is None if there is none, or if the record has other consumers.
         """
         planned = self._assign(assumption)
         if planned is None or planned.consumers.keys() != self.now.infos.keys():
@@ -543,7 +565,7 @@ def _differences(
     recorded: AssignmentInfo,
 ) -> int:
     is_same = sorted(partitions) == sorted(recorded_partitions)
-    if is_same and _comparable(planned) == _comparable(recorded):
+    if is_same and _comparable_fields(planned) == _comparable_fields(recorded):
         return 0
     return 1 + _tasks_differ(planned, recorded)
 
@@ -553,9 +575,10 @@ def _tasks_differ(planned: AssignmentInfo, recorded: AssignmentInfo) -> int:
     return sum(len(set(a) ^ set(b)) for a, b in pairs)
 
 
-def _comparable(info: AssignmentInfo) -> tuple[object, ...]:
-    """Return the parts of an assignment's user data that are compared, with maps and sets
-    unordered.
+def _comparable_fields(info: AssignmentInfo) -> tuple[object, ...]:
+    """Return the parts of a Kafka Streams assignment that are compared with the recorded one.
+
+    Maps and sets are compared without order.
     """
     version = info.version
     due = 0 if info.next_rebalance_ms == 0 else 1 if info.next_rebalance_ms < LONG_MAX else 2

@@ -52,7 +52,7 @@ Changelogs = Mapping[SubtopologyKey, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class StreamsRebalance:
-    """One recorded rebalance of a Kafka Streams application in a classic group, decoded.
+    """Decoded rebalance of a Kafka Streams application that uses the classic group protocol.
 
     Attributes:
         members: the members as the leader saw them, in stored order.
@@ -68,30 +68,32 @@ class StreamsRebalance:
     infos: Mapping[str, AssignmentInfo]
 
     def tasks_read(self) -> Iterator[tuple[TaskId, TopicPartition]]:
-        """Yield (task, partition) for each partition that a recorded task reads; pairs may repeat.
+        """Yield (task, partition) for each partition that a recorded Kafka Streams task reads.
+
+        Pairs may repeat.
 
         Raises:
-            WireFormatError: a consumer has other numbers of tasks and of partitions.
+            WireFormatError: a consumer's numbers of tasks and of partitions differ.
         """
         for name, info in self.infos.items():
-            for partition, task in info.task_of(self.partitions[name]):
+            for partition, task in info.partition_tasks(self.partitions[name]):
                 yield TaskId(*task), partition
             for task, partitions in info.standby_tasks().items():
                 for partition in partitions:
                     yield TaskId(*task), partition
 
     def copies(self) -> Counter[TaskId]:
-        """Count the standby copies of each task, including temporary ones (warm-ups)."""
+        """Count the standby copies of each Kafka Streams task, including warm-ups."""
         return Counter(TaskId(*task) for info in self.infos.values() for task in info.standby)
 
 
 @dataclass(frozen=True)
 class ObservedTopology:
-    """The part of an application's topology that its recorded rebalances show.
+    """Part of a Kafka Streams application's topology that its recorded rebalances show.
 
     Attributes:
         sources: dict from sub-topology to the topics that it reads.
-        stateful: sub-topologies with a changelog for some task.
+        stateful: sub-topologies of which some task has a changelog.
         counts: dict from topic to a lower bound of its partition count.
         ends: lower bound of the sum of changelog end offsets of each stateful task.
         unread: owned topics that no recorded task reads.
@@ -108,7 +110,7 @@ class ObservedTopology:
         stateful: Iterable[SubtopologyKey],
         changelogs: Mapping[SubtopologyKey, tuple[str, ...]] | None = None,
     ) -> Topology:
-        """Build a `Topology` with the facts that task assignors need.
+        """Build the topology of the Kafka Streams application, as input of a task assignor.
 
         Args:
             stateful: sub-topologies with changelogs.
@@ -122,7 +124,7 @@ class ObservedTopology:
             Subtopology(
                 key[0],
                 tuple(sorted(topics)),
-                changelogs=(changelogs or {}).get(key, (changelog(key),))
+                changelogs=(changelogs or {}).get(key, (placeholder_changelog(key),))
                 if key in with_state
                 else (),
                 topology=key[1],
@@ -131,20 +133,21 @@ class ObservedTopology:
         )
 
 
-def changelog(key: SubtopologyKey) -> str:
-    """Return a placeholder name for a sub-topology's changelog topics, whose real names are
-    unknown.
+def placeholder_changelog(key: SubtopologyKey) -> str:
+    """Return a name for a changelog topic whose real name the Kafka Streams records do not show.
 
-    It contains spaces, so it equals no topic name.
+    Args:
+        key: number and topology name of the sub-topology.
 
-    >>> changelog((0, None))
+    >>> placeholder_changelog((0, None))
     'changelogs of 0 '
     """
+    # The name contains spaces, so it equals no topic name.
     return f"changelogs of {key[0]} {key[1] or ''}"
 
 
 def decode_streams_rebalance(state: ClassicState) -> StreamsRebalance:
-    """Decode a recorded generation of a Kafka Streams group, with the user data of its members.
+    """Decode a recorded rebalance of a Kafka Streams group, with the user data of its members.
 
     Args:
         state: a group state of protocol type ``consumer``.
@@ -178,7 +181,7 @@ def _member(m: MemberState) -> StreamsMember:
 
 
 def observe_topology(rebalances: Iterable[StreamsRebalance]) -> ObservedTopology:
-    """Combine what several recorded rebalances show of an application's topology.
+    """Combine what several recorded rebalances show of a Kafka Streams application's topology.
 
     Args:
         rebalances: the newest first.
@@ -218,17 +221,15 @@ def observe_topology(rebalances: Iterable[StreamsRebalance]) -> ObservedTopology
 
 
 def rack_strategies() -> Sequence[RackAwareStrategy]:
-    """Return the rack-aware assignment strategies that an application may use,
-    the likelier first.
+    """Return the rack-aware strategies that a Kafka Streams application may use, the likelier
+    first.
     """
     return ("min_traffic", "balance_subtopology")
 
 
 def racks_matter(rebalance: StreamsRebalance, topology: ObservedTopology, cluster: Cluster) -> bool:
-    """Return whether racks can affect an application's task assignment.
-
-    They can if members' racks differ and the racks of all replicas are known.
-    """
+    """Return whether racks can affect the task assignment of a Kafka Streams application."""
+    # They can if members' racks differ and the racks of all replicas are known.
     racks = {member.rack for member in rebalance.members}
     if None in racks or "" in racks or len(racks) < 2:
         return False
@@ -241,7 +242,9 @@ def racks_matter(rebalance: StreamsRebalance, topology: ObservedTopology, cluste
 
 
 def racks_of(cluster: Cluster, topics: Mapping[str, int]) -> dict[TopicPartition, frozenset[str]]:
-    """Return the racks of each partition's replicas, for partitions whose brokers all have a rack.
+    """Return the racks of each partition's replicas, as sets by (topic, partition).
+
+    Partitions with a broker without rack are left out.
 
     Args:
         cluster: the metadata that the leader saw.
@@ -267,11 +270,16 @@ def shared_changelogs(
     stateful: frozenset[SubtopologyKey],
     cluster: Cluster,
 ) -> Iterator[Changelogs]:
-    """Yield the possible mappings of the application's changelog topics to stateful sub-topologies.
+    """Yield the possible mappings of changelog topics to Kafka Streams sub-topologies with state.
 
-    A changelog has as many partitions as its sub-topology has tasks. A mapping that leaves a
-    stateful sub-topology without a changelog is skipped: the sub-topology's racks would be unknown.
+    Args:
+        rebalance: the recorded rebalance.
+        topology: the sub-topologies that the records show.
+        stateful: the sub-topologies with state.
+        cluster: the cluster metadata.
     """
+    # A changelog has as many partitions as its sub-topology has tasks. Each stateful sub-topology
+    # must get a changelog, because its racks would be unknown otherwise.
     tasks = {
         key: max(topology.counts[topic] for topic in topology.sources[key]) for key in stateful
     }
@@ -292,7 +300,7 @@ def shared_changelogs(
 def _changelog_topics(
     rebalance: StreamsRebalance, topology: ObservedTopology, cluster: Cluster
 ) -> list[str]:
-    """Return the application's changelog topics, recognised by the first word of their names."""
+    """Return the changelog topics of a Kafka Streams application, recognised by their names."""
     hints = {member.id.partition("-")[0] for member in rebalance.members}
     hints |= {
         topic.partition("-")[0] for topic in topology.counts if topic.endswith("-repartition")

@@ -16,7 +16,9 @@ Int64Array = NDArray[np.int64]
 
 
 class Outcome(IntEnum):
-    """The outcome of a record's transaction: committed, aborted, still open, or no transaction."""
+    """Outcome of the transaction of a log record: committed, aborted, still open, or no
+    transaction.
+    """
 
     ABORTED = 0
     COMMITTED = 1
@@ -28,11 +30,13 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """When the records of a log partition take effect: arrays with one element per record.
+    """Outcome of each log record's transaction, and the offset and time at which the record takes
+    effect.
 
     Attributes:
-        outcome: the outcome of its transaction, an `Outcome`.
-        offset: the log offset at which it takes effect: its own, or that of the marker.
+        outcome: the outcome of the record's transaction, an `Outcome`.
+        offset: the log offset at which the record takes effect: its own, or that of the
+            transaction's marker.
         time_ms: the time at which it takes effect.
     """
 
@@ -43,10 +47,9 @@ class Effects:
 
 @dataclass(frozen=True, eq=False)
 class _Batches:
-    """The transactional batches of one log partition, as columns.
+    """Transactional record batches of one log partition, as columns with one element per batch.
 
-    For each batch they give its offset range, the transaction's outcome, and offset and time of the
-    marker.
+    They have its offset range, the transaction's outcome, and offset and time of the marker.
     """
 
     first: Int64Array
@@ -57,9 +60,9 @@ class _Batches:
 
 
 class Transactions:
-    """The transactions of the log, which decide when transactional offset commits take effect.
+    """Transactions in ``__consumer_offsets``, which decide when their offset commits take effect.
 
-    They come from a capture's ``batches.parquet``.
+    They are read from a capture's ``batches.parquet``.
 
     Args:
         batches: rows with ``partition, base_offset, last_offset, producer_id, transactional,
@@ -83,12 +86,12 @@ class Transactions:
         for row in batches:
             if row["transactional"]:
                 by_partition.setdefault(row["partition"], []).append(row)
-        self._batches = {p: _resolve(rows) for p, rows in by_partition.items()}
+        self._batches = {p: _find_markers(rows) for p, rows in by_partition.items()}
 
     def effects(self, partition: int, offset: Int64Array, time_ms: Int64Array) -> Effects:
-        """Find out whether each record takes effect, and from which log offset and time.
+        """Find out if and when each log record takes effect.
 
-        A record in a transaction takes effect at the marker that commits it, any other record at
+        A record in a transaction does so when the transaction is committed, any other record at
         once.
 
         Args:
@@ -112,8 +115,11 @@ class Transactions:
         return Effects(outcome, effective, effective_ms)
 
 
-def _resolve(rows: list[Mapping[str, Any]]) -> _Batches:
-    """Find the transaction marker of each data batch of one log partition."""
+def _find_markers(rows: list[Mapping[str, Any]]) -> _Batches:
+    """Find the marker (commit or abort) of each transactional batch of one log partition.
+
+    ``rows`` are the batches.
+    """
     rows = sorted(rows, key=lambda r: -r["base_offset"])
     marker: dict[int, Mapping[str, Any]] = {}
     found: list[tuple[int, int, int, int, int]] = []

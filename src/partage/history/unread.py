@@ -66,14 +66,14 @@ _LARGEST_MS = 1 << 62
 
 @dataclass(slots=True)
 class OpenStop:
-    """A partition that no member consumes at present, and what is known of its last owner.
+    """Partition that no member consumes at present, with data about its last owner.
 
     Attributes:
-        start: when its last owner stopped.
+        start: when its last owner stopped consuming.
         source: number of this stop; the partitions of one member stop together and share it.
         member: id of the last owner.
         seen_ms: time of the record that shows the stop.
-        read_ms: time since which the last owner had read it.
+        read_ms: time since which the last owner had consumed it.
         apart_from_ms: time since which no member has subscribed to it; None while one does.
         apart_ms: earlier time without a subscriber during this stop (ms).
         by_record: whether a record made the owner revoke it.
@@ -95,7 +95,7 @@ class OpenStop:
 
 @dataclass(slots=True)
 class UnreadState:
-    """The state of an `UnreadTracker`, which has plain values only so that it can be stored.
+    """State of the estimate of times without a consumer, as plain values that can be stored.
 
     Attributes:
         owner: dict from partition to member id of its owner.
@@ -114,6 +114,9 @@ class UnreadState:
         polls: dict from member id to its max.poll.interval.ms.
         clients: dict from member id to client id, host and instance id.
         java: members that are Java consumers.
+        is_classic: whether the newest rebalance is one of the classic protocol.
+        stalled: dict from the client of a member that exceeded its max.poll.interval.ms to the
+            time of its departure (ms).
     """
 
     owner: dict[_Pair, str] = field(default_factory=dict)
@@ -133,10 +136,12 @@ class UnreadState:
     polls: dict[str, int] = field(default_factory=dict)
     clients: dict[str, _Client] = field(default_factory=dict)
     java: dict[str, None] = field(default_factory=dict)
+    is_classic: bool = True
+    stalled: dict[_Client, int] = field(default_factory=dict)
 
 
 class UnreadTracker:
-    """Estimates for each rebalance of a group how long its partitions had no consumer.
+    """Estimate of how long partitions had no consumer in each rebalance of a consumer group.
 
     It follows the group's history: an owner stops, and the next owner takes over.
 
@@ -177,8 +182,8 @@ class UnreadTracker:
         return sum_stops(self.state.sums.values(), self.state.no_consumer_ms)
 
     def take_intervals(self) -> tuple[UnreadInterval, ...]:
-        """Return, once, the intervals in which single partitions had no consumer in the complete
-        rebalance.
+        """Return the time spans in which partitions had no consumer in the last rebalance, and
+        clear them.
         """
         found, self.state.ended = tuple(self.state.ended), []
         return found
@@ -186,23 +191,25 @@ class UnreadTracker:
     # -- rebalances ----------------------------------------------------------------------------
 
     def rebalance(self, generation: Generation, before: Generation | None) -> None:
-        """Process a rebalance when its record is read: note which partitions stop or resume.
+        """Note which partitions a rebalance of the consumer group stops or resumes.
 
-        ``generation`` must have its causes. ``before`` is the rebalance before it, None for the
-        first.
+        Args:
+            generation: the rebalance, with its causes.
+            before: the rebalance before it, None for the first.
         """
         state, at = self.state, generation.timestamp_ms
-        self._stalled = frozenset(c.member for c in generation.causes if c.kind == "poll")
+        self._note_stalled(generation)
         if before is None:
             state.owner, state.reads, state.stopped = {}, {}, {}
         state.rewrites = generation.records
-        if generation.protocol == "classic":
+        state.is_classic = generation.protocol == "classic"
+        if state.is_classic:
             if generation.taken_over:
                 self._resume_migrated(generation)
             else:
                 self._stop_classic(generation)
         members = generation.first.members
-        self._note_evicted(members, at)
+        self._count_absence_of_rejoined(members, at)
         state.subscribed = {m.id: subscribed_topics(m) for m in members}
         state.sessions = {m.id: m.session_timeout_ms for m in members}
         state.static = {m.id: m.instance is not None for m in members}
@@ -217,9 +224,7 @@ class UnreadTracker:
             self._assign_all(generation.first.members, at)
 
     def restart(self, generation: Generation) -> None:
-        """Process the restart of static members, which keep their partitions
-        under new member ids.
-        """
+        """Note that static consumers restarted: they keep their partitions under new member ids."""
         if generation.records <= self.state.rewrites:
             return
         self.state.rewrites = generation.records
@@ -231,19 +236,22 @@ class UnreadTracker:
                 if owner != member.id:
                     taken.setdefault(owner, []).append(pair)
             for owner, pairs in taken.items():
-                self._stop(pairs, self._absence(owner, pairs, at), at)
+                is_same = self.state.clients.get(owner) == _client(member)
+                self._stop(pairs, self._estimate_absence(owner, pairs, at, is_same=is_same), at)
                 self._assign(pairs, member.id, at, after_record(at))
             self.state.sessions[member.id] = member.session_timeout_ms
             self.state.subscribed[member.id] = subscribed_topics(member)
             self.state.static[member.id] = member.instance is not None
+            self.state.polls[member.id] = member.rebalance_timeout_ms
+            self.state.clients[member.id] = _client(member)
+            if identify_client(member).name == JAVA:
+                self.state.java[member.id] = None
 
     def _stop_classic(self, generation: Generation) -> None:
-        """Mark the partitions that members of a classic group gave up in a rebalance as unconsumed.
-
-        Present members revoked them to rejoin, or by their new assignment. Departed members gave up
-        all of theirs.
-        """
-        at, claims = generation.timestamp_ms, _claims(generation)
+        """Mark the partitions that members of a classic consumer group lost as not consumed."""
+        # Present members revoked them to rejoin, or by their new assignment. Departed members lost
+        # all their partitions.
+        at, claims = generation.timestamp_ms, _reported_partitions(generation)
         present = {m.id: m for m in generation.first.members}
         revoked: dict[str, list[_Pair]] = {}
         departed: dict[str, list[_Pair]] = {}
@@ -261,7 +269,7 @@ class UnreadTracker:
                 at,
                 by_record=True,
             )
-        missed = self._missed(generation, revoked)
+        missed = self._find_missed_assignments(generation, revoked)
         revoked = {k: v for k, v in revoked.items() if v and k not in missed}
         begun = self._stop_revoked(revoked, len(present), at)
         for owner, pairs in missed.items():
@@ -272,7 +280,7 @@ class UnreadTracker:
     def _stop_departed(
         self, generation: Generation, departed: Mapping[str, list[_Pair]], begun: Instant
     ) -> None:
-        """Mark the partitions of members that left a classic group as unconsumed.
+        """Mark the partitions of consumers that left a classic group as not consumed.
 
         Args:
             generation: the rebalance without them.
@@ -286,12 +294,12 @@ class UnreadTracker:
             commits = [self._commits_of(*one).last_ms for one in departed.items()]
             newest = max((c for c in commits if c is not None), default=begun.earliest)
             begun = between(min(newest, begun.earliest), at)
-        instances = {m.instance for m in members} - {None}
+        instances, clients = {m.instance for m in members} - {None}, {_client(m) for m in members}
         for owner, pairs in departed.items():
             client = self.state.clients.get(owner)
             is_replaced = client is not None and client[2] in instances
             start = (
-                self._absence(owner, pairs, at)
+                self._estimate_absence(owner, pairs, at, is_same=client in clients)
                 if is_replaced
                 else self._departure(owner, pairs, begun)
             )
@@ -299,14 +307,17 @@ class UnreadTracker:
                 start = between(start.mean, at)  # the joining member came between
             self._stop(pairs, start, at)
 
-    def _missed(
+    def _find_missed_assignments(
         self, generation: Generation, revoked: Mapping[str, list[_Pair]]
     ) -> dict[str, list[_Pair]]:
-        """Return the revoked partitions of members that never received their last assignment.
+        """Return the revoked partitions of consumers that never received their last assignment.
 
-        A slow member or leader misses the end of a rebalance. Then all members rejoin at once,
-        without a change of members or topics, and without a commit in between.
+        Args:
+            generation: the rebalance.
+            revoked: partitions that each consumer revoked.
         """
+        # If a slow member or leader misses the end of a rebalance, all members rejoin at once.
+        # Neither members nor topics change, and no member commits in between.
         if not generation.causes or generation.causes[0].kind != "request":
             return {}
         missed = {}
@@ -319,9 +330,14 @@ class UnreadTracker:
     def _stop_revoked(
         self, revoked: Mapping[str, list[_Pair]], members: int, time_ms: int
     ) -> Instant:
-        """Mark the partitions that members revoked in order to rejoin as unconsumed.
+        """Mark the partitions that consumers revoked in order to rejoin as not consumed.
 
-        Return the estimated time at which the rebalance began.
+        The result is the estimated time at which the rebalance began.
+
+        Args:
+            revoked: the revoked partitions of each owner.
+            members: number of members in the new generation.
+            time_ms: time of the new generation's record.
         """
         newest: float | None = None
         first, longest = float(time_ms), 0.0
@@ -346,10 +362,7 @@ class UnreadTracker:
         )
 
     def _resume_migrated(self, generation: Generation) -> None:
-        """Undo stops of partitions that only the records of a protocol migration seem to show.
-
-        The members went on consuming these partitions.
-        """
+        """Mark partitions as consumed again that only seemed to stop in a protocol migration."""
         state, at = self.state, generation.timestamp_ms
         for member in generation.first.members:
             for pair in assigned_partitions(member):
@@ -365,7 +378,7 @@ class UnreadTracker:
             self._assign(assigned_partitions(member), member.id, time_ms, after_record(time_ms))
 
     def acknowledge(self, assignment: CurrentAssignment) -> None:
-        """Process an assignment that a member has acknowledged (KIP-848, KIP-1071)."""
+        """Note the partitions that a consumer has acknowledged as its own (KIP-848, KIP-1071)."""
         state, at = self.state, assignment.time_ms
         now = {(topic, p): None for role, _, topic, p in assignment.parts if role in _READS}
         lost = [pair for pair in state.reads.get(assignment.member, ()) if pair not in now]
@@ -389,6 +402,34 @@ class UnreadTracker:
 
     # -- stops ---------------------------------------------------------------------------------
 
+    def _note_stalled(self, generation: Generation) -> None:
+        """Note which departed consumers exceeded their max.poll.interval.ms."""
+        # Such a member owns its partitions until it polls again. In the consumer protocol its
+        # heartbeats go on meanwhile: the coordinator assigns it partitions that it never reads, and
+        # asks for partitions that it does not revoke.
+        state = self.state
+        self._stalled = frozenset(c.member for c in generation.causes if c.kind == "poll")
+        for member in self._stalled:
+            client = state.clients.get(member or "")
+            if client is not None:
+                state.stalled[client] = generation.timestamp_ms
+        for pair, stop in state.stopped.items() if self._stalled else ():
+            if stop.member not in self._stalled:
+                continue
+            poll_ms = state.polls.get(stop.member, 0)
+            silent_ms = poll_ms + (
+                self._session_ms(stop.member) if state.static.get(stop.member) else 0
+            )
+            if stop.by_record:
+                commit = self._commits.last_ms(*pair)
+                delay_ms = -1 if commit is None else commit - stop.seen_ms
+                is_recent = generation.timestamp_ms - stop.seen_ms <= 2 * poll_ms
+                stop.stalled = is_recent and not 0 <= delay_ms <= _LONGEST_PROMPT_MS
+            elif generation.protocol == "consumer" and stop.read_ms > stop.seen_ms - silent_ms:
+                stop.start = between(stop.read_ms, stop.read_ms)
+            else:
+                stop.stalled = True
+
     def _stop(
         self, pairs: Iterable[_Pair], start: Instant, time_ms: int, *, by_record: bool = False
     ) -> None:
@@ -397,7 +438,7 @@ class UnreadTracker:
         for pair in pairs:
             owner = state.owner.pop(pair, None)
             if owner is not None:
-                since = self._take(owner, pair)
+                since = self._remove_from_owner(owner, pair)
                 begin = start.limited(since, time_ms + 1_000.0)
                 state.stopped[pair] = OpenStop(
                     begin,
@@ -419,6 +460,8 @@ class UnreadTracker:
             state.reads.setdefault(member, {})[pair] = end.mean
             stop = state.stopped.pop(pair, None)
             if stop is not None and not self._is_recreated(pair[0], stop.read_ms, time_ms, known):
+                if stop.stalled:
+                    self._end_stall(stop, member, time_ms, end)
                 if stop.apart_from_ms is not None:
                     stop.apart_ms += max(0.0, time_ms - stop.apart_from_ms)
                 if stop.by_record:
@@ -428,13 +471,31 @@ class UnreadTracker:
                         self._count_revocation(is_prompt=0 <= delay_ms <= _LONGEST_PROMPT_MS)
                 source = state.sums.setdefault(stop.source, StopSum())
                 source.add(stop.start, end, stop.apart_ms)
-                state.ended.append(_interval(pair, member, stop, end))
+                state.ended.append(_unread_interval(pair, member, stop, end))
                 state.no_consumer_ms += stop.apart_ms
+
+    def _end_stall(self, stop: OpenStop, member: str, time_ms: int, end: Instant) -> None:
+        """Correct the time at which a consumer that no longer polls stopped reading a partition.
+
+        Args:
+            stop: the partition without a consumer.
+            member: id of the next owner.
+            time_ms: time of the record.
+            end: when the next owner begins to read.
+        """
+        # If the next owner is the same client, it lost its partitions when it polled again, shortly
+        # before it rejoined.
+        state = self.state
+        is_same = member == stop.member or state.clients.get(member) == stop.client
+        delay_ms = INITIAL_DELAY_MS if state.is_classic else _LONGEST_PROMPT_MS
+        resumed = between(time_ms - delay_ms, time_ms) if is_same else end
+        stop.start = resumed.limited(stop.read_ms, end.latest)
+        stop.apart_from_ms, stop.apart_ms = None, 0.0
 
     def _is_recreated(
         self, topic: str, before_ms: int, after_ms: int, known: dict[tuple[str, int], bool]
     ) -> bool:
-        """Return whether a topic was deleted and recreated between two times.
+        """Return whether a topic was deleted and created again between two times.
 
         It is then another topic, and the time in between is not a time without a consumer.
 
@@ -453,20 +514,24 @@ class UnreadTracker:
             found = known[topic, before_ms] = len(ids - {-1}) > 1
         return found
 
-    def _take(self, owner: str, pair: _Pair) -> float:
-        """Remove a partition from its owner; return since when the owner has consumed it (ms)."""
+    def _remove_from_owner(self, owner: str, pair: _Pair) -> float:
+        """Remove a partition from its owner; return since when the owner consumed it (ms).
+
+        Args:
+            owner: member id of the owner.
+            pair: topic and partition number.
+        """
         reads = self.state.reads[owner]
         since = reads.pop(pair)
         if not reads:
             del self.state.reads[owner]
         return since
 
-    def _note_evicted(self, members: Iterable[MemberState], time_ms: int) -> None:
-        """Count the time in which the group had no member as time without a consumer, if a client
-        rejoined.
-
-        An evicted client that rejoins was alive all the time, so it was expected to consume.
+    def _count_absence_of_rejoined(self, members: Iterable[MemberState], time_ms: int) -> None:
+        """Count the time without any group member as time without a consumer, if an evicted client
+        rejoins.
         """
+        # The client was alive all the time, so it was expected to consume.
         state = self.state
         joined = [m for m in members if m.id not in state.subscribed]
         ids, clients = {m.id for m in joined}, {_client(m) for m in joined}
@@ -481,6 +546,9 @@ class UnreadTracker:
             )
             for stop in state.stopped.values()
         )
+        # A client that stalled is alive, too, if others took over its partitions meanwhile.
+        since = [state.stalled.pop(client, None) for client in clients]
+        is_alive |= any(at is not None and time_ms - at <= _REJOIN_MS for at in since)
         for stop in state.stopped.values() if is_alive else ():
             if stop.apart_from_ms is not None and time_ms - stop.seen_ms <= _REJOIN_MS:
                 stop.apart_from_ms = None
@@ -489,8 +557,8 @@ class UnreadTracker:
         state.clients = {name: one for name, one in state.clients.items() if name in alive}
 
     def _note_subscribers(self, time_ms: int, joined: Instant) -> None:
-        """Separate the time in which no member subscribed to a partition's topic from its unread
-        time.
+        """Do not count the time in which no member subscribed to a topic as time without a
+        consumer.
 
         Args:
             time_ms: time of the record (ms).
@@ -514,10 +582,14 @@ class UnreadTracker:
     # -- commits of an owner -------------------------------------------------------------------
 
     def _commits_of(self, owner: str, pairs: Iterable[_Pair]) -> MemberCommits:
-        """Return statistics of an owner's commits for some partitions, for the stop model.
+        """Return offset commit statistics of a consumer, from which the time of its stop is
+        estimated.
 
-        Only commits since the partitions were assigned to the owner count for the last commit.
+        Args:
+            owner: member id of the consumer.
+            pairs: (topic, partition) pairs that it owns.
         """
+        # The time of the last commit only considers commits since the owner got the partition.
         state = self.state
         reads = state.reads.get(owner, {})
         last: int | None = None
@@ -532,9 +604,10 @@ class UnreadTracker:
         return MemberCommits(last, usual, share)
 
     def _count_revocation(self, *, is_prompt: bool) -> None:
-        """Count a revocation of partitions; ``is_prompt`` if the member committed at that moment.
+        """Count a revocation of partitions, to learn how often the group's consumers commit at one.
 
-        From both counts follows how likely the group's members commit at a revocation.
+        Args:
+            is_prompt: whether the consumer committed at that moment.
         """
         self.state.stops += 1
         self.state.prompt += is_prompt
@@ -543,8 +616,20 @@ class UnreadTracker:
         sent = self.state.sessions.get(owner, -1)
         return float(sent if sent > 0 else self._timeout_ms or SESSION_TIMEOUT_MS)
 
-    def _absence(self, owner: str, pairs: list[_Pair], time_ms: int) -> Instant:
-        return absence_time(self._commits_of(owner, pairs), time_ms, self.state.polls.get(owner, 0))
+    def _estimate_absence(
+        self, owner: str, pairs: list[_Pair], time_ms: int, *, is_same: bool
+    ) -> Instant:
+        """Estimate when a static consumer stopped that a consumer with the same instance id
+        replaces.
+
+        Args:
+            owner: member id of the consumer that stopped.
+            pairs: (topic, partition) pairs that it owned.
+            time_ms: time of the record with the new consumer.
+            is_same: whether both have one client id and host, and may be the same process.
+        """
+        poll_ms = self.state.polls.get(owner, 0) if is_same else 0
+        return absence_time(self._commits_of(owner, pairs), time_ms, poll_ms)
 
     def _departure(
         self, owner: str, pairs: list[_Pair], begun: Instant, *, classic: bool = True
@@ -561,8 +646,15 @@ class UnreadTracker:
         )
 
 
-def _interval(pair: _Pair, new_owner: str, stop: OpenStop, end: Instant) -> UnreadInterval:
-    """Return the row of table ``unread`` for a partition that is consumed again at time ``end``."""
+def _unread_interval(pair: _Pair, new_owner: str, stop: OpenStop, end: Instant) -> UnreadInterval:
+    """Return the row of table ``unread`` for a partition that is consumed again.
+
+    Args:
+        pair: topic and partition number.
+        new_owner: id of the member that consumes it now.
+        stop: the partition's stop.
+        end: when it was consumed again.
+    """
     length = StopSum()
     length.add(stop.start, end, stop.apart_ms)
     unread = sum_stops([length])
@@ -581,10 +673,10 @@ def _client(member: MemberState) -> _Client:
     return member.client_id, member.client_host, member.instance
 
 
-def _claims(generation: Generation) -> Mapping[str, frozenset[_Pair]]:
-    """Return the partitions that each member sends as owned, and keeps, while it rejoins.
+def _reported_partitions(generation: Generation) -> Mapping[str, frozenset[_Pair]]:
+    """Return the partitions that each consumer reports as owned, and keeps while it rejoins.
 
-    Only cooperative members do; the dict is empty for an eager group.
+    The dict is empty for an eager group.
     """
     strategy = generation.first.strategy or ""
     members = generation.first.members

@@ -60,7 +60,7 @@ Order = NDArray[np.intp]
 
 
 def topic_partition_hash(topic: str, partition: int) -> int:
-    """Return the hash code of Kafka's ``TopicPartition`` (``hashCode``), as a signed int32.
+    """Return the ``hashCode`` of Kafka's class ``TopicPartition``, as a signed int32.
 
     >>> topic_partition_hash("t1", 0)
     4606
@@ -70,7 +70,7 @@ def topic_partition_hash(topic: str, partition: int) -> int:
 
 
 def table_for_capacity(capacity: int) -> int:
-    """Return the number of buckets of a ``HashMap`` that is created with a given capacity.
+    """Return the number of buckets of a Java ``HashMap`` that is created with a given capacity.
 
     It is the least power of two that is not smaller than the capacity.
 
@@ -83,10 +83,11 @@ def table_for_capacity(capacity: int) -> int:
 
 
 def copied_hash_set_table(size: int) -> int:
-    """Return the number of buckets of ``new HashSet<>(collection)``, from the collection's size.
+    """Return the number of buckets of Java's ``new HashSet<>(collection)`` for a collection of
+    given size.
 
-    The rule is that of JDK 18 and older. JDK 19 changed it: results differ
-    for sizes 12, 24, 48 and so on.
+    The rule is that of JDK 18 and older. JDK 19 changed it: results differ for sizes 12, 24, 48 and
+    so on.
 
     >>> [copied_hash_set_table(k) for k in (0, 11, 12, 24)]
     [16, 16, 32, 64]
@@ -102,16 +103,18 @@ def hash_order(
     compute_if_absent: bool = False,
     looked_up_after: bool = False,
 ) -> list[int]:
-    """Return the indices of keys in the iteration order of a Java ``HashMap``, from their hashes.
+    """Return the iteration order of a Java ``HashMap``, from the hash codes of its keys.
+
+    The result has the indices of the keys in this order.
 
     Args:
         hashes: hashes of distinct keys (int32, signed or not) in order of insertion.
-        table: initial table length.
-        rank: returns the keys' positions by ``compareTo``; called only if a bucket may be a
-            tree.
+        table: initial number of buckets.
+        rank: function that returns each key's rank in the order of ``compareTo``; it is called only
+            if a bucket has so many keys that Java turns it into a tree.
         compute_if_absent: whether ``computeIfAbsent`` inserted the keys, and not ``put``.
-        looked_up_after: whether ``computeIfAbsent`` was called once more for an existing key
-            after the last insertion, which may double the table.
+        looked_up_after: whether ``computeIfAbsent`` was called once more for an existing key after
+            the last insertion, which may double the table.
 
     >>> hash_order([string_hash(f"consumer{i}") for i in (1, 2, 3, 4)])
     [3, 2, 1, 0]
@@ -142,15 +145,14 @@ def hash_order(
 
 
 def timeline_order(hashes: Sequence[int], slots: int) -> list[int]:
-    """Return the indices of keys in the iteration order of Kafka's ``TimelineHashMap``.
+    """Return the iteration order of Kafka's ``TimelineHashMap``, from the hash codes of its keys.
 
-    The coordinator keeps members of a streams group in it; those of classic groups are in a
-    ``HashMap``. The bucket is the highest bits of a product; a bucket is iterated from the newest
-    key to the oldest.
+    The result has the indices of the keys. The group coordinator keeps the members of a streams
+    group in such a map. Keys in one bucket are iterated from the newest to the oldest.
 
     Args:
         hashes: hashes of distinct keys in order of insertion.
-        slots: table length, a power of two from 2; see `timeline_slots`.
+        slots: number of buckets, a power of two from 2; see `timeline_slots`.
 
     >>> timeline_order([string_hash(f"consumer{i}") for i in (1, 2, 3, 4)], 8)
     [3, 0, 2, 1]
@@ -161,7 +163,10 @@ def timeline_order(hashes: Sequence[int], slots: int) -> list[int]:
 
 
 def timeline_slots(size: int, slots: int = 2) -> int:
-    """Return the number of buckets of a ``TimelineHashMap`` after ``size`` keys were inserted.
+    """Return the number of buckets of Kafka's ``TimelineHashMap`` after ``size`` keys were
+    inserted.
+
+    ``slots`` is the number of buckets before the insertions.
 
     >>> [timeline_slots(size) for size in (1, 2, 4, 5)]
     [2, 4, 4, 8]
@@ -178,10 +183,14 @@ def hash_set_order(
     table: int = DEFAULT_TABLE,
     compute_if_absent: bool = False,
 ) -> list[Key]:
-    """Return distinct keys in the iteration order of a Java hash set or map.
+    """Return distinct keys in the iteration order of a Java ``HashSet`` or ``HashMap``.
 
-    ``keys`` are in order of insertion and may repeat: each is one call of ``put`` (``add``) or
-    ``computeIfAbsent``.
+    Args:
+        keys: the inserted keys in order; repeated keys stand for repeated calls.
+        hash_of: function that returns a key's ``hashCode``.
+        table: initial number of buckets.
+        compute_if_absent: whether ``computeIfAbsent`` inserted the keys, and not ``put`` or
+            ``add``.
 
     >>> hash_set_order(["topic10", "foo", "bar", "foo"], string_hash)
     ['bar', 'topic10', 'foo']
@@ -203,7 +212,12 @@ def hash_set_order(
 
 
 def _table_after_put(spread: list[int], table: int) -> int:
-    """Return a ``HashMap``'s number of buckets after all keys were inserted by ``put``."""
+    """Return the number of buckets of a Java ``HashMap`` after ``put`` has inserted all keys.
+
+    Args:
+        spread: the mixed hash code of each key, which selects its bucket.
+        table: the initial number of buckets.
+    """
     n = table
     for count, key in enumerate(spread if _may_have_long_chain(spread, table) else ()):
         if n >= _MIN_TREE_TABLE:
@@ -218,14 +232,19 @@ def _table_after_put(spread: list[int], table: int) -> int:
 
 
 def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool) -> int:
-    """Return a ``HashMap``'s number of buckets after ``computeIfAbsent`` inserted all keys.
+    """Return the number of buckets of a Java ``HashMap`` after ``computeIfAbsent`` has inserted all
+    keys.
 
-    Unlike ``put``, it checks the load before the insertion.
+    Args:
+        spread: the mixed hash code of each key, which selects its bucket.
+        table: the initial number of buckets.
+        looked_up_after: whether ``computeIfAbsent`` was called once more for an existing key.
     """
     n = table
     for count, key in enumerate(spread if _may_have_long_chain(spread, table) else ()):
         if n >= _MIN_TREE_TABLE:
             break
+        # Unlike ``put``, it checks the load before the insertion.
         if count * 4 > n * 3:
             n *= 2
         if _keys_in_bucket(spread, count, key, n) >= _MAX_CHAIN_COMPUTE:
@@ -237,12 +256,14 @@ def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool
 
 
 def _may_have_long_chain(spread: list[int], table: int) -> bool:
-    """Return whether a hash bucket gets so many keys that Java doubles a table of fewer than 64
-    buckets.
+    """Return whether a bucket of a Java ``HashMap`` may get so many keys that Java doubles the
+    table early.
 
-    ``spread`` has the mixed hashes of the keys, ``table`` is the number of buckets. Buckets of a
-    larger table are parts of the initial ones, so it suffices to count these.
+    Args:
+        spread: the mixed hash code of each key, which selects its bucket.
+        table: the initial number of buckets.
     """
+    # Java does so only in tables of fewer than 64 buckets.
     if table >= _MIN_TREE_TABLE or len(spread) < _MAX_CHAIN_COMPUTE:
         return False
     mask = table - 1
@@ -258,9 +279,9 @@ def _keys_in_bucket(spread: list[int], count: int, key: int, n: int) -> int:
 
 
 def names_in_map_order(names: Sequence[str]) -> list[int]:
-    """Return the indices of distinct strings in the iteration order of a Java ``HashMap``.
+    """Return the iteration order of a Java ``HashMap`` with string keys, as indices of ``names``.
 
-    ``names`` are in order of insertion.
+    The strings are distinct and in order of insertion.
 
     >>> names_in_map_order(["consumer1", "consumer2", "consumer3"])
     [2, 1, 0]
@@ -271,9 +292,12 @@ def names_in_map_order(names: Sequence[str]) -> list[int]:
 def copied_order(
     hashes: Sequence[int], size: int, rank: Callable[[], Sequence[int]] | None = None
 ) -> list[int]:
-    """Return the indices of keys in the iteration order of Java's ``new HashSet<>(collection)``.
+    """Return the iteration order of Java's ``new HashSet<>(collection)``, as indices of its keys.
 
-    ``size`` is ``collection.size()``.
+    Args:
+        hashes: hashes of the distinct keys in the collection's order.
+        size: ``collection.size()``, which includes repeated keys.
+        rank: function that returns each key's rank in the order of ``compareTo``; see `hash_order`.
 
     >>> copied_order([17, 1, 2], 3)
     [0, 1, 2]
@@ -282,20 +306,25 @@ def copied_order(
 
 
 def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
-    """Return the indices of keys in the iteration order of many Java ``HashMap`` objects at once.
+    """Return the iteration order of many Java ``HashMap`` objects at once, as indices of their
+    keys.
 
-    The maps follow one another. ``group`` is the map of each key, ascending; the keys of a map are
-    in order of insertion by ``put``.
+    Args:
+        group: int[n], number of the map that each key belongs to, ascending.
+        hashes: uint32[n], hash of each key; the keys of a map are in order of insertion by ``put``.
     """
     return _walk(group, hashes, copied=False)
 
 
 def walk_copied_sets(group: NDArray[Any], hashes: Hashes) -> Order:
-    """Return the indices of keys in the iteration order of many copied Java ``HashSet`` objects at
-    once.
+    """Return the iteration order of many Java ``HashSet`` objects at once, as indices of their
+    keys.
 
-    The sets follow one another. Each set is made by the copy constructor, JDK 18 or older.
-    Arguments are those of `walk_maps`.
+    Each set was made by ``new HashSet<>(collection)`` of JDK 18 or older.
+
+    Args:
+        group: int[n], number of the set that each key belongs to, ascending.
+        hashes: uint32[n], hash of each key; the keys of a set are in order of insertion.
 
     >>> walk_copied_sets(np.array([0, 0, 1]), np.array([5, 3, 9], np.uint32)).tolist()
     [1, 0, 2]
@@ -333,10 +362,18 @@ def _walk_large_buckets(
     *,
     copied: bool,
 ) -> None:
-    """Recompute the order of the collections that may have a bucket of nine or more keys.
+    """Correct the iteration order of those Java maps or sets that have a bucket with nine or more
+    keys.
 
-    Such a bucket may have made the table grow. A map that grew beyond 64 buckets may have had one
-    before. The result replaces parts of ``order``.
+    Such a bucket may double the table early, or become a tree.
+
+    Args:
+        order: int[n], the iteration order of all maps, as indices of keys; changed in place.
+        keys: int64[n], map number (upper 32 bits) and bucket number of each key, sorted.
+        first: int[m], index of each map's first key.
+        sizes: int[m], number of keys in each map.
+        hashes: uint32[n], hash of each key.
+        copied: whether the copy constructor filled the sets, and not ``put``.
     """
     large = keys[np.flatnonzero(keys[_MAX_CHAIN_PUT:] == keys[:-_MAX_CHAIN_PUT])] >> 32
     grown = np.zeros(0, np.int64) if copied else np.flatnonzero(sizes * 4 > _MIN_TREE_TABLE * 3)
@@ -349,15 +386,15 @@ def _walk_large_buckets(
 
 @dataclass(frozen=True)
 class StringMap:
-    """Immutable model of a Java ``HashMap`` with string keys that gives its iteration order.
+    """Immutable model of a Java ``HashMap`` with string keys, which has the same iteration order.
 
-    Each change returns a new map. The order of a map that only grows follows from its keys
-    (`names_in_map_order`). Removals leave traces: the table never shrinks, and a bucket that was a
-    tree keeps the tree's order.
+    Each change returns a new map. If no key was ever removed, the order depends on the keys alone
+    (`names_in_map_order`). Otherwise it depends on the history: the table never shrinks, and a
+    bucket that was a tree keeps the tree's order.
 
     Attributes:
-        slots: table length.
-        spread: the mixed hash of each key, which selects its bucket, in order of insertion.
+        slots: number of buckets.
+        spread: mixed hash of each key (which selects its bucket), in order of insertion.
         tree_bins: the buckets that are, or have been, trees.
 
     >>> StringMap().with_key("consumer1").with_key("consumer2").order()
@@ -369,7 +406,9 @@ class StringMap:
     tree_bins: Mapping[int, Bucket[str]] = field(default_factory=dict, compare=False, repr=False)
 
     def with_key(self, key: str) -> StringMap:
-        """Return a map in which Java's ``put`` has inserted a new key."""
+        """Return a copy of the modelled ``HashMap`` in which Java's ``put`` has inserted a new
+        key.
+        """
         spread = {**self.spread, key: _spread(key)}
         grown = replace(self, spread=spread)
         slot = grown.slot_of(key)
@@ -386,7 +425,7 @@ class StringMap:
         return grown.doubled() if len(spread) * 4 > grown.slots * 3 else grown
 
     def without_key(self, key: str) -> StringMap:
-        """Return the map after a key was removed; the key must be in the map."""
+        """Return a copy of the modelled ``HashMap`` without a key; the key must be in the map."""
         spread = {one: value for one, value in self.spread.items() if one != key}
         slot, tree_bins = self.slot_of(key), dict(self.tree_bins)
         if slot in tree_bins:
@@ -395,7 +434,7 @@ class StringMap:
         return StringMap(self.slots, spread, tree_bins)
 
     def order(self) -> list[str]:
-        """Return all keys in Java's iteration order."""
+        """Return all keys in the iteration order of the Java ``HashMap``."""
         if not self.tree_bins:
             return sorted(self.spread, key=self.slot_of)
         chains: dict[int, list[str]] = {}
@@ -405,7 +444,9 @@ class StringMap:
         return [one for slot in sorted(chains) for one in chains[slot]]
 
     def doubled(self) -> StringMap:
-        """Return the map with twice the number of buckets; every bucket splits in two."""
+        """Return a copy of the modelled ``HashMap`` with twice the number of buckets; every bucket
+        splits in two.
+        """
         grown = replace(self, slots=self.slots * 2)
         tree_bins: dict[int, Bucket[str]] = {}
         for bucket in self.tree_bins.values():
@@ -413,7 +454,7 @@ class StringMap:
         return replace(grown, tree_bins=tree_bins)
 
     def slot_of(self, key: str) -> int:
-        """Return the index of the bucket that the key belongs to."""
+        """Return the index of the bucket of the Java ``HashMap`` to which the key belongs."""
         return self.spread[key] & (self.slots - 1)
 
 

@@ -24,11 +24,16 @@ _MIN_GALLOP = 7
 
 
 class ComparatorError(Exception):
-    """Raised if a comparator contradicts itself (Java's ``IllegalArgumentException``)."""
+    """Raised if a comparator contradicts itself, e.g. says that a < b, b < c and c < a.
+
+    Java raises ``IllegalArgumentException``: "Comparison method violates its general contract!"
+    """
 
 
 def list_sort(items: Sequence[T], compare: Compare[T]) -> list[T]:
-    """Return the items sorted by a comparator, with the same steps as Java's ``List.sort``.
+    """Sort items by a comparator with exactly the steps of Java's ``List.sort`` (TimSort).
+
+    The result differs from another stable sort only if the comparator contradicts itself.
 
     Raises:
         ComparatorError: a merge detected that the comparator contradicts itself.
@@ -38,15 +43,22 @@ def list_sort(items: Sequence[T], compare: Compare[T]) -> list[T]:
     """
     out = list(items)
     if len(out) < _MIN_MERGE:
-        _insert(out, 0, len(out), _run(out, 0, len(out), compare), compare)
+        _binary_insertion_sort(out, 0, len(out), _find_run(out, 0, len(out), compare), compare)
         return out
     return _TimSort(out, compare).sorted()
 
 
-def _run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
-    """Return the end of the sorted sequence that starts at ``begin`` in the list.
+def _find_run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
+    """Find the sorted sequence (run) that starts at index ``begin`` of a list, and return its end.
 
-    A strictly descending sequence is reversed in place first.
+    A strictly descending sequence is reversed in place first. This is TimSort's
+    ``countRunAndMakeAscending``.
+
+    Args:
+        a: the list.
+        begin: index of the first item.
+        end: index after the last item to consider.
+        compare: the comparator.
     """
     at = begin + 1
     if at >= end:
@@ -61,10 +73,17 @@ def _run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
     return at
 
 
-def _insert(a: list[T], begin: int, end: int, sorted_to: int, compare: Compare[T]) -> None:
-    """Insert the items from ``sorted_to`` on into the sorted beginning of the list.
+def _binary_insertion_sort(
+    a: list[T], begin: int, end: int, sorted_to: int, compare: Compare[T]
+) -> None:
+    """Sort a section of a list in place by binary insertion; its beginning is sorted already.
 
-    This is a binary insertion sort. Each item goes behind those that are not greater.
+    Args:
+        a: the list.
+        begin: index of the section's first item.
+        end: index after the section's last item.
+        sorted_to: index after the part that is sorted already.
+        compare: the comparator. Items that compare equal keep their order.
     """
     for at in range(sorted_to, end):
         one = a[at]
@@ -88,10 +107,13 @@ def _at_most(key: T, compare: Compare[T]) -> Callable[[T], bool]:
 
 
 def _gallop(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
-    """Return how many items at the start of a list satisfy ``precedes`` (TimSort's galloping).
+    """Return how many items at the beginning of a sorted list satisfy a condition (galloping
+    search).
 
-    The items that satisfy it come first. The search starts at the index ``hint``: exponential
-    first, then binary.
+    Args:
+        precedes: the condition, a function of an item.
+        a: the list: items that satisfy the condition come first.
+        hint: index at which the exponential search starts; a binary search follows.
     """
     before, step = 0, 1
     if precedes(a[hint]):
@@ -114,8 +136,8 @@ def _gallop(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
 
 
 class _TimSort(Generic[T]):
-    """Java's TimSort for lists of 32 items or more: it merges sorted runs (ascending sequences) on
-    a stack.
+    """Java's TimSort for lists of 32 items or more: it finds sorted sequences (runs) and merges
+    them.
     """
 
     def __init__(self, items: list[T], compare: Compare[T]) -> None:
@@ -131,10 +153,10 @@ class _TimSort(Generic[T]):
         shortest += odd
         begin = 0
         while begin < size:
-            end = _run(a, begin, size, self._compare)
+            end = _find_run(a, begin, size, self._compare)
             filled = min(size, begin + shortest)
             if end < filled:
-                _insert(a, begin, filled, end, self._compare)
+                _binary_insertion_sort(a, begin, filled, end, self._compare)
                 end = filled
             self._runs.append(a[begin:end])
             self._collapse()
@@ -172,10 +194,10 @@ class _TimSort(Generic[T]):
 
 
 class _Merge(Generic[T]):
-    """Merge of two neighbouring sorted runs, with the same steps as in Java's TimSort.
+    """Merge of two adjacent sorted lists, with the same steps as in Java's TimSort.
 
-    The shorter run is copied to a buffer. The merge begins at the front if the left run is not
-    longer; the last item of the buffer needs no more comparisons.
+    The shorter run is copied to a buffer. The merge goes forward if the left run is not longer than
+    the right one, otherwise backward.
     """
 
     def __init__(self, left: list[T], right: list[T], compare: Compare[T], min_gallop: int) -> None:

@@ -9,7 +9,7 @@ __all__ = ["PriorityQueue", "poll_order"]
 
 
 class PriorityQueue:
-    """Binary heap that returns entries with equal keys in the same order as OpenJDK's
+    """Priority queue that returns entries with equal keys in the same order as Java's
     ``PriorityQueue``.
 
     An entry is a tuple; its first field is the key, which is compared by ``<`` only.
@@ -24,10 +24,9 @@ class PriorityQueue:
     __slots__ = ("items",)
 
     def __init__(self, items: Iterable[Any] = ()) -> None:
-        """Build the heap as Java's constructor does, by sifting down from the middle to the
-        front.
-        """
+        """Build the binary heap from entries, as Java's constructor does."""
         self.items: list[Any] = list(items)
+        # Java sifts down from the middle to the front.
         for place in range(len(self.items) // 2 - 1, -1, -1):
             self._sift_down(place, self.items[place])
 
@@ -35,12 +34,12 @@ class PriorityQueue:
         return len(self.items)
 
     def add(self, entry: Any) -> None:
-        """Add an entry, a tuple that begins with its key."""
+        """Add an entry to the priority queue: a tuple that begins with its key."""
         self.items.append(entry)
         self._sift_up(len(self.items) - 1, entry)
 
     def poll(self) -> Any:
-        """Remove and return the entry with the smallest key.
+        """Remove the entry with the smallest key from the priority queue, and return it.
 
         Raises:
             IndexError: the queue is empty.
@@ -54,7 +53,7 @@ class PriorityQueue:
         return first
 
     def remove(self, entry: Any) -> None:
-        """Remove the first entry that is equal to ``entry``.
+        """Remove the first entry of the priority queue that is equal to ``entry``.
 
         Raises:
             ValueError: no entry is equal.
@@ -95,7 +94,9 @@ class PriorityQueue:
 
 
 def poll_order(keys: Sequence[Any]) -> list[int]:
-    """Return the indices of keys in the order in which Java's priority queue returns them.
+    """Return the order in which Java's ``PriorityQueue`` polls keys, as indices of the keys.
+
+    The keys are added one by one; the order of equal keys depends on that.
 
     >>> poll_order([5, 3, 5])
     [1, 2, 0]

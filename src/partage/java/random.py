@@ -14,11 +14,11 @@ _MASK_48 = (1 << 48) - 1
 
 @dataclass(frozen=True, slots=True)
 class JavaRandom:
-    """Immutable ``java.util.Random``: a 48-bit linear congruential generator.
+    """Immutable model of ``java.util.Random``, a 48-bit linear congruential generator.
 
-    Each call returns the number and the next generator.
+    Each method that draws a number also returns the generator in its next state.
 
-    >>> first, after = JavaRandom.of(42).next_int()
+    >>> first, after = JavaRandom.from_seed(42).next_int()
     >>> first, after.next_int()[0]
     (-1170105035, 234785527)
     """
@@ -26,22 +26,25 @@ class JavaRandom:
     state: int
 
     @classmethod
-    def of(cls, seed: int) -> JavaRandom:
-        """Return the state of ``new Random(seed)``."""
+    def from_seed(cls, seed: int) -> JavaRandom:
+        """Return the generator that Java's ``new Random(seed)`` creates."""
         return cls((seed ^ _MULTIPLIER) & _MASK_48)
 
     def next_int(self) -> tuple[int, JavaRandom]:
-        """Return the next number of ``nextInt()``, a signed int32, and the generator after it."""
+        """Return the result of Java's ``Random.nextInt()``, and the generator's next state.
+
+        The result is a signed int32.
+        """
         state = (self.state * _MULTIPLIER + 0xB) & _MASK_48
         bits = state >> 16
         return bits - (1 << 32) if bits >> 31 else bits, JavaRandom(state)
 
     def next_below(self, bound: int) -> tuple[int, JavaRandom]:
-        """Return the next number of ``nextInt(bound)`` and the generator after it.
+        """Return the result of Java's ``Random.nextInt(bound)``, and the generator's next state.
 
-        The number is from 0 to bound - 1.
+        The result is from 0 to bound - 1.
 
-        >>> JavaRandom.of(0).next_below(100)[0], JavaRandom.of(42).next_below(10)[0]
+        >>> JavaRandom.from_seed(0).next_below(100)[0], JavaRandom.from_seed(42).next_below(10)[0]
         (60, 0)
         """
         random = self
@@ -58,10 +61,10 @@ class JavaRandom:
 def shuffle(items: MutableSequence[Any], random: JavaRandom) -> JavaRandom:
     """Shuffle a list in place like Java's ``Collections.shuffle(items, random)``.
 
-    Return the generator after it.
+    Return the generator's state after the shuffle.
 
     >>> items = [0, 1, 2, 3]
-    >>> after = shuffle(items, JavaRandom.of(7)); items
+    >>> after = shuffle(items, JavaRandom.from_seed(7)); items
     [0, 1, 3, 2]
     """
     for size in range(len(items), 1, -1):

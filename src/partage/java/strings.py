@@ -33,8 +33,6 @@ _ONE_BYTE_UNITS = range(1, 0x80)
 def string_hash(text: str) -> int:
     """Return Java's ``String.hashCode`` of a text, as a signed int32.
 
-    It is a polynomial in 31 over the text's UTF-16 units.
-
     >>> string_hash("consumer1"), string_hash("Aa") == string_hash("BB")
     (-421004549, True)
     """
@@ -52,9 +50,8 @@ def string_hash(text: str) -> int:
 def string_order_key(text: str) -> bytes:
     r"""Return a sort key that orders strings like Java's ``String.compareTo``.
 
-    It compares unsigned UTF-16 units; a prefix comes before the longer string.
-
-    The order differs from Python's only beyond the Basic Multilingual Plane.
+    It compares UTF-16 code units. The order differs from Python's only for characters beyond
+    U+FFFF.
 
     >>> sorted(["\uff5a", "\U00010000"], key=string_order_key) == ["\U00010000", "\uff5a"]
     True
@@ -146,11 +143,10 @@ def encode_utf8(text: str) -> bytes:
 
 
 def decode_modified_utf8(data: bytes) -> str:
-    r"""Decode Java's modified UTF-8, as ``DataOutput.writeUTF`` writes it after the length.
+    r"""Decode Java's modified UTF-8, the format of ``DataOutput.writeUTF`` after its length prefix.
 
-    Lone surrogates are kept.
-
-    Each UTF-16 unit has one to three bytes of its own, and U+0000 has two.
+    U+0000 has two bytes, and characters beyond U+FFFF are encoded as two surrogates. Lone
+    surrogates are kept.
 
     Raises:
         ValueError: a byte is malformed; the message has its position.
@@ -177,7 +173,9 @@ def decode_modified_utf8(data: bytes) -> str:
 
 
 def encode_modified_utf8(text: str) -> bytes:
-    r"""Encode a string in Java's modified UTF-8 like ``DataOutput.writeUTF``, without the length.
+    r"""Encode a string in Java's modified UTF-8, the format of ``DataOutput.writeUTF``.
+
+    The two-byte length prefix is left out.
 
     >>> encode_modified_utf8("é\0")
     b'\xc3\xa9\xc0\x80'

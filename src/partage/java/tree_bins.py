@@ -35,10 +35,11 @@ _LEFT, _RIGHT = 0, 1
 
 
 def may_have_trees(spread: Sequence[int] | NDArray[np.int64], table: int) -> bool:
-    """Return whether Java may have turned a bucket of a ``HashMap`` into a tree.
+    """Return whether Java may have turned a bucket of a ``HashMap`` into a tree, which changes the
+    order.
 
-    A tree changes the iteration order. ``table`` is the number of buckets, ``spread`` the mixed
-    hashes of the keys.
+    ``spread`` has the mixed hash code of each key (which selects its bucket), ``table`` is the
+    initial number of buckets.
 
     >>> may_have_trees([64 * i for i in range(8)], 16), may_have_trees(range(1000), 16)
     (True, False)
@@ -63,12 +64,17 @@ def iteration_order(
     compute_if_absent: bool = False,
     looked_up_after: bool = False,
 ) -> list[int]:
-    """Return the indices of keys in the iteration order of a Java ``HashMap`` that may have tree
-    buckets.
+    """Return the iteration order of a Java ``HashMap`` that may have tree buckets, as indices of
+    its keys.
 
-    ``rank`` is the keys' position by ``compareTo``, which orders keys of equal hash. Without it
-    they are ordered by insertion, where Java uses the identity hash, which differs from run to run.
-    The other arguments are those of `hash_order`.
+    Args:
+        hashes: hashes of distinct keys (int32, signed or not) in order of insertion.
+        table: initial number of buckets.
+        rank: each key's rank in the order of ``compareTo``, which Java uses for keys with equal
+            hashes. None means the order of insertion; Java then uses identity hashes, which differ
+            between runs.
+        compute_if_absent: whether ``computeIfAbsent`` inserted the keys, and not ``put``.
+        looked_up_after: whether ``computeIfAbsent`` was called once more for an existing key.
 
     >>> iteration_order([64 * i for i in range(1, 11)], 64)
     [3, 0, 1, 2, 4, 5, 6, 7, 8, 9]
@@ -76,7 +82,7 @@ def iteration_order(
     made = HashTable(hashes, table, rank)
     for key in range(len(hashes)):
         if compute_if_absent:
-            made.compute(key)
+            made.compute_if_absent(key)
         else:
             made.put(key)
     if compute_if_absent and looked_up_after:
@@ -91,14 +97,14 @@ def _largest_bucket(spread: Sequence[int] | NDArray[np.int64], slots: int) -> in
 
 
 class HashTable:
-    """Model of a Java ``HashMap`` with tree buckets that gives its iteration order.
+    """Model of a Java ``HashMap`` with tree buckets, which has the same iteration order.
 
-    Keys are indices of a list of hashes.
+    A key is an index of ``hashes``.
 
     Args:
-        hashes: int32, signed or not, of all keys that are ever inserted.
-        slots: initial table length.
-        rank: as in `iteration_order`.
+        hashes: hash of every key that is inserted later (int32, signed or not).
+        slots: initial number of buckets.
+        rank: rank of each key among keys with equal hashes, see `iteration_order`.
 
     >>> table = HashTable([0, 1, 16], 16)
     >>> for key in (2, 0, 1):
@@ -120,11 +126,11 @@ class HashTable:
         self.buckets: dict[int, Bucket[int]] = {}
 
     def order(self) -> list[int]:
-        """Return the keys in Java's iteration order."""
+        """Return the keys in the iteration order of the Java ``HashMap``."""
         return [key for slot in sorted(self.buckets) for key in self.buckets[slot].chain]
 
     def put(self, key: int) -> None:
-        """Insert a new key as Java's ``put`` does."""
+        """Insert a new key into the modelled ``HashMap`` as Java's ``put`` does."""
         bucket = self._bucket(key)
         if bucket.add(key):
             self._grow_or_treeify(bucket)
@@ -132,16 +138,17 @@ class HashTable:
         self.grow_if_full()
 
     def remove(self, key: int) -> None:
-        """Remove a key; the number of buckets stays."""
+        """Remove a key from the modelled ``HashMap``; the number of buckets stays."""
         self._bucket(key).remove(key)
         self.size -= 1
 
     def clear(self) -> None:
-        """Remove all keys; the number of buckets stays."""
+        """Remove all keys from the modelled ``HashMap``; the number of buckets stays."""
         self.buckets, self.size = {}, 0
 
-    def compute(self, key: int) -> None:
-        """Insert a new key as Java's ``computeIfAbsent`` does."""
+    def compute_if_absent(self, key: int) -> None:
+        """Insert a new key into the modelled ``HashMap`` as Java's ``computeIfAbsent`` does."""
+        # Unlike ``put``, it doubles a full table before the insertion.
         self.grow_if_full()
         bucket = self._bucket(key)
         if bucket.root is not None:
@@ -153,7 +160,9 @@ class HashTable:
         self.size += 1
 
     def grow_if_full(self) -> None:
-        """Double the number of buckets if the keys exceed 3/4 of it."""
+        """Double the number of buckets of the modelled ``HashMap`` if more than 3/4 as many keys
+        are in it.
+        """
         if self.size * 4 > self.slots * 3:
             self._grow()
 
@@ -175,11 +184,12 @@ class HashTable:
 
 
 class Bucket(Generic[Key]):
-    """Bucket of a Java ``HashMap``: a chain of keys, which becomes a red-black tree from nine keys
-    on.
+    """Bucket of a Java ``HashMap``: a chain of keys, which becomes a red-black tree at the ninth
+    key.
 
     Args:
-        rank: returns (spread hash as a signed number, position among equal hashes) of a key.
+        rank: function that returns a key's sort key in the tree: its mixed hash as a signed number,
+            then its rank among keys with equal hashes.
         chain: initial keys.
     """
 
@@ -194,14 +204,16 @@ class Bucket(Generic[Key]):
         self._red: dict[Key, bool] = {}
 
     def copy(self) -> Bucket[Key]:
-        """Return a copy of the bucket that later changes do not share."""
+        """Return an independent copy of the bucket of the Java ``HashMap``."""
         twin = Bucket(self._rank, self.chain)
         twin.root, twin._parent, twin._red = self.root, dict(self._parent), dict(self._red)
         twin._child = {key: [*below] for key, below in self._child.items()}
         return twin
 
     def add(self, key: Key) -> bool:
-        """Append a key to the bucket; return whether the chain is now long enough for a tree."""
+        """Append a key to the bucket of a ``HashMap``; return whether the chain must now become a
+        tree.
+        """
         if self.root is not None:
             self.insert(key)
             return False
@@ -209,13 +221,14 @@ class Bucket(Generic[Key]):
         return len(self.chain) > _TREEIFY_THRESHOLD
 
     def remove(self, key: Key) -> None:
-        """Remove a key from the bucket.
-
-        A tree that is small at its root becomes a chain again.
+        """Remove a key from the bucket of a Java ``HashMap``; a small tree becomes a chain
+        again.
         """
         self.chain.remove(key)
         if self.root is None:
             return
+        # A tree becomes a chain again if its root lacks a child or its left child lacks a left
+        # child (Java's rule for small trees).
         left, right = self._child[self.root]
         if left is None or right is None or self._child[left][_LEFT] is None:
             self.root = None
@@ -224,7 +237,11 @@ class Bucket(Generic[Key]):
         self._root_to_front()
 
     def split(self, slot_of: Callable[[Key], int]) -> dict[int, Bucket[Key]]:
-        """Split the bucket when the table has grown; return the new buckets by index."""
+        """Split the bucket after the Java ``HashMap`` doubled; return a dict from bucket number to
+        bucket.
+
+        ``slot_of`` is a function that returns the number of a key's new bucket.
+        """
         chains: dict[int, list[Key]] = {}
         for key in self.chain:
             chains.setdefault(slot_of(key), []).append(key)
@@ -237,19 +254,20 @@ class Bucket(Generic[Key]):
         return made
 
     def treeify(self) -> None:
-        """Build a red-black tree from the chain and move the tree's root to the chain's front."""
+        """Build a red-black tree from the keys of the bucket, as Java's ``HashMap`` does for nine
+        keys.
+        """
         self._parent, self._child, self._red = {}, {}, {}
         for key in self.chain:
-            self._insert(key)
+            self._insert_leaf(key)
+        # Java moves the tree's root to the front of the iteration order.
         self._root_to_front()
 
     def insert(self, key: Key) -> None:
-        """Insert a key into the bucket's tree.
-
-        In the chain it follows the key that was its parent when it was inserted.
-        """
-        parent = self._insert(key)
+        """Insert a key into the bucket's red-black tree, and into its iteration order."""
+        parent = self._insert_leaf(key)
         assert parent is not None  # noqa: S101 - a built tree has a root
+        # Java iterates a new key directly after its parent in the tree.
         self.chain.insert(self.chain.index(parent) + 1, key)
         self._root_to_front()
 
@@ -258,9 +276,9 @@ class Bucket(Generic[Key]):
         self.chain.remove(self.root)
         self.chain.insert(0, self.root)
 
-    def _insert(self, key: Key) -> Key | None:
-        """Insert a key into the tree as a leaf and rebalance; return its parent before
-        rebalancing.
+    def _insert_leaf(self, key: Key) -> Key | None:
+        """Insert a key into the red-black tree, rebalance it, and return the parent that the key
+        had before.
         """
         above, side = None, _LEFT
         below = self.root
@@ -277,9 +295,10 @@ class Bucket(Generic[Key]):
         return above
 
     def _fix_insertion(self, key: Key) -> None:
-        """Restore the rule that no red key has a red parent, after an insertion.
+        """Rebalance a red-black tree after ``key`` was inserted, so that no red key has a red
+        parent.
 
-        Recolour if the uncle is red, else rotate.
+        The tree is recoloured if the uncle is red, else rotated.
         """
         while (above := self._parent[key]) is not None and self._red[above]:
             top = self._parent[above]
@@ -344,7 +363,10 @@ class Bucket(Generic[Key]):
             self._child[above][_LEFT if self._child[above][_LEFT] == old else _RIGHT] = key
 
     def _fix_deletion(self, key: Key) -> None:
-        """Restore equal black heights after a black key was removed below ``key``."""
+        """Rebalance a red-black tree after a black key was deleted and ``key`` took its place.
+
+        The paths through ``key`` have one black key too few.
+        """
         while (above := self._parent[key]) is not None:
             if self._red[key]:
                 self._red[key] = False

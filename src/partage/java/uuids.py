@@ -18,7 +18,7 @@ ZERO_UUID = "A" * 22
 
 @lru_cache(maxsize=_CACHED_TEXTS)
 def uuid_text(uuid: bytes) -> str:
-    """Format a Kafka UUID as Kafka prints it: 22 characters of URL-safe base64 without padding.
+    """Format a Kafka UUID (16 bytes) as Kafka prints it: 22 characters of URL-safe base64.
 
     >>> uuid_text(bytes(16)) == ZERO_UUID
     True
@@ -27,7 +27,7 @@ def uuid_text(uuid: bytes) -> str:
 
 
 def uuid_bytes(text: str) -> bytes:
-    """Parse a Kafka UUID in its printed form (URL-safe base64) and return its 16 bytes.
+    """Parse a Kafka UUID such as "0q9296oPTEeomul5We-plg", and return its 16 bytes.
 
     Raises:
         ValueError: the text is not 22 characters of URL-safe base64.

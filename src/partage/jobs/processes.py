@@ -49,10 +49,10 @@ def available_cores() -> int:
 
 
 class WorkerProcesses:
-    """Pool of worker processes that share the items of a job with the calling process.
+    """Pool of worker processes that run items of a job in parallel with the calling process.
 
-    The workers start when the object is made, and import modules in the background until the first
-    job.
+    A job is a function of one item. The workers start when the object is created, and import
+    modules in the background until the first job.
 
     Args:
         count: number of workers; 0 runs everything in the calling process.
@@ -71,11 +71,13 @@ class WorkerProcesses:
 
     @property
     def count(self) -> int:
-        """Number of workers."""
+        """Number of worker processes besides the calling process."""
         return len(self._starts)
 
     def _start(self, count: int, modules: tuple[str, ...]) -> None:
-        """Start the workers; without loky, or if a process cannot start, go on without workers."""
+        """Start the worker processes; continue without them if loky is missing or none can
+        start.
+        """
         try:
             from loky import ProcessPoolExecutor
 
@@ -136,7 +138,7 @@ class WorkerProcesses:
             raise
 
     def _submit(self, queue: _Queue[Any, Any]) -> None:
-        """Send the next item to the workers; called in a thread of the pool."""
+        """Send the next item of a job to a worker process; called when a worker becomes free."""
         position = queue.take(share=True)
         if position is None:
             return
@@ -150,7 +152,11 @@ class WorkerProcesses:
             sent.add_done_callback(partial(self._receive, queue, position))
 
     def _receive(self, queue: _Queue[Any, Any], position: int, sent: Future[Any]) -> None:
-        """Take a worker's result or error, and send the next item."""
+        """Handle the result or error of an item that a worker process has run, and send the next
+        item.
+
+        ``position`` is the item's position in the queue, ``sent`` the future of its result.
+        """
         error = sent.exception()
         if error is None:
             queue.finish(position, sent.result(), shared=True)
@@ -162,9 +168,9 @@ class WorkerProcesses:
 
 
 class _Queue(Generic[Item, Result]):
-    """Thread-safe queue of one job's items, with the results so far and the first exception.
+    """Thread-safe queue of a job's items that worker processes and the calling process take.
 
-    Worker processes and the calling process take items from it.
+    It also collects the results and the first exception.
 
     Args:
         job: the function to call with each item.
@@ -187,14 +193,17 @@ class _Queue(Generic[Item, Result]):
 
     @property
     def is_shared(self) -> bool:
-        """Return whether a worker process has taken an item and not yet finished it."""
+        """Return whether any worker process still runs an item of the job."""
         return self._shared > 0
 
     def take(self, *, share: bool = False) -> int | None:
-        """Remove the next item and return its position; None if none is left or the job has failed.
+        """Take the next item of the job from the queue and return its index.
 
-        With ``share`` the item is for a worker process. Without, the caller runs the item itself:
-        it waits while workers have items, because a worker may give its item back.
+        The result is None if no item is left or the job has failed. Without ``share`` this method
+        waits while workers run items, because a worker may return one.
+
+        Args:
+            share: whether a worker process will run the item; otherwise the calling process does.
         """
         with self._changed:
             while not share and not self._waiting and self._shared and self._error is None:
@@ -205,14 +214,16 @@ class _Queue(Generic[Item, Result]):
             return self._waiting.pop()
 
     def give_back(self, position: int) -> None:
-        """Return an item to the queue that no worker can run; the calling process then runs it."""
+        """Put an item of the job back that no worker process can run; the calling process then runs
+        it.
+        """
         with self._changed:
             self._waiting.append(position)
             self._shared -= 1
             self._changed.notify_all()
 
     def finish(self, position: int, result: Result, *, shared: bool = False) -> None:
-        """Store the result of an item, and report progress."""
+        """Store the result of the item at index ``position``, and report progress."""
         with self._changed:
             self._results[position] = result
             self._shared -= shared
@@ -224,14 +235,16 @@ class _Queue(Generic[Item, Result]):
                     self._error = self._error or e
 
     def fail(self, error: BaseException, *, shared: bool = False) -> None:
-        """Store the first exception; no further item is taken."""
+        """Store the job's first exception, and stop further items."""
         with self._changed:
             self._error = self._error or error
             self._shared -= shared
             self._changed.notify_all()
 
     def run(self) -> list[Result]:
-        """Run items in the calling process until all are finished; return their results."""
+        """Run the remaining items of a job in the calling process, and return the results of all
+        items.
+        """
         try:
             while (position := self.take()) is not None:
                 self.finish(position, self.job(self.items[position]))
@@ -256,10 +269,10 @@ def rare_collections() -> Iterator[None]:
 
 
 @contextmanager
-def environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables during the ``with`` block."""
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables during the ``with`` block, and restore them afterwards."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
@@ -271,13 +284,13 @@ def environment(wanted: Mapping[str, str]) -> Iterator[None]:
 
 
 def _prepare(caller: int, modules: Sequence[str]) -> None:
-    """Set up a worker process: signals, output, imports and garbage collection.
+    """Set up a worker process after its start: signals, output, imports and garbage collection.
 
     ``caller`` is the process id of the calling process.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the calling process ends its workers
     os.dup2(2, 1)  # stdout of a command may be a JSON document
-    threading.Thread(target=_end_with, args=(caller,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(caller,), daemon=True).start()
     for name in modules:
         with suppress(ImportError):  # then the job cannot be imported either
             import_module(name)
@@ -286,8 +299,8 @@ def _prepare(caller: int, modules: Sequence[str]) -> None:
     gc.set_threshold(*_THRESHOLDS)
 
 
-def _end_with(caller: int) -> None:
-    """End this worker process soon after the process with id ``caller`` has ended."""
-    while os.getppid() == caller:
+def _exit_with_parent(parent_id: int) -> None:
+    """End this worker process soon after its parent process, with id ``parent_id``, has ended."""
+    while os.getppid() == parent_id:
         time.sleep(_SECONDS_BETWEEN)
     os._exit(1)

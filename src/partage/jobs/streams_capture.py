@@ -16,7 +16,6 @@ bytes of all keys and values in the changelogs.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,13 +51,24 @@ from partage.streams.recorded_application import (
     RecordedApplication,
     RecordedClient,
     RecordedSubtopology,
+    client_name,
     longest_lasting,
 )
 from partage.streams.task_ids import TaskId
 from partage.streams.topology import TopicPartition
 from partage.wire.group_log import DecodedRecord, decode_record
 
-__all__ = ["read_streams_application"]
+__all__ = [
+    "ClassicGeneration",
+    "StreamsState",
+    "TopicSizes",
+    "application_of",
+    "broker_settings",
+    "classic_state",
+    "read_streams_application",
+    "streams_subtopologies",
+    "topic_sizes",
+]
 
 _RECORDS, _CONFIG = "topics.parquet", "cluster-config.json"
 _COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "key", "value")
@@ -76,11 +86,7 @@ _STANDBYS = "num.standby.replicas"
 #: Distributions of changelogs over sub-topologies that are tried at most.
 _MOST_DISTRIBUTIONS = 1_024
 #: Size and end offset of each partition of a topic.
-_TopicSizes = dict[TopicPartition, tuple[ChangelogSize, int]]
-#: End of the client id of a stream thread's consumer.
-_THREAD = re.compile(r"-StreamThread-\d+(-consumer)?$")
-#: Characters of a client's name in the file.
-_LONGEST_NAME = 200
+TopicSizes = dict[TopicPartition, tuple[ChangelogSize, int]]
 _OFFSETS_NOTE = (
     "State sizes are the offsets that clients reported as restored, in records: recordBytes is "
     "100, because the capture has no records of the changelogs."
@@ -94,7 +100,7 @@ _RATE_NOTE = "The restore rate is not in the capture: each client restores 50 MB
 
 
 class _Record(NamedTuple):
-    """A decoded record of the application's group, with its offset and time."""
+    """A decoded record of a Streams application's consumer group, with its offset and time."""
 
     offset: int
     time_ms: int
@@ -102,10 +108,11 @@ class _Record(NamedTuple):
 
 
 @dataclass
-class _State:
+class StreamsState:
     """State of a Kafka Streams application at one time, as read from its group's records.
 
-    Readers of classic and of streams groups both return it; `RecordedApplication` is made from it.
+    It is read from the records of a classic group or of a streams group, and converted to a
+    `RecordedApplication`.
     """
 
     is_streams_group: bool
@@ -121,8 +128,7 @@ class _State:
 def read_streams_application(source: str | Path, application_id: str) -> RecordedApplication:
     """Read a Kafka Streams application (topology, clients, settings, sizes) from a capture.
 
-    The described clients are the newest ones with the number of clients that the application had
-    for the longest time.
+    The clients are those of the newest state that has the most common number of clients.
 
     Args:
         source: the folder of a capture with ``cluster.jsonl``.
@@ -140,27 +146,41 @@ def read_streams_application(source: str | Path, application_id: str) -> Recorde
         what = f"{folder}: has no cluster.jsonl, so partition counts are unknown"
         raise InvalidCaptureError(f"{what}; record it with partage capture")
     clusters = ClusterHistory(states)
-    logs = _topic_sizes(folder)
+    logs = topic_sizes(folder)
     found = _streams_group(records, clusters, folder) or _classic_group(
         records, clusters, application_id, logs
     )
     if found is None:
         what = "the capture has no Streams group with this name and members"
         raise InvalidConfigError("application_id", what, application_id)
-    changelogs = {topic for one in found.subtopologies for topic in one.changelogs}
+    return application_of(application_id, found, logs, _source_lag(found, logs, committed))
+
+
+def application_of(
+    application_id: str, state: StreamsState, logs: TopicSizes, source_lag: int | None = None
+) -> RecordedApplication:
+    """Build a description of an application from its recorded state and the sizes of its
+    changelogs.
+
+    Args:
+        application_id: its ``application.id``.
+        state: its state; notes about sizes are added to it.
+        logs: size and end offset of each partition of recorded topics; empty if none is recorded.
+        source_lag: records of its source topics that it has not read; None if unknown.
+    """
+    changelogs = {topic for one in state.subtopologies for topic in one.changelogs}
     sizes = {place: one for place, (one, _) in logs.items() if place[0] in changelogs}
     if sizes:
-        found.notes.append(_BYTES_NOTE)
-    elif found.sizes:
-        sizes = found.sizes
-        found.notes.append(_OFFSETS_NOTE)
+        state.notes.append(_BYTES_NOTE)
+    elif state.sizes:
+        sizes = state.sizes
+        state.notes.append(_OFFSETS_NOTE)
     elif changelogs:
-        found.notes.append(_NO_SIZES_NOTE)
-    found.notes.append(_RATE_NOTE)
+        state.notes.append(_NO_SIZES_NOTE)
+    state.notes.append(_RATE_NOTE)
     return RecordedApplication(
-        application_id, found.is_streams_group, found.at_ms, found.subtopologies, found.clients,
-        sizes, found.settings, _racks(found), _source_lag(found, logs, committed),
-        tuple(found.notes),
+        application_id, state.is_streams_group, state.at_ms, state.subtopologies, state.clients,
+        sizes, state.settings, _racks(state), source_lag, tuple(state.notes),
     )  # fmt: skip
 
 
@@ -197,27 +217,14 @@ def _group_records(folder: Path, group: str) -> tuple[list[_Record], dict[TopicP
 
 
 def _decoded(key: bytes, value: bytes | None, group: str) -> DecodedRecord | None:
-    """Decode a record of the given group; return None if it is damaged or of another group."""
+    """Decode a record if it is of the given consumer group; otherwise, or if damaged,
+    return None.
+    """
     try:
         found = decode_record(key, value)
     except WireFormatError:
         return None
     return found if found.key.get("group", found.key.get("groupId")) == group else None
-
-
-def _client_name(application: str, client_id: str, taken: Iterable[str]) -> str:
-    """Return a short, unique name for a Streams client, from the client id of one of its threads.
-
-    >>> _client_name("shop", "shop-host7-StreamThread-1-consumer", ["host7"])
-    'host7-2'
-    """
-    name = _THREAD.sub("", client_id)
-    name = (name.removeprefix(f"{application}-") or name or "client")[:_LONGEST_NAME]
-    known, number, free = set(taken), 1, name
-    while free in known:
-        number += 1
-        free = f"{name[: _LONGEST_NAME - 8]}-{number}"
-    return free
 
 
 # -- streams protocol --------------------------------------------------------------------------
@@ -242,8 +249,8 @@ class _StreamsMembers:
 
 def _streams_group(
     records: Sequence[_Record], clusters: ClusterHistory, folder: Path
-) -> _State | None:
-    """Return the application of a streams group (KIP-1071).
+) -> StreamsState | None:
+    """Return a Kafka Streams application from the records of its streams group (KIP-1071).
 
     Return None if its topology or its members are unknown.
     """
@@ -277,15 +284,15 @@ def _streams_group(
     cluster = clusters.at(chosen.at_ms)
     application = str(records[0].decoded.key["groupId"])
     notes = ["The lag of standbys is not in the records of a streams group."]
-    return _State(
-        True, chosen.at_ms, _streams_subtopologies(topology, cluster),
+    return StreamsState(
+        True, chosen.at_ms, streams_subtopologies(topology, cluster),
         _streams_clients(application, chosen),
-        {**_broker_settings(folder), _STANDBYS: settings.get(_STANDBYS, "0")}, cluster,
+        {**broker_settings(folder), _STANDBYS: settings.get(_STANDBYS, "0")}, cluster,
         notes=notes,
     )  # fmt: skip
 
 
-def _streams_subtopologies(
+def streams_subtopologies(
     topology: Mapping[str, Any], cluster: Cluster
 ) -> tuple[RecordedSubtopology, ...]:
     """Return the sub-topologies of a streams group, with the source topics that exist."""
@@ -304,12 +311,12 @@ def _streams_subtopologies(
     )
 
 
-def _store_by_member(values: dict[str, Mapping[str, Any]], one: DecodedRecord) -> None:
-    """Store the value of a member's record by member id; a tombstone removes the member."""
-    if one.value is None:
-        values.pop(one.key["memberId"], None)
+def _store_by_member(values: dict[str, Mapping[str, Any]], record: DecodedRecord) -> None:
+    """Store a record's value by member id in a dict; remove the member if the value is empty."""
+    if record.value is None:
+        values.pop(record.key["memberId"], None)
     else:
-        values[one.key["memberId"]] = one.value
+        values[record.key["memberId"]] = record.value
 
 
 def _partition_count(cluster: Cluster, topic: str) -> int:
@@ -322,7 +329,7 @@ def _streams_clients(application: str, found: _StreamsMembers) -> tuple[Recorded
     for process, members in found.processes.items():
         first = found.members[members[0]]
         assigned = [found.assigned[one] for one in members if one in found.assigned]
-        name = _client_name(application, first["clientId"], clients)
+        name = client_name(application, first["clientId"], clients)
         clients[name] = RecordedClient(
             name, process, len(members), first["rackId"],
             {row["key"]: row["value"] for row in first["clientTags"] or ()},
@@ -332,16 +339,15 @@ def _streams_clients(application: str, found: _StreamsMembers) -> tuple[Recorded
 
 
 def _task_ids(assigned: Iterable[Mapping[str, Any]], kind: str) -> tuple[str, ...]:
-    """Return the task ids in the current assignments of some members.
-
-    ``kind`` is the field of the assignments: active, standby or warm-up tasks.
+    """Return the Streams task ids in members' assignments; ``kind`` is active, standby or
+    warm-up.
     """
     rows = [row for value in assigned for row in value[kind] or ()]
     return tuple(f"{row['subtopologyId']}_{p}" for row in rows for p in row["partitions"])
 
 
-def _broker_settings(folder: Path) -> dict[str, str]:
-    """Read the broker's settings of streams groups from a capture; empty if it has no such file.
+def broker_settings(folder: Path) -> dict[str, str]:
+    """Read the broker's settings for streams groups from a capture; {} if it has no settings file.
 
     Raises:
         InvalidCaptureError: the file cannot be read.
@@ -363,7 +369,7 @@ def _broker_settings(folder: Path) -> dict[str, str]:
 # -- classic protocol --------------------------------------------------------------------------
 
 
-class _ClassicGeneration(NamedTuple):
+class ClassicGeneration(NamedTuple):
     """A recorded generation of a classic Streams group, with its decoded user data."""
 
     at_ms: int
@@ -372,9 +378,11 @@ class _ClassicGeneration(NamedTuple):
 
 
 def _classic_group(
-    records: Sequence[_Record], clusters: ClusterHistory, application: str, logs: _TopicSizes
-) -> _State | None:
-    """Return the application of a classic group; None if no generation can be decoded.
+    records: Sequence[_Record], clusters: ClusterHistory, application: str, logs: TopicSizes
+) -> StreamsState | None:
+    """Return a Kafka Streams application from the records of its classic group.
+
+    The result is None if no generation can be decoded.
 
     Raises:
         UnsupportedProblemError: the application has named topologies.
@@ -382,7 +390,30 @@ def _classic_group(
     generations = list(_generations(records))
     if not generations:
         return None
-    ends = [*(one.at_ms for one in generations[1:]), records[-1].time_ms]
+    return classic_state(generations, records[-1].time_ms, clusters, application, logs)
+
+
+def classic_state(
+    generations: Sequence[ClassicGeneration],
+    end_ms: int,
+    clusters: ClusterHistory,
+    application: str,
+    logs: TopicSizes,
+) -> StreamsState:
+    """Derive the state of an application in a classic group from its recorded generations.
+
+    Args:
+        generations: at least one, in order.
+        end_ms: time until which the last one lasted.
+        clusters: the cluster metadata over time.
+        application: its ``application.id``.
+        logs: size and end offset of each partition of recorded topics.
+
+    Raises:
+        InvalidCaptureError: the record of a generation contradicts itself.
+        UnsupportedProblemError: the application has named topologies.
+    """
+    ends = [*(one.at_ms for one in generations[1:]), end_ms]
     chosen = longest_lasting(
         (one.at_ms, end, len({member.process for member in one.rebalance.members}), one)
         for one, end in zip(generations, ends, strict=True)
@@ -396,7 +427,7 @@ def _classic_group(
         raise UnsupportedProblemError(what)
     cluster = clusters.at(chosen.at_ms)
     counts = counts_of(seen, cluster)
-    changelogs, notes = _changelogs(seen, cluster, counts, application, logs)
+    changelogs, notes = _guess_changelogs(seen, cluster, counts, application, logs)
     subtopologies = tuple(
         RecordedSubtopology(
             number, {topic: counts[topic] for topic in sorted(topics)},
@@ -415,13 +446,13 @@ def _classic_group(
     settings = {_STANDBYS: str(standbys)}
     if session > 0:
         settings["session.timeout.ms"] = str(session)
-    return _State(
+    return StreamsState(
         False, chosen.at_ms, subtopologies, _classic_clients(application, chosen, seen), settings,
         cluster, _reported_sizes(seen, generations, subtopologies, notes), notes,
     )  # fmt: skip
 
 
-def _generations(records: Iterable[_Record]) -> Iterator[_ClassicGeneration]:
+def _generations(records: Iterable[_Record]) -> Iterator[ClassicGeneration]:
     """Yield the generations of a classic Streams group whose user data can be decoded."""
     for _, time_ms, one in records:
         if one.type != "GROUP_METADATA" or one.value is None:
@@ -430,24 +461,32 @@ def _generations(records: Iterable[_Record]) -> Iterator[_ClassicGeneration]:
             continue
         state = parse_classic_state(one.value)
         try:
-            yield _ClassicGeneration(time_ms, state, decode_streams_rebalance(state))
+            yield ClassicGeneration(time_ms, state, decode_streams_rebalance(state))
         except (WireFormatError, InvalidProblemError):
             continue
 
 
-def _changelogs(
+def _guess_changelogs(
     seen: ObservedTopology,
     cluster: Cluster,
     counts: Mapping[str, int],
     application: str,
-    logs: _TopicSizes,
+    logs: TopicSizes,
 ) -> tuple[dict[int, tuple[str, ...]], list[str]]:
-    """Guess the changelog topics of each stateful sub-topology.
+    """Guess which changelog topics belong to each stateful sub-topology of a Streams application.
 
-    Return them and notes about guesses. No record names the topics. A changelog has as many
-    partitions as its sub-topology has tasks. If several sub-topologies fit, end offsets decide:
-    their sums should equal those that clients reported.
+    No record names these topics. Return them, and notes for the user.
+
+    Args:
+        seen: sources and stateful sub-topologies that were observed.
+        cluster: the cluster metadata.
+        counts: partition counts by topic.
+        application: the application id, which changelog names begin with.
+        logs: sizes and end offsets of recorded topics.
     """
+    # A changelog has as many partitions as its sub-topology has tasks. If this fits several sub-
+    # topologies, the choice is the one whose sums of end offsets are closest to those that clients
+    # reported.
     tasks = {key[0]: max(counts[t] for t in seen.sources[key]) for key in seen.stateful}
     names = sorted(
         topic for t, topic in enumerate(cluster.index.topics)
@@ -485,7 +524,7 @@ def _changelogs(
 
 
 def _classic_clients(
-    application: str, chosen: _ClassicGeneration, seen: ObservedTopology
+    application: str, chosen: ClassicGeneration, seen: ObservedTopology
 ) -> tuple[RecordedClient, ...]:
     client_ids = {one.id: one.client_id for one in chosen.state.members}
     by_process: dict[str, list[StreamsMember]] = {}
@@ -497,7 +536,7 @@ def _classic_clients(
         active = [TaskId(*task) for info in infos for task in info.active]
         standby = [TaskId(*task) for info in infos for task in info.standby_tasks()]
         reported = {task: total for m in members for task, total in m.offset_sums.items()}
-        name = _client_name(application, client_ids[members[0].id], clients)
+        name = client_name(application, client_ids[members[0].id], clients)
         clients[name] = RecordedClient(
             name, process, len(members), members[0].rack, dict(members[0].tags),
             tuple(map(str, sorted(set(active)))), tuple(map(str, sorted(set(standby)))),
@@ -512,16 +551,16 @@ def _classic_clients(
 
 def _reported_sizes(
     seen: ObservedTopology,
-    generations: Sequence[_ClassicGeneration],
+    generations: Sequence[ClassicGeneration],
     subtopologies: Iterable[RecordedSubtopology],
     notes: list[str],
 ) -> dict[TopicPartition, ChangelogSize]:
-    """Estimate changelog sizes (records) from the offset sums that clients reported.
+    """Estimate changelog sizes (numbers of records) from the offset sums that clients reported.
 
-    For each task the largest reported sum counts. The first changelog of a sub-topology gets the
-    whole sum, since it is not divided by changelog. A task without a report gets the mean size of
-    its sub-topology's other tasks.
+    The size of a task is the largest reported sum.
     """
+    # It is given to the first changelog of the sub-topology, because a sum is not divided by
+    # changelog. A task without a report gets the mean size of its sub-topology's other tasks.
     times: dict[TaskId, list[tuple[int, int]]] = {}
     for one in generations:
         for member in one.rebalance.members:
@@ -548,7 +587,7 @@ def _reported_sizes(
 
 
 def _growth(reports: Sequence[tuple[int, int]]) -> float:
-    """Return the rate (records per second) at which a task's reported offset sum grew.
+    """Return how fast a task's changelog grew (records per second), from its reported sizes.
 
     >>> _growth([(0, 100), (5_000, 90), (10_000, 150)])
     5.0
@@ -562,15 +601,20 @@ def _growth(reports: Sequence[tuple[int, int]]) -> float:
 # -- topics ------------------------------------------------------------------------------------
 
 
-def _topic_sizes(folder: Path) -> _TopicSizes:
-    """Return the size and the end offset of each partition of the recorded topics.
+def topic_sizes(folder: Path, suffix: str = "") -> TopicSizes:
+    """Return the size and the end offset of each partition in a capture's ``topics.parquet``.
 
-    It is empty if the capture has no records of topics.
+    The result is {} if the capture has no such file.
+
+    Args:
+        folder: the folder of the capture.
+        suffix: only topics whose names end with this text count.
 
     Raises:
         InvalidCaptureError: ``topics.parquet`` cannot be read.
     """
     import pyarrow as pa
+    from pyarrow import compute as pc
     from pyarrow import parquet
 
     path = folder / _RECORDS
@@ -581,7 +625,9 @@ def _topic_sizes(folder: Path) -> _TopicSizes:
         for file in files_of(path):
             with parquet.ParquetFile(file) as opened:
                 for batch in opened.iter_batches(_AT_ONCE, columns=list(_COLUMNS)):
-                    _add_sizes(sums, pa.Table.from_batches([batch]))
+                    rows = pa.Table.from_batches([batch])
+                    wanted = pc.ends_with(pc.cast(rows["topic"], pa.string()), pattern=suffix)
+                    _add_sizes(sums, rows.filter(wanted) if suffix else rows)
     except (pa.ArrowException, OSError, KeyError) as e:
         reason = str(e).splitlines()[0] if str(e) else type(e).__name__
         raise InvalidCaptureError(f"{path}: cannot be read ({reason})") from None
@@ -593,9 +639,11 @@ def _topic_sizes(folder: Path) -> _TopicSizes:
 
 
 def _add_sizes(sums: dict[TopicPartition, list[int]], rows: Any) -> None:
-    """Add the records of a table to the sums of their partitions.
+    """Add the log records of a table to the size of each topic partition.
 
-    For each partition, the sums are: records, bytes, first and last time, and end offset.
+    Args:
+        sums: for each partition the number of records, bytes, first and last time and end offset.
+        rows: the records.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -618,9 +666,9 @@ def _add_sizes(sums: dict[TopicPartition, list[int]], rows: Any) -> None:
 
 
 def _source_lag(
-    found: _State, logs: _TopicSizes, committed: Mapping[TopicPartition, int]
+    found: StreamsState, logs: TopicSizes, committed: Mapping[TopicPartition, int]
 ) -> int | None:
-    """Return the number of records in source topics after the last commits (the application's lag).
+    """Return the number of records in source topics that a Streams application has not read yet.
 
     It is None if the end offsets are unknown.
     """
@@ -634,8 +682,11 @@ def _source_lag(
     return sum(max(0, end - committed.get(place, end - size.records)) for place, size, end in known)
 
 
-def _racks(found: _State) -> dict[str, list[list[str]]]:
-    """Return the replicas' racks of each partition, for topics whose racks are all known."""
+def _racks(found: StreamsState) -> dict[str, list[list[str]]]:
+    """Return the racks of each partition's replicas, by topic.
+
+    Topics with an unknown rack are left out.
+    """
     counts = {t: n for one in found.subtopologies for t, n in one.sources.items()}
     counts |= {log: one.tasks for one in found.subtopologies for log in one.changelogs}
     known = racks_of(found.cluster, counts)

@@ -34,10 +34,10 @@ _HIGHEST_PRICE = 1 << 31
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedBest:
-    """Plan that claims to have the most even loads, with the certificate that proves it.
+    """Plan that is claimed to have the most even loads, with numbers that prove it (a certificate).
 
     Attributes:
-        owner: int[P], the plan: position of each partition's owner in the group, -1 for none.
+        owner: int[P], the plan: index of each partition's owner in the group, -1 for none.
         topic_level: int[T], the certificate: one level per topic, see `verify_load_certificate`.
     """
 
@@ -47,12 +47,12 @@ class ClaimedBest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedFewest:
-    """Plan that claims to have the fewest moves, with the certificate that proves it.
+    """Plan that is claimed to have the fewest moves, with numbers that prove it (a certificate).
 
-    It is compared with all plans whose loads are at least as even as given ones.
+    It is compared with all plans that are at least as even.
 
     Attributes:
-        owner: int[P], the plan: position of each partition's owner in the group, -1 for none.
+        owner: int[P], the plan: index of each partition's owner in the group, -1 for none.
         price: int[M], the certificate: a dual price per member, see `verify_moves_certificate`.
     """
 
@@ -61,15 +61,20 @@ class ClaimedFewest:
 
 
 def verify_load_certificate(facts: Facts, claim: ClaimedBest) -> NDArray[np.int64]:
-    """Verify that no plan has more even loads than the claimed one; return its loads (int64[M]).
+    """Verify that no plan has more even loads than the given one; return its loads.
 
-    The load of a member is its number of partitions. The proof uses one level for each topic. For a
-    number k let A be the topics with a level above k, and N the members that subscribe to one of
-    them. Only members of N may own partitions of A. So in every valid plan the load above k, summed
-    over all members, is at least partitions(A) - k * size(N).
+    The load of a member is its number of partitions. The certificate is a level for each topic;
+    from it follows a lower bound, for every k, of the load that any plan has above k. A plan that
+    meets all these bounds is least-majorised: its largest load and its sum of squares are as small
+    as possible.
 
-    If the claimed plan meets this bound for every k, it is least-majorised: its largest load is as
-    small as possible, and its sum of squares is least.
+    The bound: let A be the topics with a level above k, and N the members that subscribe to one of
+    them. Only these members may own partitions of A. So the load above k, summed over all members,
+    is at least partitions(A) - k * size(N).
+
+    Args:
+        facts: the problem's subscriptions and partitions.
+        claim: the plan and its certificate.
 
     Returns:
         The number of partitions of each member (int64[M]).
@@ -127,12 +132,21 @@ def verify_moves_certificate(
 ) -> int:
     """Verify that no plan with loads at least as even has fewer moves; return the number of moves.
 
-    The proof uses one dual price for each member. A partition costs 1 with a member to which it
-    would move, and 0 with a member with which it stays. For each partition, take the least cost
-    plus price among its subscribers. The sum over all partitions is at most the moves of any plan
-    plus the prices of its owners. The loads of the plan are majorised by ``loads``, so the owners'
-    prices sum to at most the i-th highest price times the i-th largest of ``loads``, over all i.
-    The difference is a lower bound of the moves, and the claimed plan must meet it.
+    The certificate is a dual price for each member, from which a lower bound of the moves follows.
+    The claimed plan must meet this bound.
+
+    The bound: let the cost of a (partition, member) pair be 1 if the partition would move to the
+    member, else 0. Sum over all partitions the minimum of (cost + price) over their subscribers.
+    This sum is at most the moves of any plan plus the prices of its owners. The loads of the plan
+    are majorised by ``loads``, so the owners' prices sum to at most the i-th highest price times
+    the i-th largest of ``loads``, over all i. The difference is the bound.
+
+    Args:
+        facts: the problem's subscriptions and partitions.
+        old_owners: the previous owners of the partitions.
+        loads: int[M], numbers of partitions per member, in any order; the compared plans are at
+            least as even.
+        claim: the plan and its certificate.
 
     Returns:
         The fewest moves.
@@ -156,20 +170,26 @@ def verify_moves_certificate(
     if not is_majorised(mine, loads):
         raise CertificateError("the plan that is to show the fewest moves has less even loads")
     moves = moves_of(old_owners, np.asarray(claim.owner, np.int64))
-    bound = int(_cheapest(facts, old_owners, price).sum())
+    bound = int(_minimum_costs(facts, old_owners, price).sum())
     bound -= int(np.dot(np.sort(price), np.sort(_padded(loads, len(price)))))
     if moves != bound:
         raise CertificateError(f"{moves} moves claimed to be fewest, {bound} shown to be needed")
     return moves
 
 
-def _cheapest(
+def _minimum_costs(
     facts: Facts, old_owners: PreviousOwners, price: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return, for each partition, the least cost plus dual price over all subscribers.
+    """Return the least cost of each partition over its subscribers, for a lower bound of the moves.
 
-    The cost is 1 if the partition would move to the subscriber, else 0. Partitions without
-    subscribers are left out.
+    Args:
+        facts: the problem's subscriptions and partitions.
+        old_owners: the previous owners of the partitions.
+        price: int64[M], the dual price of each member. A partition's cost at a member is this
+            price, plus 1 if it would move there.
+
+    Returns:
+        The cost of each partition that has subscribers (int64).
     """
     far = np.int64(_HIGHEST_PRICE * 4)
     start, topic = facts.subscriptions
@@ -188,9 +208,13 @@ def _cheapest(
 
 
 def moves_of(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
-    """Return how many partitions move to a member that did not own them before.
+    """Return the number of partitions that a plan gives to a member that did not own them before.
 
     Partitions without previous owner do not count.
+
+    Args:
+        old_owners: the previous owners of the partitions.
+        owner: int64[P], the new owner of each partition, -1 for none.
     """
     if old_owners.sole is not None:
         moved = old_owners.owned & (owner >= 0) & (owner != old_owners.sole)
@@ -201,11 +225,10 @@ def moves_of(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
 
 
 def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
-    """Return the most even numbers of partitions per member (int64[M]), if all members subscribe
-    alike.
+    """Return the most even numbers of partitions per member, if all members have one subscription.
 
-    Any member may then own any subscribed partition, so that the numbers differ by at most one.
-    None if subscriptions differ.
+    Any member may then own any subscribed partition, so that the numbers differ by at most one. The
+    result is int64[M], or None if subscriptions differ.
     """
     if len(facts.problem.group.subscriptions) != 1:
         return None
@@ -218,15 +241,16 @@ def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
 def fewest_moves_of_equal_members(
     facts: Facts, old_owners: PreviousOwners, loads: NDArray[np.integer]
 ) -> int | None:
-    """Return the fewest moves of any plan that is at least as even as the given loads.
+    """Return the fewest moves of any plan at least as even as ``loads``, if all subscriptions are
+    equal.
 
-    The members must have equal subscriptions. The load of a member is its number of partitions. The
-    result is None if subscriptions differ, or if a partition may stay with several members.
+    The load of a member is its number of partitions. The result is None if subscriptions differ, or
+    if several members claim the same partition.
 
-    A lower bound follows from `verify_moves_certificate`: let k members have price 1, and the
-    others price 0. A plan then keeps at most the k largest of ``loads``, and all partitions of the
-    other members. The bound is best if these k members owned most. For the best k a plan meets it,
-    because the numbers of partitions that members may keep form a polymatroid (Edmonds 1970).
+    The result is the best bound of `verify_moves_certificate` with k members of price 1 and the
+    others of price 0. A plan keeps at most the k largest of ``loads``, and all partitions of the
+    other members. For the best k a plan meets this bound, because the numbers of partitions that
+    members may keep form a polymatroid (Edmonds 1970).
 
     Args:
         facts: the problem.
@@ -251,11 +275,11 @@ def fewest_moves_of_equal_members(
 
 
 def is_majorised(loads: NDArray[np.integer], by: NDArray[np.integer]) -> bool:
-    """Return whether members' loads are at least as even as the loads ``by`` (are majorised by
-    them).
+    """Return whether the numbers ``loads`` are at least as even as the numbers ``by``
+    (majorisation).
 
-    For every k, the sum of the k largest ``loads`` must not be larger than that of ``by``. Both
-    must have the same total.
+    For every k, the sum of the k largest ``loads`` must not exceed that of ``by``. Both must have
+    the same total.
 
     >>> is_majorised(np.array([2, 2]), np.array([1, 3]))
     True
@@ -282,10 +306,18 @@ def _integers(values: NDArray[np.integer], size: int, what: str) -> NDArray[np.i
 
 
 def _valid_loads(facts: Facts, claimed: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Check that a plan gives exactly the subscribed partitions to subscribers; return the members'
-    loads.
+    """Check that a plan gives each partition one subscriber, and return each member's partition
+    count.
 
-    No other partition may have an owner.
+    Each partition with subscribers must have one of them as owner; no other partition may have an
+    owner.
+
+    Args:
+        facts: the problem's subscriptions and partitions.
+        claimed: int[P], index of each partition's owner in the group, -1 for none.
+
+    Raises:
+        CertificateError: the plan is not valid.
     """
     owner = _integers(claimed, len(facts.is_open), "owner")
     if not np.array_equal(owner >= 0, facts.is_open) or owner.max(initial=-1) >= facts.members:

@@ -15,10 +15,10 @@ __all__ = ["Facts"]
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Subscriptions and partitions of an assignment problem, as arrays that the judge derives
-    itself.
+    """Subscriptions and partitions of a consumer group as arrays, for checking plans.
 
-    Members, topics and partitions have the numbers of the problem's index.
+    They are computed without the code of the strategies, so that an error there is found. Members,
+    topics and partitions have their numbers in ``problem.index``.
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"a": 2, "nobody": 1})
@@ -31,12 +31,12 @@ class Facts:
 
     @property
     def members(self) -> int:
-        """Number of members in the group."""
+        """Number of members in the consumer group."""
         return len(self.problem.group)
 
     @cached_property
     def topic_of(self) -> NDArray[np.int64]:
-        """Topic of each partition, as a number of the problem's index (int64[P])."""
+        """Topic of each partition, as an index into the cluster's topics (int64[P])."""
         return self.problem.index.topic_of.astype(np.int64)
 
     @cached_property
@@ -48,15 +48,14 @@ class Facts:
 
     @property
     def subscription_of(self) -> NDArray[np.int64]:
-        """Number of each member's subscription (int64[M]).
-
-        Members with equal subscriptions have the same number.
+        """Index of each member's subscription (int64[M]); members with equal topics share an
+        index.
         """
         return self.problem.group.subscription_of.astype(np.int64)
 
     @cached_property
     def subscriptions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Existing topics of each distinct subscription: offsets and topics in compressed rows
+        """Existing topics of each distinct subscription, as offsets and topics in compressed rows
         (CSR).
 
         Topics without partitions are left out.
@@ -67,8 +66,8 @@ class Facts:
 
     @cached_property
     def subscribers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Distinct subscriptions that contain each topic: offsets and subscriptions in compressed
-        rows (CSR).
+        """Distinct subscriptions that contain each topic, as offsets and subscriptions in
+        compressed rows (CSR).
         """
         start, topic = self.subscriptions
         subscription = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
@@ -86,30 +85,29 @@ class Facts:
     def is_open(self) -> NDArray[np.bool_]:
         """Mask of the existing partitions that have a subscriber (bool[P])."""
         exists = self.problem.cluster.partition_exists
-        is_open: NDArray[np.bool_] = exists & self._wanted[self.topic_of]
+        is_open: NDArray[np.bool_] = exists & self._has_subscriber[self.topic_of]
         return is_open
 
     @cached_property
-    def _wanted(self) -> NDArray[np.bool_]:
-        """Mask of the topics with partitions and a subscriber (bool[T])."""
+    def _has_subscriber(self) -> NDArray[np.bool_]:
+        """Mask of the topics that have partitions and at least one subscriber (bool[T])."""
         wanted = np.zeros(len(self.partitions), bool)
         wanted[self.subscriptions[1]] = True
         return wanted
 
     @cached_property
     def member_weights(self) -> NDArray[np.float64]:
-        """Weight of each member: its desired share of the load relative to other members
-        (float64[M]).
+        """Weight of each member (float64[M]): its desired share of the load relative to other
+        members.
         """
         return np.array([m.weight for m in self.problem.group], float)
 
     @cached_property
     def co_partitioned(self) -> list[NDArray[np.int32]]:
-        """Existing partitions of each set of co-partitioned topics, one row for each topic of the
-        set.
+        """Sets of topics with equal partition numbers and equal subscribers, as arrays of their
+        partitions.
 
-        Co-partitioned topics have equal partition numbers and equal subscribers. Sets of one topic
-        are left out.
+        Each array is int32[topics, partitions]. Sets of one topic are left out.
         """
         cluster = self.problem.cluster
         start, subscription = self.subscribers
@@ -133,12 +131,12 @@ class Facts:
     def subscribes(
         self, member: NDArray[np.integer], partition: NDArray[np.integer]
     ) -> NDArray[np.bool_]:
-        """Return for each pair of member and partition whether the member subscribes to its topic
+        """Return for each (member, partition) pair whether the member subscribes to the topic
         (bool[n]).
         """
         width = len(self.problem.group.subscriptions)
         if width == 1:
-            wanted: NDArray[np.bool_] = self._wanted[self.topic_of[partition]]
+            wanted: NDArray[np.bool_] = self._has_subscriber[self.topic_of[partition]]
             return wanted
         if len(self._pairs) == 0 or len(member) == 0:
             return np.zeros(len(member), bool)

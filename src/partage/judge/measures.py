@@ -44,35 +44,36 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Quality of one assignment: its balance, moves and rack mismatches, and the best possible
+    """Measured quality of an assignment: balance, moves, rack mismatches, and the best possible
     values.
 
-    A value that does not exist is None. Only members that subscribe to at least one existing
+    Values that cannot be computed are None. Only members that subscribe to at least one existing
     partition count. A load is the number of partitions that a member owns.
 
     Attributes:
-        partitions: existing partitions that have an owner.
-        unowned: existing partitions with subscribers and without owner.
+        partitions: number of existing partitions that have an owner.
+        unowned: number of existing partitions with subscribers and without owner.
         largest: the largest load, None if no member counts.
         smallest: the smallest load, None if no member counts.
         spread: largest minus smallest load.
-        idle: members that own nothing.
-        moved: partitions with a new owner that did not own them before; partitions without previous
-            owner do not count.
+        idle: number of members that own nothing.
+        moved: number of partitions with a new owner that did not own them before; partitions
+            without previous owner do not count.
         avoidable: moves that no valid plan with loads at least as even needs: moves minus the
             fewest moves of any valid plan whose sorted loads are majorised by this one's. None if
             the assignment breaks a rule or the problem is too large.
         best_largest: largest load of the most even valid plan; least-majorised, so that no valid
             plan has a smaller largest, a larger smallest or a smaller sum of squares.
-        best_smallest: smallest load of that plan.
-        best_spread: its spread.
+        best_smallest: smallest load of the most even valid plan.
+        best_spread: largest minus smallest load of the most even valid plan.
         fewest_moves_to_best: the fewest moves of a plan with the best loads.
         load_spread: largest minus smallest sum of partition weights per unit of member weight; None
             unless weights are given.
-        rack_mismatches: owned partitions, with replicas on known racks, none of which is the rack
-            of the owner; owners without rack do not count.
-        colocation: of topics with the same partition numbers and the same subscribers (two or
-            more), the share of numbers that are owned by one member in all of them.
+        rack_mismatches: number of owned partitions with replicas on known racks, none of which is
+            the rack of the owner; owners without rack do not count.
+        colocation: share of partition numbers of co-partitioned topics whose partitions have the
+            same owner in all these topics; None without such topics. Co-partitioned topics have
+            equal partition numbers and equal subscribers.
         refused: why the best loads, or the fewest moves, were not computed.
     """
 
@@ -94,17 +95,15 @@ class Measures:
     refused: str | None = None
 
     def to_dict(self) -> dict[str, int | float | str | None]:
-        """Return a dict from the name of each measure to its value, in the order of the
-        attributes.
-        """
+        """Return the measured values as a dict, e.g. {"partitions": 12, "unowned": 0, ...}."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentCounts:
-    """The owner of each partition and the load of each member in an assignment, as arrays.
+    """Owner of each partition and number of partitions of each member in an assignment, as arrays.
 
-    Recorded assignments may break rules; what cannot be counted is left out.
+    Recorded assignments may break rules: unknown members and partitions are left out of the arrays.
 
     Attributes:
         partition, member: int64[n], the distinct (partition, owner) pairs.
@@ -128,7 +127,7 @@ def tally(assignment: Assignment, facts: Facts) -> AssignmentCounts:
     """
     sole = sole_owners(assignment, facts.problem)
     if sole is not None:
-        return _tally_sole(assignment, sole, facts)
+        return _tally_sole_owners(assignment, sole, facts)
     entries = entries_of(assignment, facts.problem)
     partition, member = entries.owned_pairs(facts.problem.cluster.partition_exists)
     owner = np.full(len(facts.is_open), NOBODY, np.int64)
@@ -145,10 +144,17 @@ def tally(assignment: Assignment, facts: Facts) -> AssignmentCounts:
     return AssignmentCounts(partition, member, owner, loads, valid)
 
 
-def _tally_sole(assignment: Assignment, owner: NDArray[np.int64], facts: Facts) -> AssignmentCounts:
-    """Count each member's partitions as `tally` does, if each partition has at most one owner.
+def _tally_sole_owners(
+    assignment: Assignment, owner: NDArray[np.int64], facts: Facts
+) -> AssignmentCounts:
+    """Count the partitions of each member in an assignment in which no partition has two owners.
 
-    This case needs no search for duplicates, so it is faster.
+    It is a faster version of `tally`.
+
+    Args:
+        assignment: the assignment.
+        owner: int64[P], the owner of each partition, -1 for none.
+        facts: the problem's subscriptions and partitions.
     """
     is_owned = owner >= 0
     partition = np.flatnonzero(is_owned)
@@ -170,15 +176,15 @@ def measure(
     fewest_to_best: ClaimedFewest | None = None,
     refused: str | None = None,
 ) -> Measures:
-    """Measure an assignment: loads, moves, racks, and its distance to the optimum.
+    """Measure an assignment of partitions: loads, moves, racks, and its distance to the optimum.
 
     Recorded and invalid assignments can be measured, too.
 
     Args:
         assignment: a plan, or a recorded assignment.
-        group: the members; their claims are the previous owners.
+        group: the members; the partitions that they report as owned are the previous assignment.
         cluster: the partitions, racks included.
-        previous: the previous assignment, if known; it replaces the claims.
+        previous: the previous assignment, if known; it replaces what the members report.
         partition_weight: float[P], the load of each partition.
         best: the claim that a plan has the best loads, with its certificate.
         fewest: the claim that a plan has the fewest moves of all with loads at least as even.
@@ -215,11 +221,11 @@ def measure(
 def add_optimum(
     found: Measures, facts: Facts, best_loads: NDArray[np.int64] | None, fewest_moves: int | None
 ) -> Measures:
-    """Return a plan's measures together with the best possible loads and its avoidable moves.
+    """Add the best possible loads and the avoidable moves to the measured values of an assignment.
 
     Args:
         found: the measures of the plan without an optimum.
-        facts: the problem.
+        facts: the problem's subscriptions and partitions.
         best_loads: int64[M], the proven most even loads; None if not known.
         fewest_moves: the proven fewest moves of any valid plan with loads at least as even; None if
             not known.
@@ -241,7 +247,14 @@ def figures(
     *,
     partition_weight: ArrayLike | None = None,
 ) -> Measures:
-    """Measure an assignment's loads, moves and racks, without a comparison with the optimum.
+    """Measure the loads, moves and rack mismatches of an assignment, without a comparison with the
+    optimum.
+
+    Args:
+        facts: the problem's subscriptions and partitions.
+        counts: owner of each partition and load of each member, see `tally`.
+        old_owners: the previous owners of the partitions.
+        partition_weight: float[P], the load of each partition; None if all are equal.
 
     Raises:
         InvalidProblemError: the weights are malformed.
@@ -265,10 +278,13 @@ def figures(
 def extremes(
     facts: Facts, loads: NDArray[np.int64] | None
 ) -> tuple[int, int, int] | tuple[None, None, None]:
-    """Return the smallest load, the largest load and their difference.
+    """Return the smallest number of partitions of a member, the largest, and their difference.
 
-    The load of a member is its number of partitions. Only members that subscribe to an existing
-    partition count. Without any, or if the loads are unknown, all three are None.
+    Only members that subscribe to an existing partition count; without any, all three are None.
+
+    Args:
+        facts: the problem's subscriptions and partitions.
+        loads: int64[M], each member's number of partitions; None if not known.
     """
     return (None, None, None) if loads is None else _extremes(loads[facts.takes_part])
 
@@ -288,7 +304,7 @@ def _extremes(loads: NDArray[np.int64]) -> tuple[int, int, int] | tuple[None, No
 def member_loads(
     assignment: Assignment, group: Group, cluster: Cluster, partition_weight: ArrayLike
 ) -> NDArray[np.float64]:
-    """Return the load of each member: the sum of the weights of its partitions.
+    """Return the load of each consumer: the sum of the weights of its partitions.
 
     Args:
         assignment: a plan, or a recorded assignment.
@@ -322,10 +338,17 @@ def member_loads(
 def _load_spread(
     facts: Facts, counts: AssignmentCounts, partition_weight: ArrayLike | None
 ) -> float | None:
-    """Return the difference between the largest and the smallest relative load of members.
+    """Return the difference between the largest and the smallest load of members, relative to their
+    weight.
 
-    The relative load is the sum of the weights of a member's partitions, divided by the member's
-    weight. Members of weight 0 do not count.
+    Args:
+        facts: the problem's subscriptions, partitions and member weights.
+        counts: the partitions of each member.
+        partition_weight: float[P], the load of each partition; None if all are equal.
+
+    Returns:
+        The difference of loads divided by member weights, without members of weight 0; None if no
+            member counts, or if neither partitions nor members have weights.
     """
     share = facts.member_weights
     if partition_weight is None and (share == 1).all():
@@ -352,7 +375,7 @@ def _as_numbers(partition_weight: ArrayLike) -> NDArray[np.float64]:
 def _loads(
     facts: Facts, counts: AssignmentCounts, weight: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Check the partition weights, and return the sum of the weights of each member's partitions.
+    """Return the sum of the weights of each member's partitions, after a check of the weights.
 
     Raises:
         InvalidProblemError: the weights are malformed.
@@ -381,9 +404,10 @@ def _rack_mismatches(facts: Facts, counted: AssignmentCounts) -> int:
 
 
 def _colocation(facts: Facts, owner: NDArray[np.int64]) -> float | None:
-    """Return the fraction of partition numbers that one member owns in all co-partitioned topics.
+    """Return the share of partition numbers that one member owns in all co-partitioned topics.
 
-    Co-partitioned topics have equal partition numbers and equal subscribers.
+    Co-partitioned topics have equal partition numbers and equal subscribers. ``owner`` is the owner
+    of each partition, -1 for none (int64[P]).
     """
     together = total = 0
     for topics in facts.co_partitioned:

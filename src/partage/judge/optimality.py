@@ -29,30 +29,32 @@ _HIGHEST_PRICE = 1 << 39
 
 
 def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[str, float]:
-    """Verify a plan's certificate of optimality from the problem alone; return its measured values
-    by name.
+    """Verify that a plan is as good as its certificate claims; return the plan's measured values by
+    name.
 
-    Counts are proven best (see `verify_load_certificate`). For rack cost and moves, let a
-    partition cost ``rack_weight`` times its rack cost with a member, and 1 more if it would
-    move. The costs of a plan plus the prices of its owners are at least the sum over
-    partitions of the least cost + price among members who may own it; and with the best
-    loads, the owners' prices sum to at most the i-th highest price times the i-th largest
-    load, over all i. The difference bounds the cost of every plan with the best loads, and
-    the plan must meet it. As ``rack_weight`` is more than all moves there can be, the plan
-    then has the least rack cost, and among such plans the fewest moves.
+    The certificate claims values of the plan, and a lower bound of each. Both are computed anew
+    from the group, the cluster and the certificate's dual prices.
 
-    Counts within a limit of moves (``details["max_moves"]``) are proven level by level. Let n[j]
-    be the number of members with a load of at least j. Suppose that a plan has the same n above
-    level j, and a smaller n[j]. Its loads are then majorised by a known vector, and the prices
-    for that level show that it needs more moves than the limit. So no plan within the limit has
-    lexicographically smaller loads. Rack cost and moves follow from prices as above, with a
-    weight for each; where the limit binds, the bound of the rack cost may be below the plan's.
+    Balance by counts: `verify_load_certificate` proves the loads. Rack cost and moves have one
+    bound. Let the cost of a (partition, member) pair be ``rack_weight`` times its rack cost, plus 1
+    if the partition would move. Sum over all partitions the minimum of (cost + dual price) over the
+    members that may own them. The cost of a plan plus the prices of its owners is at least this
+    sum. With the best loads, the owners' prices sum to at most the i-th highest price times the
+    i-th largest load, over all i. The difference bounds the cost of every plan with the best loads,
+    and the plan must meet it. ``rack_weight`` exceeds all possible moves. So the plan has the least
+    rack cost, and among such plans the fewest moves.
+
+    Counts within a limit of moves (``details["max_moves"]``) are proven level by level. Let n[j] be
+    the number of members with a load of at least j. Suppose that a plan has the same n above level
+    j, and a smaller n[j]. Its loads are then majorised by a known vector, and the prices for that
+    level show that it needs more moves than the limit. So no plan within the limit has
+    lexicographically smaller loads. Rack cost and moves follow from prices as above, with a weight
+    for each; where the limit binds, the bound of the rack cost may be below the plan's.
 
     The topic excess (how much less evenly topics are spread than each alone could be) is counted
     anew; its only bound is 0.
 
-    By loads the figures are weighed anew, and each bound follows from its argument (see
-    `proven_bound`).
+    Balance by weighted loads: the loads are summed anew, and `proven_bound` verifies each bound.
 
     Returns:
         The figures, proven; where ``certificate.gaps`` are zero, no valid plan is better.
@@ -81,11 +83,11 @@ def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[st
         raise CertificateError("the certificate is not about the owners of this plan")
     old_owners = previous_owners(facts.problem)
     if certificate.balance == "counts" and "max_moves" in certificate.details:
-        proven, bounds = _limited(facts, old_owners, certificate)
+        proven, bounds = _verify_with_move_limit(facts, old_owners, certificate)
     elif certificate.balance == "counts":
-        proven = bounds = _counts(facts, old_owners, certificate)
+        proven = bounds = _verify_counts(facts, old_owners, certificate)
     elif certificate.balance == "loads":
-        proven, bounds = _loads(facts, old_owners, certificate)
+        proven, bounds = _verify_weighted_loads(facts, old_owners, certificate)
     else:
         raise CertificateError(f"{certificate.balance!r} is nothing that could be balanced")
     if TOPIC_EXCESS in certificate.figures:
@@ -107,12 +109,18 @@ def _equal(name: str, a: float, b: float) -> bool:
     return a == b or (weighed and math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9))
 
 
-def _loads(
+def _verify_weighted_loads(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Verify the certificate of a plan with weighted partitions.
+    """Verify the certificate of a plan whose partitions have different weights.
 
-    Return the plan's measured values, and the lower bounds that the certificate proves.
+    Args:
+        facts: the problem's subscriptions and partitions.
+        old_owners: the previous owners of the partitions.
+        certificate: the plan with its claimed values and bounds.
+
+    Returns:
+        The plan's measured values, and the lower bounds that the certificate proves, both by name.
     """
     owner = np.asarray(certificate.owner, np.int64)
     _valid_loads(facts, owner)
@@ -121,7 +129,7 @@ def _loads(
     of = weigh_plan(facts, certificate)
     together = certificate.details.get("together")
     if together is not None:
-        _kept_together(
+        _check_colocation(
             facts, owner, _integers(np.asarray(together), len(facts.partitions), "together")
         )
     proven = {
@@ -136,10 +144,17 @@ def _loads(
     return proven, bounds
 
 
-def _kept_together(facts: Facts, owner: NDArray[np.int64], family: NDArray[np.int64]) -> None:
-    """Check that the partitions with one number of co-located topics have one owner.
+def _check_colocation(facts: Facts, owner: NDArray[np.int64], family: NDArray[np.int64]) -> None:
+    """Check that partitions with the same number in co-located topics have the same owner.
 
-    ``family`` is the number of the set of co-located topics to which each topic belongs.
+    Args:
+        facts: the problem's subscriptions and partitions.
+        owner: int64[P], owner of each partition.
+        family: int64[T], number of the set of co-located topics to which each topic belongs,
+            negative for none.
+
+    Raises:
+        CertificateError: two such partitions have different owners.
     """
     number = facts.problem.index.number_of.astype(np.int64)
     rows = np.flatnonzero(facts.is_open & (family[facts.topic_of] >= 0))
@@ -147,10 +162,12 @@ def _kept_together(facts: Facts, owner: NDArray[np.int64], family: NDArray[np.in
     order = np.argsort(key, kind="stable")
     same = key[order][1:] == key[order][:-1]
     if (same & (owner[rows[order]][1:] != owner[rows[order]][:-1])).any():
-        raise CertificateError("what was to stay together is not")
+        raise CertificateError("partitions that must have one owner have several")
 
 
-def _counts(facts: Facts, old_owners: PreviousOwners, certificate: Certificate) -> dict[str, float]:
+def _verify_counts(
+    facts: Facts, old_owners: PreviousOwners, certificate: Certificate
+) -> dict[str, float]:
     if certificate.topic_level is None or certificate.price is None:
         raise CertificateError("a certificate of counts needs levels and prices")
     owner = np.asarray(certificate.owner, np.int64)
@@ -167,19 +184,23 @@ def _counts(facts: Facts, old_owners: PreviousOwners, certificate: Certificate) 
     ):
         raise CertificateError(f"rack_weight {weight} does not outweigh all moves")
     racks = 0 if table is None else _rack_cost(table, owner)
-    bound = int(_cheapest(facts, old_owners, price, table, weight).sum())
+    bound = int(_minimum_costs(facts, old_owners, price, table, weight).sum())
     bound -= int(np.dot(np.sort(price), np.sort(loads)))
     cost = weight * racks + moves
     if cost != bound:
         raise CertificateError(f"a cost of {cost} claimed to be least, {bound} shown to be needed")
-    return figures(facts, loads, moves, racks)
+    return plan_costs(facts, loads, moves, racks)
 
 
 def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
-    """Return how much less evenly topics are spread over their subscribers than possible, in total.
+    """Return how much less evenly a plan spreads topics over members than possible; 0 is best.
 
-    Spread is measured by the sum of squared partition counts, by topic and member. The result is
-    half of the difference between the plan's sum and the least possible sum.
+    It is half the difference between the sum of squared partition counts by (topic, member) and the
+    least possible sum.
+
+    Args:
+        facts: the problem's subscriptions and partitions.
+        owner: int[P], the owner of each partition, -1 for none.
     """
     given = np.flatnonzero(owner >= 0)
     cells = facts.topic_of[given] * facts.members + owner[given]
@@ -193,7 +214,7 @@ def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
     return int(((counts * counts).sum() - even[members > 0].sum()) // 2)
 
 
-def _limited(
+def _verify_with_move_limit(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate
 ) -> tuple[dict[str, float], dict[str, float]]:
     limit, move = certificate.details["max_moves"], certificate.details.get("move_weight")
@@ -211,7 +232,7 @@ def _limited(
     if not 0 <= weight < _HIGHEST_PRICE or move >= _HIGHEST_PRICE or (table and not weight):
         raise CertificateError(f"weights {weight} and {move} are out of range")
     racks = 0 if table is None else _rack_cost(table, owner)
-    least = int(_cheapest(facts, old_owners, price, table, weight, move=move).sum())
+    least = int(_minimum_costs(facts, old_owners, price, table, weight, move=move).sum())
     least -= int(np.dot(np.sort(price), np.sort(loads)))
     mine = loads[facts.takes_part]
     spread = int(mine.max() - mine.min()) if len(mine) else 0
@@ -229,11 +250,17 @@ def _prove_levels(
     loads: NDArray[np.int64],
     limit: int,
 ) -> None:
-    """Verify that no plan with at most ``limit`` moves has fewer members at the plan's highest
-    loads.
+    """Verify that no plan with at most ``limit`` moves has fewer members with the largest loads.
 
-    The load of a member is its number of partitions. The check proves one load level after another,
-    from the highest down.
+    The load of a member is its number of partitions. Each load level is proven by its own dual
+    prices in the certificate.
+
+    Args:
+        facts: the problem's subscriptions and partitions.
+        old_owners: the previous owners of the partitions.
+        certificate: the plan's certificate.
+        loads: int64[M], the loads of the plan.
+        limit: the greatest allowed number of moves.
     """
     given = certificate.details.get("levels")
     proofs = dict(given) if isinstance(given, tuple) else {}
@@ -245,7 +272,7 @@ def _prove_levels(
         # One member less at this level, as many above it, and no bound below.
         best = np.maximum(part, level - 1)
         best[np.flatnonzero(part >= level)[part[part >= level].argmin()]] = level - 1
-        shown = int(_cheapest(facts, old_owners, price, None, 0).sum())
+        shown = int(_minimum_costs(facts, old_owners, price, None, 0).sum())
         target = np.zeros(facts.members, np.int64)
         target[: len(best)] = best
         shown -= int(np.dot(np.sort(price), np.sort(target)))
@@ -263,8 +290,16 @@ def _prices(facts: Facts, values: NDArray[np.int64]) -> NDArray[np.int64]:
     return price
 
 
-def figures(facts: Facts, loads: NDArray[np.int64], moves: int, racks: int) -> dict[str, float]:
-    """Return a plan's load spread, rack cost and moves, as a dict by name."""
+def plan_costs(facts: Facts, loads: NDArray[np.int64], moves: int, racks: int) -> dict[str, float]:
+    """Return the costs of a plan as a dict: "spread" (largest minus smallest load), "rack cost",
+    "moves".
+
+    Args:
+        facts: the problem's subscriptions and partitions.
+        loads: int64[M], each member's number of partitions.
+        moves: number of partitions that change their owner.
+        racks: the rack cost.
+    """
     mine = loads[facts.takes_part]
     spread = int(mine.max() - mine.min()) if len(mine) else 0
     return {"spread": spread, "rack cost": racks, "moves": moves}
@@ -287,7 +322,7 @@ def _rack_cost(table: RackTable, owner: NDArray[np.int64]) -> int:
     return int(table.cost[table.profile[given], table.row[owner[given]]].sum())
 
 
-def _cheapest(
+def _minimum_costs(
     facts: Facts,
     old_owners: PreviousOwners,
     price: NDArray[np.int64],
@@ -296,9 +331,19 @@ def _cheapest(
     *,
     move: int = 1,
 ) -> NDArray[np.int64]:
-    """Return, for each partition, the least cost plus dual price over all subscribers.
+    """Return the least cost of each partition over its subscribers, for a lower bound of a plan's
+    cost.
 
-    The cost is ``weight`` times the rack cost, plus ``move`` if the partition would move there.
+    A partition's cost at a subscriber is the subscriber's dual price, plus ``weight`` times the
+    rack cost, plus ``move`` if the partition would move there.
+
+    Args:
+        facts: the problem's subscriptions and partitions.
+        old_owners: the previous owners of the partitions.
+        price: int64[M], the dual price of each member.
+        table: the rack cost of each pair of partition and member; None for no rack costs.
+        weight: weight of the rack cost.
+        move: cost of a move.
     """
     if table is None:
         nowhere = np.zeros(len(facts.is_open), np.int64)
@@ -329,17 +374,22 @@ def _cheapest(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedFigures:
-    """Measured loads of a plan in which partitions have different weights.
+    """Measured loads of the members of a group, under a plan whose partitions have different
+    weights.
 
     Attributes:
-        weight: float64[P], weight of each partition; load: float64[M], sum over each member's
-            partitions.
-        speed: float64[M], member weights (shares of the load); counts: bool[M], members whose load
-            counts: they subscribe to something, and their weight is not zero.
-        capacity: float64[M], in units of weight; 0 for members of weight 0.
+        weight: float64[P], weight of each partition.
+        load: float64[M], total weight of each member's partitions.
+        speed: float64[M], weight of each member: its desired share of the load relative to others.
+        counts: bool[M], members whose load counts: they subscribe to something, and their weight is
+            not zero.
+        capacity: float64[M], the greatest load that each member should have; 0 for members of
+            weight 0.
         overload: total load beyond capacities.
-        misplaced: partitions with an owner of weight 0 although another member subscribes.
-        largest, spread: of the relative loads (load divided by member weight) that count.
+        misplaced: number of partitions with an owner of weight 0 although another member
+            subscribes.
+        largest: largest relative load (load divided by member weight) that counts.
+        spread: largest minus smallest relative load that counts.
     """
 
     weight: NDArray[np.float64]
@@ -354,7 +404,7 @@ class WeightedFigures:
 
 
 def weigh_plan(facts: Facts, certificate: Certificate) -> WeightedFigures:
-    """Check the plan of a certificate, and measure the weighted loads of its members.
+    """Check the weights in a plan's certificate, and measure the weighted loads of its members.
 
     Raises:
         CertificateError: the weights are malformed.
@@ -400,17 +450,17 @@ def proven_bound(
     measured: WeightedFigures,
     name: str,
 ) -> float:
-    """Return the lower bound that a certificate proves for a plan with weighted partitions.
+    """Return the lower bound of a plan's largest load or overload that its certificate proves.
 
-    ``name`` is "overload" (weight beyond capacities) or "largest" (the largest load divided by
-    member weight).
+    ``name`` is the bounded value: "overload" (total load beyond capacities) or "largest" (the
+    largest load divided by member weight).
 
     Raises:
-        CertificateError: the argument is missing or malformed.
+        CertificateError: the certificate's proof of this bound is missing or malformed.
     """
     argument = certificate.details.get(f"{name} bound")
     if not isinstance(argument, tuple) or len(argument) != 3:
-        raise CertificateError(f"there is no argument for the bound of {name}")
+        raise CertificateError(f"the certificate proves no bound of {name}")
     kind, topics, most = argument
     numbers = np.asarray(topics, np.int64).reshape(-1)
     if ((numbers < 0) | (numbers >= len(facts.partitions))).any():
@@ -420,16 +470,18 @@ def proven_bound(
     if kind == "none":
         return 0.0
     if kind == "moves":
-        return _shed(facts, old_owners, certificate, measured)
+        return _bound_by_moves(facts, old_owners, certificate, measured)
     who = _subscribers(facts, inside)
-    weight = _items(facts, certificate, measured, inside)
+    weight = _weights_by_owner_choice(facts, certificate, measured, inside)
     if name == "overload":
         return max(0.0, float(weight.sum() - measured.capacity[who].sum()))
     who &= measured.counts
     # A plan without misplaced partitions spills nothing to members of weight 0.
     spilled = measured.overload if measured.misplaced else 0.0
     if not measured.misplaced and (facts.takes_part & ~measured.counts).any():
-        weight = _items(facts, certificate, measured, inside & _subscribed(facts, measured.counts))
+        weight = _weights_by_owner_choice(
+            facts, certificate, measured, inside & _subscribed(facts, measured.counts)
+        )
     if not who.any() or not len(weight):
         return 0.0
     if kind == "cut":
@@ -456,12 +508,16 @@ def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return wants[facts.subscription_of]
 
 
-def _items(
+def _weights_by_owner_choice(
     facts: Facts, certificate: Certificate, measured: WeightedFigures, topics: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Return the weights of the partitions of the marked topics, for the lower bound.
+    """Return the weight of each partition, or of each set of partitions that must share an owner.
 
-    Partitions that must have one owner count as one item with their total weight.
+    Args:
+        facts: the problem's subscriptions and partitions.
+        certificate: the certificate, which lists the sets.
+        measured: the weights of partitions.
+        topics: bool[T], the topics whose partitions count.
     """
     rows = np.flatnonzero(facts.is_open & topics[facts.topic_of])
     family = certificate.details.get("together")
@@ -475,14 +531,18 @@ def _items(
     return np.bincount(item.reshape(-1), measured.weight[rows]).astype(float)
 
 
-def _shed(
+def _bound_by_moves(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate, measured: WeightedFigures
 ) -> float:
-    """Return a lower bound of the largest relative load after the allowed number of moves.
+    """Return a lower bound of the largest load that any plan within the limit of moves can have.
 
-    A relative load is a load divided by the member's weight. Members release partitions, heaviest
-    first; each load that remains on the way is a candidate for the bound. A move removes at most
-    one candidate, so the bound is the largest candidate that remains after all moves.
+    The load is relative: divided by the member's weight.
+
+    Args:
+        facts: the problem's subscriptions and partitions.
+        old_owners: the previous owners of the partitions.
+        certificate: the certificate with the limit of moves.
+        measured: the weights of partitions and members.
     """
     limit = certificate.details.get("max_moves")
     if not isinstance(limit, int):
@@ -498,6 +558,9 @@ def _shed(
     for m in np.unique(old_owners.claimant[sole]).tolist():
         mine = np.sort(measured.weight[partition[sole & (old_owners.claimant == m)]])
         remaining += (np.cumsum(mine) / measured.speed[m]).tolist()
+    # Only partitions count that no other member may own without a move. Each move reduces a
+    # member's load by at most its heaviest such partition. Sort all the loads that members pass on
+    # the way to zero; k moves can remove at most k of them, so the next one remains.
     remaining.sort(reverse=True)
     left = max(0, max(limit, moves) - forced)
     return remaining[left] if left < len(remaining) else 0.0

@@ -31,12 +31,13 @@ _OWNING = (Role.OWNER, Role.RELEASING, Role.ACTIVE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentEntries:
-    """Members and partitions of an assignment's entries, as numbers of the problem's index.
+    """Members and partitions of an assignment as arrays of indices, one entry for each assigned
+    partition.
 
     Attributes:
-        member: int64[n], position in the group, -1 for an unknown member.
-        name: int64[n], position in ``assignment.members``.
-        partition: int64[n], dense number in the cluster's index, -1 where it has none.
+        member: int64[n], the member's index in the group, -1 for an unknown member.
+        name: int64[n], the member's index in ``assignment.members``.
+        partition: int64[n], the partition's number in the cluster's index, -1 for an unknown one.
         owning: bool[n], whether the entry's role makes the member the owner.
         releasing: bool[n], whether the member is about to release the partition.
     """
@@ -48,8 +49,10 @@ class AssignmentEntries:
     releasing: NDArray[np.bool_]
 
     def owned_pairs(self, exists: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the (partition, owner) pairs of existing partitions as two arrays, sorted and
-        distinct.
+        """Return the distinct (partition, owner) pairs of existing partitions, sorted, as two
+        arrays.
+
+        ``exists`` marks the partitions that exist (bool[P]).
         """
         good = self.owning & (self.member >= 0) & (self.partition >= 0)
         good[good] = exists[self.partition[good]]
@@ -64,10 +67,10 @@ def _distinct(
 
 
 def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
-    """Convert the members and partitions of an assignment to the numbers of a problem.
+    """Convert an assignment to arrays of member and partition indices.
 
     Raises:
-        InvalidProblemError: it is no `Assignment`.
+        InvalidProblemError: ``assignment`` is not an `Assignment`.
     """
     expect_kind(assignment, Assignment, "assignment")
     position = problem.group.position
@@ -83,15 +86,14 @@ def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
 
 
 def sole_owners(assignment: Assignment, problem: Problem) -> NDArray[np.int64] | None:
-    """Return the owner of each partition, -1 for none, if the assignment is simple enough
-    (int64[P]).
+    """Return the owner of each partition (int64[P], -1 for none), or None for an irregular
+    assignment.
 
-    It is if its members are those of the problem in the same order, each entry makes the member the
-    owner of an existing partition, and no partition has two entries. Otherwise the result is None,
-    and the caller must check each entry.
+    In a regular assignment the members are those of the problem in the same order, each entry makes
+    the member the owner of an existing partition, and no partition has two entries.
 
     Raises:
-        InvalidProblemError: it is no `Assignment`.
+        InvalidProblemError: ``assignment`` is not an `Assignment`.
     """
     expect_kind(assignment, Assignment, "assignment")
     if (
@@ -109,9 +111,10 @@ def sole_owners(assignment: Assignment, problem: Problem) -> NDArray[np.int64] |
 
 
 def _in_index(assignment: Assignment, index: Index) -> NDArray[np.int64]:
-    """Return the number of each assigned partition in the problem's index, -1 if it has none.
+    """Return the index of each assigned partition in the problem's cluster, -1 if it has none.
 
-    Topics are matched by id if both indexes have it, else by name.
+    ``index`` numbers the cluster's partitions. Topics are matched by id if both have it, else by
+    name.
     """
     theirs = assignment.index
     partition = assignment.partition.astype(np.int64)
@@ -139,9 +142,9 @@ class PreviousOwners:
 
     Attributes:
         owned: bool[P], whether the partition had an owner.
-        start: int64[P + 1]; claimant: int64[n], the members with which each partition may stay
-            without a move (CSR by partition, ascending); none if the owner is no longer in the
-            group.
+        start: int64[P + 1], where each partition's members begin in ``claimant`` (CSR).
+        claimant: int64[n], the members that may keep each partition, ascending; a partition whose
+            owner left the group has none.
     """
 
     owned: NDArray[np.bool_]
@@ -150,7 +153,8 @@ class PreviousOwners:
 
     @classmethod
     def of_owner(cls, owner: NDArray[np.int64]) -> PreviousOwners:
-        """Build the object from the only previous owner of each partition, -1 for none (int64[P]).
+        """Build the previous owners from an array with one owner for each partition, -1 for none
+        (int64[P]).
 
         >>> found = PreviousOwners.of_owner(np.array([1, -1, 0]))
         >>> found.owned.tolist(), found.start.tolist(), found.claimant.tolist()
@@ -165,9 +169,9 @@ class PreviousOwners:
 
     @cached_property
     def sole(self) -> NDArray[np.int64] | None:
-        """Only member with which each partition may stay, -1 for none (int64[P]).
+        """The only member that may keep each partition, -1 for none (int64[P]).
 
-        None if a partition may stay with several members.
+        None if several members may keep a partition.
         """
         count = self.start[1:] - self.start[:-1]
         if (count > 1).any():
@@ -177,8 +181,10 @@ class PreviousOwners:
         return sole
 
     def by_member(self, members: int) -> tuple[Int32Array, Int32Array]:
-        """Return the partitions that may stay with each member, in compressed rows (CSR: start,
-        partition).
+        """Return the partitions that each member may keep, as offsets and partitions in compressed
+        rows (CSR).
+
+        ``members`` is the number of members.
         """
         partition = np.repeat(np.arange(len(self.owned), dtype=np.int32), np.diff(self.start))
         start = np.zeros(members + 1, np.int32)
@@ -186,21 +192,23 @@ class PreviousOwners:
         return start, partition[np.argsort(self.claimant, kind="stable")]
 
     def stays(self, partition: NDArray[np.int64], member: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return, for each pair of partition and member, whether the partition may stay with the
-        member without a move (bool[n]).
+        """Return for each (partition, member) pair whether the member may keep the partition
+        (bool[n]).
+
+        It is then no move if the member gets the partition.
         """
         of = np.repeat(np.arange(len(self.owned), dtype=np.int64), np.diff(self.start))
         return np.isin((partition << 32) | member, (of << 32) | self.claimant)
 
 
 def previous_owners(problem: Problem, previous: Assignment | None = None) -> PreviousOwners:
-    """Return the members that owned each partition before a rebalance.
+    """Return the members that owned each partition before a rebalance, and may keep it.
 
-    They come from ``previous`` if given, else from the members' claims (the partitions that each
-    says it owns). Of claims that contradict each other, those of the highest generation count; of
-    several members, the partition may stay with any of them. A newer claim of a member that no
-    longer subscribes to the topic does not void an older one of a member that does. Members that
-    left sent no claim, so that only ``previous`` can tell that their partitions were owned.
+    They come from ``previous`` if given, else from the partitions that the members report as owned
+    (their claims). If several members claim a partition, the highest generation counts; with equal
+    generations, any of these members may keep it. Claims of members that subscribe to the topic
+    come before all others. Members that left report nothing: only ``previous`` shows what they
+    owned.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([
@@ -235,10 +243,13 @@ def _before(
 
 
 def _claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return, for each partition, the members with the newest claim of it, as sorted pairs.
+    """Return the distinct (partition, member) pairs of owned partitions, with only the newest
+    owners.
 
-    A claim is a partition that a member says it owns; the highest generation is the newest. Claims
-    of members that subscribe to the topic come before all others. Pairs are distinct.
+    A member owns a partition if it reports so with the highest generation.
+
+    Returns:
+        The partitions and the members, as two arrays sorted by partition.
     """
     start, claimed = problem.claims
     generations = np.array([m.generation for m in problem.group], np.int64)
@@ -247,6 +258,7 @@ def _claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     partition, member = _distinct(claimed[known].astype(np.int64), member[known])
     rank = generations[member]
     if len(np.unique(partition)) < len(partition):
+        # Reports of members that subscribe to the topic come before all others.
         rank = rank + _subscribes(problem, member, partition) * (np.int64(1) << 33)
     highest = np.full(problem.index.partitions, np.iinfo(np.int64).min)
     np.maximum.at(highest, partition, rank)

@@ -20,13 +20,15 @@ __all__ = ["RackMinima", "rack_minima", "rack_ranges"]
 
 @dataclass(frozen=True, eq=False)
 class RackMinima:
-    """Fewest breaches of the rack rule for each partition, and the fewest moves that reach them.
+    """Fewest violations of the rack rule in a replica placement, and the fewest moves to reach
+    them.
 
-    The rack rule limits the replicas of a partition on each rack.
+    The rack rule limits the number of a partition's replicas on each rack.
 
     Attributes:
-        breach: int64[P], the fewest replicas that break the rack rule.
-        newcomers: int64[P], the fewest replicas on new brokers in any plan with so few breaches.
+        breach: int64[P], the fewest replicas that violate the rack rule.
+        newcomers: int64[P], the fewest replicas on new brokers in any plan with ``breach``
+            violations.
     """
 
     breach: NDArray[np.int64]
@@ -34,12 +36,11 @@ class RackMinima:
 
 
 def rack_minima(task: ReplicaTask) -> RackMinima:
-    """Return, for each partition, the fewest replicas that break the rack rule, and the fewest that
-    move.
+    """Return the fewest violations of the rack rule for each partition, and the moves that they
+    need.
 
-    The rack rule limits the replicas of a partition on each rack. The moves are those of a plan
-    with so few breaches. Racks without a replica of a partition count alike for all partitions with
-    its replication factor, so they are summed once for each factor.
+    The rack rule limits the number of a partition's replicas on each rack. ``task`` is the
+    reassignment of replicas.
     """
     on = _OccupiedRacks(task)
     takes = np.bincount(task.cluster.rack[task.receives], minlength=task.rack_low.shape[1])
@@ -67,14 +68,13 @@ def rack_minima(task: ReplicaTask) -> RackMinima:
 
 
 class _OccupiedRacks:
-    """Pairs of a partition and a rack that holds some of its replicas, with how many may stay
-    there.
+    """Racks that have replicas of a partition, as (partition, rack) pairs with numbers of replicas.
 
     Attributes:
         partition, rack: int64[n], the pairs.
-        stays: int64[n], replicas that must stay.
-        kept: int64[n], replicas that may stay.
-        most: int64[n], the most replicas that the rack can hold.
+        stays: int64[n], current replicas that must stay.
+        kept: int64[n], current replicas that may stay.
+        most: int64[n], the most replicas that a plan can place on the rack.
     """
 
     def __init__(self, task: ReplicaTask) -> None:
@@ -96,12 +96,12 @@ class _OccupiedRacks:
         return out
 
     def summed(self, occupied: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sum a value over all racks for each partition, with and without its replicas (int64[P]).
+        """Sum a value over all racks, for each partition of a replica placement (int64[P]).
 
         Args:
             occupied: int64[n], the values of racks with replicas of the partition.
-            others: int64[F + 1, racks], the values of racks without replicas, by replication
-                factor.
+            others: int64[F + 1, racks], the values of racks without replicas, by the partition's
+                replication factor.
         """
         out: NDArray[np.int64] = others.sum(axis=1)[self.task.factor]
         np.add.at(out, self.partition, occupied - self.of(others))
@@ -109,10 +109,11 @@ class _OccupiedRacks:
 
 
 def rack_ranges(task: ReplicaTask) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the fewest and the most replicas of each partition on each rack (two int64[P, racks]).
+    """Return the fewest and the most replicas that each partition should have on each rack.
 
-    Plans within these ranges break the rack rule as little as possible. Where no such ranges exist
-    they run from 0 to the factor. The arrays are wide: call it for few partitions.
+    Plans within these ranges violate the rack rule as little as possible. Both results are int64[P,
+    racks]. Partitions for which no such ranges exist have 0 to the replication factor. The arrays
+    are large: call it for few partitions.
     """
     on, shape = _OccupiedRacks(task), (len(task.factor), task.rack_low.shape[1])
     takes = np.bincount(task.cluster.rack[task.receives], minlength=shape[1])

@@ -59,7 +59,7 @@ def figure_bound(
     figures: Mapping[str, int],
     least: RackMinima | None,
 ) -> float:
-    """Return the lower bound of one cost of a reassignment that the plan's dual prices prove.
+    """Return a lower bound of one cost of a reassignment of replicas, proven by dual prices.
 
     The cost is the bytes moved or an imbalance. The bound holds for all plans that are as good in
     every more important cost.
@@ -70,8 +70,8 @@ def figure_bound(
         name: the cost, such as "moved" (bytes copied) or "bytes" (imbalance of bytes); leaders have
             `lead_bound`.
         figures: the plan's costs by name.
-        least: the fewest breaches of the rack rule, if the plan has no more; None for a bound that
-            ignores the rule.
+        least: the fewest violations of the rack rule, if the plan has no more; None for a bound
+            that ignores the rule.
 
     Raises:
         CertificateError: the prices prove nothing, because of their shape, sign, size or kind.
@@ -100,18 +100,25 @@ def figure_bound(
     whole = prices[:, :brokers].copy()
     if task.zones:
         whole += prices[:, brokers:][:, task.cluster.rack]
-    choices = _Choices(task, whole, asked, least, moves_cost=name in MOVES)
+    choices = _CheapestReplicas(task, whole, asked, least, moves_cost=name in MOVES)
     size += abs(total) + choices.magnitude()
     return total + choices.cheapest() - _ROUNDING * size
 
 
 def _allowance(cost: str, imbalance: str, prices: Floats, figures: Mapping[str, int]) -> float:
-    """Return how much the lower bound of ``cost`` falls because plans may have some ``imbalance``.
+    """Return the amount by which a lower bound shrinks because other plans may be as imbalanced.
 
-    It is the highest dual price of that imbalance times the amount in ``figures``.
+    Args:
+        cost: the cost of a reassignment that is bounded.
+        imbalance: the kind of imbalance, such as "bytes".
+        prices: dual prices of this imbalance on brokers or racks.
+        figures: the plan's costs by name.
+
+    Returns:
+        The highest dual price times the plan's imbalance.
 
     Raises:
-        CertificateError: ``imbalance`` has no price in this bound.
+        CertificateError: ``imbalance`` must not have a price in this bound.
     """
     dearest = float(np.abs(prices).max(initial=0.0))
     if not dearest:
@@ -134,10 +141,23 @@ def _allowance(cost: str, imbalance: str, prices: Floats, figures: Mapping[str, 
 def _disk_unit_prices(
     task: ReplicaTask, disks: Disks, name: str, claimed: Floats, figures: Mapping[str, int]
 ) -> tuple[Floats, float]:
-    """Check the dual prices of disks, and convert them to prices of one unit (float64[4, D]).
+    """Return the dual prices of one unit of each resource on each disk, and an allowance for
+    rounding.
 
-    Return also how much rounding takes from the bound. The rows are the resources: capacity,
-    replicas, bytes and load.
+    The resources are capacity, replicas, bytes and load.
+
+    Args:
+        task: the reassignment.
+        disks: the disks and their balance limits.
+        name: the cost that is bounded.
+        claimed: float64[2, 4, D], the plan's prices of the upper and the lower limits of D disks.
+        figures: the plan's costs by name.
+
+    Returns:
+        The prices (float64[4, D]), and the amount to subtract from the bound.
+
+    Raises:
+        CertificateError: the prices are malformed.
     """
     shape = (2, len(KINDS), len(disks.part))
     if claimed.shape != shape or not np.isfinite(claimed).all() or (claimed < 0).any():
@@ -167,8 +187,8 @@ def _disk_unit_prices(
     return asked, given_back
 
 
-class _Choices:
-    """Chooser of each partition's cheapest brokers and disks at given dual prices."""
+class _CheapestReplicas:
+    """Search for the cheapest valid brokers and disks of each partition, at given dual prices."""
 
     def __init__(
         self, task: ReplicaTask, prices: Floats, asked: Floats | None, least: RackMinima | None,
@@ -183,11 +203,13 @@ class _Choices:
         parts: list[float] = []
         for begin in range(0, len(task.factor), size):
             part = np.arange(begin, min(begin + size, len(task.factor)))
-            price, old, forced = self._prices_of(part)
+            price, old, forced = self._broker_costs(part)
             factors = task.factor[part]
             for factor in np.unique(factors[factors > 0]).tolist():
                 rows = factors == factor
-                parts += self._least(part[rows], price[rows], old[rows], forced[rows], factor)
+                parts += self._costs_of_cheapest_brokers(
+                    part[rows], price[rows], old[rows], forced[rows], factor
+                )
         return math.fsum(parts)
 
     def magnitude(self) -> float:
@@ -199,13 +221,18 @@ class _Choices:
         each = task.weight.T.astype(np.float64) @ dearest + task.cost * self.moves_cost
         return float((each * task.factor).sum())
 
-    def _prices_of(
+    def _broker_costs(
         self, part: NDArray[np.int64]
     ) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return the cost of each broker for several partitions, infinite if it is not allowed.
+        """Return the cost of a replica on each broker for several partitions, infinite if not
+        allowed.
 
-        The other two results are masks of the brokers where a current replica may stay, and must
-        stay.
+        Args:
+            part: int64[n], the partitions.
+
+        Returns:
+            The costs; where a current replica may stay; and where one must stay. All have the shape
+                [partitions, brokers].
         """
         task, cluster = self.task, self.task.cluster
         weight = task.weight[:, part].T.astype(np.float64)
@@ -231,13 +258,18 @@ class _Choices:
         forced[row, at] = fate == STAY
         return out, old, forced
 
-    def _least(
+    def _costs_of_cheapest_brokers(
         self, part: NDArray[np.int64], price: Floats, old: NDArray[np.bool_],
         required: NDArray[np.bool_], factor: int,
     ) -> list[float]:  # fmt: skip
-        """Return the total cost of the ``factor`` cheapest valid brokers of each partition.
+        """Return the total cost of the cheapest valid brokers for the replicas of each partition.
 
-        ``required`` marks brokers where a current replica must stay.
+        Args:
+            part: int64[n], numbers of the partitions.
+            price: float64[n, B], cost of each broker, infinite if it is not allowed.
+            old: bool[n, B], brokers where a current replica may stay.
+            required: bool[n, B], brokers where a current replica must stay.
+            factor: replication factor.
         """
         out = self._by_racks(price, factor)
         # Where something must stay, or the rule cannot be kept, the rule is left out of the bound.
@@ -283,7 +315,8 @@ class _Choices:
         """Return the cost of the cheapest broker of each rack for each partition (float64[n,
         racks]).
 
-        Racks without brokers are left out.
+        ``price`` has the cost of each broker (float64[n, brokers]). Racks without brokers are left
+        out.
         """
         order, first = self.by_rack
         if len(first) == price.shape[1]:
@@ -301,10 +334,13 @@ class _Choices:
 def _cheapest_of(
     price: Floats, required: NDArray[np.bool_] | None, count: NDArray[np.int64]
 ) -> Floats:
-    """Return, for each partition, the cost of its required brokers and of its ``count`` cheapest
-    others.
+    """Return the cost of each partition's required brokers and of its cheapest other brokers
+    (float64[n]).
 
-    ``required`` marks the required brokers. The result is float64[n].
+    Args:
+        price: float64[n, B], cost of each broker.
+        required: bool[n, B], the required brokers; None for none.
+        count: int64[n], number of other brokers.
     """
     kept = np.zeros(len(price))
     if required is not None:
@@ -325,10 +361,16 @@ def _smallest(price: Floats, many: int) -> Floats:
 
 
 def lead_bound(task: ReplicaTask, prices: Floats, name: str, figures: Mapping[str, int]) -> float:
-    """Return a lower bound of the imbalance of leadership that dual prices prove.
+    """Return a lower bound of the imbalance of partition leaders, proven by dual prices.
 
     The imbalance is how far the leader counts of brokers or racks are outside their balance limits.
     The bound sums, over partitions, the price of the cheapest broker that may lead the partition.
+
+    Args:
+        task: the reassignment.
+        prices: float64[brokers + racks], the dual prices of leaders.
+        name: the bounded cost: "leaders" or "rack leaders".
+        figures: the plan's costs by name.
     """
     cluster, brokers = task.cluster, len(task.alive)
     if prices.shape != task.lead_low.shape or not np.isfinite(prices).all():

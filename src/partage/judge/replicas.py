@@ -29,17 +29,18 @@ _MOST_BREACHES = 100
 
 @dataclass(frozen=True, slots=True)
 class ReplicaVerdict:
-    """Verdict on a reassignment plan: broken rules, measured costs, and lower bounds of the costs.
+    """Result of checking a reassignment of replicas: violated rules, measured costs, and lower
+    bounds.
 
     Attributes:
-        breaches: messages about broken rules; empty if the plan is valid.
-        figures: measured values by name, in order of importance: "racks" (replicas that break the
-            rack rule); how far brokers, racks and disks are outside their balance limits, summed
-            (`RANKS`; racks and disks only if they are known); if disks are known "between brokers",
-            the bytes (or replicas, if sizes are unknown) copied over the network; and "moved", all
-            copies.
-        bounds: for each figure a lower bound that holds for all valid plans that are as good in the
-            figures before it.
+        breaches: messages about violated rules; empty if the plan is valid.
+        figures: the costs by name, most important first. "racks" counts replicas that violate the
+            rack rule. The next ones (`RANKS`) say how far brokers, racks and disks are outside
+            their balance limits, in total. "between brokers" is what is copied over the network
+            (only if disks are known), and "moved" all copies, both in bytes, or in replicas if
+            sizes are unknown.
+        bounds: for each cost a lower bound that holds for all valid plans that are as good in all
+            more important costs.
     """
 
     breaches: tuple[str, ...]
@@ -48,7 +49,8 @@ class ReplicaVerdict:
 
     @property
     def gap(self) -> float:
-        """The fraction of the bytes moved that might be avoidable, from 0 (proven necessary) to 1.
+        """Largest possible share of the moved bytes that is avoidable; 0 if all moves are proven
+        necessary.
 
         >>> ReplicaVerdict((), {"moved": 5}, {"moved": 4}).gap
         0.2
@@ -58,11 +60,10 @@ class ReplicaVerdict:
 
     @property
     def sequential_loss(self) -> dict[str, int]:
-        """Return, for each cost, how much a joint choice of replicas, leaders and disks could gain
-        at most.
+        """Costs of the reassignment that are above their lower bounds, each with the difference.
 
-        The plan chooses them one after another. Bounds hold for every valid plan, also for one that
-        chooses all three jointly. Costs at their bounds are left out.
+        The plan chooses replicas, leaders and disks one after another. A joint choice could save at
+        most this difference.
         """
         return {
             name: value - self.bounds[name]
@@ -73,17 +74,17 @@ class ReplicaVerdict:
 
     @property
     def optimal(self) -> bool:
-        """True if every measured cost equals its proven lower bound."""
+        """True if every measured cost of the reassignment equals its proven lower bound."""
         return all(self.figures[name] == bound for name, bound in self.bounds.items())
 
 
 def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
-    """Check that a reassignment plan breaks no rule, and measure its costs.
-
-    The lower bounds that its dual prices prove are verified.
+    """Check a reassignment plan against the rules, measure its costs, and verify their lower
+    bounds.
 
     Raises:
-        CertificateError: the arrays are no plan of this task, or a bound exceeds what was reached.
+        CertificateError: the plan's arrays do not fit the task, or a claimed bound exceeds the
+            measured cost.
     """
     _check_shapes(task, plan)
     measured = _MeasuredPlan(task, plan)
@@ -137,20 +138,21 @@ def _check_shapes(task: ReplicaTask, plan: NewReplicas) -> None:
 
 
 def _whole(bound: float, divisor: int) -> int:
-    """Round a lower bound up to the next multiple of ``divisor``; negative bounds become 0.
+    """Round a lower bound up to the next multiple of ``divisor``, e.g. 4.2 with divisor 2 to 6.
 
-    This is valid because the bounded cost is always a multiple of ``divisor``.
+    Negative bounds become 0.
     """
+    # This is valid because the bounded cost is always a multiple of ``divisor``.
     return max(0, int(np.ceil((bound - 1e-6) / divisor))) * divisor
 
 
 class _MeasuredPlan:
-    """Reassignment plan beside the current replicas, to measure its costs and find broken rules.
+    """Reassignment plan and current replicas as arrays, to measure costs and find violated rules.
 
     Attributes:
-        key, old_key: int64, partition and broker of each new and each current replica as one
-            number.
-        is_new: bool[S], whether the replica's broker has no replica of its partition now.
+        key: int64[S], an id of each new replica's (partition, broker) pair.
+        old_key: int64, the same id for each current replica.
+        is_new: bool[S], whether the broker has no replica of the partition yet.
     """
 
     def __init__(self, task: ReplicaTask, plan: NewReplicas) -> None:
@@ -184,7 +186,8 @@ class _MeasuredPlan:
 
     @cached_property
     def outside(self) -> NDArray[np.int64]:
-        """Distance of each broker and rack from its balance limits, 0 within (int64[4, B + Z]).
+        """Amount by which each broker and rack is outside its balance limits (int64[4, brokers +
+        racks]).
 
         The rows are capacity, replicas, bytes and load.
         """

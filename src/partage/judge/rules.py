@@ -17,7 +17,7 @@ __all__ = ["Breach", "BreachKind", "check", "count_breaches"]
 
 
 class BreachKind(Enum):
-    """Rules of a valid assignment that can be broken.
+    """Rules of a valid assignment of partitions that can be broken, such as "no owner".
 
     The values are stable and stored in tables.
     """
@@ -53,9 +53,9 @@ class Breach:
     """Violation of one rule by an assignment, with the member and partition concerned.
 
     Attributes:
-        kind: the rule that is broken.
-        member: the id of the member concerned; for two owners, each one but the first in the
-            assignment.
+        kind: the rule that is violated.
+        member: id of the member concerned, None if no member is. A partition with several owners
+            gives a `Breach` for each owner after the first.
         topic: the topic's name, None if the rule is about members only.
         partition: the partition number, None if the rule is about members only.
 
@@ -77,15 +77,15 @@ class Breach:
 def check(
     assignment: Assignment, group: Group, cluster: Cluster, *, several_owners: bool = False
 ) -> list[Breach]:
-    """Return every breach of the rules of a valid assignment; an empty list means that it is valid.
+    """Return every violated rule of an assignment, e.g. a partition without owner; empty if it is
+    valid.
 
-    The rules: exactly the members of the group have an entry, one each; a member has only
-    existing partitions of topics that it subscribes to, once each; and every existing
-    partition with subscribers has exactly one owner. In the first phase of a
-    cooperative rebalance (KIP-429) a plan may withhold a partition that another member
-    claims to own: that member must release it first. Standby and warm-up
-    entries own nothing; a member that is releasing a partition still owns it, and need no
-    longer subscribe to it.
+    The rules: exactly the members of the group have an entry, one each; a member has only existing
+    partitions of topics that it subscribes to, once each; and every existing partition with
+    subscribers has exactly one owner. In the first phase of a cooperative rebalance (KIP-429) a
+    plan may withhold a partition that another member claims to own: that member must release it
+    first. Standby and warm-up entries own nothing; a member that is releasing a partition still
+    owns it, and need no longer subscribe to it.
 
     Args:
         assignment: any assignment, including recorded ones.
@@ -104,14 +104,12 @@ def check(
 
 
 def count_breaches(assignment: Assignment, facts: Facts, old_owners: PreviousOwners) -> int:
-    """Return how many rules an assignment breaks, counted as `check` does.
-
-    The previous owners take the place of the members' claims.
+    """Return the number of rules that an assignment violates, like `check`, but from arrays.
 
     Args:
         assignment: any assignment.
-        facts: the members and the partitions; claims do not count.
-        old_owners: the previous owners.
+        facts: the members' subscriptions and the partitions.
+        old_owners: the previous owners, instead of the partitions that the members report as owned.
     """
     problem = facts.problem
     owner = sole_owners(assignment, problem)
@@ -127,7 +125,13 @@ def count_breaches(assignment: Assignment, facts: Facts, old_owners: PreviousOwn
 
 
 def _breaches(assignment: Assignment, facts: Facts, *, several_owners: bool) -> Iterator[Breach]:
-    """Yield every breach of the rules of a valid assignment, one rule after the other."""
+    """Yield every violated rule of an assignment, one kind after the other.
+
+    Args:
+        assignment: any assignment, including invalid ones.
+        facts: the members' subscriptions and the partitions.
+        several_owners: whether a partition may have several owners (share groups).
+    """
     group, cluster = facts.problem.group, facts.problem.cluster
     entries = entries_of(assignment, facts.problem)
     there = entries.partition >= 0
@@ -137,7 +141,7 @@ def _breaches(assignment: Assignment, facts: Facts, *, several_owners: bool) -> 
     yield from _gone(assignment, entries, there, cluster)
     yield from _unsubscribed(assignment, entries, there, facts)
     yield from _repeated(assignment, entries, there, facts, several_owners=several_owners)
-    yield from _unowned(entries, there, facts, _given_up(assignment, entries, facts))
+    yield from _unowned(entries, there, facts, _partitions_to_revoke(assignment, entries, facts))
 
 
 def _members(assignment: Assignment, group: Group) -> Iterator[Breach]:
@@ -222,11 +226,13 @@ def _again(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.flatnonzero(again)
 
 
-def _given_up(
+def _partitions_to_revoke(
     assignment: Assignment, entries: AssignmentEntries, facts: Facts
 ) -> NDArray[np.int64]:
-    """Return the partitions that the plan withholds because another member must still
-    revoke them.
+    """Return the partitions without owner in a plan, because their old owner must revoke them
+    first.
+
+    They are assigned in the next rebalance of a cooperative group (KIP-429).
     """
     withheld = getattr(assignment, "withheld", ())
     if not len(withheld) or assignment.index is not facts.problem.index:

@@ -57,7 +57,7 @@ def probes(count: int, seed: int = 0) -> list[bytes]:
     >>> len(set(probes(100))) > 95
     True
     """
-    draws, out = JavaRandom.of(seed), []
+    draws, out = JavaRandom.from_seed(seed), []
     for _ in range(count):
         number, draws = draws.next_int()
         length, letters = 1 + (number & 0x7FFFFFFF) % 40, []
@@ -71,12 +71,11 @@ def probes(count: int, seed: int = 0) -> list[bytes]:
 def who_agrees(
     names: Sequence[str] | None = None, *, keys: int = 500, counts: Sequence[int] = COUNTS
 ) -> Agreement:
-    """Run several client partitioners on the same random keys, and return which of them always
-    choose the same partition.
+    """Find the client partitioners that agree: they place every test key in the same partition.
 
     Args:
         names: names from `partage.keys.partitioners`; None for all that use the key.
-        keys: number of keys to try.
+        keys: number of random keys to try.
         counts: partition counts to try; each key is placed at each of them.
 
     Raises:

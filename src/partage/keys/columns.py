@@ -34,9 +34,8 @@ class KeyColumn:
     Attributes:
         data: uint8, the bytes of all keys.
         starts: int32 or int64[n + 1]; key i is ``data[starts[i]:starts[i + 1]]``.
-        null: bool[n], whether each key is null; None if none is.
-        code: int64[r] for a dictionary array: record r has key ``code[r]``, and ``null`` has a
-            value for each record.
+        null: bool, whether each record's key is null; None if none is.
+        code: int64[r] for dictionary-encoded keys: record r has key ``code[r]``; otherwise None.
     """
 
     data: NDArray[np.uint8]
@@ -237,14 +236,13 @@ def _library(keys: object) -> str:
 def place_arrow(keys: Any, place: Place) -> Any:
     """Return the partition of each key in an Arrow array, as an int32 array of the same library.
 
-    A polars Series, an Array of nanoarrow and classes with a method ``from_arrow`` (arro3) come
-    back as such, everything else as an array of pyarrow. A chunked array of pyarrow keeps its
-    chunks.
+    The library may be polars, nanoarrow, or one whose classes have a method ``from_arrow`` (arro3);
+    otherwise the result is an array of pyarrow. A chunked array of pyarrow keeps its chunks.
 
     Args:
-        keys: an array of binary, large_binary, binary_view, fixed_size_binary, text of each kind,
-            a dictionary or run-end encoding of them, or null; a chunked array or a stream of them.
-        place: function of a column that returns the partitions, and which of them are null.
+        keys: an array of binary, large_binary, binary_view, fixed_size_binary, text of each kind, a
+            dictionary or run-end encoding of them, or null; a chunked array or a stream of them.
+        place: function from a `KeyColumn` to its partitions and a mask of the null ones.
 
     Raises:
         InvalidKeysError: the keys have another type; the message names it.
@@ -301,13 +299,12 @@ def _to_pyarrow(keys: Any, pa: Any) -> Any:
 
 
 def place_pandas(keys: Any, place: Place) -> Any:
-    """Return the partition of each key in a pandas Series, as a nullable int32 Series with the same
-    index.
+    """Return the partition of each key in a pandas Series, as an Int32 Series with the same index.
 
     Args:
-        keys: a Series of bytes and text in objects, of ``string``, of a categorical of these, or
-            of an Arrow type; missing values are null keys.
-        place: function of a column that returns the partitions, and which of them are null.
+        keys: a Series of dtype object (bytes or text), ``string``, category, or an Arrow type;
+            missing values are null keys.
+        place: function from a `KeyColumn` to its partitions and a mask of the null ones.
 
     Raises:
         InvalidKeysError: the keys have another type; the message names it.

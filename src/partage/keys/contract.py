@@ -29,7 +29,7 @@ from partage.keys.clients import (
 )
 from partage.keys.clients.java import StickyCache, invalid_record_partition, next_cached
 from partage.keys.columns import KeyColumn
-from partage.keys.partitioner import Partitioner, State, started
+from partage.keys.partitioner import Partitioner, State, initial_state
 from partage.keys.record_placement import place_keys, with_leaders
 from partage.model import Cluster
 
@@ -41,7 +41,7 @@ __all__ = [
     "CustomPartitioner",
     "CustomRule",
     "RecordPartitioner",
-    "chosen",
+    "create_partitioner",
     "custom_partitioner",
     "custom_rule",
     "led_partitions",
@@ -56,11 +56,12 @@ _ONE_COUNTER = {"java:0.8", "java:0.9"}
 
 @runtime_checkable
 class CustomPartitioner(Protocol):
-    """Interface of a custom partitioner: ``org.apache.kafka.clients.producer.Partitioner`` of Java
-    producers 0.9 to 4.3.
+    """Interface of a custom partitioner, as Java's
+    ``org.apache.kafka.clients.producer.Partitioner``.
 
-    It may also have ``on_new_batch(topic, cluster, previous)``, which producers 2.4 to 3.9 call
-    before they ask a second time for a record that needs a new batch; 4.x dropped it.
+    The interface is that of producers 0.9 to 4.3. An optional method ``on_new_batch(topic, cluster,
+    previous)`` is called by producers 2.4 to 3.9 if a record needs a new batch, before they call
+    ``partition`` again.
     """
 
     def configure(self, configs: Mapping[str, object]) -> None:
@@ -84,16 +85,17 @@ class CustomPartitioner(Protocol):
         ...
 
 
-def chosen(configs: Mapping[str, object]) -> CustomPartitioner:
-    """Create and configure the partitioner that the setting ``partitioner.class`` names.
+def create_partitioner(configs: Mapping[str, object]) -> CustomPartitioner:
+    """Create and configure the custom partitioner that the setting ``partitioner.class`` names.
 
     Raises:
-        InvalidConfigError: the setting is missing, or the class cannot be loaded or lacks a method.
+        InvalidConfigError: the setting is missing, the class cannot be loaded, or a method is
+            missing.
 
-    >>> type(chosen({"partitioner.class": "java:0.9"})).__module__
+    >>> type(create_partitioner({"partitioner.class": "java:0.9"})).__module__
     'partage.keys.default_09'
     >>> name = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
-    >>> chosen({"partitioner.class": name}).partitioner.name
+    >>> create_partitioner({"partitioner.class": name}).partitioner.name
     'java:3.9'
     """
     named = configs.get(CLASS_SETTING)
@@ -136,7 +138,9 @@ def _loaded(name: str) -> object:
 
 
 def led_partitions(topic: str, cluster: Cluster) -> tuple[int, tuple[int, ...] | None]:
-    """Return a topic's number of partitions, and the partitions with a leader (None for all).
+    """Return a topic's partition count, and the partitions that have a leader.
+
+    The second value is None if all partitions have a leader.
 
     Raises:
         InvalidConfigError: the cluster has no such topic.
@@ -218,8 +222,8 @@ class NamedPartitioner:
     def on_new_batch(self, topic: str, cluster: Cluster, previous: int) -> None:
         """Choose another sticky partition for a topic's records without a key (KIP-480).
 
-        The batch in partition ``previous`` is full. Partitioners without a sticky partition do
-        nothing.
+        The batch in partition ``previous`` is full. Nothing happens if the partitioner is not
+        sticky.
         """
         count, led = led_partitions(topic, cluster)
         state = self._state(topic, led) if self.partitioner.state is not None else None
@@ -235,22 +239,21 @@ class NamedPartitioner:
     def _state(self, topic: str, led: tuple[int, ...] | None) -> State:
         known = self._states.get(self._shared(topic))
         if known is None:
-            known = started(self.partitioner, self._seed, **self._settings)
+            known = initial_state(self.partitioner, self._seed, **self._settings)
         return with_leaders(known, led)
 
 
 class RecordPartitioner:
-    """Part of a producer that chooses the partition of each record.
+    """Chooser of each record's partition, as a Java producer with a custom partitioner does it.
 
-    It is the partition that the record names, or else the custom partitioner's choice. A number
-    that the topic does not have is rejected.
+    A partition that the record names comes first, then the custom partitioner decides. A partition
+    number that the topic does not have is rejected. Use it in a with statement, which closes the
+    partitioner.
 
     Args:
         configs: the producer's settings; ``partitioner.class`` names the partitioner.
         asks_again: whether the partitioner is called twice for a record that needs a new batch, as
             in producers 2.4 to 3.9; ``on_new_batch`` is called between.
-
-    Use it in a with statement: it closes the partitioner.
 
     >>> name = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
     >>> cluster = Cluster.from_topics({"orders": 10})
@@ -260,7 +263,7 @@ class RecordPartitioner:
     """
 
     def __init__(self, configs: Mapping[str, object], *, asks_again: bool = False) -> None:
-        self.partitioner = chosen(configs)
+        self.partitioner = create_partitioner(configs)
         self._asks_again = asks_again
 
     def partition(
@@ -332,15 +335,16 @@ class RecordPartitioner:
 
 @dataclass(frozen=True)
 class CustomRule:
-    """Placement rule that calls a custom partitioner class for each key. Each column of keys gets a
-    new instance.
+    """Placement rule that calls a custom partitioner class for each key.
+
+    Each column of keys gets a new instance of the class.
 
     Attributes:
         kind: the class, an instance, or the name by which `RecordPartitioner` finds it.
         topic: the topic name that is passed to the class.
         configs: settings that are passed to its ``configure``.
-        unkeyed: records that statistics of keys leave out; `partition_for` asks the class
-            for null keys too.
+        unkeyed: records that count as having no key in statistics ("null"); the class still places
+            them.
     """
 
     kind: object
@@ -369,9 +373,7 @@ class CustomRule:
         return self._placed(records, partitions)
 
     def left_over(self, keys: KeyColumn) -> None:
-        """Return None, because every record has a partition: the custom partitioner decides for
-        all.
-        """
+        """Return None: a custom partitioner places all records, also those without a key."""
 
     def _placed(self, records: list[bytes | None], partitions: int) -> NDArray[np.int32]:
         cluster = Cluster.from_topics({self.topic: partitions})
@@ -393,7 +395,7 @@ class CustomRule:
 
 
 def custom_rule(partitioner: Partitioner) -> CustomRule | None:
-    """Return the `CustomRule` of a custom partitioner; None for a client's partitioner."""
+    """Return the `CustomRule` if the partitioner is a custom one, or None if it is built in."""
     rule: object = partitioner.rule
     return rule if isinstance(rule, CustomRule) else None
 

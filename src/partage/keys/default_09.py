@@ -43,7 +43,7 @@ class DefaultPartitioner:
             if not isinstance(value, int) or isinstance(value, bool):
                 raise InvalidConfigError(name, "must be an int", value)
         seed, counter = configs.get("partage.seed", 0), configs.get("partage.counter")
-        first, _ = JavaRandom.of(int(str(seed))).next_int()
+        first, _ = JavaRandom.from_seed(int(str(seed))).next_int()
         self._counter = first if counter is None else int(str(counter))
 
     def partition(  # noqa: PLR0917 - Kafka's own signature

@@ -39,12 +39,12 @@ _KEYS, _END, _SHIFT, _HEAD = range(4)
 
 
 class KeyColumns(NamedTuple):
-    """Batch of record keys to be counted, with the number of records and bytes of each.
+    """Batch of record keys to be counted, with the number of records and bytes of each key.
 
     Attributes:
-        starts: int64[n + 1], offsets of the keys in their bytes.
+        starts: int64[n + 1], offset of each key in the bytes of all keys.
         null: uint8[n], 1 for a key that is null and not counted; empty if none is.
-        times: int64[n], number of records of each key; empty if each has one.
+        times: int64[n], number of records of each key; empty if each key has one record.
         sizes: int64[n], bytes of the records of each key; empty to count only the key's bytes.
     """
 
@@ -58,11 +58,12 @@ class KeyTable(NamedTuple):
     """Arrays of an open-addressing hash table that counts distinct record keys.
 
     Attributes:
-        slots: hash table whose length is a power of two. An element has bits of a hash and the
-            offset of an entry of ``store``.
+        slots: the hash slots, a power of two; each combines bits of a key's hash with the offset of
+            its entry in ``store``.
         store: entries of the keys (length, hash, counts and bytes), one after the other.
-        words: the memory of ``store`` as unsigned words.
-        used: four numbers, at `_KEYS`, `_END`, `_SHIFT` and `_HEAD`.
+        words: ``store`` viewed as unsigned integers.
+        used: four numbers: number of keys, end of the store, hash shift, and size of an entry's
+            head.
     """
 
     slots: Int64s
@@ -89,18 +90,20 @@ def _last_word(data: _Bytes, wide: _Words, at: int, end: int) -> int:
 
 
 @piece
-def _hash(data: _Bytes, wide: _Words, at: int, end: int) -> int:
-    """Return a 31-bit hash of one key. Keys that differ only in up to seven trailing zero bytes may
-    collide.
+def _hash(data: _Bytes, words: _Words, at: int, end: int) -> int:
+    """Return a 31-bit hash of the key ``data[at:end]``.
+
+    Keys that differ only in up to seven trailing zero bytes may collide. ``words`` has the 8-byte
+    word that begins at each byte of ``data``.
     """
     top = 0x7FFFFFFFFFFFFFFF
     h = 0xA0761D6478BD642F
     while at + 8 <= end:
-        h = ((h ^ wide[at & top]) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+        h = ((h ^ words[at & top]) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
         h ^= h >> 32
         at += 8
     if at < end:
-        h = ((h ^ _last_word(data, wide, at, end)) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+        h = ((h ^ _last_word(data, words, at, end)) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
         h ^= h >> 32
     mixed: int = ((h * 0xD6E8FEB86659FD93) & 0xFFFFFFFFFFFFFFFF) >> 33
     return mixed
@@ -262,24 +265,29 @@ def _move_slots(old: _Longs, slots: _Longs, shift: int) -> None:
 
 
 @kernel("int64(int64[::1], int64, int64, int64[::1], int64[:,::1])")
-def _read_heads(
-    store: _Longs, head: int, place: int, places: _Longs, heads: NDArray[np.int64]
+def _copy_counts(
+    store: _Longs, head_size: int, offset: int, offsets: _Longs, counts: NDArray[np.int64]
 ) -> int:  # fmt: skip
-    """Copy the counts of consecutive keys from the hash table's memory into arrays.
+    """Copy the counts of consecutive keys from the hash table's store into arrays.
 
-    ``place`` is the offset in ``store`` at which the first key's entry begins. For each key,
-    ``heads`` gets its length, hash, records and bytes, and ``places`` the offset of its entry.
-    Return the offset after the last entry.
+    Return the offset in ``store`` after the last key's entry.
+
+    Args:
+        store: the entries of all keys.
+        head_size: number of words before the bytes of a key in its entry.
+        offset: offset in ``store`` of the first key's entry.
+        offsets: output: offset of each key's entry.
+        counts: output: length, hash, number of records and bytes of each key.
     """
-    for number in range(len(places)):
-        length = store[place] & 0xFFFFFFFF
-        places[number] = place
-        heads[0, number] = length
-        heads[1, number] = store[place] >> 32
-        heads[2, number] = store[place + 1]
-        heads[3, number] = store[place + 2] if head > 2 else store[place + 1] * length
-        place += head + (length + 7) // 8
-    return place
+    for number in range(len(offsets)):
+        length = store[offset] & 0xFFFFFFFF
+        offsets[number] = offset
+        counts[0, number] = length
+        counts[1, number] = store[offset] >> 32
+        counts[2, number] = store[offset + 1]
+        counts[3, number] = store[offset + 2] if head_size > 2 else store[offset + 1] * length
+        offset += head_size + (length + 7) // 8
+    return offset
 
 
 @kernel("void(int64[::1], int64, int64[::1], int64[::1], Array(int64, 1, 'A', aligned=False))")
@@ -421,21 +429,17 @@ class Distinct:
             self._store = wider
 
     def heads(self) -> tuple[_Longs, _Longs]:
-        """Return, for each distinct key, its offset in the hash table's store and its counts.
+        """Return each distinct key's offset in the hash table's store, and its counts.
 
-        They are int64[n] offsets, and the lengths, hashes, records and bytes of the keys.
-
-        The second array is int64[4, n], one row for each of these. The hash has 31 bits and is the
-        same in every table.
+        The offsets are int64[n]. The counts are int64[4, n]: length, hash, records and bytes of
+        each key. The hash has 31 bits and is the same in every table.
         """
         places, heads, _ = self._heads(_BEGIN, len(self))
         return places, heads
 
     def head_blocks(self, most: int) -> Iterator[tuple[_Longs, _Longs]]:
-        """Yield the store offsets and counts of the distinct keys, ``most`` keys at a time to bound
-        the memory.
-
-        Each item has the two arrays of `heads`.
+        """Yield the arrays of `heads` for blocks of at most ``most`` distinct keys, to bound
+        memory.
         """
         place, left = _BEGIN, len(self)
         while left:
@@ -445,12 +449,11 @@ class Distinct:
 
     def _heads(self, place: int, count: int) -> tuple[_Longs, _Longs, int]:
         places, heads = np.empty(count, np.int64), np.empty((4, count), np.int64)
-        behind = _read_heads(self._store, self._head, place, places, heads, work=self._work)
+        behind = _copy_counts(self._store, self._head, place, places, heads, work=self._work)
         return places, heads, int(behind)
 
     def keys_at(self, places: _Longs, lengths: _Longs) -> tuple[_Bytes, _Longs]:
-        """Return the bytes of keys, joined, and the start offset of each key in them (int64[n +
-        1]).
+        """Return the concatenated bytes of keys, and the start of each key in them (int64[n + 1]).
 
         ``places`` are the offsets of the keys in the table's store, ``lengths`` their lengths in
         bytes.

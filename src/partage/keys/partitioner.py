@@ -34,24 +34,24 @@ __all__ = [
     "Draws",
     "Explicit",
     "Fold",
+    "GivenDraws",
     "Int32Array",
     "Int64Array",
     "KeyRule",
-    "Numbers",
     "Partitioner",
     "State",
     "StateMachine",
     "Unkeyed",
-    "below",
     "check_batch_size",
-    "drawn_from",
-    "draws_of",
+    "create_draws",
+    "draw_below",
+    "draw_from",
     "fold_all",
-    "folded",
+    "fold_hash",
     "fraction",
+    "initial_state",
     "positive",
     "random_partitions",
-    "started",
 ]
 
 Int32Array = NDArray[np.int32]
@@ -62,7 +62,7 @@ Int64Array = NDArray[np.int64]
 
 
 class Draws(Protocol):
-    """Interface of an immutable random number generator of signed 32-bit integers."""
+    """Protocol of an immutable random number generator that draws signed 32-bit integers."""
 
     def next_int(self) -> tuple[int, Draws]:
         """Return the next random number, -2**31 <= x < 2**31, and the generator after it."""
@@ -70,17 +70,17 @@ class Draws(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
-    """Random number generator that returns given numbers, for tests with known draws.
+class GivenDraws:
+    """Random number generator for tests, which draws the numbers of a given list.
 
-    >>> Numbers((7, -1)).next_int()[0]
+    >>> GivenDraws((7, -1)).next_int()[0]
     7
     """
 
     numbers: tuple[int, ...]
     used: int = 0
 
-    def next_int(self) -> tuple[int, Numbers]:
+    def next_int(self) -> tuple[int, GivenDraws]:
         """Return the next given number, and the generator after it.
 
         Raises:
@@ -89,23 +89,25 @@ class Numbers:
         if self.used >= len(self.numbers):
             raise InvalidConfigError("seed", "has too few random numbers", len(self.numbers))
         number = self.numbers[self.used]
-        return number, Numbers(self.numbers, self.used + 1)
+        return number, GivenDraws(self.numbers, self.used + 1)
 
 
-def draws_of(seed: int | Sequence[int]) -> Draws:
-    """Create the random number generator of a partitioner: ``java.util.Random`` for a seed, or one
-    that returns given numbers.
+def create_draws(seed: int | Sequence[int]) -> Draws:
+    """Create a partitioner's random number generator from a seed, or from a list of numbers to
+    draw.
+
+    An int is the seed of ``java.util.Random``.
 
     Raises:
         InvalidConfigError: the seed is neither an int nor a list of 32-bit numbers.
     """
     if isinstance(seed, int) and not isinstance(seed, bool):
-        return JavaRandom.of(seed)
+        return JavaRandom.from_seed(seed)
     if isinstance(seed, list | tuple):
         for number in seed:
             if not isinstance(number, int) or not -(1 << 31) <= number < 1 << 31:
                 raise InvalidConfigError("seed", "must have numbers of 32 bits", number)
-        return Numbers(tuple(seed))
+        return GivenDraws(tuple(seed))
     raise InvalidConfigError("seed", "must be an int, or a list of random numbers", seed)
 
 
@@ -118,12 +120,12 @@ def positive(number: int) -> int:
     return number & 0x7FFFFFFF
 
 
-def below(draws: Draws, bound: int) -> tuple[int, Draws]:
+def draw_below(draws: Draws, bound: int) -> tuple[int, Draws]:
     """Draw a number from 0 to ``bound`` - 1 with equal probabilities.
 
-    Return it with the generator after the draw. Equals Go's ``Int31n`` on 31-bit numbers.
+    Return the number and the new generator. Equals Go's ``Int31n`` on 31-bit numbers.
 
-    >>> below(Numbers((13,)), 10)[0]
+    >>> draw_below(GivenDraws((13,)), 10)[0]
     3
     """
     highest = (1 << 31) - 1 - (1 << 31) % bound
@@ -138,7 +140,7 @@ def fraction(draws: Draws) -> tuple[float, Draws]:
 
     Its 53 bits are the lower 21 of one random number, then the 32 of the next.
 
-    >>> fraction(Numbers((1 << 20, 0)))[0]
+    >>> fraction(GivenDraws((1 << 20, 0)))[0]
     0.5
     """
     high, draws = draws.next_int()
@@ -146,9 +148,8 @@ def fraction(draws: Draws) -> tuple[float, Draws]:
     return ((high & 0x1FFFFF) << 32 | low & 0xFFFFFFFF) / (1 << 53), draws
 
 
-def drawn_from(pool: Sequence[int], draws: Draws) -> tuple[int, Draws]:
-    """Draw a random partition from ``pool`` as Java clients do; return it and the generator after
-    it.
+def draw_from(pool: Sequence[int], draws: Draws) -> tuple[int, Draws]:
+    """Draw a random partition from ``pool`` as Java clients do; return it and the new generator.
 
     The index is a non-negative random int modulo the size of the pool.
     """
@@ -164,15 +165,14 @@ Unkeyed = Literal["null", "null or empty", "nothing"]
 _LEAST = 1 << 31
 
 
-def folded(h: int, partitions: int, fold: Fold) -> int:
-    """Map the hash of a key to a partition number, as a client does.
+def fold_hash(h: int, partitions: int, fold: Fold) -> int:
+    """Map a key's hash (0 to 2**32 - 1) to a partition number by the modulo rule of a client.
 
-    ``h`` is the hash as an unsigned number, 0 to 2**32 - 1. Clients differ in how they remove its
-    sign before the modulo. The rule ``fold`` is ``masked`` (clear the sign bit, as in Java),
-    ``absolute``, ``java-abs`` (the absolute value, but 0 for the least int) or ``unsigned`` (keep
-    all 32 bits).
+    Clients differ in how they make the hash non-negative, as ``fold`` says: ``masked`` clears the
+    sign bit as in Java, ``absolute`` takes the absolute value, ``java-abs`` does so but maps the
+    least int to 0, and ``unsigned`` keeps all 32 bits.
 
-    >>> [folded(2**32 - 790332482, 10, fold) for fold in ("masked", "absolute", "unsigned")]
+    >>> [fold_hash(2**32 - 790332482, 10, fold) for fold in ("masked", "absolute", "unsigned")]
     [6, 2, 4]
     """
     if fold == "masked":
@@ -186,7 +186,7 @@ def folded(h: int, partitions: int, fold: Fold) -> int:
 
 def fold_all(hashes: UInt32Array, partitions: int, fold: Fold) -> None:
     """Replace each hash in an array by its partition number, in place, by the rule of a client (see
-    `folded`).
+    `fold_hash`).
     """
     n = np.uint32(partitions)
     if fold == "masked":
@@ -223,7 +223,7 @@ class KeyRule:
         >>> KeyRule(MURMUR2, "masked").of_key(b"foobar", 10)
         6
         """
-        return folded(self.hash.of_key(key), partitions, self.fold)
+        return fold_hash(self.hash.of_key(key), partitions, self.fold)
 
     def of_all(self, keys: KeyColumn, partitions: int) -> Int32Array:
         """Return the partition for each key of a column: the key's hash, mapped to a partition
@@ -261,17 +261,18 @@ class KeyRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Immutable state of a client's partitioner for one topic between two records, such as a
-    counter.
+    """Immutable state of a client's partitioner for one topic, such as a round-robin counter.
+
+    Placing a record returns a new state for the next record.
 
     Attributes:
-        available: partitions with a leader, in the order of the metadata (not always sorted);
-            None for all partitions, () for none.
+        available: partitions with a leader, in the order of the metadata (not always sorted); None
+            for all partitions, () for none.
         draws: the partitioner's random number generator.
     """
 
     available: tuple[int, ...] | None = None
-    draws: Draws = field(default_factory=lambda: draws_of(0))
+    draws: Draws = field(default_factory=lambda: create_draws(0))
 
     def pool(self, partitions: int) -> Sequence[int]:
         """Return the partitions that a client may choose: those with a leader, or all partitions if
@@ -294,13 +295,12 @@ S = TypeVar("S", bound=State)
 
 
 class StateMachine(NamedTuple):
-    """Rule by which a client places records without a usable key, such as round robin or sticky
-    batches.
+    """Rule by which a client places records without a usable key, such as round robin or sticky.
 
     Attributes:
-        state: class of the state that it reads and returns.
-        choose: (state, int64[k] bytes by which each record lengthens its batch, partitions of
-            the topic) -> int32[k] partitions, and the state after these records.
+        state: class of the rule's state.
+        choose: function (state, sizes, partition count) -> (partitions, new state). ``sizes`` are
+            int64[k], the bytes that each record adds to its batch; the partitions are int32[k].
         summary: short description for tables.
     """
 
@@ -316,7 +316,7 @@ def choose_random(state: S, sizes: Int64Array, partitions: int) -> tuple[Int32Ar
     pool, draws = state.pool(partitions), state.draws
     out = np.empty(len(sizes), np.int32)
     for i in range(len(out)):
-        out[i], draws = drawn_from(pool, draws)
+        out[i], draws = draw_from(pool, draws)
     return out, replace(state, draws=draws)
 
 
@@ -339,7 +339,9 @@ Explicit = Literal["first", "ignored", "only"]
 
 
 def whole_key(keys: KeyColumn) -> KeyColumn:
-    """Return the keys unchanged: the hashed part of a key for most clients is the whole key."""
+    """Return the keys unchanged: by default a partitioner hashes the whole key, not a part of
+    it.
+    """
     return keys
 
 
@@ -383,13 +385,15 @@ class Partitioner:
         return None if self.machine is None else self.machine.state
 
 
-def started(partitioner: Partitioner, seed: int | Sequence[int] = 0, **settings: object) -> State:
+def initial_state(
+    partitioner: Partitioner, seed: int | Sequence[int] = 0, **settings: object
+) -> State:
     """Create a partitioner's initial state for one topic, before its first record.
 
     Args:
         partitioner: the partitioner.
-        seed: seed of its random numbers, or the numbers themselves.
-        settings: fields of its state, for example ``counter=0`` or ``available=(0, 2)``.
+        seed: seed of its random numbers, or a list of the numbers to draw.
+        settings: fields of the state class, for example ``counter=0`` or ``available=(0, 2)``.
 
     Raises:
         InvalidConfigError: the partitioner has no state, or the state has no such field.
@@ -405,4 +409,4 @@ def started(partitioner: Partitioner, seed: int | Sequence[int] = 0, **settings:
             raise InvalidConfigError(name, "must be a list of partition numbers", value)
         if isinstance(value, list):
             settings[name] = tuple(value)
-    return kind(draws=draws_of(seed), **settings)  # type: ignore[arg-type]  # names checked above
+    return kind(draws=create_draws(seed), **settings)  # type: ignore[arg-type]  # names checked above

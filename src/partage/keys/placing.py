@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from partage.errors import InvalidConfigError
 from partage.keys.columns import LONGEST_KEY
 from partage.keys.contract import CustomPartitioner, custom_partitioner, custom_rule
-from partage.keys.partitioner import State, started
+from partage.keys.partitioner import State, initial_state
 from partage.keys.record_placement import place_keys
 from partage.keys.registry import find
 
@@ -22,14 +22,13 @@ MOST_PARTITIONS = (1 << 31) - 1
 
 
 def start(partitioner: str, *, seed: int | Sequence[int] = 0, **settings: object) -> State:
-    """Create a partitioner's initial state for one topic, which `partition_for` advances record by
-    record.
+    """Create a partitioner's initial state for one topic, to be passed to `partition_for`.
 
     Args:
         partitioner: a name of `partitioners`.
         seed: seed of ``java.util.Random``, or a list of 32-bit numbers to use as random numbers.
         settings: fields of its state: ``available`` (partitions with a leader), ``counter``,
-            ``batch_size``, ... as the state's class documents.
+            ``batch_size`` and others that the state's class documents.
 
     Raises:
         UnknownPartitionerError: no partitioner has the name.
@@ -38,7 +37,7 @@ def start(partitioner: str, *, seed: int | Sequence[int] = 0, **settings: object
     >>> start("java:2.3", counter=5).counter
     5
     """
-    return started(find(partitioner), seed, **settings)
+    return initial_state(find(partitioner), seed, **settings)
 
 
 def partition_for(
@@ -104,7 +103,7 @@ def partition_for(
         raise InvalidConfigError("configs", f"is of no use: {one.name} has none", sorted(configs))
     n = _count(partitions)
     if state is None and seed is not None:
-        state = started(one, seed)
+        state = initial_state(one, seed)
     return place_keys(one, keys, n, state, sizes=sizes, explicit=explicit, longest=longest_key)
 
 

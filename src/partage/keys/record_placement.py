@@ -70,7 +70,7 @@ def place_keys(
         placed, null = call.place(column_of(keys))
         if null is not None:
             placed[null] = -1
-    call.finish()
+    call.check_lengths()
     return placed if call.state is None else Partitioned(placed, call.state)
 
 
@@ -90,8 +90,9 @@ def _check_state(one: Partitioner, state: State | None) -> None:
 
 
 class _Call:
-    """One call of `place_keys`: its checked arguments, and the records placed so far of a chunked
-    column.
+    """One call of `place_keys`: its checked arguments, and the number of records placed so far.
+
+    A chunked column is placed chunk by chunk.
     """
 
     def __init__(
@@ -163,12 +164,11 @@ class _Call:
             )
         return np.where(named == _NONE, -1, named).astype(np.int32)
 
-    def finish(self) -> None:
-        """Check, after the last chunk, that there are as many sizes and explicit partitions as
-        keys.
+    def check_lengths(self) -> None:
+        """Check after the last chunk that there are as many sizes and explicit partitions as keys.
 
         Raises:
-            InvalidKeysError: their number differs.
+            InvalidKeysError: the numbers differ.
         """
         for name, values in (("sizes", self.sizes), ("explicit", self.explicit)):
             if isinstance(values, np.ndarray) and len(values) != self.done:

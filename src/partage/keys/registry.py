@@ -11,7 +11,7 @@ from partage.keys.clients import (
     load_plug_in,
     plugged_in,
 )
-from partage.keys.contract import CLASS_SETTING, chosen, custom_partitioner, custom_rule
+from partage.keys.contract import CLASS_SETTING, create_partitioner, custom_partitioner, custom_rule
 from partage.keys.partitioner import Partitioner
 
 __all__ = ["PartitionerRow", "by_key", "describe", "find", "partitioners"]
@@ -38,8 +38,7 @@ def partitioners() -> tuple[str, ...]:
 
 
 def by_key() -> tuple[str, ...]:
-    """Return the names of the built-in partitioners that place records by the key, not only in turn
-    or at random.
+    """Return the names of the built-in partitioners that use the record's key.
 
     >>> "java:roundrobin" in by_key(), "sarama:hash" in by_key()
     (False, True)
@@ -52,7 +51,7 @@ def find(partitioner: object) -> Partitioner:
 
     Args:
         partitioner: a name of `partitioners`, a Java class name, ``package.module:Class``, or a
-            class or an object of the contract (`partage.keys.contract`).
+            class or an object with a method ``partition`` (see `partage.keys.contract`).
 
     Raises:
         UnknownPartitionerError: no partitioner has the name; the error lists similar names.
@@ -83,16 +82,16 @@ def _is_class_path(name: str) -> bool:
     return bool(colon) and module not in prefixes and all(map(str.isidentifier, parts))
 
 
-def describe(also: str | None = None) -> tuple[PartitionerRow, ...]:
-    """Return the rows of the table of all partitioners that ``partage keys --list`` prints.
+def describe(extra: str | None = None) -> tuple[PartitionerRow, ...]:
+    """Return the table of all partitioners that ``partage keys --list`` prints, as rows.
 
-    The row of a plug-in that cannot be loaded has the reason.
+    A plug-in that cannot be loaded has the error as its summary.
 
     Args:
-        also: name of one more partitioner; a class ``package.module:Class`` gets its own row.
+        extra: name of one more partitioner; a class ``package.module:Class`` gets its own row.
 
     Raises:
-        UnknownPartitionerError: no partitioner has the name ``also``.
+        UnknownPartitionerError: no partitioner has the name ``extra``.
         InvalidConfigError: the class cannot be loaded, or is not a partitioner.
 
     >>> describe("partage.keys.default_09:DefaultPartitioner")[-1].name
@@ -114,9 +113,9 @@ def describe(also: str | None = None) -> tuple[PartitionerRow, ...]:
         except InvalidConfigError as e:
             said = f"cannot be used: {e}"
         rows.append(PartitionerRow(name, said, None, by_key=True, stateful=False))
-    if also is not None and custom_rule(find(also)) is not None and also not in plugged_in():
-        made = chosen({CLASS_SETTING: also})
-        rows.append(PartitionerRow(also, _summary(type(made)), None, by_key=True, stateful=False))
+    if extra is not None and custom_rule(find(extra)) is not None and extra not in plugged_in():
+        made = create_partitioner({CLASS_SETTING: extra})
+        rows.append(PartitionerRow(extra, _summary(type(made)), None, by_key=True, stateful=False))
     return tuple(rows)
 
 

@@ -132,10 +132,11 @@ def avro_string(key: str) -> bytes:
 
 
 def registry_framed(payload: bytes, schema_id: int) -> bytes:
-    """Prepend Confluent's header to a payload: a zero byte, and the schema id in 4 bytes.
+    """Prepend Confluent's schema registry header to a payload: a zero byte, and the id in 4 bytes.
 
-    Partitioners hash the schema id as well. So the same key registered under another subject, in
-    another registry, or after the schema evolved, is in another partition.
+    Partitioners hash the schema id as well. So equal keys with different schema ids are in
+    different partitions. Ids differ between subjects, between registries, and after a schema
+    change.
 
     >>> registry_framed(avro_string("42"), 7).hex()
     '0000000007043432'
@@ -155,7 +156,7 @@ JSON_SPACINGS: Mapping[str, tuple[str, str]] = {
 
 
 def json_key(key: object, *, item: str = ",", colon: str = ":") -> bytes:
-    """Serialize a key as JSON with the given separators; the fields keep their order.
+    """Serialize a key as JSON, with separators ``item`` and ``colon``; the fields keep their order.
 
     >>> json_key({"id": 42}), json_key({"id": 42}, colon=": ")
     (b'{"id":42}', b'{"id": 42}')
@@ -179,8 +180,9 @@ def java_hash_of_long(key: int) -> int:
 
 
 def forms(key: int | str, *, schema_ids: tuple[int, int] = (1, 2)) -> dict[str, bytes]:
-    """Serialize one key with every Kafka serializer that accepts it; return a dict from serializer
-    name to bytes.
+    """Serialize one key with every Kafka serializer that accepts it.
+
+    Return a dict from serializer name to bytes.
 
     >>> [name for name in forms("a") if "Avro" in name]
     ['Avro string, schema 1', 'Avro string, schema 2']

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from partage.kernels import kernel
 
-__all__ = ["TALLIED", "Load", "Moves", "load_of", "moves_of", "tallied"]
+__all__ = ["TALLIED", "Load", "Moves", "compare_counts", "load_of", "moves_of"]
 
 _Longs = NDArray[np.int64]
 
@@ -144,31 +144,37 @@ def _tallied(
 TALLIED = _tallied
 
 
-def tallied(
-    whole: NDArray[np.uint32], records: _Longs, sizes: _Longs, counts: Sequence[int], *, work: int
+def compare_counts(
+    partition: NDArray[np.uint32],
+    records: _Longs,
+    sizes: _Longs,
+    counts: Sequence[int],
+    *,
+    work: int,
 ) -> tuple[list[_Longs], _Longs]:
     """Compare partition counts of a topic: the load of each partition, and the keys that would
     move.
 
     Args:
-        whole: uint32[k], each key's partition at a multiple of all the counts.
+        partition: uint32[k], each key's partition at a common multiple of all ``counts``; modulo a
+            count, it is the partition at that count.
         records: int64[k], number of records of each key.
         sizes: int64[k], bytes of these records.
-        counts: partition counts.
-        work: estimated steps of this call and of all calls before, which decide whether the
-            kernel is compiled.
+        counts: the partition counts to compare.
+        work: estimated steps of this call and of all calls before, which decide whether the kernel
+            is compiled.
 
     Returns:
-        For each count, int64[2, n]: records and bytes by partition. Then int64[2, c, c]: the
-        number of keys, and of their records, whose partition differs between two of the counts.
+        For each count, int64[2, n]: records and bytes by partition. Then int64[2, c, c]: the number
+            of keys, and of their records, whose partition differs between two of the counts.
 
     >>> whole, records = np.array([0, 1, 2, 3], np.uint32), np.arange(4)
-    >>> loads, moved = tallied(whole, records, np.ones(4, np.int64), [2, 4], work=4)
+    >>> loads, moved = compare_counts(whole, records, np.ones(4, np.int64), [2, 4], work=4)
     >>> loads[0].tolist(), moved[:, 0, 1].tolist()
     ([[2, 4], [2, 2]], [2, 5])
     """
     found = np.zeros((2, sum(counts)), np.int64)
     moved = np.zeros((2, len(counts), len(counts)), np.int64)
     at = np.zeros(2 * len(counts), np.int64)
-    _tallied(whole, records, sizes, np.array(counts, np.uint32), found, moved, at, work=work)
+    _tallied(partition, records, sizes, np.array(counts, np.uint32), found, moved, at, work=work)
     return np.split(found, np.cumsum(counts)[:-1], axis=1), moved

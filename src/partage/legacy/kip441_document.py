@@ -20,9 +20,12 @@ _RUNNING, _CAUGHT_UP, _UNKNOWN = -1, 0, 1
 
 @dataclass(frozen=True)
 class Movement:
-    """Proposed move of an active Streams task from one client to another.
+    """Proposed move of an active Kafka Streams task from one client to another.
 
-    All three fields are numbers: of the task and of the clients.
+    Attributes:
+        task: index of the task.
+        source: index of the client that has the task now.
+        destination: index of the client that gets the task.
     """
 
     task: int
@@ -31,7 +34,7 @@ class Movement:
 
 
 class Kip441Document:
-    """Kafka Streams task assignor as the text of KIP-441 describes it.
+    """Kafka Streams task assignor that follows the text of KIP-441, not its implementation.
 
     Each pair of task and client has a rank, from its lag and ``acceptable_recovery_lag``. Active
     stateful tasks get a balanced proposal under ``balance_factor``. Movements are the differences
@@ -88,8 +91,7 @@ class Kip441Document:
         self.balance_factor = balance_factor
 
     def with_balance_factor(self, balance_factor: int) -> Kip441Document:
-        """Return the assignor with another ``balance_factor``: the allowed difference of loads per
-        thread.
+        """Return the Kafka Streams assignor with another allowed difference of tasks per thread.
 
         Raises:
             InvalidConfigError: it is below 1.
@@ -99,20 +101,27 @@ class Kip441Document:
     # --- printed in the document ---
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Return whether another rebalance follows by the document's rule: a task could move to a
+        """Return whether another rebalance follows, because an active task could move to a
         caught-up client.
+
+        A client is caught up if its lag for the task is acceptable (KIP-441).
 
         Args:
             problem: the tasks and the clients, with the current lags.
             active: the current client of each task in ``problem.stateful``, in that order.
 
         Raises:
-            InvalidProblemError: not one client for each stateful task.
+            InvalidProblemError: ``active`` does not have one client for each stateful task.
         """
         return bool(self.available(problem, active))
 
     def available(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
-        """Return the proposed moves of active tasks whose destination client is caught up."""
+        """Return the proposed moves of active Kafka Streams tasks to clients that are caught up.
+
+        Args:
+            problem: the tasks and the clients, with the current lags.
+            active: the current client of each task in ``problem.stateful``, in that order.
+        """
         ranks = self.rank(problem)
         return [
             one
@@ -121,8 +130,12 @@ class Kip441Document:
         ]
 
     def movements(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
-        """Return the active tasks that are not on their client in the balanced proposal, as moves
-        to it.
+        """Return the moves of active Kafka Streams tasks that turn the current assignment into a
+        balanced one.
+
+        Args:
+            problem: the tasks and the clients, with the current lags.
+            active: the current client of each task in ``problem.stateful``, in that order.
         """
         if len(active) != len(problem.stateful):
             raise InvalidProblemError(
@@ -136,9 +149,11 @@ class Kip441Document:
         ]
 
     def rank(self, problem: TaskProblem) -> NDArray[np.int64]:
-        """Return the rank of each client for each task, lower for less lag (int64[clients, tasks]).
+        """Return the rank of each client for each Kafka Streams task, lower for less lag
+        (int64[clients, tasks]).
 
-        The ranks of stateless tasks have no meaning.
+        The rank is -1 if the client runs the task, 0 if its lag is acceptable, 1 if the lag is
+        unknown; otherwise it is the lag. The ranks of stateless tasks have no meaning.
         """
         lags = problem.lags
         ranks: NDArray[np.int64] = lags.copy()
@@ -148,8 +163,8 @@ class Kip441Document:
         return ranks
 
     def propose(self, problem: TaskProblem) -> list[int]:
-        """Return the client of each stateful task in the document's balanced proposal, which
-        ignores lags.
+        """Return the client of each stateful task in KIP-441's balanced assignment, which ignores
+        lags.
         """
         clients = len(problem.clients)
         owned: list[list[int]] = [[] for _ in range(clients)]
@@ -169,7 +184,10 @@ class Kip441Document:
     # --- left out of the document ---
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Return the complete task plan, with a warning if rebalances would never end.
+        """Assign all active and standby tasks of a Kafka Streams application as KIP-441's document
+        describes.
+
+        The plan has a warning if the document's rule would repeat rebalances forever.
 
         Raises:
             InvalidProblemError: a client does not report a stateful task's lag.
@@ -194,13 +212,16 @@ class Kip441Document:
 
     @staticmethod
     def _repeats(problem: TaskProblem, draft: DraftAssignment, ranks: NDArray[np.int64]) -> bool:
-        """Return whether the next rebalance would repeat this one, so that rebalances would never
-        end.
+        """Return whether the next rebalance would make the same plan, so that rebalances repeat
+        forever.
 
-        The plan depends on the previous owners and on the ranks. Both repeat if every stateful
-        task stays on its one previous owner and each copy of the plan is caught up already. Ranks
-        of clients without a copy do not improve meanwhile.
+        Args:
+            problem: the tasks and the clients.
+            draft: the new assignment.
+            ranks: int64[clients, tasks], the rank of each client for each task (see `rank`).
         """
+        # This is so if every stateful task stays on its previous owner, and all clients with a copy
+        # of a task in the plan are caught up.
         stateful = set(problem.stateful)
         return all(
             {problem.number_of.get(task) for task in client.previous_active} & stateful
@@ -243,8 +264,15 @@ class Kip441Document:
         return active if max(loads) - min(loads) <= self.balance_factor else None
 
     def _choose_by_rank(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int]:
-        """Choose one of the best-ranked clients of each task, as evenly as ``balance_factor``
-        allows.
+        """Choose the client of each stateful Kafka Streams task: little lag first, then even
+        numbers of tasks.
+
+        Args:
+            problem: the tasks and the clients.
+            ranks: int64[clients, tasks], the rank of each client for each task (see `rank`).
+
+        Returns:
+            The client of each stateful task.
         """
         owned: list[list[int]] = [[] for _ in problem.clients]
         before = [
@@ -266,8 +294,14 @@ class Kip441Document:
     def _move_one_task(
         self, problem: TaskProblem, ranks: NDArray[np.int64], owned: list[list[int]]
     ) -> bool:
-        """Move one task from a more to a less loaded client that is caught up; return whether one
-        moved.
+        """Move one Kafka Streams task to a client with fewer tasks per thread; return whether a
+        task moved.
+
+        Args:
+            problem: the tasks and the clients.
+            ranks: int64[clients, tasks], the rank of each client for each task; the target must be
+                caught up.
+            owned: the tasks of each client; changed in place.
         """
         loads = _loads(owned, problem)
         clients = range(len(owned))

@@ -52,10 +52,10 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, eq=False)
 class StoreLags:
-    """Lags that a Kafka Streams client reports for its state stores, in arrays in the order sent.
+    """Lags that a Kafka Streams client reports for its state stores, as arrays.
 
     Attributes:
-        store: int32[n], name of each store, as an index into ``names``.
+        store: int32[n], index of each store's name in ``names``.
         partition: int32[n], partition number of each store.
         lag: int32[n], lag in offsets. Decoded lags may be negative; `task_lags_of_stores` rejects
             them.
@@ -72,10 +72,14 @@ class StoreLags:
 
     @classmethod
     def of(cls, lags: Mapping[StoreId, int] | Iterable[tuple[StoreId, int]]) -> StoreLags:
-        """Build store lags from a dict of (store, partition) to lag, in its order.
+        """Build the lags of a client's state stores from a dict, e.g. {("counts", 0): 7}; the order
+        is kept.
+
+        A key is the name of a store and its partition number, a value the lag in offsets.
 
         Raises:
-            EncodingError: a store id is no pair, or a number no int32.
+            EncodingError: a key is not a (store, partition) pair, or a number does not fit an
+                int32.
         """
         pairs = lags.items() if isinstance(lags, Mapping) else lags
         stores, partitions, numbers = array("i"), array("i"), array("i")
@@ -96,9 +100,13 @@ class StoreLags:
     def from_columns(
         cls, stores: array[int], partitions: array[int], lags: array[int], names: Iterable[str]
     ) -> StoreLags:
-        """Build store lags from one array for each field.
+        """Build the lags of a client's state stores from one array for each field.
 
-        ``stores`` are positions in ``names``.
+        Args:
+            stores: for each lag the index of the store's name in ``names``.
+            partitions: partition number of each store.
+            lags: lag of each store in offsets.
+            names: the names of the stores.
         """
         store, partition, lag = (np.array(one, np.int32) for one in (stores, partitions, lags))
         return cls(store, partition, lag, tuple(names))
@@ -154,22 +162,30 @@ class SubscriptionDraft5:
         endpoint: str | None = None,
         latest_version: int = 5,
     ) -> SubscriptionDraft5:
-        """Build KIP-441's subscription message from ordinary Python values.
+        """Build KIP-441's proposed subscription message from Python values.
+
+        Args:
+            process: UUID of the client's process, 16 bytes.
+            store_lags: lag of each state store in offsets, by (store, partition).
+            endpoint: the client's ``application.server``, None if it has none.
+            latest_version: latest message version that the client supports.
 
         Raises:
-            EncodingError: a lag is no int32, or a store id is no pair.
+            EncodingError: a lag does not fit an int32, or a key is not a (store, partition) pair.
         """
         lags = StoreLags.of(store_lags)
         return cls(process, lags, encode_utf8(endpoint or ""), latest_version)
 
     @property
     def endpoint(self) -> str | None:
-        """The client's end point as text, None if it has none."""
+        """The Kafka Streams client's ``application.server`` (host:port) as text, None if it has
+        none.
+        """
         return decode_utf8(self.user_endpoint) if self.user_endpoint else None
 
 
 def encode_subscription_draft_5(info: SubscriptionDraft5) -> bytes:
-    r"""Encode the SubscriptionInfo message that KIP-441 proposed as version 5.
+    r"""Encode the SubscriptionInfo message of Kafka Streams that KIP-441 proposed as version 5.
 
     Raises:
         EncodingError: a value does not fit.
@@ -203,7 +219,7 @@ def encode_subscription_draft_5(info: SubscriptionDraft5) -> bytes:
 
 
 def decode_subscription_draft_5(data: bytes) -> SubscriptionDraft5:
-    """Decode the SubscriptionInfo message that KIP-441 proposed as version 5.
+    """Decode the SubscriptionInfo message of Kafka Streams that KIP-441 proposed as version 5.
 
     ``trailing`` counts the bytes that follow it.
 
@@ -251,7 +267,7 @@ def _read_lags(reader: Reader) -> StoreLags:
 
 
 def task_lags_of_stores(lags: StoreLags, subtopology_of_store: Mapping[str, int]) -> TaskValues:
-    """Return the lag of each task: the sum of the lags of its state stores (int64).
+    """Return the lag of each Kafka Streams task: the sum of the lags of its state stores (int64).
 
     Args:
         lags: the lags that one client reported. If a store occurs twice, its last lag counts, as

@@ -39,7 +39,7 @@ class RoundRobin08(PlainStrategy):
     aliases = ("kafka.consumer.RoundRobinAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of Kafka 0.8's round-robin assignor for a group.
+        """Assign partitions round robin in hash order, as Kafka 0.8's high-level consumer does.
 
         Raises:
             UnsupportedProblemError: subscriptions differ, or there are no members.

@@ -20,9 +20,9 @@ _COST_ACTIVE, _COST_STATE, _COST_NEW = 0.1, 0.2, 0.5
 
 
 class Release0102:
-    """The task assignor of Kafka Streams 0.10.2: tasks in random order, each where it costs least.
+    """Task assignor of Kafka Streams 0.10.2: each task goes to the client with the lowest cost.
 
-    Guarantees, the first before the next:
+    Guarantees, in order of priority:
 
     1. every task is active on exactly one client; every task gets its standbys, whether it
        has state or not, each on another client;
@@ -50,10 +50,11 @@ class Release0102:
     exact_to = "org.apache.kafka.streams.processor.internals.assignment.TaskAssignor 0.10.2.1"
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Return the task plan of Kafka Streams 0.10.2's assignor.
+        """Assign the tasks of a Kafka Streams application as release 0.10.2 does.
 
         Raises:
-            UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
+            UnsupportedProblemError: there are so many tasks that the number of task pairs overflows
+                in Kafka's class.
         """
         assignment = _Assignment(problem)
         assignment.assign_all(standbys=False)
@@ -68,7 +69,8 @@ class Release0102:
 def tasks_in_turn(
     problem: TaskProblem, assigned: list[tuple[list[int], list[int]]]
 ) -> list[tuple[int, ...]]:
-    """Sort each client's tasks as Kafka Streams before 2.4 assigns them to the client's consumers.
+    """Return each client's tasks in the order in which Kafka Streams before 2.4 gave them to its
+    consumers.
 
     This is the iteration order of two Java hash sets: active tasks, then standbys.
 
@@ -89,27 +91,28 @@ def tasks_in_turn(
 
 
 class _Assignment:
-    """State of one run of the Kafka Streams 0.10.2 assignor.
+    """One run of the task assignor of Kafka Streams 0.10.2, with the assignment so far.
 
     Attributes:
-        draft: active and standby tasks of each client.
-        given: the active and the standby tasks of each client, in the order of their assignment.
-        _order: clients in the order of their map.
-        _random: the generator of the shuffles.
+        draft: the plan so far: active and standby tasks of each client, as sets.
+        given: the same active and standby tasks of each client, as lists in order of assignment.
+        _order: clients in the iteration order of Java's ``HashMap``.
+        _random: Java's random generator for the shuffles.
         _tasks: tasks in the order of the last shuffle.
         _pairs: pairs of tasks that share a client.
-        _was_active: by client the previous actives that no client has got yet; numbers, or ids of
-            tasks that no longer exist.
-        _had_state: likewise, with previous standbys.
+        _was_active: for each client its previous active tasks that no client has got yet; numbers,
+            or
+            ids of tasks that no longer exist.
+        _had_state: for each client likewise its previous active and standby tasks.
         _cost: the total cost of each client's tasks.
-        _stays: whether all tasks stay.
+        _stays: whether the previous assignment was balanced and complete, so that all tasks stay.
     """
 
     def __init__(self, problem: TaskProblem) -> None:
         self.draft = DraftAssignment(problem)
         self.given: list[tuple[list[int], list[int]]] = [([], []) for _ in problem.clients]
         self._order = problem.client_map_order
-        self._random = JavaRandom.of(
+        self._random = JavaRandom.from_seed(
             sum(process_hash(client.process) for client in problem.clients)
         )
         ids = tasks_in_hash_order(
@@ -198,7 +201,7 @@ class _Assignment:
 
 
 class Release011:
-    """The task assignor of Kafka Streams 0.11, the first sticky one: tasks stay with their state.
+    """Task assignor of Kafka Streams 0.11, the first sticky one: tasks return to their state.
 
     It differs from its successor (`partage.streams.sticky.LegacySticky`) in four points. Tasks
     without a previous client are assigned in the order of a hash set. Stateless tasks get standbys
@@ -220,10 +223,11 @@ class Release011:
     exact_to = "org.apache.kafka.streams.processor.internals.assignment.StickyTaskAssignor 0.11.0.3"
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Return the task plan of Kafka Streams 0.11's assignor.
+        """Assign the tasks of a Kafka Streams application as release 0.11 does.
 
         Raises:
-            UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
+            UnsupportedProblemError: there are so many tasks that the number of task pairs overflows
+                in Kafka's class.
         """
 
         def in_hash_order(tasks: list[TaskId], *, copied: bool = False) -> list[TaskId]:

@@ -24,8 +24,11 @@ _R = TypeVar("_R")
 
 
 class _Kind(NamedTuple):
-    """One of the types that an annotation allows: a test for values, and its name in error
-    messages.
+    """Type that a function's annotation allows, with a test for values.
+
+    Attributes:
+        accepts: function that returns whether a value has this type.
+        words: the type's name in error messages.
     """
 
     accepts: Callable[[object], bool]
@@ -33,7 +36,7 @@ class _Kind(NamedTuple):
 
 
 def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate a function so that it checks the types of its arguments against its annotations.
+    """Decorate a function so that it checks the types of its arguments by its annotations.
 
     A call with an argument of another type raises InvalidConfigError, which names the argument.
 
@@ -70,16 +73,16 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 @cache
 def _kinds(annotation: str) -> list[_Kind]:
-    """Return the types that an annotation such as "int | None" allows, each with its test.
+    """Return the types that an annotation such as "int | None" allows, each with a test for values.
 
-    The list is empty if one of them cannot be tested; the argument is then not checked.
+    The list is empty if a type cannot be tested; the argument is then not checked.
     """
     found = [_kind(one) for one in _split(annotation, "|")]
     return [one for one in found if one is not None] if None not in found else []
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Split an annotation at a separator, except inside of square brackets.
+    """Split a type annotation at a separator, but not inside of square brackets.
 
     >>> _split("Mapping[str, int] | None", "|")
     ['Mapping[str, int]', 'None']

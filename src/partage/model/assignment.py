@@ -29,7 +29,9 @@ __all__ = ["Assignment", "Plan", "Role", "Unresolved", "format_runs"]
 
 
 class Role(IntEnum):
-    """Role in which a member has an assigned partition, or a client has a task of Kafka Streams."""
+    """Role in which a member has a partition or a Kafka Streams task, for example owned or
+    standby.
+    """
 
     OWNER = 0
     RELEASING = 1
@@ -40,10 +42,12 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """Assigned partition that does not exist in the assignment's index.
+    """Partition in a consumer group's assignment that the cluster does not have.
 
     Attributes:
-        member, topic, partition: the member and the name of its partition.
+        member: id of the member to which the partition is assigned.
+        topic: name of the topic.
+        partition: Kafka's partition number.
         place: position in the member's list of partitions, from 0; -1 for the end.
     """
 
@@ -55,7 +59,7 @@ class Unresolved:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Assignment:
-    """The partitions assigned to each member, in the order in which the strategy assigned them.
+    """Partitions assigned to each member of a consumer group, in the order of the assignment.
 
     Recorded assignments are of this class, too. They may break rules, for example give a partition
     several owners; `judge.check` reports that.
@@ -87,8 +91,8 @@ class Assignment:
         return f"<{type(self).__name__}: {', '.join(self._counts())}>"
 
     def __str__(self) -> str:
-        """Return a text with one line for each member and its partitions; long lists are
-        shortened.
+        """Return a text with one line for each group member and its partitions, shortened
+        if long.
         """
         numbers = self.to_dict() if len(self.members) <= MOST_ROWS else self._head().to_dict()
         lines = [f"{type(self).__name__}: {', '.join(self._counts())}"]
@@ -131,7 +135,7 @@ class Assignment:
         return [*missing, *(f"  warning: {one}" for one in self.warnings)]
 
     def with_warnings(self, warnings: Sequence[str]) -> Self:
-        """Return a copy with the given warnings before the assignment's own; duplicates are
+        """Return a copy of the assignment with more warnings, which come first; duplicates are
         dropped.
         """
         every = tuple(dict.fromkeys((*warnings, *self.warnings)))
@@ -152,11 +156,15 @@ class Assignment:
         topic_number: Mapping[str, int] | None = None,
         **more: Any,
     ) -> Any:
-        """Build an assignment from a dict of each member's partitions.
+        """Build a consumer group's assignment from a dict of each member's partitions.
 
-        The partitions are (topic, partition) pairs, or a dict from topic to partition numbers.
-        ``topic_number`` maps names to topics where the index has several topics of a name (see
-        `Cluster.topic`); by default a name means the newest one.
+        Args:
+            index: the numbering of topics and partitions.
+            owned: (topic, partition) pairs, or a dict from topic to partition numbers, by member
+                id.
+            topic_number: index number of each topic name; by default, a name that a deleted and a
+                recreated topic share means the newer one.
+            more: further fields of the class, such as ``warnings``.
 
         Raises:
             InvalidProblemError: an argument has another type.
@@ -188,9 +196,13 @@ class Assignment:
         lists: Sequence[Int32Array] | Sequence[list[int]],
         **more: Any,
     ) -> Any:
-        """Build an assignment from one list of partitions for each member.
+        """Build a consumer group's assignment from one list of partition numbers for each member.
 
-        Partitions are numbers of the index.
+        Args:
+            index: the numbering of partitions, from which the numbers are.
+            members: member ids.
+            lists: partition numbers of each member.
+            more: further fields of the class.
 
         Raises:
             InvalidProblemError: ``members`` is a string.
@@ -208,18 +220,16 @@ class Assignment:
 
     @cached_property
     def member_of(self) -> Int32Array:
-        """Member of each assigned partition, as a position in ``members`` (int32[n])."""
+        """Member that has each assigned partition, as a position in ``members`` (int32[n])."""
         counts = self.start[1:] - self.start[:-1]
         return np.arange(len(counts), dtype=np.int32).repeat(counts)
 
     def partitions_of(self, member: int) -> Int32Array:
-        """Return the partitions of a member in the order of assignment, as numbers of the index
-        (int32).
-        """
+        """Return the partitions assigned to one member, as numbers of the index (int32)."""
         return self.partition[self.start[member] : self.start[member + 1]]
 
     def part_of(self, member: int) -> Assignment:
-        """Return an assignment that contains only the given member and its partitions.
+        """Return a copy of the assignment that contains only one member and its partitions.
 
         >>> Plan.of(Index.of({"t": 2}), {"a": {"t": [0]}, "b": {"t": [1]}}).part_of(1).to_dict()
         {'b': {'t': [1]}}
@@ -230,9 +240,7 @@ class Assignment:
         return Assignment(self.index, name, start, self.partition[first:end], self.role[first:end])
 
     def to_pairs(self) -> dict[str, list[tuple[str, int]]]:
-        """Return a dict from member id to its (topic, partition) pairs in the order of
-        assignment.
-        """
+        """Return the (topic, partition) pairs assigned to each member, as a dict by member id."""
         topics = self.index.topics
         topic = self.index.topic_of[self.partition].tolist()
         number = self.index.number_of[self.partition].tolist()
@@ -242,7 +250,7 @@ class Assignment:
             return {m: named[a:b] for m, (a, b) in zip(self.members, pairwise(start), strict=True)}
 
     def to_dict(self) -> dict[str, dict[str, list[int]]]:
-        """Return the assignment as nested dicts: partition numbers by topic, by member id.
+        """Return the assignment as nested dicts, such as ``{"member": {"topic": [0, 1]}}``.
 
         Members without partitions are included.
         """
@@ -263,9 +271,7 @@ class Assignment:
         return out
 
     def to_json(self) -> dict[str, list[list[object]]]:
-        """Return a dict from member id to [topic, partition] lists, the form of the JSON test
-        vectors.
-        """
+        """Return the assignment as a dict from member id to [topic, partition] lists, for JSON."""
         return {m: [[t, p] for t, p in pairs] for m, pairs in self.to_pairs().items()}
 
 
@@ -287,7 +293,7 @@ def format_runs(numbers: Sequence[int], most: int | None = None) -> str:
 
     Args:
         numbers: the partition numbers.
-        most: how many ranges and single numbers are included; None for all.
+        most: greatest number of ranges and single numbers in the text; None for all.
 
     >>> format_runs([0, 1, 2, 5, 4])
     '0-2 5 4'
@@ -342,7 +348,8 @@ def _none() -> Int32Array:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Assignment):
-    """Result of an assignment strategy: an assignment in which a partition has at most one owner.
+    """Result of an assignment strategy: an assignment in which each partition has at most one
+    owner.
 
     Attributes:
         memory: the strategy's state for the next rebalance (opaque, may be None).
@@ -395,16 +402,16 @@ class Plan(Assignment):
 
     @cached_property
     def owner(self) -> Int32Array:
-        """Position of each partition's owner in ``members``, -1 for no owner (int32[P])."""
+        """Member that owns each partition, as a position in ``members``, -1 for none (int32[P])."""
         owner = np.full(self.index.partitions, -1, np.int32)
         owner[self.partition] = self.member_of
         return owner
 
     def settled(self) -> Plan:
-        """Return the plan with which a cooperative rebalance ends, after all revocations.
+        """Return the assignment after a cooperative rebalance is complete, with no partition held
+        back.
 
-        Withheld partitions (those that their previous owner must first revoke) are with their new
-        owners. A follow-up rebalance assigns them.
+        During the rebalance, a partition is held back until its previous owner has revoked it.
 
         >>> index = Index.of({"t": 2})
         >>> now = Plan.of(index, {"a": {"t": [0]}, "b": {}}, withheld=np.array([1], np.int32),
@@ -427,10 +434,10 @@ class Plan(Assignment):
         )
 
     def assign_revoked(self, revoked: AbstractSet[tuple[str, int]]) -> Plan:
-        """Return the plan after its already revoked partitions are given to their new owners.
+        """Return a copy of the plan in which partitions that are already revoked go to their new
+        owners.
 
-        A cooperative strategy withholds a partition that moves, because its owner still consumes
-        it. An owner that joined under the EAGER protocol has already revoked it.
+        A cooperative plan holds back a partition that moves until its owner has revoked it.
 
         Args:
             revoked: (topic, partition) pairs that no member consumes any more.
@@ -440,6 +447,7 @@ class Plan(Assignment):
         >>> now.assign_revoked({("t", 1)}).to_dict(), now.assign_revoked(set()).to_dict()
         ({'a': {'t': [0]}, 'b': {'t': [1]}}, {'a': {'t': [0]}, 'b': {}})
         """
+        # An owner that joined under the EAGER protocol has already revoked its partitions.
         free = np.array([self.index.name(p) in revoked for p in self.withheld.tolist()], bool)
         if not free.any():
             return self
@@ -451,11 +459,11 @@ class Plan(Assignment):
     def from_owner(
         cls, index: Index, members: Sequence[str], owner: Int32Array, **more: Any
     ) -> Plan:
-        """Build a plan from the owner of each partition.
+        """Build an assignment plan from an array with the owner of each partition.
 
-        An owner is a position in ``members``, -1 for none. Each member's partitions are in the
-        order of the index.
+        An owner is a position in ``members``, -1 for none.
         """
+        # Each member's partitions are in the order of the index.
         given = np.flatnonzero(owner >= 0).astype(np.int32)
         order = given[np.argsort(owner[given], kind="stable")]
         start = np.searchsorted(owner[order], np.arange(len(members) + 1)).astype(np.int32)

@@ -18,14 +18,13 @@ TOPIC_EXCESS = "topic excess"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Certificate:
-    """Proof of how near to the optimum a strategy's plan is: the plan's value and a lower bound of
-    each criterion.
+    """Proof of how good a consumer group's assignment is: its figures, and lower bounds of them.
 
     No valid plan can beat the bounds. ``partage.judge.verify_certificate`` verifies the certificate
-    from the problem alone.
+    from the group and the cluster alone.
 
     Attributes:
-        owner: int32[P], the settled plan: position of each owner, -1 for none.
+        owner: int32[P], index of each partition's owner in the group, -1 for none.
         balance: "counts" (the number of partitions is balanced) or "loads" (their weight is).
         figures: the plan's value of each criterion: "spread", "moves", "rack cost", "largest", ...
         bounds: lower bounds of some criteria, for every valid plan that is as good in all earlier
@@ -53,7 +52,10 @@ class Certificate:
 
     @property
     def gaps(self) -> dict[str, float]:
-        """Largest possible improvement of each criterion: the plan's value minus its lower bound.
+        """Greatest possible improvement of the assignment in each figure, such as its number of
+        moves.
+
+        It is the assignment's value minus the lower bound.
 
         >>> Certificate(np.zeros(0, np.int32), "counts", {"moves": 3}, {"moves": 3}).gaps
         {'moves': 0}
@@ -62,10 +64,10 @@ class Certificate:
 
     @property
     def optimal(self) -> bool:
-        """True if the plan is proven optimal: each criterion equals its lower bound.
+        """True if the assignment is proven optimal: each figure equals its lower bound.
 
-        Floating-point values may differ within rounding. The last criterion, the spread of topics,
-        is left out, because its lower bound only considers each topic alone.
+        How evenly each topic is spread over the members is left out, because the lower bound of
+        that criterion considers one topic at a time.
         """
         scale = {name: max(1.0, abs(bound)) for name, bound in self.bounds.items()}
         return all(
@@ -80,15 +82,16 @@ def cost_bounds(
     max_moves: int,
     racks: bool,  # noqa: FBT001 - the last of five, named where it is called
 ) -> dict[str, int]:
-    """Return lower bounds of a plan's rack cost and of its moves, from a bound of their weighted
-    sum.
+    """Split a lower bound of a weighted sum into lower bounds of its two parts.
+
+    The parts are an assignment's cost of reading across racks, and its number of moved partitions.
 
     Args:
         least: lower bound of rack weight * rack cost + move weight * moves.
         weights: the rack weight and the move weight.
-        figures: the plan's rack cost and moves.
-        max_moves: limit of moves.
-        racks: whether racks matter.
+        figures: the plan's own rack cost and moves; no bound exceeds them.
+        max_moves: the greatest allowed number of moves.
+        racks: whether consuming across racks has a cost.
 
     >>> cost_bounds(250, (60, 5), {"rack cost": 4, "moves": 2}, 3, True)
     {'rack cost': 4, 'moves': 2}

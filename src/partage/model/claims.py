@@ -18,23 +18,23 @@ _INT32 = range(-(2**31), 2**31)
 
 
 def is_int32(value: object) -> bool:
-    """Return whether a value is a Python or NumPy int that fits in 32 bits with sign.
-
-    ``numpy.int64(3) in range(n)`` compares item by item, so the value is converted first.
-    """
+    """Return whether a value is a Python or NumPy integer in the signed 32-bit range."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     return whole and int(value) in _INT32  # type: ignore[call-overload]  # whole says so
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Partitions that a member says it owns when it joins, in the order sent and with repetitions.
+    """Partitions that a consumer reports as owned when it joins its group, in the order sent.
+
+    Duplicates are included.
 
     Attributes:
         topics: the distinct topic names, in order of first appearance.
-        topic_ix: int32[n], topic of each claim, as a position in ``topics``.
+        topic_ix: int32[n], topic of each claim, as an index of ``topics``.
         partition: int32[n], partition numbers.
-        shared: whether ``topics`` also has names of other members, decoded together with this one.
+        shared: whether several members share the tuple ``topics``, so that it also has names which
+            this member does not claim.
 
     >>> list(Claims.of({"orders": [1, 0]}))
     [('orders', 1), ('orders', 0)]
@@ -47,10 +47,15 @@ class Claims:
 
     @classmethod
     def of(cls, owned: object, path: str = "owned") -> Claims:
-        """Build a member's claimed partitions from numbers by topic, or from (topic, number) pairs.
+        """Build a consumer's reported partitions from a dict of topic to numbers, or from pairs.
+
+        Args:
+            owned: dict from topic to partition numbers, or (topic, partition) pairs.
+            path: name of the argument in error messages.
 
         Raises:
-            InvalidProblemError: a name is not a string, or a number not an int32.
+            InvalidProblemError: a topic name is not a string, or a partition number does not fit an
+                int32.
         """
         if isinstance(owned, Claims):
             return owned
@@ -75,15 +80,14 @@ class Claims:
         return cls(tuple(number), np.array(topic_ix, np.int32), np.array(partition, np.int32))
 
     def with_own_names(self) -> Claims:
-        """Return a copy in which ``topics`` lists only the topics that this member claims.
-
-        Claims that were decoded together share one list of names, which also has other members'
-        topics.
+        """Return a copy that lists only the topics of this consumer's own reported partitions.
 
         >>> one = np.ones(1, np.int32)
         >>> Claims(("a", "b"), one, one, shared=True).with_own_names().topics
         ('b',)
         """
+        # Claims that were decoded together share one list of names, which also has other members'
+        # topics.
         if not self.shared:
             return self
         used, first, place = np.unique(self.topic_ix, return_index=True, return_inverse=True)
@@ -159,14 +163,16 @@ def _number(topic: object, p: object, path: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRows:
-    """Claims of many members (the partitions that each says it owns), in flat arrays.
+    """Partitions that all members of a consumer group report as owned, in compressed rows (CSR).
+
+    M is the number of members, n the number of reported partitions.
 
     Attributes:
-        name_start: int64[M + 1], first name of each member (CSR) in ``names``.
-        names: topic names, each member's own, in order of first appearance.
-        start: int64[M + 1], first claim of each member (CSR).
-        name: int32[n], index into the member's names.
-        partition: int32[n], partition numbers.
+        name_start: int64[M + 1], where each member's topic names begin in ``names``.
+        names: each member's topic names, in order of first appearance.
+        start: int64[M + 1], where each member's claims begin in ``name`` and ``partition``.
+        name: int32[n], topic of each claim, as an index of the member's own names.
+        partition: int32[n], partition number of each claim.
 
     >>> rows = ClaimRows.of([Claims.of({"t": [4]}), Claims.of(()), Claims.of({"t": [1, 2]})])
     >>> rows.start.tolist(), rows.names, rows.partition.tolist()
@@ -181,7 +187,7 @@ class ClaimRows:
 
     @classmethod
     def of(cls, owned: Sequence[Claims]) -> ClaimRows:
-        """Concatenate the claimed partitions of several members, in the given order."""
+        """Combine the partitions that several consumers report as owned into one object."""
         if all(one is _NONE for one in owned):
             nowhere, none = np.zeros(len(owned) + 1, np.int64), np.zeros(0, np.int32)
             return cls(nowhere, [], nowhere, none, none)
@@ -200,14 +206,14 @@ class ClaimRows:
     def of_partitions(
         cls, index: Index, start: NDArray[np.int64], partition: Int32Array
     ) -> ClaimRows:
-        """Build claims from the partitions of each member, given as dense numbers of an index.
+        """Build the reported partitions of a group's members from partition numbers in an `Index`.
 
-        A member's names are in the order of the index.
+        A member's topic names are in the order of the index.
 
         Args:
             index: the numbering of topics and partitions.
-            start: int64[M + 1], first partition of each member (CSR).
-            partition: int32[n], dense numbers.
+            start: int64[M + 1], where each member's partitions begin in ``partition`` (CSR).
+            partition: int32[n], the partitions' numbers in the index.
 
         >>> index = Index.of({"a": 2, "b": 2})
         >>> partition = np.array([3, 0, 2], np.int32)
@@ -229,7 +235,9 @@ class ClaimRows:
         return cls(name_start, names, start, name, index.number_of[partition])
 
     def by_member(self) -> list[Claims]:
-        """Return the claimed partitions of each member as one `Claims` object, in order."""
+        """Return the partitions that each consumer reports as owned, as one `Claims` object
+        each.
+        """
         at, ends = self.name_start.tolist(), self.start.tolist()
         shared: dict[tuple[str, ...], tuple[str, ...]] = {}
         out = []

@@ -50,14 +50,18 @@ class Broker:
 class Cluster:
     """Topics and partitions of a Kafka cluster at one moment, with replicas, leaders and racks.
 
-    It refers to an `Index`, which may contain more topics and partitions than exist.
+    T, P, R are the numbers of topics, partitions and replicas.
+
+    The arrays have the numbering of an `Index`. It may also have topics and partitions that exist
+    at other times only.
 
     Attributes:
         index: the numbering of topics and partitions.
         topic_exists: bool[T], whether each topic of the index exists.
         partition_exists: bool[P], whether each partition does; a topic's numbers may have holes.
-        leader: int32[P], position in ``brokers``, -1 for none or unknown.
-        replica_start: int32[P + 1]; replica: int32[R], positions in ``brokers`` (CSR).
+        leader: int32[P], the leader as an index of ``brokers``, -1 for none or unknown.
+        replica_start: int32[P + 1], where each partition's replicas begin in ``replica`` (CSR).
+        replica: int32[R], the replicas as indices of ``brokers``.
         brokers: all brokers that are mentioned.
 
     >>> cluster = Cluster.from_topics({"orders": 6, "clicks": 3})
@@ -84,7 +88,9 @@ class Cluster:
         return f"<Cluster: {self._counts()}>"
 
     def __str__(self) -> str:
-        """Return a text table with the partition count, replica count and racks of each topic."""
+        """Return a text table of the Kafka cluster: partition count, replica count and racks of
+        each topic.
+        """
         rows = [tuple(map(str, row)) for row in self._topic_rows()]
         more = int(np.count_nonzero(self.topic_exists)) - len(rows)
         lines = [f"Cluster: {self._counts()}"]
@@ -127,8 +133,7 @@ class Cluster:
 
     @classmethod
     def from_topics(cls, topics: Mapping[str, int | Sequence[Sequence[str | None]]]) -> Cluster:
-        """Build a cluster from partition counts by topic, or from the racks of each partition's
-        replicas.
+        """Build a Kafka cluster from partition counts by topic, or from the racks of the replicas.
 
         Args:
             topics: for each topic its number of partitions, or the racks of each partition's
@@ -144,9 +149,10 @@ class Cluster:
 
     @classmethod
     def from_json(cls, problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> Cluster:
-        """Build a cluster from the ``topics`` of a problem in JSON.
+        """Build a Kafka cluster from the field ``topics`` of a JSON object.
 
-        ``problem`` is JSON text, parsed JSON, or the path of a file.
+        Args:
+            problem: JSON text, parsed JSON, or the path of a file.
 
         Raises:
             InvalidProblemError: a field is wrong; the error has its path and value.
@@ -160,10 +166,10 @@ class Cluster:
         brokers: Sequence[Mapping[str, Any]],
         index: Index | None = None,
     ) -> Cluster:
-        """Build a cluster from the topics and brokers in one line of a capture's ``cluster.jsonl``.
+        """Build a Kafka cluster from one recorded metadata record (a line of ``cluster.jsonl``).
 
-        With ``index`` (the numbering of a whole history) the cluster is a subset of it; the index
-        must have every topic (by id) and partition of the line.
+        With ``index`` (the numbering of a whole recorded history) the cluster uses these numbers.
+        The index must have every topic (by id) and partition of the record.
         """
         return _cluster_from_metadata(topics, brokers, index)
 
@@ -173,8 +179,7 @@ class Cluster:
         topics: Mapping[str, Mapping[int, Sequence[int]]],
         racks: Mapping[int, str | None],
     ) -> Cluster:
-        """Build a cluster without leaders from the node ids of replicas, as client metadata have
-        them.
+        """Build a Kafka cluster without leaders from the node ids of each partition's replicas.
 
         Args:
             topics: node ids of the replicas, by topic and partition number.
@@ -203,20 +208,20 @@ class Cluster:
         return alive, start.astype(np.int32)
 
     def topic(self, name: str) -> int:
-        """Return the number of the existing topic with this name in the index, -1 if there is
-        none.
-        """
+        """Return the index number of the Kafka topic with a name, -1 if no such topic exists."""
         return self._live.get(name, -1)
 
     def topic_all(self, names: Sequence[str]) -> list[int]:
-        """Return the numbers of several topics in the index, by name; -1 for each that does not
+        """Return the index numbers of Kafka topics by name, -1 for each topic that does not
         exist.
         """
         number = self._live.get
         return [number(name, -1) for name in names]
 
     def partitions_of(self, topic: str | int) -> Int32Array:
-        """Return the existing partitions of a topic, sorted by partition number (int32[n])."""
+        """Return the index numbers of a Kafka topic's partitions, sorted by partition number
+        (int32[n]).
+        """
         t = self.topic(topic) if isinstance(topic, str) else topic
         if t < 0 or not self.topic_exists[t]:
             return np.zeros(0, np.int32)
@@ -224,33 +229,31 @@ class Cluster:
         return alive[start[t] : start[t + 1]]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields to pickle; cached values that strategies derive from the cluster are
-        left out.
-        """
+        """Return the fields to pickle, without cached values."""
         return {name: v for name, v in self.__dict__.items() if name != "of_subscriptions"}
 
     @cached_property
     def of_subscriptions(self) -> list[tuple[tuple[tuple[str, ...], ...], dict[object, Any]]]:
-        """Cache of values that strategies derive from the cluster and the group's subscriptions.
+        """Cache of values that assignment strategies derive from the cluster and the subscriptions.
 
-        Its only entry has the last subscriptions, and the values by the functions that compute
-        them. Callers must not change the values. An entry is replaced as a whole, so that threads
-        with other groups do not disturb each other.
+        Callers must not change the values.
         """
+        # It has one entry: the last subscriptions, and a dict from the function that derives a
+        # value to this value. An entry is replaced as a whole, so threads can share the cluster.
         return [((), {})]
 
     @cached_property
     def rack_names(self) -> tuple[str, ...]:
-        """Names of all racks that have brokers, sorted and distinct.
+        """Sorted distinct names of all racks of the Kafka brokers.
 
-        A broker may have the empty rack, but no member is ever on it: Kafka drops the empty rack of
-        members only.
+        The empty name may occur, although no member is on that rack: Kafka ignores an empty
+        ``client.rack``.
         """
         return tuple(sorted({b.rack for b in self.brokers if b.rack is not None}))
 
     @cached_property
     def partition_racks(self) -> tuple[Int32Array, Int32Array]:
-        """Distinct racks of each partition's replicas, in compressed rows (CSR).
+        """Racks on which each partition has replicas, without duplicates, in compressed rows (CSR).
 
         Racks are positions in ``rack_names``.
         """
@@ -292,7 +295,7 @@ def _cluster_from_topics(topics: object) -> Cluster:
         rows.append((name, None, len(racks) if racks is not None else int(value)))
         placed.append(racks)
     index = Index.of(rows)
-    return _with_racks(index, placed)
+    return _cluster_from_replica_racks(index, placed)
 
 
 def _replica_racks(name: str, value: object) -> list[list[str | None]] | None:
@@ -315,10 +318,17 @@ def _replica_racks(name: str, value: object) -> list[list[str | None]] | None:
     return out
 
 
-def _with_racks(index: Index, replica_racks: Sequence[list[list[str | None]] | None]) -> Cluster:
-    """Build a cluster from the racks of replicas.
+def _cluster_from_replica_racks(
+    index: Index, replica_racks: Sequence[list[list[str | None]] | None]
+) -> Cluster:
+    """Build a Kafka cluster if only the racks of replicas are known, not the brokers.
 
-    Its brokers are invented: one for each rack and position in a replica list.
+    One broker is created for each rack and position in a replica list.
+
+    Args:
+        index: the numbering of topics and partitions.
+        replica_racks: for each topic the racks of each partition's replicas; None for a topic of
+            which only the partition count is known.
     """
     brokers: dict[tuple[str | None, int], int] = {}
     sizes: list[Int32Array] = []
@@ -366,7 +376,7 @@ def _stand_ins(
 
 
 class _TopicRows(NamedTuple):
-    """Partitions of one topic in a metadata response, as one list for each field.
+    """Partitions of one Kafka topic in a metadata response, as one list for each field.
 
     Attributes:
         id: the topic id, None if unknown.
@@ -404,7 +414,7 @@ def _cluster_from_replicas(
         columns[name] = _TopicRows(
             None, number, [-1] * len(number), [partitions[p] for p in number]
         )
-    if not all(map(_is_plain, columns.values())):
+    if not all(map(_has_valid_numbers, columns.values())):
         # The rows' own checks name the wrong value.
         rows = {
             name: {
@@ -419,11 +429,9 @@ def _cluster_from_replicas(
     return _placed(columns, tuple(_broker(b, f"brokers[{i}]") for i, b in enumerate(brokers)), None)
 
 
-def _is_plain(rows: _TopicRows) -> bool:
-    """Return whether all numbers of a topic's partitions are valid ints.
-
-    If they are, the caller need not check each number by itself.
-    """
+def _has_valid_numbers(rows: _TopicRows) -> bool:
+    """Return whether all partition numbers and node ids of a topic are valid integers."""
+    # If so, the caller skips the slow check of each number.
     number = rows.number
     return (
         set(map(type, chain(number, chain.from_iterable(rows.replicas)))) <= {int}

@@ -64,7 +64,7 @@ def pretty_print(value: object, printer: Any, cycle: bool) -> None:  # noqa: FBT
 
 
 def text_table(rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
-    """Return a text table with aligned columns; the first row has the headings.
+    """Format rows of text as a table with aligned columns; the first row has the headings.
 
     Args:
         rows: cells as text.
@@ -92,16 +92,16 @@ _NUMBER = ' class="n"'
 
 
 class Picture(NamedTuple):
-    """Small SVG drawing in a cell of an HTML table."""
+    """SVG drawing in a cell of an HTML table (`html_table`)."""
 
     svg: str
 
 
 def bar(parts: Iterable[tuple[int, int]], most: int) -> Picture:
-    """Return an SVG drawing of one horizontal bar with coloured parts.
+    """Draw one horizontal bar that is stacked from coloured parts, as SVG for an HTML table.
 
     Args:
-        parts: the colour's number and the size of each part.
+        parts: the palette index and the size of each part.
         most: size of the longest bar of the table.
 
     >>> bar([(0, 1), (9, 1)], 4).svg.count("<rect")
@@ -116,9 +116,9 @@ def bar(parts: Iterable[tuple[int, int]], most: int) -> Picture:
 
 
 def strip(colours: Sequence[int]) -> Picture:
-    """Return an SVG row of small coloured squares, for example one for each partition's owner.
+    """Draw a row of small coloured squares as SVG, for example one for each partition's owner.
 
-    The colour -1 stands for no owner.
+    ``colours`` are palette indices; -1 stands for no owner.
 
     >>> strip([0, 1, -1]).svg.count("<rect")
     3
@@ -128,7 +128,7 @@ def strip(colours: Sequence[int]) -> Picture:
 
 
 def histogram(values: Sequence[int]) -> Picture:
-    """Return an SVG histogram: one column for each value, in order.
+    """Draw a histogram as SVG: one column for each value, in order.
 
     >>> histogram([2, 0]).svg.count("<rect")
     2
@@ -157,7 +157,7 @@ def html_table(
     rows: Iterable[Sequence[str | int | Picture]],
     notes: Iterable[str] = (),
 ) -> str:
-    """Return an HTML table with title, headings and style, for ``_repr_html_`` methods.
+    """Format an HTML table with title, headings and style, for ``_repr_html_`` methods.
 
     Args:
         title: first line.
@@ -187,7 +187,7 @@ def html_table(
 
 
 def _cell(value: str | int | Picture) -> tuple[str, str]:
-    """Return the CSS class and the HTML content of a table cell.
+    """Return the CSS class and the HTML content of one cell of an HTML table.
 
     Classes are n (number), t (text), p (picture) and e (empty).
     """

@@ -53,15 +53,15 @@ _NO_CONFIG: Mapping[str, object] = {}
 
 
 class Member:
-    """Member of a consumer group, with everything that it sent when it joined.
+    """Member of a Kafka consumer group, with the data that it sent when it joined.
 
     Args:
         id: the member id that the coordinator gave.
         topics: the subscribed topic names, in the order sent; a name may repeat.
-        rack: ``client.rack``; the empty string counts as none where Kafka says so.
+        rack: ``client.rack``; some of Kafka's assignors ignore the empty string.
         instance_id: ``group.instance.id`` of a static member.
-        owned: partitions that it says it owns (its claims): a mapping, (topic, partition) pairs in
-            order, or arrays.
+        owned: partitions that the member reports as owned (its claims): a mapping, (topic,
+            partition) pairs in order, or arrays.
         generation: group generation of these claims; any negative number means none was sent.
         user_data: the subscription's user data as raw bytes; None and empty differ.
         weight: share of the load that it should get, relative to other members (1.0 by default).
@@ -132,7 +132,7 @@ class Member:
         )
 
     def __repr__(self) -> str:
-        shown = [repr(self.id), f"topics={_shortened(self.topics)}"]
+        shown = [repr(self.id), f"topics={_format_short_list(self.topics)}"]
         if self.rack is not None:
             shown.append(f"rack={self.rack!r}")
         if self.instance_id is not None:
@@ -167,9 +167,14 @@ class Member:
         return hash(self._key())
 
     def rejoined(self, owned: Claims, generation: int, user_data: bytes | None) -> Member:
-        """Return a copy of the member with other claims (the partitions that it says it owns).
+        """Return a copy of the consumer that joins its group again with other owned partitions.
 
         The arguments are not validated.
+
+        Args:
+            owned: partitions that the member reports as owned.
+            generation: group generation of these partitions.
+            user_data: the subscription's user data, None if there is none.
         """
         made = object.__new__(Member)
         made.id, made.topics, made.rack = self.id, self.topics, self.rack
@@ -179,7 +184,7 @@ class Member:
         return made
 
     def replaced(self, **changes: Any) -> Member:
-        """Return a copy of the member with the given fields changed.
+        """Return a copy of the group member in which the given fields are changed.
 
         >>> Member("c1", topics=["a"]).replaced(generation=3).generation
         3
@@ -192,10 +197,10 @@ class Member:
 _MOST_SHOWN = 12
 
 
-def _shortened(values: Sequence[object]) -> str:
-    """Format a list as text of limited length; the end of a long one is left out.
+def _format_short_list(values: Sequence[object]) -> str:
+    """Format a list as text, with at most twelve values and the number of the others.
 
-    >>> _shortened(range(20))
+    >>> _format_short_list(range(20))
     '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... 8 more]'
     """
     shown = ", ".join(map(repr, values[:_MOST_SHOWN]))
@@ -207,14 +212,16 @@ def _owned_by_topic(owned: Claims) -> str:
     by_topic: dict[str, list[int]] = {}
     for topic, number in owned:
         by_topic.setdefault(topic, []).append(number)
-    return "{" + ", ".join(f"{t!r}: {_shortened(p)}" for t, p in by_topic.items()) + "}"
+    return "{" + ", ".join(f"{t!r}: {_format_short_list(p)}" for t, p in by_topic.items()) + "}"
 
 
 def _expect_config(value: object, path: str) -> Mapping[str, object]:
-    """Check that a member's settings are a mapping with string keys, and return a copy.
+    """Check that a consumer's own settings are a mapping with string keys, and return a copy.
+
+    ``path`` is the name of the field in error messages.
 
     Raises:
-        InvalidProblemError: it is no mapping with text as keys.
+        InvalidProblemError: the value is not a mapping, or a key is not a string.
     """
     if not isinstance(value, Mapping):
         raise InvalidProblemError("must be an object: setting -> value", path=path, value=value)
@@ -261,13 +268,15 @@ def _member_row(member: Member) -> tuple[str, str, str, str, int]:
 
 
 class Group:
-    """Members of a consumer group in join order, on which Kafka's strategies depend.
+    """Members of a Kafka consumer group in the order in which they joined.
+
+    Kafka's assignors depend on this order.
 
     Attributes:
         members: the members; members with equal subscriptions share one ``topics`` tuple.
         ids: member ids in join order.
         subscriptions: the distinct subscriptions (tuples of names as sent).
-        subscription_of: int32[M], each member's subscription, as a position in ``subscriptions``.
+        subscription_of: int32[M], each member's subscription, as an index of ``subscriptions``.
 
     >>> group = Group([Member("c2", topics=["a"]), Member("c1", topics=["a"])])
     >>> [m.id for m in group], len(group.subscriptions)
@@ -302,9 +311,10 @@ class Group:
 
     @classmethod
     def from_json(cls, problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> Group:
-        """Build a group from the ``members`` of a problem in JSON.
+        """Build a consumer group from the field ``members`` of a JSON object.
 
-        ``problem`` is JSON text, parsed JSON, or the path of a file.
+        Args:
+            problem: JSON text, parsed JSON, or the path of a file.
 
         Raises:
             InvalidProblemError: a field is wrong; the error has its path and value.
@@ -330,7 +340,7 @@ class Group:
         return f"Group({list(self.members)!r})"
 
     def __str__(self) -> str:
-        """Return a text table with each member's topics and number of claimed partitions."""
+        """Return a text table with each group member's topics and number of owned partitions."""
         rows = [
             (*texts, str(owned)) for *texts, owned in map(_member_row, self.members[:MOST_ROWS])
         ]
@@ -362,14 +372,13 @@ class Group:
     def rejoined(
         self, rows: ClaimRows, generations: Sequence[int], user_data: Sequence[bytes | None]
     ) -> Group:
-        """Return a group of the same members with other claims (the partitions that they say they
-        own).
+        """Return a copy of the consumer group whose members join again with other owned partitions.
 
         The arguments are not validated.
 
         Args:
-            rows: the claims of all members.
-            generations: the generation of each member's claims.
+            rows: the partitions that each member reports as owned.
+            generations: the group generation of each member's owned partitions.
             user_data: the user data of each member's subscription.
 
         >>> group = Group([Member("a", ["t"])])
@@ -388,49 +397,51 @@ class Group:
 
     @property
     def position(self) -> dict[str, int]:
-        """Dict from member id to the member's position in join order."""
+        """Position of each group member in join order, as a dict by member id."""
         return self.orders.position
 
     @property
     def members_in_map_order(self) -> list[int]:
-        """Positions of members in the iteration order of Kafka's ``HashMap`` from member id to
-        member.
+        """Positions of the group's members in the order in which Kafka's coordinator iterates over
+        them.
 
-        The map was filled in join order.
+        It is the order of a Java ``HashMap`` that is filled in join order.
         """
         return self.orders.members_in_map_order
 
     @property
     def members_in_refilled_map_order(self) -> list[int]:
-        """Positions of members in the iteration order of a copied ``HashMap`` from member id to
-        member.
+        """Positions of the group's members in the iteration order of a copied Java ``HashMap``.
 
-        The copy was filled in the order of `members_in_map_order`.
+        Some Kafka assignors copy the coordinator's map in the order of `members_in_map_order`.
         """
         return self.orders.members_in_refilled_map_order
 
     @cached_property
     def has_racks(self) -> bool:
-        """True if any member has a rack; the empty rack counts as none."""
+        """True if any member of the consumer group has a rack; the empty rack counts as none."""
         return any(m.rack for m in self.members)
 
     @cached_property
-    def has_shares(self) -> bool:
-        """True if any member has a capacity, or a weight other than the default."""
+    def has_weights_or_capacities(self) -> bool:
+        """True if any group member has a capacity, or another share of the load than the
+        default.
+        """
         return any(m.weight != _ORDINARY or m.capacity is not None for m in self.members)
 
     @cached_property
     def user_data_size(self) -> int:
-        """Number of bytes in the user data of all members."""
+        """Number of bytes of user data that all group members sent."""
         return sum(len(m.user_data) for m in self.members if m.user_data)
 
     @cached_property
     def members_by_instance(self) -> Int32Array:
-        """Positions of members in the sort order of Kafka's ``MemberInfo`` (int32[M]).
+        """Positions of the group's members, sorted as Kafka's ``MemberInfo`` sorts (int32[M]).
 
-        Static members by instance id come first, then dynamic ones by member id; both in Java's
-        string order. Members that share an instance id (one of them is fenced) stay in map order.
+        Static members come first, by instance id, then the others by member id.
         """
+        # Ids are compared as Java strings. Members with equal instance ids (one of them is fenced)
+        # keep the order of `members_in_map_order`.
         instances = [m.instance_id for m in self.members]
         named = sorted({i for i in instances if i is not None})
         if not named:
@@ -446,19 +457,19 @@ class Group:
 
     @cached_property
     def claimed(self) -> ClaimRows:
-        """Partitions that each member says it owns, for all members in flat arrays."""
+        """Partitions that the group's members report as owned, as one `ClaimRows`."""
         return ClaimRows.of([m.owned for m in self.members])
 
     @property
     def member_rank(self) -> Int32Array:
-        """Rank of each member when ids are sorted as Java sorts strings (int32[M])."""
+        """Rank of each group member when member ids are sorted as Java sorts strings (int32[M])."""
         return self.orders.rank
 
 
 class _Orders:
-    """Sort orders of a group's members that follow from their ids and their join order.
+    """Cache of the sort orders of a consumer group's members.
 
-    `Group.rejoined` shares them, so that each order is computed once.
+    They depend only on member ids and join order, so copies of the group share them.
     """
 
     def __init__(self, ids: tuple[str, ...]) -> None:

@@ -21,7 +21,8 @@ MOST_PARTITIONS = 16_000_000
 
 
 def java_rank(names: Sequence[str]) -> Int32Array:
-    """Return the rank of each name in Java's string order, which compares UTF-16 units (int32).
+    """Return the rank of each name when names are sorted as Java sorts strings (UTF-16 units,
+    int32).
 
     >>> java_rank(["b", "a", "c"]).tolist()
     [1, 0, 2]
@@ -40,19 +41,17 @@ def java_rank(names: Sequence[str]) -> Int32Array:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """Dense numbering of the topics and partitions of a problem, or of a whole recorded history.
+    """Numbering of a Kafka cluster's topics and partitions by integers from 0, for use in arrays.
 
-    A topic's partitions are numbered in *extents*: ranges of consecutive numbers. A topic starts
-    with one extent; when it grows, another one is appended, so that existing numbers stay valid. If
-    no topic has grown, extent ``e`` is topic ``e`` and ``first_partition`` is the offset array of
-    the topics.
+    A topic that grows keeps its numbers and gets another range of consecutive numbers (an
+    "extent"). If no topic has grown, each topic has one range.
 
     Attributes:
-        topics: names by topic; a deleted and recreated topic has another entry.
+        topics: topic names; a deleted and recreated topic has two entries.
         ids: topic ids (Kafka's URL-safe base64), None if unknown.
         extent_topic: int32[E], topic of each extent.
         extent_number: int32[E], first partition number of each extent.
-        first_partition: int32[E + 1], first dense number of each extent (compressed rows, CSR).
+        first_partition: int32[E + 1], first index number of each extent (compressed rows, CSR).
 
     >>> index = Index.of({"orders": 6, "clicks": 3})
     >>> int(index.locate("clicks", 2)), index.partitions
@@ -69,9 +68,9 @@ class Index:
 
     @classmethod
     def of(cls, counts: dict[str, int] | Iterable[tuple[str, str | None, int]]) -> Index:
-        """Build an index that numbers topics in the given order.
+        """Build a numbering of topics and partitions from partition counts.
 
-        ``counts`` has partition counts by name, or (name, id, count) rows.
+        ``counts`` has partition counts by name, or (name, topic id, count) rows.
         """
         rows = (
             [(name, None, n) for name, n in counts.items()]
@@ -84,24 +83,24 @@ class Index:
 
     @property
     def partitions(self) -> int:
-        """Total number of partitions in the index."""
+        """Total number of partitions that the index numbers."""
         return int(self.first_partition[-1])
 
     @cached_property
     def topic_of(self) -> Int32Array:
-        """Topic number of each partition (int32[P])."""
+        """Topic of each numbered partition, as a topic number (int32[P])."""
         return np.repeat(self.extent_topic, np.diff(self.first_partition))
 
     @cached_property
     def number_of(self) -> Int32Array:
-        """Kafka's partition number of each partition, within its topic (int32[P])."""
+        """Kafka's own partition number of each numbered partition, within its topic (int32[P])."""
         sizes = np.diff(self.first_partition)
         shift = self.extent_number - self.first_partition[:-1]
         return np.arange(self.partitions, dtype=np.int32) + np.repeat(shift, sizes)
 
     @cached_property
     def topic_rank(self) -> Int32Array:
-        """Rank of each topic when names are sorted as Java sorts strings (int32[T])."""
+        """Rank of each topic when topic names are sorted as Java sorts strings (int32[T])."""
         return java_rank(self.topics)
 
     @cached_property
@@ -114,10 +113,10 @@ class Index:
 
     @cached_property
     def _extent_keys(self) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-        """Sorted (topic, first partition number) keys of all extents for binary searches, and their
-        order.
+        """Sorted (topic, first partition number) of all ranges of partition numbers, for binary
+        search.
 
-        An extent is a range of consecutive partition numbers.
+        The second array is the permutation that sorts them.
         """
         keys = (self.extent_topic.astype(np.int64) << 32) | self.extent_number.astype(np.int64)
         order = np.argsort(keys, kind="stable")
@@ -130,22 +129,25 @@ class Index:
         return len(topics) > 0 and np.array_equal(self.extent_topic, topics)
 
     def topic(self, name: str) -> int:
-        """Return the number of the newest topic with this name, -1 if there is none."""
+        """Return the index number of the topic with a name, -1 if there is none.
+
+        Of a deleted and a recreated topic, it is the newer one.
+        """
         return self._newest.get(name, -1)
 
     def topic_by_id(self, topic_id: str) -> int:
-        """Return the number of the topic with this id, -1 if there is none."""
+        """Return the index number of the topic with a Kafka topic id, -1 if there is none."""
         return self._by_id.get(topic_id, -1)
 
     @cached_property
     def counts(self) -> Int32Array:
-        """Number of partitions of each topic (int32[T])."""
+        """Number of partitions of each topic in the index (int32[T])."""
         out = np.zeros(len(self.topics), np.int32)
         np.add.at(out, self.extent_topic, np.diff(self.first_partition))
         return out
 
     def count(self, topic: int) -> int:
-        """Return the number of partitions that a topic has in the index; 0 for an unknown topic."""
+        """Return the number of partitions of a topic in the index; 0 for an unknown topic."""
         return int(self.counts[topic]) if topic >= 0 else 0
 
     def locate(self, topic: str | int, number: int) -> int:
@@ -154,9 +156,11 @@ class Index:
         return int(self.locate_all(np.array([t], np.int32), np.array([number], np.int32))[0])
 
     def locate_all(self, topic: Int32Array, number: Int32Array) -> Int32Array:
-        """Return the index numbers of many partitions, -1 for each that the index does not have.
+        """Return the index numbers of many partitions at once, -1 for each unknown one.
 
-        ``topic`` and ``number`` name the partitions.
+        Args:
+            topic: int32[n], topic number of each partition.
+            number: int32[n], Kafka's partition number of each partition.
         """
         if self._one_extent_each and int(topic.max(initial=-1)) < len(self.topics):
             good = (topic >= 0) & (number >= 0) & (number < self.counts[topic])
@@ -177,14 +181,18 @@ class Index:
         return np.where(good, dense, -1).astype(np.int32)
 
     def name(self, partition: int) -> tuple[str, int]:
-        """Return the topic name and Kafka's partition number of a partition in the index."""
+        """Return the topic name and Kafka's partition number of a partition, given its index
+        number.
+        """
         return self.topics[self.topic_of[partition]], int(self.number_of[partition])
 
     def extended(self, rows: Iterable[tuple[str, str | None, int]]) -> Index:
-        """Return an index with new topics, or with more partitions of known ones.
+        """Return a copy of the numbering with new topics, or with more partitions of existing
+        topics.
 
-        All existing numbers stay valid. A row whose id is known (or, without id, whose name is)
-        grows that topic if its count is larger; any other row is a new topic.
+        All existing numbers stay valid. Each row is (name, topic id, partition count). A row with
+        the id of an existing topic extends this topic to the count, if it is larger; without id,
+        the name decides. Any other row is a new topic.
 
         >>> grown = Index.of({"a": 1, "b": 1}).extended([("a", None, 3)])
         >>> [grown.name(p) for p in range(4)]

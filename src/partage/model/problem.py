@@ -22,14 +22,16 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Input of an assignment strategy: a consumer group and a cluster, in which names are numbered.
+    """Input of a partition assignment strategy: a consumer group and a Kafka cluster.
 
     Members are numbered in join order, topics and partitions by the cluster's index.
 
     Attributes:
-        group, cluster: the members and the partitions.
-        sent_claims: the claims in each member's user data and their generation (None for none),
-            if they are decoded already; strategies that read user data otherwise decode them.
+        group: the members.
+        cluster: the topics and partitions.
+        sent_claims: the owned partitions and the generation (None if absent) that each member's
+            user data report, if they are decoded already; strategies that need them otherwise
+            decode them.
 
     >>> from partage.model import Member
     >>> group = Group([Member("b", ["t", "gone"]), Member("a", ["t"])])
@@ -47,37 +49,41 @@ class Problem:
         expect_kind(self.cluster, Cluster, "cluster")
 
     def rejoined(self, group: Group, claims: tuple[Int32Array, Int32Array]) -> Problem:
-        """Return the problem of the same members with other claims (the partitions that they say
-        they own).
+        """Return a copy in which the same consumer group members report other owned partitions.
 
-        The arguments are not validated. The result shares what follows from subscriptions, racks
-        and cluster.
+        The arguments are not validated.
 
         Args:
-            group: the members of this problem with other claims, see `Group.rejoined`.
-            claims: the same claims as dense numbers, see `claims`.
+            group: the members of this problem with other owned partitions, see `Group.rejoined`.
+            claims: the same owned partitions by their index numbers, in the form of
+                `Problem.claims`.
         """
+        # Values that only depend on subscriptions, racks and cluster are shared.
         made = object.__new__(Problem)
         vars(made).update(vars(self), group=group, claims=claims)
         return made
 
     @property
     def index(self) -> Index:
-        """The numbering of the cluster's topics and partitions."""
+        """Numbering of the Kafka cluster's topics and partitions."""
         return self.cluster.index
 
     @cached_property
     def subscription_topics(self) -> tuple[Int32Array, ...]:
-        """Existing topics of each distinct subscription, without repetition, in the order sent."""
+        """Existing topics of each distinct subscription in the consumer group, in the order
+        sent.
+        """
         return of_subscriptions(self, _subscription_topics)
 
     def topics_of(self, member: int) -> Int32Array:
-        """Return the existing topics to which a member subscribes, in the order it sent (int32)."""
+        """Return the existing topics to which a consumer subscribes, in the order it sent
+        (int32).
+        """
         return self.subscription_topics[int(self.group.subscription_of[member])]
 
     @cached_property
     def _subscribers(self) -> tuple[Int32Array, Int32Array]:
-        """Members that subscribe to each topic, in join order, as compressed rows (CSR)."""
+        """Group members that subscribe to each topic, in join order, as compressed rows (CSR)."""
         topics_of = self.subscription_topics
         sizes = np.array([len(x) for x in topics_of], np.int64)
         subscription = self.group.subscription_of
@@ -91,19 +97,21 @@ class Problem:
         return start.astype(np.int32), member[order]
 
     def members_of(self, topic: int) -> Int32Array:
-        """Return the members that subscribe to a topic, in join order (int32)."""
+        """Return the group members that subscribe to a topic, in join order (int32)."""
         start, member = self._subscribers
         return member[start[topic] : start[topic + 1]]
 
     @cached_property
     def subscribed_topics(self) -> Int32Array:
-        """The existing topics with at least one subscriber, ascending by index number (int32)."""
+        """Existing topics to which at least one group member subscribes, sorted by number
+        (int32).
+        """
         start, _ = self._subscribers
         return np.flatnonzero(np.diff(start) > 0).astype(np.int32)
 
     @cached_property
     def member_rack(self) -> Int32Array:
-        """Rack of each member, as a position in ``cluster.rack_names`` (int32[M]).
+        """Rack of each group member, as a position in ``cluster.rack_names`` (int32[M]).
 
         It is -1 for a member without rack and -2 for a rack without brokers. The empty rack of a
         member counts as no rack.
@@ -116,9 +124,10 @@ class Problem:
 
     @cached_property
     def claims(self) -> tuple[Int32Array, Int32Array]:
-        """Partitions that each member says it owns, in the order sent, as compressed rows (CSR).
+        """Partitions that each group member reports as owned, in the order sent, in compressed rows
+        (CSR).
 
-        A claim of a partition that does not exist is -1.
+        A partition that does not exist is -1.
         """
         start = np.zeros(len(self.group) + 1, np.int32)
         parts: list[Int32Array] = []
@@ -135,11 +144,15 @@ class Problem:
 
 
 def of_subscriptions(problem: Problem, make: Callable[[Problem], Made]) -> Made:
-    """Return ``make(problem)``, cached until the cluster or a member's subscription changes.
+    """Return ``make(problem)`` from a cache, or compute it if the cluster or a subscription
+    changed.
 
-    ``make`` must depend on the cluster and the subscriptions only. Most rebalances change neither,
-    so the cluster keeps the results for the last subscriptions.
+    Args:
+        problem: the group and the cluster.
+        make: function that computes the value.
     """
+    # Most rebalances change neither, so the cluster keeps the results for the last subscriptions.
+    # ``make`` must depend on the cluster and the subscriptions only.
     kept = problem.cluster.of_subscriptions
     subscriptions = problem.group.subscriptions
     last, made = kept[0]

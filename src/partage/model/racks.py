@@ -18,16 +18,14 @@ _CHUNK = 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackTable:
-    """Cost of network traffic between racks, for each member that consumes each partition.
+    """Cost of reading each partition from each consumer's rack, as a compact matrix.
 
-    The table is compact: partitions with equal costs share a row, members with equal costs share a
-    column.
+    The cost of partition ``p`` at member ``m`` is ``cost[profile[p], row[m]]``.
 
     Attributes:
-        profile: int64[P], class of each partition; those of a class have equal costs with each
-            member.
+        profile: int64[P], the partition's row in ``cost``; partitions with equal costs share one.
         row: int64[M], the member's column in ``cost``; -1 (the last one) without a rack.
-        cost: int64[K, R + 1], cost in integer units by profile and column; the last column is zero.
+        cost: int64[K, R + 1], cost in integer units; the last column is zero.
     """
 
     profile: NDArray[np.int64]
@@ -37,12 +35,13 @@ class RackTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackCosts:
-    """Rule that gives the cost of consuming a partition from another rack.
+    """Cost of consuming a partition whose replicas are in other racks than the consumer.
 
-    Without ``prices`` the cost is 1 if the partition has no replica on the member's rack. With
-    them it is the price per GB from the cheapest replica to the member, times the partition's
-    traffic, over ``unit``, rounded. Members without rack, and partitions whose replicas have no
-    known rack, cost nothing.
+    It is 1 for each such partition, or the price of its traffic if ``prices`` are given.
+
+    Without rack a member costs nothing, nor does a partition whose replicas have no known rack.
+    With ``prices`` the cost is the price per GB from the cheapest replica to the member, times the
+    partition's traffic; the result is divided by ``unit`` and rounded.
 
     Attributes:
         prices: price per GB by (rack of the member, rack of the replica); a missing pair costs 0
@@ -62,7 +61,7 @@ class RackCosts:
     unit: float = 1.0
 
     def table(self, problem: Problem) -> RackTable:
-        """Compute the rack cost of each pair of a member and a partition that it could consume."""
+        """Compute the cost of cross-rack reads for each pair of a group member and a partition."""
         names = sorted({m.rack for m in problem.group if m.rack})
         number = {name: i for i, name in enumerate(names)}
         row = np.array([number[m.rack] if m.rack else -1 for m in problem.group], np.int64)
@@ -91,7 +90,8 @@ class RackCosts:
 def _rack_sets(problem: Problem) -> tuple[NDArray[np.int64], list[list[int]]]:
     """Group partitions by the set of racks that hold their replicas.
 
-    Return the number of each partition's set, and the distinct sets.
+    Returns:
+        The number of each partition's set, and the list of distinct sets.
     """
     start, rack = problem.cluster.partition_racks
     count = len(start) - 1

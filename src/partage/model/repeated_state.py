@@ -12,19 +12,21 @@ _MOST_NAMED: Final = 5
 
 
 class RepeatedState:
-    """Detector of endless loops in an algorithm, by Brent's cycle detection on its states.
+    """Detector of endless loops in a deterministic algorithm: it notices that a state repeats.
 
-    A deterministic run over finitely many states either ends or returns to an earlier state. After
-    passes 1, 2, 4, 8 and so on the detector replaces its stored state, and it compares each later
-    state with that. Equality is exact, so a run that ends is never stopped, however long it is.
-    Memory is one state. A cycle of length ``l`` that begins after pass ``m`` is found before pass
-    ``3 * max(m, l) + 2``.
+    The method is Brent's cycle detection.
+
+    A deterministic run over finitely many states either ends or returns to an earlier state. The
+    detector stores the state after iterations 1, 2, 4, 8 and so on, and compares each later state
+    with the stored one. Equality is exact, so a run that ends is never stopped, however long it is.
+    A cycle of length ``l`` that begins after iteration ``m`` is found before iteration ``3 * max(m,
+    l) + 2``.
 
     Source: R. P. Brent, "An improved Monte Carlo factorization algorithm", BIT 20 (1980).
 
     Attributes:
         passes: number of states compared so far.
-        length: passes from the stored state to the present one.
+        length: number of iterations from the stored state to the present one.
 
     >>> state, repeated = 0, RepeatedState()
     >>> while not repeated.matches(state):
@@ -40,13 +42,12 @@ class RepeatedState:
         self._store_after = 1
 
     def matches(self, state: object) -> bool:
-        """Return whether the algorithm is in an earlier state again, so that it never ends.
-
-        Otherwise the state is stored after some passes, for later comparisons.
+        """Return whether an algorithm is in the same state as earlier, so that it never ends.
 
         Args:
             state: everything that decides how the run continues, as a value with exact equality.
         """
+        # Otherwise the state replaces the stored one after iterations 1, 2, 4, 8 and so on.
         self.passes += 1
         self.length += 1
         if self.passes > 1 and state == self._stored:
@@ -59,12 +60,12 @@ class RepeatedState:
 
 @dataclass(frozen=True, slots=True)
 class EndlessLoop:
-    """Endless loop of states that an imitated Kafka algorithm would repeat on this problem.
+    """Endless loop in which one of Kafka's algorithms would run on this input forever.
 
     Attributes:
-        passes: passes until the state repeated.
-        length: passes from a state to its repetition.
-        moving: the names of the partitions (or tasks) that move in the loop, in a fixed order.
+        passes: number of iterations until the repetition was found.
+        length: number of iterations in the cycle.
+        moving: the names of the partitions (or tasks) that move in the cycle, in a fixed order.
     """
 
     passes: int
@@ -72,7 +73,8 @@ class EndlessLoop:
     moving: tuple[str, ...]
 
     def warning(self, algorithm: str) -> str:
-        """Return the warning that describes the loop in which the algorithm never returns.
+        """Return a warning that an algorithm never ends on this input, with the partitions that
+        move.
 
         >>> EndlessLoop(9, 2, ("t-0", "t-3")).warning("The assignor")[:76]
         'The assignor never returns on this problem: it moves t-0, t-3 in a loop of 2'
@@ -87,12 +89,13 @@ class EndlessLoop:
 
 
 def loop_attributes(loop: EndlessLoop | None, algorithm: str) -> dict[str, Any]:
-    """Return the attributes ``loop`` and ``warnings`` of a plan whose algorithm never returns.
+    """Return warnings for an assignment plan if Kafka's algorithm would never end, else an empty
+    dict.
 
-    The dict is empty if the algorithm returns.
+    The keys are the fields ``loop`` and ``warnings`` of the plan.
 
     Args:
-        loop: the endless loop of the algorithm, None if it returns.
-        algorithm: its name, with which the warning begins.
+        loop: the endless loop of the algorithm, None if it ends.
+        algorithm: the algorithm's name, with which the warning begins.
     """
     return {} if loop is None else {"loop": loop, "warnings": (loop.warning(algorithm),)}

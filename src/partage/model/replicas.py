@@ -59,19 +59,23 @@ def among(values: Int64Array, candidates: Int64Array) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, eq=False)
 class ReplicaCluster:
-    """Replicas of a Kafka cluster, with their sizes, loads, brokers and log directories.
+    """Replicas of a Kafka cluster with their sizes, loads, brokers and log directories.
+
+    P, R, B are the numbers of partitions, replicas and brokers.
 
     Attributes:
-        topics: names; topic: int32[P], number: int32[P]: partition i is number[i] of topic[i].
-        start: int64[P + 1], replica: int32[R], the replicas of each partition as positions in
-            ``brokers``, the preferred leader first (compressed rows, CSR).
-        leader: int32[P], current leader as a position in ``brokers``, -1 for none.
+        topics: topic names.
+        topic: int32[P], topic of each partition, as an index of ``topics``.
+        number: int32[P], Kafka's partition number of each partition.
+        start: int64[P + 1], where each partition's replicas begin in ``replica`` (CSR).
+        replica: int32[R], the replicas as indices of ``brokers``, the preferred leader first.
+        leader: int32[P], current leader as an index of ``brokers``, -1 for none.
         size: int64[P], bytes of one replica; None if unknown.
-        load: int64[P], bytes written a second; None if unknown.
+        load: int64[P], bytes written per second; None if unknown.
         brokers: all brokers that hold replicas or may hold them.
         capacity: int64[B], bytes of disk capacity, -1 if unknown.
         directories: the log directories of each broker (path, capacity or -1), if known.
-        directory: int32[R], position of the replica's disk in the broker's ``directories``, -1 if
+        directory: int32[R], index of the replica's disk in the broker's ``directories``, -1 if
             unknown.
         missing: bool[B], brokers that hold replicas but are not in the metadata.
     """
@@ -96,11 +100,8 @@ class ReplicaCluster:
             object.__setattr__(self, "missing", np.zeros(len(self.brokers), bool))
 
     @cached_property
-    def led(self) -> Int32Array:
-        """Replicas of each partition with its current leader first (int32[R]).
-
-        If the leader is not the preferred one, it swaps positions with the preferred leader.
-        """
+    def replicas_leader_first(self) -> Int32Array:
+        """Replicas of each partition, with the current leader first (int32[R])."""
         out: Int32Array = self.replica.copy()
         first = np.minimum(self.start[:-1], max(len(out) - 1, 0))
         owner = np.repeat(np.arange(self.partitions), self.factor)
@@ -112,27 +113,27 @@ class ReplicaCluster:
 
     @property
     def partitions(self) -> int:
-        """The number of partitions."""
+        """Number of partitions of the Kafka cluster."""
         return len(self.topic)
 
     @cached_property
     def factor(self) -> Int64Array:
-        """The replication factor of each partition (int64[P])."""
+        """Replication factor of each partition (int64[P])."""
         return np.diff(self.start)
 
     @cached_property
     def racks(self) -> tuple[str | None, ...]:
-        """The distinct racks of all brokers; None comes first."""
+        """Distinct racks of all Kafka brokers; None comes first."""
         found = {b.rack for b in self.brokers}
         return tuple(sorted(found, key=lambda rack: (rack is not None, rack or "")))
 
     @cached_property
     def rack(self) -> Int32Array:
-        """Rack of each broker, as a position in ``racks`` (int32[B]).
+        """Rack of each Kafka broker, as an index of ``racks`` (int32[B]).
 
-        If no broker has a rack, each is on its own. Otherwise brokers without a rack share one, as
-        in the controller's placement.
+        If no broker has a rack, each counts as a rack.
         """
+        # Brokers without a rack share one, as in the controller's placement.
         if all(b.rack is None for b in self.brokers):
             return np.arange(len(self.brokers), dtype=np.int32)
         at = {rack: i for i, rack in enumerate(self.racks)}
@@ -140,29 +141,30 @@ class ReplicaCluster:
 
     @cached_property
     def position(self) -> dict[int, int]:
-        """Position of each broker in ``brokers``, by broker id."""
+        """Position of each broker in ``brokers``, as a dict by broker id."""
         return {b.id: i for i, b in enumerate(self.brokers)}
 
     def name(self, partition: int) -> str:
-        """Return a partition's name as Kafka writes it, ``topic-number``."""
+        """Return a partition's name as Kafka writes it, for example ``orders-3``."""
         return f"{self.topics[self.topic[partition]]}-{self.number[partition]}"
 
     def ids(self, positions: Int32Array) -> list[int]:
-        """Return the node ids of brokers, given their positions."""
+        """Return the node ids of brokers, given their positions in ``brokers``."""
         return [self.brokers[b].id for b in positions.tolist()]
 
 
 @dataclass(frozen=True, eq=False)
 class Disks:
-    """Disks (log directories) of brokers that have several, and the disk of each current replica.
+    """Disks (log directories) of Kafka brokers, and the disk of each current replica.
 
-    Disks are numbered from 0 to D - 1 in the order of brokers. A disk is balanced if it holds its
-    share of its broker's load.
+    B, D, R are the numbers of brokers, disks and replicas. Disks are numbered in the order of
+    brokers. A disk is balanced if its part of its broker's load is near its fair share.
 
     Attributes:
-        start: int64[B + 1], offset of each broker's disks (CSR); a broker has none if a replica's
-            disk is unknown.
-        part: float64[D], share of the broker's load; shares of a broker add up to 1.
+        start: int64[B + 1], where each broker's disks begin (CSR); a broker with a replica on an
+            unknown disk has none.
+        part: float64[D], the disk's fair share of its broker's load; the shares of a broker sum to
+            1.
         tolerance: float64[4], allowed relative deviation for each of `KINDS`.
         room: int64[D], capacity in bytes, -1 if unknown: a hard limit.
         old: int32[R], the disk of each current replica, -1 if its broker has none.
@@ -178,15 +180,18 @@ class Disks:
 
     @cached_property
     def broker(self) -> Int32Array:
-        """The position of each disk's broker (int32[D])."""
+        """Broker to which each disk belongs, as a position (int32[D])."""
         brokers = np.arange(len(self.start) - 1, dtype=np.int32)
         return np.repeat(brokers, np.diff(self.start))
 
     def band(self, k: int, amount: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the balance limits of each disk: the lowest and the highest amount (two int64[D]).
+        """Return the least and the greatest amount of a resource on a disk that counts as balanced.
 
-        ``amount`` is the amount of one resource on each broker, which its disks divide. ``k`` is
-        the index of that resource: capacity, replicas, bytes or load.
+        The results are int64[D] for D disks, for example bytes.
+
+        Args:
+            k: index of the resource in `KINDS`: capacity, replicas, bytes or load.
+            amount: int64[B], amount of the resource on each broker.
 
         >>> disks = Disks(np.array([0, 2]), np.array([.5, .5]), np.array([0, .1, .1, .1]),
         ...               np.array([-1, -1]), np.zeros(0, np.int32), np.zeros(0, bool))
@@ -200,27 +205,27 @@ class Disks:
 
 @dataclass(frozen=True, eq=False)
 class ReplicaTask:
-    """Input of a reassignment: current replicas, rules for the new ones, and balance limits.
+    """Input of a replica reassignment: current replicas, rules for new ones, and balance limits.
 
-    The limits concern brokers and racks. docs/replicas_method.md defines balance.
+    A load is balanced if it is within its limits; docs/replicas_method.md defines them.
 
     Attributes:
         cluster: the current cluster.
         factor: int64[P], new replication factor of each partition.
-        fate: int8[R], what may happen to each current replica: FREE (may move), STAY (pinned or
-            excluded), LEAVE.
+        fate: int8[R], what may happen to each current replica: FREE (it may move), STAY (it is
+            pinned or its topic is excluded), LEAVE (it must move).
         receives: bool[B], brokers to which replicas may move; others may keep theirs.
         closed: bool[P], partitions that only move as far as the rack rule or LEAVE requires.
         cost: int64[P], bytes of a move between brokers or disks; 1 if sizes are unknown.
         weight: int64[4, P], load of a replica in each of `KINDS`; 0 if it does not count.
-        low, high: int64[4, B + Z], limits (bands) of the loads of balanced brokers, then of the Z
-            racks (the sum of their brokers); Z is 0 with one rack or unknown racks.
+        low, high: int64[4, B + Z], limits of the loads of balanced brokers, then of the Z racks
+            (the sum of their brokers); Z is 0 with one rack or unknown racks.
         lead_low, lead_high: int64[B + Z], limits of the number of leaders of brokers, then of
             racks.
         lead_free: bool[P], whether leadership may change although the leader stays.
         counted: bool[P], partitions that count for balance (topics that are not excluded).
-        rack_low, rack_high: int64[F + 1, racks], limits of replicas of a partition on each
-            rack, by replication factor (the rack rule).
+        rack_low, rack_high: int64[F + 1, racks], limits of replicas of a partition on each rack, by
+            replication factor (the rack rule).
         alive: bool[B], brokers that may hold replicas in the end.
         disks: log directories, None if no broker reports several.
     """
@@ -245,43 +250,48 @@ class ReplicaTask:
 
     @cached_property
     def start(self) -> Int64Array:
-        """Offset at which each partition's new replicas begin (int64[P + 1])."""
+        """Position at which each partition's new replicas begin in an array of all (int64[P
+        + 1]).
+        """
         out = np.zeros(len(self.factor) + 1, np.int64)
         np.cumsum(self.factor, out=out[1:])
         return out
 
     @property
     def zones(self) -> int:
-        """Number of racks that have balance limits of their own; 0 if only brokers are balanced."""
+        """Number of racks that have their own balance limits; 0 if only brokers are balanced."""
         return int(self.low.shape[1]) - len(self.alive)
 
     @cached_property
     def old_owner(self) -> Int64Array:
-        """The partition of each current replica (int64[R])."""
+        """Partition of each current replica (int64[R])."""
         return np.repeat(np.arange(len(self.factor), dtype=np.int64), self.cluster.factor)
 
     @cached_property
     def owner(self) -> Int64Array:
-        """The partition of each new replica (int64[sum of factors])."""
+        """Partition of each new replica (int64[n], n is the sum of the replication factors)."""
         return np.repeat(np.arange(len(self.factor), dtype=np.int64), self.factor)
 
 
 @dataclass(frozen=True, eq=False)
 class NewReplicas:
-    """Reassignment plan: the new replicas, with dual prices that prove lower bounds of its costs.
+    """Result of a replica reassignment: the new replicas, and a proof of how good they are.
+
+    The proof consists of dual prices, which give lower bounds of the costs.
 
     Attributes:
-        replica: int32[sum of factors], positions of brokers by ``task.start``, leaders first.
-        prices: dual prices that prove a bound of each cost, by its name (float64[4, B + Z]; see
-            `partage.judge`).
-        lead_prices: the same for the balance of leaders, by "leaders" and "rack leaders" (float64[B
-            + Z]).
-        disk: int32, disk of each replica by `Disks`, -1 if its broker has none; None if the task
+        replica: int32[sum of factors], the new replicas as indices of brokers, partition after
+            partition (see ``task.start``), leaders first.
+        prices: dual prices that prove a bound of each cost, by the cost's name: float64[4, B + Z]
+            for B brokers and Z racks (see `partage.judge`).
+        lead_prices: dual prices for the balance of leaders, by "leaders" and "rack leaders":
+            float64[B + Z].
+        disk: int32, disk of each replica (see `Disks`), -1 if its broker has none; None if the task
             has no disks.
         disk_prices: dual prices of a unit above and below a disk's limits, by the name of the cost
             (float64[2, 4, D], nonnegative).
-        solver: the algorithm that found the plan; ``solver_bound`` is its own bound of the bytes,
-            if any.
+        solver: the algorithm that found the plan.
+        solver_bound: the solver's own lower bound of the bytes, None if it gives none.
     """
 
     replica: Int32Array
@@ -300,11 +310,10 @@ _ROUNDS = 200
 def rack_limits(
     factor: int, sizes: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the fewest and the most replicas of a partition that each rack may have.
+    """Return the fewest and the most replicas of a partition that each rack should have.
 
     The limits are the rack rule: replicas are spread as evenly over the racks as the racks' sizes
-    allow. With fewer replicas than racks no rack has two; with more, every rack has one before one
-    has two.
+    allow. No rack has two replicas before every rack has one, and so on.
 
     Args:
         factor: replication factor, at most the number of brokers.
@@ -323,15 +332,17 @@ def rack_limits(
 def even_shares(
     factors: NDArray[np.int64], weights: NDArray[np.float64], sizes: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the load per broker in each rack of a balanced cluster (float64[racks]).
+    """Return the load per broker in each rack if replicas are spread as evenly as possible.
 
-    It is the most even placement that follows the rack rule, if every partition were free to move.
-    In a small rack that must hold a replica of each partition, brokers have more load than
-    elsewhere.
+    The result is float64[racks].
+
+    A partition's replicas are spread over the racks (`rack_limits`). So brokers of a small rack may
+    get more load than others.
 
     Args:
         factors: int64[n], distinct replication factors.
-        weights: float64[n], partitions (or bytes, or load) of each factor.
+        weights: float64[n], total load of the partitions with each factor: their number, bytes, or
+            bytes per second.
         sizes: int64[racks], number of brokers of each rack.
 
     >>> even_shares(np.array([2]), np.array([100.0]), np.array([1, 3, 3])).round(2).tolist()
@@ -347,25 +358,32 @@ def even_shares(
         for i, (factor, weight) in enumerate(zip(factors, weights, strict=True)):
             others = held.sum(axis=0) - held[i]
             low, high = limits[i]
-            held[i] = _level(others, low * weight, high * weight, sizes, float(factor * weight))
+            held[i] = _divide_evenly(
+                others, low * weight, high * weight, sizes, float(factor * weight)
+            )
         if np.allclose(before, held, rtol=1e-12, atol=1e-9):
             break
     shares: NDArray[np.float64] = held.sum(axis=0) / np.maximum(sizes, 1)
     return shares
 
 
-def _level(
+def _divide_evenly(
     others: NDArray[np.float64],
     low: NDArray[np.float64],
     high: NDArray[np.float64],
     sizes: NDArray[np.int64],
     total: float,
 ) -> NDArray[np.float64]:
-    """Divide ``total`` among racks so that the loads per broker are as even as possible, by
-    bisection.
+    """Divide a load among racks so that the loads per broker are as even as possible.
 
-    The part of each rack stays between ``low`` and ``high``.
+    Args:
+        others: float64[racks], load that each rack already has.
+        low: float64[racks], the least that each rack gets.
+        high: float64[racks], the most that each rack gets.
+        sizes: int64[racks], number of brokers of each rack.
+        total: the load to divide.
     """
+    # The method is bisection.
     bottom, top = 0.0, float((others + high).max(initial=0.0)) + total + 1.0
     for _ in range(100):
         middle = (bottom + top) / 2

@@ -40,10 +40,9 @@ _last: tuple[list[str], tuple[str, ...], tuple[str, ...]] = ([], (), ())
 
 
 def subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
-    """Check that a member's subscription is a list of topic names, and return it as a tuple.
+    """Check that a consumer's subscription is a list of topic names, and return it as a tuple.
 
-    A group's members usually subscribe alike. Comparing two lists of the same names compares
-    pointers, many times cheaper than checking the type of each name.
+    ``member_id`` is used in error messages.
 
     Raises:
         InvalidProblemError: the value is not a list of names; the error has its path.
@@ -52,6 +51,7 @@ def subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
     >>> first, subscription(["a", "b"], "c2") is first
     (('a', 'b'), True)
     """
+    # Equal lists of consecutive members share one tuple and are checked once.
     global _last  # noqa: PLW0603 - a cache; the result does not depend on it
     known, shared, equal = _last
     if topics is shared or topics is equal:
@@ -100,13 +100,12 @@ def expect_text(value: object, path: str) -> str:
 
 
 def name_list(names: object, path: str) -> tuple[str, ...]:
-    """Check that a value is a list of names, or text with commas as in Kafka's settings, and return
-    it.
+    """Convert a list of names, or a comma-separated string, to a tuple of names.
 
-    The result is a tuple of names.
+    ``path`` is the name of the argument in error messages.
 
     Raises:
-        InvalidProblemError: it is neither, or a name is empty or no text.
+        InvalidProblemError: the value is neither, or a name is empty or not a string.
 
     >>> name_list("range, sticky", "strategies"), name_list(["range"], "strategies")
     (('range', 'sticky'), ('range',))
@@ -122,7 +121,7 @@ def name_list(names: object, path: str) -> tuple[str, ...]:
 
 
 def printable(line: str) -> str:
-    r"""Escape control and format characters, so that a line is safe to print.
+    r"""Escape control characters in a line of text, so that it is safe to print to a terminal.
 
     >>> printable("a\x1b[31m: t 0")
     'a\\x1b[31m: t 0'
@@ -133,7 +132,12 @@ def printable(line: str) -> str:
 
 
 def reject_text(value: object, setting: str, kind: str = "names") -> None:
-    """Check that an argument for a list is not a string, which would be split into letters.
+    """Raise an error if an argument is a string where a list is expected.
+
+    Args:
+        value: the argument.
+        setting: name of the argument, for the message.
+        kind: noun for the items of the list, for the message.
 
     Raises:
         InvalidConfigError: the value is a string; the error names the argument.
@@ -147,11 +151,12 @@ def reject_text(value: object, setting: str, kind: str = "names") -> None:
 
 
 def expect_local(path: Path | str, setting: str) -> None:
-    """Check that an output path is not a URL such as ``s3a://bucket``, which would become a local
-    folder of that name.
+    """Check that an output path is a local path, and not a URL such as ``s3a://bucket``.
+
+    Python would create a local folder with the URL's name.
 
     Args:
-        path: an output path; a `Path` has lost one slash of ``s3a://bucket``.
+        path: an output path; `pathlib.Path` writes ``s3a://bucket`` with one slash.
         setting: name of the option or argument, for the message.
 
     Raises:
@@ -177,8 +182,13 @@ def expect_local(path: Path | str, setting: str) -> None:
 def expect_kind(value: object, kind: type, path: str) -> None:
     """Check that an argument is an instance of a class.
 
+    Args:
+        value: the argument.
+        kind: the class.
+        path: the argument's name in the error message.
+
     Raises:
-        InvalidProblemError: it is not; the error names the argument.
+        InvalidProblemError: the value has another type.
 
     >>> expect_kind(dict, dict, "group")
     Traceback (most recent call last):
@@ -194,8 +204,9 @@ def expect_kind(value: object, kind: type, path: str) -> None:
 
 
 def parse_problem(problem: object) -> Mapping[str, Any]:
-    """Parse a problem from JSON text or from the path of a JSON file; return a mapping
-    unchanged.
+    """Parse the JSON description of a consumer group and a cluster, from text or a file.
+
+    A description that is already parsed is returned unchanged.
     """
     if isinstance(problem, PathLike):
         problem = _read(Path(problem))
@@ -239,7 +250,7 @@ def _read(path: Path) -> bytes:
 
 
 def required_field(problem: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a problem's required field, or raise an error if it is missing."""
+    """Return the value of a required field of a JSON object; raise an error if it is missing."""
     if name not in problem:
         raise InvalidProblemError("is missing", path=name, value=None)
     return problem[name]
@@ -248,8 +259,13 @@ def required_field(problem: Mapping[str, Any], name: str) -> Any:
 def expect_list(value: object, path: str, what: str) -> Sequence[Any]:
     """Check that a value is a JSON list, and return it.
 
+    Args:
+        value: the value.
+        path: place of the value in the JSON, for the error message.
+        what: what the value must be, for the error message.
+
     Raises:
-        InvalidProblemError: it is not. The message says that ``path`` must be ``what``.
+        InvalidProblemError: the value is not a list.
     """
     if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple)):
         raise InvalidProblemError(f"must be {what}", path=path, value=value)

@@ -12,7 +12,7 @@ from partage.errors import InvalidConfigError
 from partage.model import ReplicaCluster, even_shares
 from partage.model.replicas import KINDS, Disks
 
-__all__ = ["TOLERANCE", "Bands", "PlanLimits", "disks_of"]
+__all__ = ["TOLERANCE", "Bands", "PlanLimits", "balanced_disks"]
 
 _UNBOUNDED = np.iinfo(np.int64).max // 2
 #: Tolerances by kind. A rack's sum varies less than what one broker holds. Exact numbers of
@@ -26,12 +26,11 @@ TOLERANCE: dict[str, float] = {
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
-    """A user's limits for a reassignment of replicas (pinned and excluded topics), and the
-    tolerances that define a balanced cluster.
+    """User settings of a reassignment: pinned and excluded topics, and balance tolerances.
 
     Attributes:
-        pinned: topics whose replicas stay on their brokers; they count for balance.
-        excluded: topics whose replicas are neither moved nor counted for balance.
+        pinned: topics whose replicas stay on their brokers, but count as load of these brokers.
+        excluded: topics whose replicas are neither moved nor counted as load.
         tolerance: the fraction of its fair share by which a broker may differ and still be
             balanced, by kind: replicas, leaders, bytes, load. The prefix "rack-" or "disk-" means a
             rack or a disk. With 0 the band is the share rounded down and up. `TOLERANCE` has the
@@ -42,15 +41,14 @@ class PlanLimits:
     excluded: Collection[str] = ()
     tolerance: Mapping[str, float] = field(default_factory=dict)
 
-    def of(self, kind: str) -> float:
-        """Return the tolerance of one kind of load, such as "bytes" or "rack-leaders", as a
-        fraction.
+    def tolerance_for(self, kind: str) -> float:
+        """Return the balance tolerance of one kind of load, such as "bytes" or "rack-leaders".
 
         A broker counts as balanced if its load differs from its fair share by at most this
         fraction. It is the user's setting, or the default in `TOLERANCE`.
 
         Raises:
-            InvalidConfigError: the tolerance is negative or not a usable fraction.
+            InvalidConfigError: the tolerance is negative, infinite or not a number.
         """
         value = float(self.tolerance.get(kind, TOLERANCE[kind]))
         if not 0 <= value < 1e6:
@@ -62,8 +60,8 @@ class PlanLimits:
 class Bands:
     """Calculator of balance bands: ranges of load within which a broker or rack counts as balanced.
 
-    Each broker, and each rack if there are several, has a band around its fair share of replicas,
-    bytes, load and leaders.
+    A band surrounds the fair share (an equal part) of replicas, bytes, load or leaders. Each broker
+    has bands, and each rack if there are several.
 
     Attributes:
         cluster: the cluster before the reassignment.
@@ -92,11 +90,11 @@ class Bands:
         return len(self.sizes) if known and len(self.sizes) > 1 else 0
 
     def weight(self) -> NDArray[np.int64]:
-        """Return how much one replica of each partition adds to its broker's disk, replicas, bytes
-        and load.
+        """Return how much one replica of each partition uses of each resource of its broker.
 
-        The result is int64[4, P] with a row for each of `KINDS`: disk capacity, replicas, bytes,
-        load. A kind without data has zeros, and excluded topics weigh 0 except for capacity.
+        The result is int64[4, P], with a row for each of `KINDS`: disk space (against the broker's
+        capacity), replicas, bytes, load. A kind without data has zeros, and excluded topics weigh 0
+        except for disk space.
         """
         cluster, counted = self.cluster, self.counted.astype(np.int64)
         weight = np.zeros((len(KINDS), cluster.partitions), np.int64)
@@ -110,36 +108,39 @@ class Bands:
             weight[3] = cluster.load * counted
         return weight
 
-    def held(self, weight: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the balance bands of replicas, bytes and load, as (lower limits, upper limits).
+    def replica_bands(self, use: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return lower and upper balance limits of each broker and rack for replicas, bytes and
+        load.
 
-        Both are int64[4, B + Z], with a row for each of `KINDS`, and a column for each of B
-        brokers, then for each of Z racks with bands. The first row limits brokers by their disk
-        capacity. ``weight`` is the result of `weight`.
+        Both are int64[4, B + Z]: a column for each of B brokers, then for each of Z racks. The
+        first row has no balance limit: its upper limit is the broker's disk capacity. The next rows
+        are replicas, bytes and load. ``use`` is the result of `weight`.
         """
         cluster, sizes, zones = self.cluster, self.sizes, self.zones
         brokers = len(cluster.brokers)
         low = np.zeros((len(KINDS), brokers + zones), np.int64)
         high = np.full((len(KINDS), brokers + zones), _UNBOUNDED, np.int64)
-        if weight[0].any():
+        if use[0].any():
             high[0, :brokers] = np.where(cluster.capacity >= 0, cluster.capacity, _UNBOUNDED)
         factors = np.unique(self.factor[self.factor > 0])
         for k, kind in enumerate(KINDS):
-            if k == 0 or not weight[k].any():
+            if k == 0 or not use[k].any():
                 continue
-            of_factor = np.array([float(weight[k][self.factor == f].sum()) for f in factors])
+            of_factor = np.array([float(use[k][self.factor == f].sum()) for f in factors])
             share = even_shares(factors, of_factor, sizes)
             each = np.where(self.alive, share[cluster.rack], 0.0)
-            low[k, :brokers], high[k, :brokers] = _band(each, self.limits.of(kind))
+            low[k, :brokers], high[k, :brokers] = _band(each, self.limits.tolerance_for(kind))
             rack = (share * sizes)[:zones]
-            low[k, brokers:], high[k, brokers:] = _band(rack, self.limits.of(f"rack-{kind}"))
+            low[k, brokers:], high[k, brokers:] = _band(
+                rack, self.limits.tolerance_for(f"rack-{kind}")
+            )
         return low, high
 
-    def led(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the balance bands of leaders, as (lower limits, upper limits).
+    def leader_bands(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return lower and upper limits of the number of partitions that each broker and rack
+        should lead.
 
-        The limits say how many partitions each broker and rack should lead. Both are int64[B + Z]:
-        B brokers, then Z racks with bands.
+        Both are int64[B + Z]: B brokers, then Z racks with bands.
         """
         cluster = self.cluster
         leads = self.alive & np.array([not b.fenced for b in cluster.brokers], bool)
@@ -147,17 +148,19 @@ class Bands:
         share = np.where(leads, count / max(int(leads.sum()), 1), 0.0).astype(np.float64)
         racks = np.zeros(len(self.sizes))
         np.add.at(racks, cluster.rack, share)
-        each = _band(share, self.limits.of("leaders"))
-        sums = _band(racks[: self.zones], self.limits.of("rack-leaders"))
+        each = _band(share, self.limits.tolerance_for("leaders"))
+        sums = _band(racks[: self.zones], self.limits.tolerance_for("rack-leaders"))
         return np.concatenate([each[0], sums[0]]), np.concatenate([each[1], sums[1]])
 
 
-def disks_of(cluster: ReplicaCluster, limits: PlanLimits, free: NDArray[np.bool_]) -> Disks | None:
-    """Return the disks (log directories) whose use a reassignment plan may balance; None if there
-    are none.
+def balanced_disks(
+    cluster: ReplicaCluster, limits: PlanLimits, free: NDArray[np.bool_]
+) -> Disks | None:
+    """Return the disks (log directories) that a reassignment plan may balance; None if there are
+    none.
 
-    These are the disks of brokers with at least two log directories whose replicas all have a known
-    directory.
+    These are the disks of brokers with at least two log directories, if the directory of each of
+    the broker's replicas is known.
 
     Args:
         cluster: the cluster before the reassignment.
@@ -180,16 +183,16 @@ def disks_of(cluster: ReplicaCluster, limits: PlanLimits, free: NDArray[np.bool_
         part[mine] = rooms / rooms.sum() if (rooms > 0).all() else 1 / len(rooms)
     known = count[cluster.replica] > 0
     old = np.where(known, start[cluster.replica] + cluster.directory, -1).astype(np.int32)
-    tolerance = np.array([0.0, *(limits.of(f"disk-{kind}") for kind in KINDS[1:])])
+    tolerance = np.array([0.0, *(limits.tolerance_for(f"disk-{kind}") for kind in KINDS[1:])])
     return Disks(start, part, tolerance, room, old, free & known)
 
 
 def _band(
     share: NDArray[np.float64], tolerance: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the balance band around each fair share, as (lower ends, upper ends) in whole numbers.
+    """Return the lower and upper balance limit around each fair share, as integers.
 
-    A share that differs from a whole number only by floating-point rounding counts as whole.
+    A share that differs from an integer only by floating-point rounding counts as that integer.
     """
     low = np.floor(share * (1 - min(tolerance, 1.0)) + 1e-6)
     high = np.ceil(share * (1 + tolerance) - 1e-6)

@@ -11,14 +11,13 @@ from partage.errors import InvalidConfigError, NoFeasiblePlanError
 from partage.model import ReplicaTask
 from partage.replicas.moves import ReplicaMoves
 
-__all__ = ["batches", "changed"]
+__all__ = ["batches", "changed_partitions"]
 
 
-def changed(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the partitions whose replica list a plan changes, even if only in its order
-    (int64[n]).
+def changed_partitions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return the partitions whose replica list a plan changes, even if it only reorders replicas.
 
-    ``replica`` is the plan: the broker positions of all new replicas.
+    ``replica`` is the plan: the broker position of each new replica. The result is int64[n].
     """
     cluster = task.cluster
     same = task.factor == cluster.factor
@@ -34,8 +33,7 @@ def changed(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def batches(moves: ReplicaMoves, *, most: int | None = None) -> list[list[int]]:
-    """Divide the changed partitions of a reassignment plan into batches to be executed one after
-    another.
+    """Divide the changed partitions of a reassignment plan into batches to be executed in order.
 
     While a batch runs, a broker holds both the new and the old replicas. Each batch leaves enough
     free space for both.
@@ -53,7 +51,7 @@ def batches(moves: ReplicaMoves, *, most: int | None = None) -> list[list[int]]:
     if most is not None and most < 1:
         raise InvalidConfigError("max-moves", "must be at least 1", most)
     task, cluster = moves.task, moves.task.cluster
-    to_do = np.union1d(changed(task, moves.replica), moves.within.partition).tolist()
+    to_do = np.union1d(changed_partitions(task, moves.replica), moves.within.partition).tolist()
     copied = np.concatenate([moves.partition, moves.within.partition])
     count = np.bincount(copied, minlength=cluster.partitions)
     if most is not None and to_do and int(count[to_do].max()) > most:
@@ -61,12 +59,12 @@ def batches(moves: ReplicaMoves, *, most: int | None = None) -> list[list[int]]:
         what = f"{cluster.name(p)} alone needs {count[p]}"
         raise InvalidConfigError("max-moves", what, most)
     free = _room(moves)
-    into, out = _by_partition(moves)
+    into, out = _space_by_partition(moves)
     if all(room is None for room in free):
         return list(_counted(to_do, count, most))
     done: list[list[int]] = []
     while to_do:
-        batch, waiting = _one_batch(to_do, count, most, free, into)
+        batch, waiting = _choose_batch(to_do, count, most, free, into)
         if not batch:
             p = waiting[0]
             raise NoFeasiblePlanError(
@@ -98,28 +96,30 @@ def _counted(to_do: list[int], count: NDArray[np.int64], most: int | None) -> It
         yield batch
 
 
-def _one_batch(
+def _choose_batch(
     to_do: list[int],
     count: NDArray[np.int64],
     most: int | None,
     free: list[int | None],
-    into: dict[int, list[tuple[int, int]]],
+    needs_of: dict[int, list[tuple[int, int]]],
 ) -> tuple[list[int], list[int]]:
-    """Choose the partitions of the next batch; return (chosen, left for later).
+    """Choose the partitions of the next batch of a reassignment; return them and the remaining
+    ones.
 
     Args:
         to_do: the partitions to choose from.
         count: number of copied replicas of each partition.
         most: maximum number of copied replicas in a batch; None for no limit.
         free: free bytes of each broker, then of each disk, None if unknown; reduced by the batch.
-        into: dict from partition to (location, bytes) that its copies need.
+        needs_of: for each partition, pairs of an index into ``free`` and the bytes that it needs
+            there.
     """
     batch: list[int] = []
     waiting: list[int] = []
     moved = 0
     for p in to_do:
         full = most is not None and moved + int(count[p]) > most
-        needs = into.get(p, [])
+        needs = needs_of.get(p, [])
         if full or any((room := free[b]) is not None and room < size for b, size in needs):
             waiting.append(p)
             continue
@@ -150,14 +150,14 @@ def _room(moves: ReplicaMoves) -> list[int | None]:
     ]
 
 
-def _by_partition(
+def _space_by_partition(
     moves: ReplicaMoves,
 ) -> tuple[dict[int, list[tuple[int, int]]], dict[int, list[tuple[int, int]]]]:
-    """Return how much disk space the copies of each partition need, and how much they free
-    afterwards.
+    """Return the disk space that each partition's copies need, and the space that they free at the
+    end.
 
-    Both are dicts from partition to (location, bytes) pairs. A location is the number of a broker,
-    or the number of brokers plus the number of a disk.
+    Both are dicts from partition to (location, bytes) pairs. A location is a broker's position, or,
+    for a disk, the number of brokers plus the disk's position.
     """
     into: dict[int, list[tuple[int, int]]] = {}
     out: dict[int, list[tuple[int, int]]] = {}

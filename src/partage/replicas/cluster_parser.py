@@ -34,34 +34,36 @@ LogDirs = Mapping[tuple[str, int], Mapping[int, tuple[int, str]]]
 
 
 def cluster_from_json(
-    given: Mapping[str, Any],
+    description: Mapping[str, Any],
     *,
     log_dirs: LogDirs | None = None,
     gone: Collection[int] = (),
     excluded: Collection[str] = (),
 ) -> ReplicaCluster:
-    """Build a `ReplicaCluster` from a JSON description of brokers and topics, after checking each
-    field.
+    """Build a `ReplicaCluster` from a JSON description of brokers and topics, and check each field.
 
     Args:
-        given: object with ``brokers`` and ``topics`` as in a line of ``cluster.jsonl``.
+        description: object with ``brokers`` and ``topics`` as in a line of ``cluster.jsonl``.
         log_dirs: sizes and directories from `sizes_from_log_dirs`; they override those in
-            ``given``.
-        gone: brokers that may be missing from ``brokers`` although they hold replicas.
+            ``description``.
+        gone: ids of brokers that hold replicas but may be missing in ``brokers``, such as failed
+            ones.
         excluded: topics that are not reassigned; their malformed or moving partitions are skipped.
 
     Raises:
-        InvalidProblemError: a field is wrong, a replica is on an unknown broker or twice on one,
-            or a reassignment is in progress. The error has the path and the value.
+        InvalidProblemError: a field is wrong, a replica is on an unknown broker or twice on one, or
+            a reassignment is in progress. The error has the path and the value.
     """
-    if not isinstance(given, Mapping):
-        raise InvalidProblemError("must be an object", path="cluster", value=given)
-    topics = given.get("topics")
+    if not isinstance(description, Mapping):
+        raise InvalidProblemError("must be an object", path="cluster", value=description)
+    topics = description.get("topics")
     if not isinstance(topics, Mapping):
         raise InvalidProblemError(
             "must be an object: name -> partitions", path="topics", value=topics
         )
-    brokers = _BrokerParser(given.get("brokers"), [one for one in gone if _holds_any(topics, one)])
+    brokers = _BrokerParser(
+        description.get("brokers"), [one for one in gone if _holds_any(topics, one)]
+    )
     rows = _PartitionParser(brokers, log_dirs or {}, frozenset(excluded))
     for name in sorted(topics):
         rows.add_topic(name, topics[name])
@@ -78,12 +80,11 @@ def _holds_any(topics: Mapping[str, Any], broker: int) -> bool:
     return False
 
 
-def sizes_from_log_dirs(given: Any) -> dict[tuple[str, int], dict[int, tuple[int, str]]]:
-    """Parse the output of ``kafka-log-dirs --describe``: the size and log directory of each
+def sizes_from_log_dirs(log_dirs: Any) -> dict[tuple[str, int], dict[int, tuple[int, str]]]:
+    """Parse the JSON output of ``kafka-log-dirs --describe``: size and log directory of each
     replica.
 
-    The result is a dict from (topic, partition) to a dict from broker id to (bytes, directory). The
-    input is the JSON line of the tool's output.
+    The result is a dict from (topic, partition) to a dict from broker id to (bytes, directory).
 
     Raises:
         InvalidProblemError: a field is wrong; the error has the path and the value.
@@ -93,7 +94,7 @@ def sizes_from_log_dirs(given: Any) -> dict[tuple[str, int], dict[int, tuple[int
     {('t', 0): {1: (7, '/d')}}
     """
     out: dict[tuple[str, int], dict[int, tuple[int, str]]] = {}
-    brokers = given.get("brokers") if isinstance(given, Mapping) else None
+    brokers = log_dirs.get("brokers") if isinstance(log_dirs, Mapping) else None
     for i, broker in enumerate(_expect_list(brokers, "logDirs.brokers")):
         where = f"logDirs.brokers[{i}]"
         broker_id = _expect_mapping(broker, where).get("broker")
@@ -174,7 +175,7 @@ class _BrokerParser:
 
 
 class _PartitionParser:
-    """Parser of the topics in a JSON description of a cluster, which collects an entry for each
+    """Parser of the topics in a JSON description of a cluster, which fills one row per
     partition.
     """
 
@@ -212,7 +213,7 @@ class _PartitionParser:
                     raise
 
     def _add_partition(self, name: str, number: int, row: Mapping[str, Any], where: str) -> None:
-        _expect_not_moving(name, number, row)
+        _reject_reassignment_in_progress(name, number, row)
         ids = _expect_list(row.get("replicas"), f"{where}.replicas")
         held = self.log_dirs.get((name, number), {})
         folders = row.get("directories")
@@ -299,11 +300,10 @@ def _leader_position(value: object, ids: Sequence[int], replica: Sequence[int], 
     return replica[ids.index(value)]
 
 
-def _expect_not_moving(name: str, number: int, row: Mapping[str, Any]) -> None:
-    """Check that no reassignment of the partition is in progress.
+def _reject_reassignment_in_progress(name: str, number: int, row: Mapping[str, Any]) -> None:
+    """Raise an InvalidProblemError if the partition has a reassignment in progress.
 
-    Raises:
-        InvalidProblemError: one is.
+    ``row`` is the partition's JSON object; ``name`` and ``number`` are its topic and number.
     """
     if row.get("adding") or row.get("removing"):
         what = (
@@ -314,28 +314,30 @@ def _expect_not_moving(name: str, number: int, row: Mapping[str, Any]) -> None:
 
 
 def _complete_column(
-    values: Sequence[int | None], what: str, rows: _PartitionParser
+    values: Sequence[int | None], quantity: str, parser: _PartitionParser
 ) -> NDArray[np.int64] | None:
-    """Combine the sizes (or loads) of all partitions to one column (int64[P]); None if none is
-    given.
+    """Return an array of the sizes (or loads) of all partitions (int64[P]); None if all are
+    missing.
+
+    ``quantity`` names the values in errors.
 
     Raises:
-        InvalidProblemError: only some partitions have it (the others would count as 0), or the
-            sum is too large.
+        InvalidProblemError: some partitions have a value and others have none (which would count as
+            0), or the sum is too large.
     """
     lacks = [i for i, value in enumerate(values) if value is None]
     if len(lacks) == len(values):
         return None
-    missing = [i for i in lacks if rows.topics[rows.topic[i]] not in rows.excluded]
+    missing = [i for i in lacks if parser.topics[parser.topic[i]] not in parser.excluded]
     if missing:
         p = missing[0]
-        name = f"{rows.topics[rows.topic[p]]}-{rows.number[p]}"
-        message = f"has no {what}, but others have; {len(missing)} partitions have none"
+        name = f"{parser.topics[parser.topic[p]]}-{parser.number[p]}"
+        message = f"has no {quantity}, but others have; {len(missing)} partitions have none"
         raise InvalidProblemError(message, path=name, value=None)
-    total = sum((value or 0) * count for value, count in zip(values, rows.count, strict=True))
+    total = sum((value or 0) * count for value, count in zip(values, parser.count, strict=True))
     if total > _MOST_IN_ALL:
         message = f"more than {_MOST_IN_ALL} in all replicas together"
-        raise InvalidProblemError(message, path=what, value=total)
+        raise InvalidProblemError(message, path=quantity, value=total)
     return np.array([value or 0 for value in values], np.int64)
 
 

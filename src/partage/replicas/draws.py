@@ -21,13 +21,13 @@ class LookaheadDraws(Protocol):
     """Interface of a random number generator whose next numbers can be read before they are
     consumed.
 
-    Bulk code reads many numbers at once, and then consumes as many as it used.
+    Vectorised code reads many numbers at once, and then consumes only as many as it used.
     """
 
     def ahead(self, count: int) -> NDArray[np.int64]:
-        """Return at least the next ``count`` random numbers without consuming them (int64).
+        """Peek at the next ``count`` or more random numbers without consuming them (int64).
 
-        They are results of Java's ``Random.next(31)``.
+        The numbers are those of Java's ``Random.next(31)``.
         """
 
     def skip(self, count: int) -> None:
@@ -37,8 +37,8 @@ class LookaheadDraws(Protocol):
 def _states(state: int, count: int) -> NDArray[np.uint64]:
     """Return the next ``count`` states of Java's linear congruential generator (uint64[count]).
 
-    Each pass doubles the number of known states. Arithmetic wraps at 2^64. The mask makes that
-    harmless, since only the low 48 bits count.
+    Each pass doubles the number of computed states. Overflow of 64 bits is harmless, because only
+    the low 48 bits of a state are kept.
     """
     out = np.empty(max(count, 1), np.uint64)
     out[0] = (state * _MULTIPLIER + 0xB) & _MASK
@@ -53,8 +53,7 @@ def _states(state: int, count: int) -> NDArray[np.uint64]:
 
 
 class JavaDraws:
-    """Random numbers of ``java.util.Random`` with a given seed, which can be read before they are
-    consumed.
+    """Java's random number generator ``java.util.Random``, which can look ahead without consuming.
 
     >>> draws = JavaDraws(0)
     >>> next_int(draws, 100), next_int(draws, 100)
@@ -65,9 +64,9 @@ class JavaDraws:
         self._state = (seed ^ _MULTIPLIER) & _MASK
 
     def ahead(self, count: int) -> NDArray[np.int64]:
-        """Return the next ``count`` random numbers without consuming them (int64).
+        """Peek at the next ``count`` random numbers without consuming them (int64).
 
-        They are results of Java's ``Random.next(31)``.
+        The numbers are those of Java's ``Random.next(31)``.
         """
         drawn: NDArray[np.int64] = (_states(self._state, count) >> np.uint64(17)).astype(np.int64)
         return drawn

@@ -9,7 +9,7 @@ import numpy as np
 
 from partage.model import ReplicaCluster, ReplicaTask
 
-__all__ = ["election", "led_by_others", "reassignment", "rollback", "topic_assignment"]
+__all__ = ["election", "partitions_to_elect", "reassignment", "rollback", "topic_assignment"]
 
 ANY = "any"
 
@@ -44,9 +44,9 @@ def reassignment(
 def rollback(
     cluster: ReplicaCluster, partitions: Iterable[int], *, directories: bool
 ) -> dict[str, Any]:
-    """Return the reassignment JSON that restores the current replicas of these partitions.
+    """Return the reassignment JSON that restores the current replicas of the given partitions.
 
-    With ``directories`` it restores their log directories too.
+    With ``directories=True`` it restores their log directories too.
     """
     rows = []
     for p in partitions:
@@ -58,16 +58,18 @@ def rollback(
     return {"version": 1, "partitions": rows}
 
 
-def led_by_others(task: ReplicaTask, replica: np.ndarray[Any, np.dtype[np.int32]]) -> list[int]:
-    """Return the partitions that need a leader election after a plan: their current leader is not
-    the plan's preferred leader.
+def partitions_to_elect(
+    task: ReplicaTask, replica: np.ndarray[Any, np.dtype[np.int32]]
+) -> list[int]:
+    """Return the partitions that need a preferred leader election after a plan is executed.
 
-    Partitions without a leader and excluded topics are left out.
+    Their current leader is not the plan's preferred leader. Partitions without a leader and
+    excluded topics are left out.
 
     Args:
         task: the reassignment that the plan solves.
-        replica: int32, positions of the brokers of all new replicas, preferred leader first;
-            those of partition p begin at ``task.start[p]``.
+        replica: int32, positions of the brokers of all new replicas, preferred leader first; those
+            of partition p begin at ``task.start[p]``.
     """
     there = np.flatnonzero((task.factor > 0) & task.counted & (task.cluster.leader >= 0))
     other = replica[task.start[there]] != task.cluster.leader[there]
@@ -75,9 +77,7 @@ def led_by_others(task: ReplicaTask, replica: np.ndarray[Any, np.dtype[np.int32]
 
 
 def election(cluster: ReplicaCluster, partitions: Iterable[int]) -> dict[str, Any]:
-    """Return the JSON file content that makes ``kafka-leader-election`` elect these partitions'
-    leaders.
-    """
+    """Return the input file of ``kafka-leader-election`` for the given partitions, as JSON."""
     return {
         "partitions": [
             {"topic": cluster.topics[cluster.topic[p]], "partition": int(cluster.number[p])}

@@ -16,12 +16,11 @@ __all__ = ["DiskMoves", "ReplicaMoves", "directories"]
 
 @dataclass(frozen=True, eq=False)
 class ReplicaMoves:
-    """Replica copies between brokers that a reassignment plan requires, as arrays with one element
-    per copy.
+    """Copies of replicas to other brokers that a reassignment plan makes, as arrays by copy.
 
     Attributes:
         task: the reassignment that the plan solves.
-        replica: int32, the plan: the broker position of each new replica.
+        replica: int32, the plan: position of each new replica's broker in the cluster.
         disk: int32, the plan's disk of each new replica; None if no disks are known.
     """
 
@@ -65,7 +64,8 @@ class ReplicaMoves:
 
     @property
     def source(self) -> NDArray[np.int32]:
-        """Broker whose replica each copy replaces, as its position in the cluster (int32[n]).
+        """Broker that releases its replica for each copy, as its position in the cluster
+        (int32[n]).
 
         It is -1 if the copy is an additional replica.
         """
@@ -79,7 +79,7 @@ class ReplicaMoves:
 
     @cached_property
     def within(self) -> DiskMoves:
-        """Copies that the plan makes between two disks of the same broker."""
+        """Copies between two disks of the same broker (`DiskMoves`)."""
         task, disks = self.task, self.task.disks
         nothing = np.zeros(0, np.int64)
         if disks is None or self.disk is None:
@@ -97,11 +97,10 @@ class ReplicaMoves:
 
     @property
     def on_disks(self) -> tuple[NDArray[np.int64], ...]:
-        """Copies that fill or free a known disk, as four int64 arrays with one element per copy.
+        """Copies that use or free space on a known disk, as four int64 arrays by copy.
 
-        They are the partition, the disk that is freed, the disk that receives the copy, and bytes.
-
-        A disk is -1 if it is unknown or there is none.
+        The arrays are partition, source disk (freed), target disk (filled) and bytes. A source or
+        target disk that is unknown or does not exist is -1.
         """
         task, disks = self.task, self.task.disks
         if disks is None or self.disk is None:
@@ -138,11 +137,11 @@ class DiskMoves:
 
 
 def directories(moves: ReplicaMoves) -> NDArray[np.int32] | None:
-    """Return the log directory of each new replica as its position on the broker, -1 for any
+    """Return the log directory of each new replica, as an index into the broker's directories
     (int32).
 
-    Returns None if no directories are known. A broker whose directories are not all known gets -1:
-    the emptiest directory is unknown.
+    The index is -1 for any directory; Kafka then chooses one. This is the case if the directory of
+    some replica on the broker is unknown. The result is None if no directories are known.
     """
     disks = moves.task.disks
     if disks is None or moves.disk is None:

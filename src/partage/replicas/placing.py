@@ -24,7 +24,7 @@ from partage.replicas.striped import place_in_stripes
 __all__ = [
     "Strategy",
     "StripedPlacer",
-    "alternating",
+    "alternate_racks",
     "default_directory",
     "extend",
     "place",
@@ -56,21 +56,21 @@ def place(
 ) -> Int32Array:
     """Return the brokers on which Kafka places the replicas of a new topic.
 
-    ``striped``, the default, is the KRaft controller's ``StripedReplicaPlacer`` of 4.3.1.
+    The default strategy ``striped`` is the KRaft controller's ``StripedReplicaPlacer`` of 4.3.1.
     ``rack-aware`` and ``rack-unaware`` are ``AdminUtils.assignReplicasToBrokers`` of 3.9.1, with
     the brokers' racks (where any broker has one) or without.
 
     Args:
-        brokers: in Kafka's order, which without racks is the order that counts.
+        brokers: the brokers in Kafka's order; the order matters if they have no racks.
         partitions: the number of partitions.
         replication_factor: number of replicas of each partition.
         strategy: see above.
-        start_index: position of the first leader, Kafka's ``fixedStartIndex``, for the
-            strategies of 3.9. None or a negative number, as in Kafka, draws it at random.
-        start_shift: distance from the leader to its first follower in the broker list. None for
-            the start index, as in Kafka; if that is not given either, it is drawn as well.
+        start_index: position of the first leader, Kafka's ``fixedStartIndex``, for the strategies
+            of 3.9. None or a negative number, as in Kafka, draws it at random.
+        start_shift: distance from the leader to its first follower in the broker list. None for the
+            start index, as in Kafka; if that is not given either, it is drawn as well.
         first_partition: number of the first partition, Kafka's ``startPartitionId``; the striped
-            placer ignores it, and rejects the two above.
+            placer ignores it, and rejects ``start_index`` and ``start_shift``.
         seed: the seed of ``java.util.Random``.
 
     Returns:
@@ -115,7 +115,7 @@ def _place_as_admin_utils(
     # ``aware``: whether to use the brokers' racks.
     racks = len({b.rack for b in brokers})
     if aware and racks > 1:
-        all_have_racks(brokers)
+        expect_racks(brokers)
     _expect_no_overflow(len(brokers), partitions, start, (shift, racks), first)
     if aware and any(b.rack is not None for b in brokers):
         return place_over_racks(brokers, start, shift, first, partitions, factor)
@@ -124,12 +124,10 @@ def _place_as_admin_utils(
 
 
 def _expect_no_start(**given: int | None) -> None:
-    """Check that the caller gives no start index or shift to the striped placer.
-
-    Only the strategies of Kafka 3.9 use them.
+    """Reject a start index or shift for the striped placer, which does not use them.
 
     Raises:
-        InvalidConfigError: one is given.
+        InvalidConfigError: one of the keyword arguments is not None.
     """
     for name, value in given.items():
         if value is not None:
@@ -158,10 +156,11 @@ class StripedPlacer:
         self._draws = JavaDraws(seed) if draws is None else draws
 
     def place(self, partitions: int, replication_factor: int) -> Int32Array:
-        """Return the brokers of the next topic's replicas, as ids (int32[partitions,
+        """Place the replicas of the next topic; return broker ids (int32[partitions,
         replication_factor]).
 
-        `partage.replicas.place` does the same for a single topic.
+        The placer continues with its random numbers. `partage.replicas.place` places a single
+        topic.
         """
         # The class returns an empty placement for 0; only the controller rejects that.
         if partitions < 0:
@@ -181,11 +180,10 @@ def extend(
     strategy: Strategy = "striped",
     seed: int = 0,
 ) -> Int32Array:
-    """Return the brokers on which Kafka places the replicas of partitions that are added to a
-    topic.
+    """Return the brokers on which Kafka places the replicas of partitions added to a topic.
 
-    The strategies of AdminUtils take start index and shift from the position of partition 0's first
-    replica among the brokers by id. The striped placer ignores the existing partitions.
+    The striped placer ignores the existing partitions. The strategies of AdminUtils continue from
+    the broker of partition 0's first replica.
 
     Args:
         brokers: the brokers of the cluster.
@@ -225,9 +223,9 @@ def extend(
 def default_directory(broker: Broker) -> str:
     """Return the directory id that the controller records for a new replica on a broker.
 
-    It is the id of the broker's only log directory. A broker with several directories chooses later
-    (``DirectoryId.UNASSIGNED``). A broker that registered none is migrating to KIP-858
-    (``MIGRATING``).
+    It is the id of the broker's only log directory. For a broker with several directories it is
+    ``DirectoryId.UNASSIGNED``: the broker chooses one later. For a broker without directory ids,
+    which does not support KIP-858 yet, it is ``MIGRATING``.
 
     >>> default_directory(Broker(1, directories=("x", "y")))
     'AAAAAAAAAAAAAAAAAAAAAA'
@@ -238,11 +236,10 @@ def default_directory(broker: Broker) -> str:
 
 
 def _expect_brokers(brokers: Iterable[Broker]) -> list[Broker]:
-    """Check that the brokers of a placement have correct types and distinct ids; return them as a
-    list.
+    """Check that all brokers are valid `Broker` objects with distinct ids; return them as a list.
 
     Raises:
-        InvalidProblemError: they do not.
+        InvalidProblemError: a broker is not valid, or two have the same id.
     """
     if not isinstance(brokers, Iterable):
         raise InvalidProblemError("must be a list of Broker", path="brokers", value=brokers)
@@ -290,7 +287,7 @@ def _expect_placeable(brokers: Sequence[Broker], partitions: int, factor: int) -
 
 
 def _expect_not_too_many(partitions: int, factor: int, brokers: int) -> None:
-    """Check that a placement has at most `_MOST_REPLICAS` replicas.
+    """Check that a placement has at most `_MOST_REPLICAS` replicas, to bound time and memory.
 
     Raises:
         InvalidConfigError: it has more.
@@ -318,9 +315,9 @@ def _draw_start(
 def _expect_no_overflow(
     brokers: int, partitions: int, start: int, shift: tuple[int, int], first: int
 ) -> None:
-    """Check that Java's int arithmetic does not overflow for these sizes.
+    """Check that Java's int arithmetic in ``AdminUtils`` does not overflow for these arguments.
 
-    ``AdminUtils`` would then return arbitrary placements.
+    With an overflow, ``AdminUtils`` returns arbitrary placements.
 
     Raises:
         InvalidConfigError: it overflows.
@@ -332,15 +329,15 @@ def _expect_no_overflow(
         raise InvalidConfigError("start_index", what, start)
 
 
-def alternating(brokers: Sequence[Broker]) -> list[int]:
-    """Return the positions of the brokers, reordered so that racks alternate: one broker of each
-    rack in turn.
+def alternate_racks(brokers: Sequence[Broker]) -> list[int]:
+    """Return the positions of the brokers in rack-alternating order: one broker of each rack in
+    turn.
 
-    Racks are sorted by name, and brokers within a rack by id. Equals Kafka's
+    Racks are sorted by name, and brokers within a rack by id. It is a port of
     ``AdminUtils.getRackAlternatedBrokerList``.
 
     >>> racks = ["rack1", "rack3", "rack3", "rack2", "rack2", "rack1"]
-    >>> alternating([Broker(i, rack) for i, rack in enumerate(racks)])
+    >>> alternate_racks([Broker(i, rack) for i, rack in enumerate(racks)])
     [0, 3, 1, 5, 4, 2]
     """
     by_rack: dict[str, list[int]] = {}
@@ -352,13 +349,14 @@ def alternating(brokers: Sequence[Broker]) -> list[int]:
     ]
 
 
-def _starts(
+def _leaders_and_shifts(
     count: int, start: int, shift: int, first: int, rows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return each partition's leader position and follower shift in the broker list.
+    """Return each partition's leader position and follower shift in a list of ``count`` brokers.
 
-    Both are int64[rows]. The follower shift is the number of brokers between the leader and its
-    first follower. It grows by one each time the leaders have gone around the broker list.
+    Both are int64[rows] for partitions ``first`` to ``first + rows - 1``. The shift is the number
+    of brokers between the leader and its first follower. It grows by one after every ``count``
+    partitions. ``start`` and ``shift`` are the values for partition 0.
     """
     number = first + np.arange(rows, dtype=np.int64)
     # The shift grows at every multiple of the brokers except partition 0.
@@ -372,9 +370,17 @@ def place_along(
     """Place the replicas of each partition by the rack-unaware rule of Kafka's ``AdminUtils``.
 
     Return broker ids, the preferred leader first (int32[partitions, factor]).
+
+    Args:
+        ids: broker ids.
+        start: position of partition 0's leader in ``ids``.
+        shift: number of brokers between this leader and its first follower.
+        first: number of the first partition to place.
+        partitions: number of partitions to place.
+        factor: replication factor.
     """
     count = len(ids)
-    lead, behind = _starts(count, start, shift, first, partitions)
+    lead, behind = _leaders_and_shifts(count, start, shift, first, partitions)
     out = np.empty((partitions, factor), np.int32)
     out[:, 0] = ids[lead]
     for j in range(factor - 1):
@@ -382,23 +388,23 @@ def place_along(
     return out
 
 
-def _over_racks(
-    line: Int32Array, rack: NDArray[np.int64], lead: NDArray[np.int64], gap: NDArray[np.int64],
+def _place_followers(
+    ids: Int32Array, rack: NDArray[np.int64], lead: NDArray[np.int64], gap: NDArray[np.int64],
     factor: int,
 ) -> Int32Array:  # fmt: skip
     """Place the followers of each partition on distinct racks, as rack-aware ``AdminUtils`` does.
 
-    Return broker ids (int32[n, factor]). All partitions test their next candidate broker at once.
-    Those that cannot use it test the next one in the following pass.
+    Return broker ids (int32[n, factor]). In each pass, all partitions without a broker for their
+    next replica test one candidate.
 
     Args:
-        line: broker ids, in the order in which racks alternate.
+        ids: broker ids, in rack-alternating order.
         rack: rack of each of these brokers.
-        lead: position of each partition's leader in ``line``.
+        lead: position of each partition's leader in ``ids``.
         gap: for each partition, the number of brokers between the leader and the first candidate.
         factor: replication factor.
     """
-    count, racks, rows = len(line), int(rack.max()) + 1, len(lead)
+    count, racks, rows = len(ids), int(rack.max()) + 1, len(lead)
     at = np.empty((rows, factor), np.int64)
     at[:, 0] = lead
     seen = np.ones(rows, np.int64)
@@ -418,11 +424,11 @@ def _over_racks(
             at[found, j] = here[taken]
             seen[found] += new[taken]
             left = left[~taken]
-    return line[at]
+    return ids[at]
 
 
-def all_have_racks(brokers: Sequence[Broker]) -> None:
-    """Check that every broker has a rack.
+def expect_racks(brokers: Sequence[Broker]) -> None:
+    """Raise an error if a broker has no rack.
 
     Raises:
         InvalidPlacementError: some brokers have none.
@@ -443,18 +449,18 @@ def place_over_racks(
     """Place the replicas of each partition by the rack-aware rule of Kafka's ``AdminUtils``.
 
     Return broker ids, the preferred leader first (int32[partitions, factor]). All brokers must have
-    racks.
+    racks. The arguments are those of `place_along`, with positions in rack-alternating order.
     """
-    line = alternating(brokers)
+    line = alternate_racks(brokers)
     number: dict[str | None, int] = {}
     rack = np.array([number.setdefault(brokers[i].rack, len(number)) for i in line], np.int64)
     ids = np.array([brokers[i].id for i in line], np.int32)
     count = len(line)
-    lead, behind = _starts(count, start, shift, first, partitions)
+    lead, behind = _leaders_and_shifts(count, start, shift, first, partitions)
     if count == 1:
         return np.full((partitions, factor), ids[0], np.int32)
     gap = behind * len(number) % (count - 1)
     # Leaders and gaps are periodic, and so are the rows that they determine.
     period = min(partitions, count * (count - 1) // math.gcd(len(number), count - 1))
-    once = _over_racks(ids, rack, lead[:period], gap[:period], factor)
+    once = _place_followers(ids, rack, lead[:period], gap[:period], factor)
     return once[np.arange(partitions) % period]

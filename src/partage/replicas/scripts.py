@@ -46,9 +46,10 @@ tool kafka-leader-election.sh --election-type preferred --path-to-json-file elec
 
 
 def scripts(throttle: int | None, *, elect: bool) -> dict[str, str]:
-    """Return the shell scripts that execute a reassignment plan and roll it back.
+    """Return the shell scripts that execute the batches of a reassignment plan, and roll it back.
 
-    The result is a dict from file name (``execute.sh``, ``rollback.sh``) to text.
+    The result is a dict from file name (``execute.sh``, ``rollback.sh``) to text. The scripts read
+    the batches from files in their folder.
 
     Args:
         throttle: bytes per second that each broker may copy, between brokers and between disks;

@@ -64,10 +64,10 @@ def place_in_stripes(
 
 
 class _Rings:
-    """Brokers grouped in rings, from which KRaft's placer takes the next broker in turn.
+    """Brokers in rings (circular lists) by rack and fencing, as KRaft's placer uses them.
 
-    Each rack has two rings. Racks are in Java's hash order. Ring 2r has the unfenced brokers of
-    rack r, ring 2r + 1 its fenced ones.
+    Ring 2r has the unfenced brokers of rack r, ring 2r + 1 its fenced ones. Racks are in Java's
+    hash order.
     """
 
     def __init__(self, brokers: Sequence[Broker], draws: LookaheadDraws) -> None:
@@ -100,7 +100,7 @@ class _Rings:
         while True:
             raw = draws.ahead(wanted)
             # Nearly always all partitions at once; step by step where rings run dry.
-            found = stripes(
+            found = place_at_once(
                 self.start, self.broker, self.names, self.offset, self.rack_offset,
                 raw, (partitions, factor),
             )  # fmt: skip
@@ -110,7 +110,7 @@ class _Rings:
             out = np.empty((partitions, factor), np.int32)
             state = np.zeros((3, len(self.offset)), np.int64)  # epoch, index, offset
             state[2] = self.offset
-            used = steps(
+            used = place_one_by_one(
                 self.start, self.broker.copy(), self.names.copy(), state, self.rack_offset,
                 self.unfenced, raw, out, work=2 * partitions * factor + wanted,
             )  # fmt: skip
@@ -133,7 +133,7 @@ def _rack_key(rack: str | None) -> tuple[bool, bytes]:
 Ints = NDArray[np.int64]
 
 
-def stripes(
+def place_at_once(
     start: Ints,
     broker: NDArray[np.int32],
     names: Ints,
@@ -142,13 +142,13 @@ def stripes(
     raw: Ints,
     shape: tuple[int, int],
 ) -> NDArray[np.int32] | None:
-    """Place the replicas of all partitions at once, as KRaft's ``StripedReplicaPlacer`` does one by
-    one.
+    """Place the replicas of all partitions in one vectorised step, as KRaft's placer does.
 
-    Return None if only the slower `steps` is exact.
+    Kafka's ``StripedReplicaPlacer`` places one partition after the other. A ring is the circular
+    list of a rack's brokers.
 
     Args:
-        start: int64[2 racks + 1], where each ring begins in ``broker``: for each rack the ring of
+        start: int64[2 racks + 1], first index of each ring in ``broker``: for each rack the ring of
             unfenced brokers, then the ring of fenced ones.
         broker: int32, ids of all brokers, ring by ring.
         names: int64[racks], racks in order of their names.
@@ -158,8 +158,9 @@ def stripes(
         shape: number of partitions, and replicas of each.
 
     Returns:
-        int32[shape]; None where an unfenced ring can run dry in a row, where a ring may stay unused
-        until its epoch number recurs, or where Java rejects a draw.
+        int32[shape]; None in rare cases, for which `place_one_by_one` must be used: an unfenced
+            ring can run dry in a row, a ring may stay unused until its epoch number recurs, or Java
+            rejects a draw.
     """
     rows, factor = shape
     racks, sizes = len(names), np.diff(start)
@@ -180,7 +181,7 @@ def stripes(
     whole[0, :racks], whole[0, racks:] = names, np.concatenate(rings)
     for i, one in enumerate(shuffles):
         whole[i + 1] = whole[i][one]
-    return _rows(whole, sizes, offset[0::2], (rack_offset, length), shape)
+    return _look_up_brokers(whole, sizes, offset[0::2], (rack_offset, length), shape)
 
 
 def _rings_in_turn(sizes: Ints) -> list[int]:
@@ -188,25 +189,29 @@ def _rings_in_turn(sizes: Ints) -> list[int]:
     return [int(sizes[ring ^ 1]) for ring in range(len(sizes))]
 
 
-def _shuffles(lists: list[int], raw: Ints, count: int) -> Ints | None:
+def _shuffles(lengths: list[int], raw: Ints, count: int) -> Ints | None:
     """Compute ``count`` shuffles of several lists as Java's ``Collections.shuffle`` makes them.
 
-    The result has the old position of the item at each new position (int64[count, sum of list
-    lengths]). It is None if Java rejects a draw (one in millions), which would shift all later
-    draws.
+    The result says which old position moves to each new position (int64[count, sum of lengths]). It
+    is None if Java rejects a draw (one in millions), which would shift all later draws.
+
+    Args:
+        lengths: the lengths of the lists.
+        raw: the next random draws.
+        count: how often all lists are shuffled.
     """
-    bounds = np.concatenate([np.arange(size, 1, -1) for size in lists]).astype(np.int64)
+    bounds = np.concatenate([np.arange(size, 1, -1) for size in lengths]).astype(np.int64)
     drawn = raw[: count * len(bounds)].reshape(count, len(bounds))
     rest = drawn % bounds
     powers = (bounds & (bounds - 1)) == 0
     if ((drawn - rest + (bounds - 1) >= 1 << 31) & ~powers).any():
         return None
     places = np.where(powers, (bounds * drawn) >> 31, rest)
-    begin = np.cumsum([0, *lists])
-    drawn_at = np.cumsum([0, *(max(size - 1, 0) for size in lists)])
+    begin = np.cumsum([0, *lengths])
+    drawn_at = np.cumsum([0, *(max(size - 1, 0) for size in lengths)])
     out = np.empty((count, int(begin[-1])), np.int64)
-    for size in sorted(set(lists) - {0}):
-        alike = [i for i, one in enumerate(lists) if one == size]
+    for size in sorted(set(lengths) - {0}):
+        alike = [i for i, one in enumerate(lengths) if one == size]
         mine = np.stack([places[:, drawn_at[i] : drawn_at[i] + size - 1] for i in alike])
         done = _permutations(mine.reshape(len(alike) * count, size - 1), size)
         for i, one in zip(alike, done.reshape(len(alike), count, size), strict=True):
@@ -215,10 +220,10 @@ def _shuffles(lists: list[int], raw: Ints, count: int) -> Ints | None:
 
 
 def _permutations(places: Ints, size: int) -> Ints:
-    """Return the permutations that Java's ``Collections.shuffle`` makes of lists with ``size``
-    items (int64[n, size]).
+    """Apply the swaps of Java's ``Collections.shuffle`` to ``len(places)`` lists of ``size`` items.
 
-    ``places`` has the positions with which it swaps the last, the last but one, and so on.
+    Return the resulting permutations (int64[n, size]). Row i of ``places`` has the position that is
+    swapped with the last item, then the one for the last but one, and so on.
     """
     out = np.repeat(np.arange(size)[:, None], len(places), axis=1)
     each = np.arange(len(places))
@@ -231,13 +236,20 @@ def _permutations(places: Ints, size: int) -> Ints:
     return turned
 
 
-def _rows(
+def _look_up_brokers(
     shuffled: Ints, sizes: Ints, offset: Ints, turn: tuple[int, int], shape: tuple[int, int]
 ) -> NDArray[np.int32]:
     """Look up the brokers of all replicas in the shuffled broker lists (int32[partitions,
     replicas]).
 
-    Partitions between two shuffles form a block, and share the lists of the block.
+    Partitions between two shuffles form a block and use the same shuffled lists.
+
+    Args:
+        shuffled: for each block, the racks in order and then the brokers of each ring.
+        sizes: number of brokers in each ring.
+        offset: position within each rack's ring of the first broker to use.
+        turn: position of the first partition's first rack, and number of partitions in a block.
+        shape: number of partitions, and replicas of each.
     """
     (rows, factor), (rack_offset, length) = shape, turn
     blocks, racks = len(shuffled), len(offset)
@@ -261,12 +273,11 @@ def _rows(
 
 
 def _count_uses_in_block(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
-    """Count how often a block has used the rack of replica ``j``, up to and including each
-    partition.
+    """Count how often the rack of replica ``j`` has been used since the last shuffle.
 
-    A block is the partitions between two shuffles; ``epoch`` numbers them (int64[epochs], as the
-    result). Each partition begins one rack later. So earlier partitions used this rack for replica
-    j + 1, j + 2, and so on, once in each round over the racks.
+    The result has one count for each of the partitions ``epoch``, numbered from the last shuffle
+    on, and includes that partition (int64[epochs]). The first rack moves on by one with each
+    partition. So earlier partitions used this rack for their replica j + 1, j + 2, and so on.
     """
     if factor >= racks:
         return epoch + 1
@@ -277,10 +288,16 @@ def _count_uses_in_block(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
 
 
 def _count_uses_before_block(order: Ints, begin: Ints, length: int, factor: int) -> Ints:
-    """Count how many partitions of earlier blocks used each rack (int64[blocks, racks]).
+    """Count how often each rack was used before each block of partitions (int64[blocks, racks]).
 
-    A block is the partitions between two shuffles. The count is one less for the racks of the first
-    partition, because their rings do not advance for it.
+    A block is the partitions between two shuffles. The very first use of a rack does not count,
+    because a ring only advances from its second use on.
+
+    Args:
+        order: racks in their order, for each block (int64[blocks, racks]).
+        begin: position in ``order`` of the first rack of each block's first partition.
+        length: number of partitions in a block.
+        factor: replicas of each partition.
     """
     blocks, racks = order.shape
     replicas = np.minimum(factor, racks)
@@ -312,7 +329,8 @@ def _bounded(raw: Any, used: int, bound: int) -> int:
 def _shuffle(items: Any, begin: int, end: int, raw: Any, used: int) -> int:
     """Shuffle ``items[begin:end]`` in place like Java's ``Collections.shuffle``.
 
-    Returns the number of draws used so far, -1 if there are too few.
+    ``raw`` has random draws, of which ``used`` are already consumed. Return the new number of
+    consumed draws, or -1 if there are too few draws.
     """
     for size in range(end - begin, 1, -1):
         used = _bounded(raw, used, size)
@@ -351,13 +369,23 @@ def _next(ring: int, epoch: int, start: Any, state: Any) -> int:
     "int64(int64[::1], int32[::1], int64[::1], int64[:, ::1], int64, int64, int64[::1],"
     " int32[:, ::1])"
 )
-def steps(
+def place_one_by_one(
     start: Any, broker: Any, names: Any, state: Any, offset: int, unfenced: int, raw: Any, out: Any
 ) -> int:
-    """Place the replicas of one partition after another into ``out``, exactly as KRaft does.
+    """Place the replicas of one partition after another into ``out``, exactly as KRaft's placer
+    does.
 
-    Returns the number of draws used, -1 if there are too few. ``state`` has the epoch, index and
-    offset of each ring, ``names`` the racks in order. `stripes` describes the other arguments.
+    Return the number of random draws used, -1 if there are too few.
+
+    Args:
+        start: first index of each ring in ``broker``, as in `place_at_once`.
+        broker: ids of all brokers, ring by ring; shuffled in place.
+        names: racks in order of their names; shuffled in place.
+        state: epoch, index and offset of each ring.
+        offset: position in ``names`` of the first partition's first rack.
+        unfenced: number of unfenced brokers.
+        raw: the next random draws.
+        out: int32[partitions, replicas], output.
     """
     racks = len(names)
     used = 0

@@ -23,7 +23,9 @@ def broker_rows(task: ReplicaTask, replica: NDArray[np.int32]) -> list[dict[str,
     A row also has the balance bands (the ranges within which a broker counts as balanced). Leaders
     before are the current ones, leaders after the preferred ones. Excluded topics do not count.
     """
-    before = _held(task, task.cluster.start, task.cluster.factor, task.cluster.led)
+    before = _held(
+        task, task.cluster.start, task.cluster.factor, task.cluster.replicas_leader_first
+    )
     after = _held(task, task.start, task.factor, replica)
     bands = _bands_of(task)
     known = _known(task)
@@ -75,11 +77,11 @@ def rack_rows(task: ReplicaTask, rows: Sequence[dict[str, Any]]) -> list[dict[st
 
 
 def disk_rows(moves: ReplicaMoves, directory: NDArray[np.int32] | None) -> list[dict[str, Any]]:
-    """Return a report row for each log directory of brokers with several: its bytes before and
-    after the plan.
+    """Return a report row for each log directory: its bytes before and after the plan.
 
-    Rows count replicas if sizes are unknown. The balance band of a directory depends on what its
-    broker holds after the plan. Brokers with a replica in an unknown directory are left out.
+    Only brokers with several log directories have rows. Rows count replicas if sizes are unknown.
+    The balance band of a directory depends on what its broker holds after the plan. Brokers with a
+    replica in an unknown directory are left out.
 
     Args:
         moves: the replica copies of the plan.
@@ -135,7 +137,8 @@ def _disk_bands(moves: ReplicaMoves) -> dict[tuple[int, int], list[int]]:
 def move_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
     """Return a report row for each copied replica: topic, partition, source, target and bytes.
 
-    A copy between two disks of a broker has that broker twice, and two directories.
+    For a copy between two disks, source and target are the same broker, and the row has two
+    directories.
     """
     cluster, within = moves.task.cluster, moves.within
     sized = cluster.size is not None
@@ -197,9 +200,9 @@ def batch_rows(
     """Return a report row for each batch: partitions, copied replicas, bytes, and estimated
     seconds.
 
-    ``throttle`` is in bytes per second. It limits separately what each broker sends and what it
-    receives, so a batch takes as long as its busiest broker. Copies between the disks of a broker
-    have a throttle of their own and do not count.
+    ``throttle`` (bytes per second) limits separately what each broker sends and what it receives,
+    so a batch takes as long as its busiest broker. The estimate ignores copies between disks of a
+    broker, which have a separate throttle.
     """
     brokers = len(moves.task.cluster.brokers)
     of_batch = np.full(moves.task.cluster.partitions, -1, np.int64)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from partage.errors import InvalidConfigError, InvalidProblemError, NoFeasiblePlanError
 from partage.model import ReplicaCluster, ReplicaTask, rack_limits
 from partage.model.replicas import FREE, LEAVE, STAY
-from partage.replicas.bands import Bands, PlanLimits, disks_of
+from partage.replicas.bands import Bands, PlanLimits, balanced_disks
 
 __all__ = [
     "PlanLimits", "add_brokers", "change_factor", "drain_brokers", "elect_leaders", "fix_racks",
@@ -19,8 +19,8 @@ __all__ = [
 
 
 def rebalance(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the task of balancing a cluster's replicas, in which every replica may move to any
-    broker.
+    """Return the `ReplicaTask` (optimisation problem) that balances all replicas over all
+    brokers.
     """
     builder = _TaskBuilder(cluster, limits)
     builder.between_disks = True
@@ -30,9 +30,9 @@ def rebalance(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> Repl
 def add_brokers(
     cluster: ReplicaCluster, ids: Iterable[int], limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """Return the task of balancing a cluster by moving replicas to new brokers only.
+    """Return the `ReplicaTask` that balances a cluster by moving replicas to the new brokers only.
 
-    Other brokers receive no replicas.
+    ``ids`` are the new brokers.
     """
     builder = _TaskBuilder(cluster, limits)
     new = builder.brokers(ids, "add-broker")
@@ -45,7 +45,9 @@ def add_brokers(
 def drain_brokers(
     cluster: ReplicaCluster, ids: Iterable[int], limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """Return the task of moving all replicas off these brokers, and nothing else."""
+    """Return the `ReplicaTask` that moves all replicas off the given brokers and no other
+    replica.
+    """
     builder = _TaskBuilder(cluster, limits)
     builder.drain(builder.brokers(ids, "drain-broker"))
     return builder.task()
@@ -94,7 +96,7 @@ def change_factor(
         )
     changes = builder.movable.copy()
     if topics is not None:
-        changes &= builder.of_topics(topics, "topic")
+        changes &= builder.topic_mask(topics, "topic")
     builder.factor[changes] = factor
     less = changes & (builder.factor < cluster.factor)
     builder.closed[:] = True
@@ -104,7 +106,7 @@ def change_factor(
 
 
 def fix_racks(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the task of moving only the replicas that break the rack rule.
+    """Return the `ReplicaTask` that moves only replicas which break the rack rule.
 
     The rule spreads the replicas of each partition evenly over racks.
     """
@@ -138,40 +140,41 @@ class _TaskBuilder:
         self.receives = np.array([not b.fenced for b in cluster.brokers], bool)
         self.alive = np.ones(brokers, bool)
         self.closed = np.zeros(cluster.partitions, bool)
-        self.counted = ~self.of_topics(self.limits.excluded, "exclude")
-        self.movable = self.counted & ~self.of_topics(self.limits.pinned, "pin")
+        self.counted = ~self.topic_mask(self.limits.excluded, "exclude")
+        self.movable = self.counted & ~self.topic_mask(self.limits.pinned, "pin")
         self.lead_free = self.movable.copy()
         self.between_disks = False
 
-    def of_topics(self, names: Collection[str], what: str) -> NDArray[np.bool_]:
-        """Return which partitions belong to these topics, as a mask (bool[P]).
+    def topic_mask(self, names: Collection[str], option: str) -> NDArray[np.bool_]:
+        """Return a mask of the partitions of the given topics (bool[P]).
 
         Raises:
-            InvalidConfigError: a topic does not exist.
+            InvalidConfigError: a topic does not exist; the error names the command's ``option``.
         """
         known = {name: i for i, name in enumerate(self.cluster.topics)}
         for name in names:
             if name not in known:
-                raise InvalidConfigError(what, "no such topic", name)
+                raise InvalidConfigError(option, "no such topic", name)
         return np.isin(self.cluster.topic, [known[name] for name in names])
 
-    def brokers(self, ids: Iterable[int], what: str) -> list[int]:
-        """Check the broker ids that a command names and return their positions in the cluster.
+    def brokers(self, ids: Iterable[int], option: str) -> list[int]:
+        """Check broker ids from the command line; return the brokers' positions in the cluster.
 
         Raises:
-            InvalidConfigError: a broker is unknown or named twice, or none is named.
+            InvalidConfigError: a broker is unknown or named twice, or none is named. The error
+                names the command's ``option``.
         """
         out: list[int] = []
         for one in ids:
             at = self.cluster.position.get(one)
             if at is None:
                 known = ", ".join(str(b.id) for b in self.cluster.brokers[:20])
-                raise InvalidConfigError(what, f"no such broker; the cluster has {known}", one)
+                raise InvalidConfigError(option, f"no such broker; the cluster has {known}", one)
             if at in out:
-                raise InvalidConfigError(what, "the broker is named twice", one)
+                raise InvalidConfigError(option, "the broker is named twice", one)
             out.append(at)
         if not out:
-            raise InvalidConfigError(what, "name at least one broker", [])
+            raise InvalidConfigError(option, "name at least one broker", [])
         return out
 
     def expect_not_fenced(self, receivers: list[int], what: str) -> None:
@@ -187,10 +190,10 @@ class _TaskBuilder:
                 raise InvalidConfigError(what, why, self.cluster.brokers[b].id)
 
     def drain(self, gone: list[int]) -> None:
-        """Require that all replicas on the brokers ``gone`` move away, and that all others stay.
+        """Mark all replicas on the brokers ``gone`` to move away, and all other replicas to stay.
 
         Raises:
-            NoFeasiblePlanError: a pinned replica is on them, or no other broker is left.
+            NoFeasiblePlanError: a pinned replica is on such a broker, or no other broker is left.
         """
         cluster = self.cluster
         self.alive[gone] = False
@@ -212,10 +215,10 @@ class _TaskBuilder:
         self.lead_free = (cluster.factor > 0) & leaves[first] if len(leaves) else self.lead_free
 
     def task(self) -> ReplicaTask:
-        """Check that the reassignment task can be solved, and return it.
+        """Check that the reassignment can be solved, and return the finished `ReplicaTask`.
 
         Raises:
-            NoFeasiblePlanError: a partition needs more replicas than brokers are left.
+            NoFeasiblePlanError: a partition needs more replicas than there are usable brokers.
             InvalidProblemError: a broker has a capacity while partitions have no sizes.
         """
         cluster = self.cluster
@@ -231,8 +234,8 @@ class _TaskBuilder:
         weight = bands.weight()
         if not self.receives.any():
             weight[0] = 0  # no replica moves: an overfull broker neither helps nor hinders
-        low, high = bands.held(weight)
-        lead_low, lead_high = bands.led()
+        low, high = bands.replica_bands(weight)
+        lead_low, lead_high = bands.leader_bands()
         free = np.repeat(self.movable, cluster.factor) & self.between_disks
         return ReplicaTask(
             cluster=cluster, factor=self.factor, fate=self.fate, receives=self.receives,
@@ -240,14 +243,14 @@ class _TaskBuilder:
             lead_low=lead_low, lead_high=lead_high, lead_free=self.lead_free,
             counted=self.counted, rack_low=np.array([one[0] for one in limits]),
             rack_high=np.array([one[1] for one in limits]), alive=self.alive,
-            disks=disks_of(cluster, self.limits, free & (self.fate != LEAVE)),
+            disks=balanced_disks(cluster, self.limits, free & (self.fate != LEAVE)),
         )  # fmt: skip
 
     def _expect_sizes(self) -> None:
-        """Check that partitions have sizes if any broker or disk has a capacity.
+        """Check that partitions have sizes if any broker or disk has a capacity to respect.
 
         Raises:
-            InvalidProblemError: they have none.
+            InvalidProblemError: the sizes are missing.
         """
         cluster = self.cluster
         rooms = [room for disks in cluster.directories for _, room in disks]

@@ -19,19 +19,19 @@ from functools import partial
 from partage.report.client_settings import (
     STATIC_LINE,
     base_policy,
-    family_of,
-    lines_of,
+    client_family,
     parse_policy,
-    spell,
+    settings_lines,
+    translate_lines,
 )
-from partage.report.gains import error_of, gain_of, own_figures, sum_gains
+from partage.report.gains import gain_of, own_figures, simulation_error, sum_gains
 from partage.report.messages import cause_clause, count, duration, format_range, percent, plural
-from partage.report.run import Estimate, FigureRange, GroupFigures, RunFigures
+from partage.report.run import Estimate, FigureRange, GroupFigures, RunFigures, once_per_group
 from partage.tables.metrics import OWN
 
 __all__ = [
-    "RULES", "Advice", "Merged", "Settings", "advice_for", "best_policy", "coverage_advice",
-    "error_of", "merged", "savable",
+    "RULES", "Advice", "MergedAdvice", "Settings", "advice_for", "best_policy", "coverage_advice",
+    "merge_advice", "simulation_error", "total_savings",
 ]  # fmt: skip
 
 #: Default of session.timeout.ms since Kafka 3.0 (KIP-735), also for groups of KIP-848; in ms.
@@ -53,16 +53,17 @@ _CHANGES = {"eager": 1, "cooperative": 2, "consumer": 3}
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A recommended change to one consumer group, with its evidence in the log and expected gain.
+    """A recommended change to one consumer group, the evidence for it, and the expected gain.
 
     Attributes:
         rule: name of the rule that gives the advice.
         title: the change in a few words, equal for all groups.
         why: the evidence in the log, with numbers.
         lines: configuration lines to copy.
-        where: the configuration that the lines belong to.
-        policy: the policy that the group then runs, if it was simulated.
-        saves: partition-seconds that it would have saved; None if it was not simulated.
+        where: kind of configuration that the lines belong to, such as "consumer".
+        policy: the policy (protocol, strategy and options) that the group then has, if it was
+            simulated.
+        saves: downtime in partition-seconds that it would have saved; None if it was not simulated.
         affects: kind of cause whose rebalances it avoids; empty if there is no single one.
         avoids: number of these rebalances that it could avoid.
     """
@@ -79,10 +80,13 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
-    """One recommended change with the groups to which it is recommended, and their total saving.
+class MergedAdvice:
+    """One recommended change with all groups to which it is recommended, and their total saving.
 
-    ``groups`` has each group with its own form of the advice.
+    Attributes:
+        advice: the advice for the group with the largest saving.
+        groups: pairs of a group and its advice, largest saving first.
+        saves: downtime that all these groups together would save.
     """
 
     advice: Advice
@@ -92,10 +96,10 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A group's best settings, as a policy (protocol, strategy and options).
+    """The settings (protocol, strategy, options) that would save a group most downtime.
 
-    ``saved`` is the downtime that they save in partition-seconds. Downtime is the time in which
-    partitions have no consumer.
+    Downtime is the time in which partitions have no consumer. ``policy`` names the settings, such
+    as ``consumer/uniform``. ``saved`` is in partition-seconds.
     """
 
     policy: str
@@ -126,10 +130,10 @@ _SETTINGS = {
 
 
 def _rule_of(group: GroupFigures, policy: str) -> str:
-    """Return the name of the rule that may recommend a policy to a group.
+    """Return the name of the advice rule that is responsible for a change to the given settings.
 
-    The rule depends on the difference from the group's present settings: static membership, another
-    protocol or another strategy.
+    ``policy`` names the settings (protocol, strategy, options). The rule follows from what differs
+    from the group's present settings: static membership, the protocol or the strategy.
     """
     protocol, strategy, _ = parse_policy(policy)
     if f"{protocol}/{strategy}" == base_policy(group.strategy):
@@ -140,7 +144,10 @@ def _rule_of(group: GroupFigures, policy: str) -> str:
 
 
 def _advise_best_settings(rule: str, group: GroupFigures) -> Advice | None:
-    """Recommend the group's best settings if the given rule recommends them (see `_rule_of`)."""
+    """Return advice to adopt the group's best settings, or None if another rule recommends them.
+
+    Each rule (see `_rule_of`) recommends one kind of change, such as static membership.
+    """
     best = best_policy(group)
     if best is None or _rule_of(group, best.policy) != rule:
         return None
@@ -156,10 +163,8 @@ def _advise_best_settings(rule: str, group: GroupFigures) -> Advice | None:
 
 
 def _error_sentence(group: GroupFigures) -> str:
-    """Return a sentence on how far the simulation of a group's present settings is from its
-    recorded downtime.
-    """
-    error = error_of(group) or 0.0
+    """Return a sentence with the simulation's error: simulated against recorded downtime."""
+    error = simulation_error(group) or 0.0
     if error < _SMALLEST_ERROR:
         return "The simulation of the present settings equals the record."
     return (
@@ -169,11 +174,11 @@ def _error_sentence(group: GroupFigures) -> str:
 
 
 def _advise_static_members(group: GroupFigures) -> Advice | None:
-    """Recommend static membership (KIP-345) to groups whose members restart within their session
+    """Recommend static membership (KIP-345) to groups whose members restart within the session
     timeout.
 
-    Share groups have none, the coordinator of streams groups (KIP-1071) rejects it, and workers of
-    Kafka Connect have another setting.
+    Three kinds of groups get no such advice: share groups have no static members, the coordinator
+    of streams groups (KIP-1071) rejects them, and Kafka Connect has another setting.
     """
     best = _advise_best_settings("static-members", group)
     if best is not None:
@@ -193,20 +198,21 @@ def _advise_static_members(group: GroupFigures) -> Advice | None:
         "simulated."
     )
     own = "# a different name for each member, the same after a restart"
-    lines = spell((own, STATIC_LINE), _family(group))
+    lines = translate_lines((own, STATIC_LINE), _client_family(group))
     title = _SETTINGS["static-members"][0]
     return Advice("static-members", title, why, lines, affects="bounce", avoids=bounces)
 
 
 def _certainly_improves(group: GroupFigures, metric: str, strategy: str) -> bool:
-    """Return whether cooperative-sticky certainly improves a metric of a group.
+    """Return whether cooperative-sticky improves a metric by more than the simulation's error.
 
-    The clients must support it, no other settings may be better, and downtime may not grow. The
-    metric (idle members, avoidable moves) must improve by more than the simulation's error.
+    The group must have the given ``strategy`` now, its clients must support cooperative-sticky, no
+    other settings may be better, and downtime may not grow.
 
     Args:
         group: the group.
-        metric: name of the metric.
+        metric: name of the metric, such as ``idle`` (idle members) or ``avoidable`` (avoidable
+            moves).
         strategy: the strategy that the group must have now.
     """
     if group.strategy != strategy or best_policy(group) or _advise_static_members(group):
@@ -224,9 +230,9 @@ def _certainly_improves(group: GroupFigures, metric: str, strategy: str) -> bool
 
 
 def _advise_against_range(group: GroupFigures) -> Advice | None:
-    """Recommend another strategy than range if range leaves members idle.
+    """Recommend a different strategy if ``range`` leaves members idle.
 
-    range assigns each topic by itself, so the first members get more partitions.
+    The range strategy assigns each topic independently, so the first members get more partitions.
     """
     idle = group.recorded.idle
     if not idle or group.traits.copartitioned is not False:
@@ -246,7 +252,7 @@ def _advise_against_range(group: GroupFigures) -> Advice | None:
 
 
 def _advise_against_roundrobin(group: GroupFigures) -> Advice | None:
-    """Recommend another strategy than roundrobin if it made avoidable moves."""
+    """Recommend a different strategy if ``roundrobin`` moved more partitions than necessary."""
     recorded = group.recorded
     if not recorded.avoidable or not _certainly_improves(group, "avoidable", "roundrobin"):
         return None
@@ -260,8 +266,10 @@ def _advise_against_roundrobin(group: GroupFigures) -> Advice | None:
 
 
 def _advise_session_timeout(group: GroupFigures) -> Advice | None:
-    """Recommend a longer session timeout if evicted members soon rejoined, since they only paused.
+    """Recommend a longer session timeout if evicted members soon rejoined (they had only paused).
 
+    The partitions of a member that pauses stay unread with any timeout. The gain is the rebalance
+    in which it rejoins.
     Poll timeouts do not count, because heartbeats continue meanwhile (KIP-62).
     """
     expired = _count_caused(group, "expiry")
@@ -281,16 +289,17 @@ def _advise_session_timeout(group: GroupFigures) -> Advice | None:
         f"{plural(returned, 'evicted member')} rejoined, after up to "
         f"{duration(silence)} without heartbeat. "
         "The log does not record whether they had paused or were restarted. A longer timeout keeps "
-        "members that pause; it also delays the detection of dead members."
+        "members that pause: their partitions stay unread meanwhile, but no other member stops "
+        "when they rejoin. It also delays the detection of dead members."
     )
     best = best_policy(group)
     moves = best is not None and _rule_of(group, best.policy) == "consumer-protocol"
     if group.traits.protocol == "classic" and not moves:
         both = (f"session.timeout.ms={longer}", f"heartbeat.interval.ms={min(longer // 3, 3_000)}")
-        classic = spell(both, _family(group))
+        classic = translate_lines(both, _client_family(group))
         return Advice(
             "session-timeout", "Make session timeouts longer than pauses", why, classic,
-            affects="expiry", avoids=min(returned, expired),
+            affects="join", avoids=min(returned, expired),
         )  # fmt: skip
     # Members of the consumer protocol have no session.timeout.ms: the client rejects it.
     if group.traits.protocol == "classic":
@@ -298,7 +307,7 @@ def _advise_session_timeout(group: GroupFigures) -> Advice | None:
     lines = (f"consumer.session.timeout.ms={longer}",)
     return Advice(
         "session-timeout", "Make session timeouts longer than pauses", why, lines, "group",
-        affects="expiry", avoids=min(returned, expired),
+        affects="join", avoids=min(returned, expired),
     )  # fmt: skip
 
 
@@ -315,7 +324,7 @@ def _advise_frequent_polls(group: GroupFigures) -> Advice | None:
     )
     longer = "max.poll.interval.ms=<longer than the slowest processing between two polls>"
     fewer = "max.poll.records=<fewer than now; 500 if it was never set>"
-    lines = {"java": (fewer, longer), "librdkafka": (longer,)}.get(_family(group), ())
+    lines = {"java": (fewer, longer), "librdkafka": (longer,)}.get(_client_family(group), ())
     return Advice("late-polls", "Poll more often", why, lines, affects="poll", avoids=late)
 
 
@@ -357,11 +366,11 @@ def _advise_slow_rollouts(group: GroupFigures) -> Advice | None:
 
 
 def _advise_to_keep_strategy(group: GroupFigures) -> Advice | None:
-    """Recommend to keep the strategy if no simulated policy certainly helps."""
+    """Recommend keeping the strategy if no simulated alternative is a certain improvement."""
     lost, tried = group.lost, [f for f in group.figures.values() if f.saved is not None]
     if lost is None or lost.high <= 0 or not group.covered or len(tried) < _ENOUGH_TRIED:
         return None
-    if group.traits.protocol not in {"classic", "consumer"} or error_of(group) is None:
+    if group.traits.protocol not in {"classic", "consumer"} or simulation_error(group) is None:
         return None
     others = (_advise_static_members, _advise_against_range, _advise_against_roundrobin)
     if best_policy(group) or any(advise(group) for advise in others):
@@ -400,17 +409,17 @@ RULES: dict[str, Rule] = {
 }
 
 
+@once_per_group
 def advice_for(group: GroupFigures) -> tuple[Advice, ...]:
     """Return all recommendations for a group, in the order of the rules."""
     return tuple(a for rule in RULES.values() if (a := rule(group)) is not None)
 
 
-def merged(groups: Iterable[GroupFigures]) -> tuple[Merged, ...]:
-    """Combine the recommendations of all groups by rule; sort the rules by their savings, largest
+def merge_advice(groups: Iterable[GroupFigures]) -> tuple[MergedAdvice, ...]:
+    """Combine the recommendations of all groups by rule; sort the rules by total saving, largest
     first.
 
-    The saving of a rule is the sum over its groups. It is part of what the best settings of all
-    groups save together.
+    The saving of a rule is the sum over its groups.
     """
     by_rule: dict[str, list[tuple[GroupFigures, Advice]]] = {}
     for group in groups:
@@ -423,14 +432,12 @@ def merged(groups: Iterable[GroupFigures]) -> tuple[Merged, ...]:
             continue
         pairs.sort(key=lambda pair: -_best_estimate(pair[1].saves))
         known = [a.saves for _, a in pairs if a.saves is not None]
-        out.append(Merged(pairs[0][1], tuple(pairs), sum_gains(known)))
+        out.append(MergedAdvice(pairs[0][1], tuple(pairs), sum_gains(known)))
     return tuple(sorted(out, key=lambda m: -_best_estimate(m.saves)))
 
 
 def coverage_advice(run: RunFigures) -> Advice | None:
-    """Recommend another way of recording if the log lacks much
-    of the groups' history, else None.
-    """
+    """Recommend a better way of recording if the log misses much of the groups' history."""
     if run.covered:
         return None
     why = (
@@ -448,11 +455,11 @@ def coverage_advice(run: RunFigures) -> Advice | None:
     return Advice("record", "Record more of the history from now on", why, lines, "command")
 
 
-def savable(run: RunFigures) -> tuple[Estimate | None, int]:
-    """Sum up the downtime that the best settings of each group would save.
+def total_savings(run: RunFigures) -> tuple[Estimate | None, int]:
+    """Return the total downtime that other settings would save, and the number of groups they help.
 
-    Return the sum, and the number of groups that have such settings. Downtime is the time in which
-    partitions have no consumer.
+    Downtime is the time in which partitions have no consumer. Each group counts with its best
+    settings.
     """
     best = [found.saved for g in run.groups if (found := best_policy(g)) is not None]
     return sum_gains(best), len(best)
@@ -462,24 +469,24 @@ def _best_estimate(saved: Estimate | None) -> float:
     return saved.best if saved else 0.0
 
 
-def _family(group: GroupFigures) -> str:
-    """Return which client settings a group's members have: java, librdkafka, python or "".
+def _client_family(group: GroupFigures) -> str:
+    """Return the client library family of a group: java, librdkafka, python or "".
 
-    Mixed clients have no common settings, and those of unknown clients (Go, Rust, Node.js) are
-    unknown: both give "".
+    The result is "" for mixed clients, which have no common settings, and for clients whose
+    settings are unknown (Go, Rust, Node.js).
     """
     classic = group.traits.protocol == "classic"
     if classic and group.clients and set(group.clients) == {"unknown"}:
         return ""
-    return family_of(group.clients)
+    return client_family(group.clients)
 
 
 def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
-    """Return the configuration lines that make a group's clients run a policy;
-    () if there are none.
+    """Return the client configuration lines that give a group the settings of a policy.
 
-    Python clients have no setting for the protocol, and several client libraries have no common
-    settings. A group of the consumer protocol does not return to the classic protocol.
+    The result is () if there are no such lines: Python clients have no setting for the protocol,
+    different client libraries have no common settings, and a group of the consumer protocol cannot
+    return to the classic protocol.
     """
     if group.strategy not in _KNOWN or group.traits.protocol not in {"classic", "consumer"}:
         return ()
@@ -489,17 +496,19 @@ def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
         return ()
     if group.traits.protocol == "consumer" and protocol != "consumer":
         return ()
-    return lines_of(policy, group.strategy, family=_family(group)) or ()
+    return settings_lines(policy, group.strategy, family=_client_family(group)) or ()
 
 
+@once_per_group
 def best_policy(group: GroupFigures) -> Settings | None:
-    """Return the settings with which a group would save most downtime; None if none certainly help.
+    """Return the settings with which a group would save most downtime, or None if none surely
+    helps.
 
-    The policy has a valid plan for each rebalance and leaves no more members idle than `own` (the
-    simulation of the present settings). The interval of its gain excludes zero. Of policies that
-    are about equally good, the one with the smallest change is returned.
+    They must have a valid assignment for each rebalance and leave no more members idle than the
+    simulation of the present settings. The interval of their gain must exclude zero. Of about
+    equally good settings, those with the smallest change are returned.
     """
-    error, own, lost = error_of(group), own_figures(group), group.lost
+    error, own, lost = simulation_error(group), own_figures(group), group.lost
     if error is None or own is None or lost is None:
         return None
     whole = group.unread.best if group.unread else lost.high
@@ -518,11 +527,10 @@ def best_policy(group: GroupFigures) -> Settings | None:
 
 
 def _size_of_change(group: GroupFigures, settings: Settings) -> tuple[int, int, float, str]:
-    """Return a sort key for settings of a group that are about equally good: the smallest change
-    first.
+    """Return a sort key that ranks about equally good settings by how much a group has to change.
 
-    It compares a change of protocol, the number of options (such as static members), the saving and
-    the name, in this order.
+    It compares, in this order: whether the protocol changes, the number of options (such as static
+    members), the saving, and the name.
     """
     protocol, strategy, options = parse_policy(settings.policy)
     same = f"{protocol}/{strategy}" == base_policy(group.strategy)

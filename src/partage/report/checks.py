@@ -6,15 +6,17 @@ is unknown.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from partage.errors import InvalidConfigError
 from partage.report.messages import digits, plural, share_text
 from partage.report.rates import REBALANCES, UNREAD, GroupRates, Recording
-from partage.tables.escaping import document_line, document_text
+from partage.tables.escaping import escape_document_line, escape_document_text
 
 __all__ = [
     "FORMAT",
@@ -26,28 +28,62 @@ __all__ = [
     "Limits",
     "RunCheck",
     "check_groups",
+    "parse_rate",
+    "parse_share",
 ]  # fmt: skip
 
 FORMAT, VERSION = "partage-check", 1
 PASSED, VIOLATED, UNKNOWN = "passed", "failed", "unknown"
 _HOUR_S = 3_600
+#: Unit of a rate -> its number in an hour.
+_PER_HOUR = {"min": 60.0, "h": 1.0, "d": 1 / 24}
 MOST_SHOWN = 10  # results in a repr, as many as the rows of a table
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of `partage check`, with which each group is compared;
-    None or False means no limit.
+    """The limits of `partage check`, with which each group is compared; None or False means no
+    limit.
 
     Attributes:
-        max_unread: largest share of its assigned time that a group's partitions may be unread.
-        max_rebalances: most rebalances per hour.
-        no_storms: whether a rebalance storm (rebalances in quick succession) is a failure.
+        max_unread: maximum share of the time that a group's partitions may have no consumer.
+        max_rebalances: maximum number of rebalances per hour.
+        no_storms: whether a rebalance storm (rebalances in quick succession) is a violation.
     """
 
     max_unread: float | None = None
     max_rebalances: float | None = None
     no_storms: bool = False
+
+
+def parse_share(text: str, setting: str = "max_unread") -> float:
+    """Parse a share in percent, such as ``1%``, and return it as a fraction.
+
+    Raises:
+        InvalidConfigError: the text is not a share from 0% to 100%; the error names ``setting``.
+
+    >>> parse_share("1%"), parse_share("0.5 %"), parse_share(".5%")
+    (0.01, 0.005, 0.005)
+    """
+    found = re.fullmatch(r"\s*(\d*\.?\d+)\s*%\s*", text)
+    if found is None or float(found[1]) > 100:
+        raise InvalidConfigError(setting, "must be a share from 0% to 100%", text)
+    return float(found[1]) / 100
+
+
+def parse_rate(text: str, setting: str = "max_rebalances") -> float:
+    """Parse a rate such as ``10/h`` or ``1/min`` and return it per hour.
+
+    Raises:
+        InvalidConfigError: the text is not a rate; the error names ``setting``.
+
+    >>> parse_rate("10/h"), parse_rate("0.5/min"), parse_rate("48/d")
+    (10.0, 30.0, 2.0)
+    """
+    found = re.fullmatch(r"\s*(\d*\.?\d+)\s*/\s*(min|h|d)\s*", text)
+    if found is None:
+        raise InvalidConfigError(setting, "must be a number by min, h or d, such as 10/h", text)
+    return float(found[1]) * _PER_HOUR[found[2]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +95,7 @@ class CheckResult:
         limit: option that sets the limit, such as ``max-unread``.
         status: `PASSED`, `VIOLATED` or `UNKNOWN`.
         value: the measured share, rebalances per hour or number of storms; None if unknown.
-        bound: the limit for this value.
+        bound: the value that the option sets.
         text: value and limit in words, and the reason if the value is unknown.
     """
 
@@ -80,16 +116,17 @@ _NO_GROUP = CheckResult(
 def check_groups(
     recording: Recording, limits: Limits, names: Sequence[str] | None = None
 ) -> list[CheckResult]:
-    """Compare groups with limits; return the results in the report's order of groups.
+    """Compare the groups of a recording with limits; return the results in the report's group
+    order.
 
     Args:
-        recording: the published run with its rates.
+        recording: the groups' metrics per hour.
         limits: the limits.
         names: names of groups to check; None for all.
 
     Returns:
         One result for each group and limit. A run without groups has one unknown result, whose
-        group is empty.
+            group is empty.
     """
     if not recording.groups:
         return [_NO_GROUP]
@@ -112,12 +149,11 @@ def _outcomes(group: GroupRates, limits: Limits) -> Iterator[CheckResult]:
 
 
 def _status(group: GroupRates, *, exceeds: bool, certainly: bool) -> str:
-    """Return whether a group passes a limit, violates it, or whether the log is too incomplete to
-    tell.
+    """Return `PASSED`, `VIOLATED` or `UNKNOWN` for one group and limit.
 
-    ``exceeds`` is whether the group's value is above the limit, ``certainly`` whether even the
-    lower end of its interval is above it. Only ``certainly`` counts if the log lacks much of the
-    group's history.
+    ``exceeds`` says whether the group's value is above the limit, ``certainly`` whether even the
+    lower end of its interval is. If the log lacks much of the group's history, a value that is not
+    certainly above the limit is unknown.
     """
     if group.covered:
         return VIOLATED if exceeds else PASSED
@@ -135,7 +171,7 @@ def _unread(group: GroupRates, bound: float) -> CheckResult:
     text = f"{share_text(value)} of its consuming time unread"
     if rate.total:
         text += f" ({share_text(ends[0])} to {share_text(ends[1])})"
-    text += f", limit {share_text(bound)}{_excess(status, value, bound)}"
+    text += f", limit {share_text(bound)}{_excess_text(status, value, bound)}"
     if status == VIOLATED and ends[0] <= bound:
         text += "; the interval contains the limit"
     return _outcome(group, "max-unread", status, (value, bound), text)
@@ -149,7 +185,7 @@ def _rebalances(group: GroupRates, bound: float) -> CheckResult:
     status = _status(group, exceeds=value > bound, certainly=value > bound)
     text = (
         f"{plural(int(rate.total), 'rebalance')} in {digits(rate.hours)} h are {digits(value)}/h, "
-        f"limit {digits(bound)}/h{_excess(status, value, bound)}"
+        f"limit {digits(bound)}/h{_excess_text(status, value, bound)}"
     )
     return _outcome(group, "max-rebalances", status, (value, bound), text)
 
@@ -166,8 +202,8 @@ def _storms(group: GroupRates) -> CheckResult:
     return _outcome(group, "no-storms", status, (storms, 0), text)
 
 
-def _excess(status: str, value: float, bound: float) -> str:
-    """Return text such as ``: 3 times the limit`` for a violated limit; "" otherwise."""
+def _excess_text(status: str, value: float, bound: float) -> str:
+    """Return text such as ``: 3 times the limit`` if the limit is violated, else ""."""
     if status != VIOLATED or not bound:
         return ""
     return f": {digits(value / bound)} times the limit"
@@ -202,12 +238,14 @@ class RunCheck:
     unknown_passes: bool = False
 
     def __repr__(self) -> str:
-        """Return the number of results by status, and the first results that did not pass."""
+        """Return the number of results by status, and the first results that did not pass, as
+        text.
+        """
         counts = Counter(one.status for one in self.results)
         found = ", ".join(f"{counts[one]} {one}" for one in (PASSED, VIOLATED, UNKNOWN))
         open_results = [one for one in self.results if one.status != PASSED]
         lines = [
-            f"{one.status}  {document_line(one.group)}  {one.limit}: {one.text}"
+            f"{one.status}  {escape_document_line(one.group)}  {one.limit}: {one.text}"
             for one in open_results[:MOST_SHOWN]
         ]
         if len(open_results) > MOST_SHOWN:
@@ -217,8 +255,10 @@ class RunCheck:
 
     @property
     def status(self) -> str:
-        """`VIOLATED` if a group exceeds a limit, else `UNKNOWN` if the log cannot decide it,
-        else `PASSED`.
+        """The overall status: violated if any group exceeds a limit.
+
+        Otherwise it is unknown if any result is unknown (unless unknown results pass), and else
+        passed.
         """
         statuses = {one.status for one in self.results}
         if VIOLATED in statuses:
@@ -227,7 +267,7 @@ class RunCheck:
 
     @property
     def passed(self) -> bool:
-        """Return whether every group is within the limits."""
+        """Return whether the overall status is passed: every group is within the limits."""
         return self.status == PASSED
 
     def to_dict(self) -> dict[str, Any]:
@@ -258,13 +298,16 @@ class RunCheck:
             "skipped": unknown if self.unknown_passes else "0",
         }
         root = ET.Element("testsuites", {"name": "partage check", **counted})
-        folder = document_text(str(self.recording.folder))
+        folder = escape_document_text(str(self.recording.folder))
         suite = ET.SubElement(root, "testsuite", {"name": folder, **counted})
         for one in self.results:
             case = ET.SubElement(
-                suite, "testcase", classname=one.limit, name=document_text(one.group) or "run"
+                suite,
+                "testcase",
+                classname=one.limit,
+                name=escape_document_text(one.group) or "run",
             )
-            text = document_text(one.text)
+            text = escape_document_text(one.text)
             if one.status == VIOLATED:
                 ET.SubElement(case, "failure", type=one.limit, message=text).text = text
             elif one.status == UNKNOWN:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["STATIC_LINE", "base_policy", "family_of", "lines_of", "parse_policy", "spell"]
+__all__ = [
+    "STATIC_LINE",
+    "base_policy",
+    "client_family",
+    "parse_policy",
+    "settings_lines",
+    "translate_lines",
+]
 
 _PACKAGE = "org.apache.kafka.clients.consumer."
 _CLASSES = {
@@ -23,20 +30,21 @@ _FAMILIES = {
 }  # fmt: skip
 
 
-def family_of(clients: Iterable[str]) -> str:
-    """Return which client settings a group's members use: java, librdkafka or python; "" if mixed.
+def client_family(clients: Iterable[str]) -> str:
+    """Return the client library family of a group: java, librdkafka or python; "" if mixed.
 
-    Unknown clients count as Java clients, unless there are others.
+    Clients without known settings are ignored beside others; alone, they count as Java clients.
 
-    >>> family_of(["java", "unknown"]), family_of(["java", "librdkafka"]), family_of(["aiokafka"])
-    ('java', '', 'python')
+    >>> [client_family(one) for one in (["java", "unknown"], ["java", "librdkafka"], ["aiokafka"])]
+    ['java', '', 'python']
     """
     found = {_FAMILIES[one] for one in clients if one in _FAMILIES}
     return "java" if not found else found.pop() if len(found) == 1 else ""
 
 
 def parse_policy(policy: str) -> tuple[str, str, tuple[str, ...]]:
-    """Split a policy's name into protocol, strategy and options.
+    """Split a policy's name, such as ``consumer/uniform+static``, into protocol, strategy and
+    options.
 
     >>> parse_policy("eager/range+static"), parse_policy("server:uniform")
     (('eager', 'range', ('static',)), ('consumer', 'uniform', ()))
@@ -51,7 +59,7 @@ def parse_policy(policy: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def base_policy(strategy: str) -> str:
-    """Return the name of the policy that a group with this strategy runs, without options.
+    """Return the name of the policy with this strategy and no options, such as ``eager/range``.
 
     >>> base_policy("range"), base_policy("cooperative-sticky")
     ('eager/range', 'cooperative/cooperative-sticky')
@@ -60,17 +68,21 @@ def base_policy(strategy: str) -> str:
     return f"{protocol}/{name}"
 
 
-def lines_of(policy: str, chosen: str = "", *, family: str = "java") -> tuple[str, ...] | None:
-    """Return the consumer properties that make clients run a policy; None if no settings do.
+def settings_lines(
+    policy: str, current: str = "", *, family: str = "java"
+) -> tuple[str, ...] | None:
+    """Return the consumer properties that make clients use the settings of a policy.
+
+    The result is None if no properties do.
 
     Args:
-        policy: name of the policy.
-        chosen: the strategy that the group has now.
-        family: kind of client settings, from `family_of`; "" has no common properties.
+        policy: name of the policy, such as ``consumer/uniform+static``.
+        current: the strategy that the group has now.
+        family: client library family from `client_family`; "" has no common properties.
 
-    >>> lines_of("consumer/uniform")[:2]
+    >>> settings_lines("consumer/uniform")[:2]
     ('group.protocol=consumer', 'group.remote.assignor=uniform')
-    >>> lines_of("eager/optimal") is None
+    >>> settings_lines("eager/optimal") is None
     True
     """
     protocol, strategy, options = parse_policy(policy)
@@ -88,9 +100,9 @@ def lines_of(policy: str, chosen: str = "", *, family: str = "java") -> tuple[st
         ]
     elif strategy not in _CLASSES:
         return None
-    elif strategy != chosen and family == "java":
-        lines += _java_lines(strategy, chosen)
-    elif strategy != chosen:
+    elif strategy != current and family == "java":
+        lines += _java_lines(strategy, current)
+    elif strategy != current:
         names = _librdkafka_lines(strategy, family)
         if names is None:
             return None
@@ -103,19 +115,18 @@ def lines_of(policy: str, chosen: str = "", *, family: str = "java") -> tuple[st
     return tuple(lines)
 
 
-def _java_lines(strategy: str, chosen: str) -> list[str]:
-    """Return the Java consumer properties that set a strategy.
+def _java_lines(strategy: str, current: str) -> list[str]:
+    """Return the Java consumer properties that replace the ``current`` strategy by another one.
 
     A change of strategy needs two restarts: all members must have one strategy in common, or the
-    coordinator rejects them (INCONSISTENT_GROUP_PROTOCOL). KIP-429 asks for two restarts for
-    another reason.
+    coordinator rejects them (INCONSISTENT_GROUP_PROTOCOL).
     """
     name = f"{_PACKAGE}{_CLASSES[strategy]}"
     # Continued lines fit into a narrow terminal.
     key = "partition.assignment.strategy=\\"
-    if strategy != "cooperative-sticky" and chosen not in _CLASSES:
+    if strategy != "cooperative-sticky" and current not in _CLASSES:
         return [key, f"  {name}"]
-    old = f"{_PACKAGE}{_CLASSES.get(chosen, 'RangeAssignor')}"
+    old = f"{_PACKAGE}{_CLASSES.get(current, 'RangeAssignor')}"
     return [
         "# restart all members with both, then again without the second",
         key,
@@ -124,10 +135,12 @@ def _java_lines(strategy: str, chosen: str) -> list[str]:
     ]
 
 
-def spell(lines: Iterable[str], family: str) -> tuple[str, ...]:
-    """Rewrite Java consumer properties for another client library; Python gets keyword arguments.
+def translate_lines(lines: Iterable[str], family: str) -> tuple[str, ...]:
+    """Translate Java consumer properties to the syntax of another client library.
 
-    >>> spell(["session.timeout.ms=9000", "# restart"], "python")
+    Python clients get keyword arguments, the family ``librdkafka`` the same properties.
+
+    >>> translate_lines(["session.timeout.ms=9000", "# restart"], "python")
     ('session_timeout_ms=9000', '# restart')
     """
     if family != "python":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +23,7 @@ from partage.report.run import (
     Figures,
     GroupFigures,
     RunFigures,
+    StreamsOutcome,
     Traits,
     total,
 )
@@ -36,7 +37,15 @@ from partage.tables.sums import Sums, empty_sums, sum_differences, sum_rows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MAX_BAD", "assigned_time", "back_tests", "load_table", "read_run", "run_of"]
+__all__ = [
+    "MAX_BAD",
+    "assigned_time",
+    "back_tests",
+    "load_run",
+    "load_table",
+    "read_run",
+    "streams_outcomes",
+]  # fmt: skip
 
 MAX_BAD = 200
 #: Objects of ``summary.json`` that every report shows.
@@ -71,6 +80,9 @@ _USED: dict[str, tuple[str, ...]] = {
         "group", "topic", "partition", "assigned_ms", "unread_ms", "unread_p10_ms", "unread_p90_ms",
     ),
     "bad_records": ("partition", "offset", "part", "why", "group"),
+    "streams_settings": (
+        "group", "position", *(field.name for field in fields(StreamsOutcome)),
+    ),
 }  # fmt: skip
 
 #: Group -> policy -> its figures.
@@ -78,9 +90,9 @@ ByGroup = dict[str, dict[str, Figures]]
 
 
 def load_table(run: PublishedRun, name: str, only: Sequence[str] | None = None) -> pa.Table:
-    """Read those columns of a published run's table that the report uses.
+    """Read a table of a published run, with the columns that the report uses.
 
-    Columns that the run lacks are null.
+    Columns that the run does not have are null.
 
     Args:
         run: the published run.
@@ -95,11 +107,11 @@ def load_table(run: PublishedRun, name: str, only: Sequence[str] | None = None) 
     kinds = schema(name)
     wanted = [c for c in _USED[name] if only is None or c in only]
     if name not in run.tables:  # an older run
-        return pa.schema([(c, _wide(kinds.field(c).type)) for c in wanted]).empty_table()
+        return pa.schema([(c, _widen_integers(kinds.field(c).type)) for c in wanted]).empty_table()
     found = run.table(name, wanted)
     columns: dict[str, Any] = {}
     for column in wanted:
-        kind = _wide(kinds.field(column).type)
+        kind = _widen_integers(kinds.field(column).type)
         if column not in found.column_names:
             columns[column] = pa.nulls(found.num_rows, kind)
             continue
@@ -111,25 +123,26 @@ def load_table(run: PublishedRun, name: str, only: Sequence[str] | None = None) 
     return pa.table(columns)
 
 
-def _wide(kind: pa.DataType) -> pa.DataType:
-    """Return int64 for any integer type, so that sums do not overflow, else the type itself."""
+def _widen_integers(kind: pa.DataType) -> pa.DataType:
+    """Return int64 for any Arrow integer type, so that sums do not overflow; keep other types."""
     import pyarrow as pa
 
     return pa.int64() if pa.types.is_integer(kind) else kind
 
 
 def read_run(out: str | Path, run: str | None = None) -> RunFigures:
-    """Read what the report shows of the newest run in an output folder, or of the run with an id.
+    """Load the report's data of a run from an output folder: the newest run, or that with the given
+    id.
 
     Raises:
         InvalidCaptureError: the folder has no such run, or a file of it cannot be read.
         MissingExtraError: pyarrow is not installed.
     """
-    return run_of(PublishedRun(out, run))
+    return load_run(PublishedRun(out, run))
 
 
-def run_of(folder: PublishedRun) -> RunFigures:
-    """Read what the report shows from the folder of a published run.
+def load_run(folder: PublishedRun) -> RunFigures:
+    """Load the report's data of a published run from its folder.
 
     Raises:
         InvalidCaptureError: one of its files cannot be read.
@@ -157,7 +170,7 @@ def run_of(folder: PublishedRun) -> RunFigures:
     # A failed group has only the rows that were written before its error: its sums would be wrong.
     failed = table.filter(pc.fill_null(pc.equal(table["status"], FAILED), False))["group"]
     replays = load_table(folder, "replays")
-    replays = _with_names(replays.filter(pc.invert(pc.is_in(replays["group"], failed))))
+    replays = _fill_in_policies(replays.filter(pc.invert(pc.is_in(replays["group"], failed))))
     rebalances = load_table(folder, "rebalances")
     main, other = figures_by_group(replays)
     causes = causes_by_group(rebalances, replays)
@@ -165,8 +178,12 @@ def run_of(folder: PublishedRun) -> RunFigures:
     tables = _Tables(
         main, other, causes, _traits(folder, rebalances), _largest(rebalances),
         assigned_time(load_table(folder, "ownership"), summary["coverage"]), summary["coverage"],
+        streams_outcomes(load_table(folder, "streams_settings")),
     )  # fmt: skip
-    groups = [_without_zero(_group(row, tables)) for row in _group_rows(folder, table, rebalances)]
+    groups = [
+        _mark_downtime_unknown(_group(row, tables))
+        for row in _group_rows(folder, table, rebalances)
+    ]
     groups.sort(key=_by_loss)
     figures = _overall(main)
     run = RunFigures(
@@ -175,7 +192,7 @@ def run_of(folder: PublishedRun) -> RunFigures:
         _policy_order(folder.summary, figures), figures, _overall(other),
         _all_causes(causes), _bad(folder), tuple(back_tests(rebalances, replays)),
     )  # fmt: skip
-    return _without_zero(run)
+    return _mark_downtime_unknown(run)
 
 
 #: Rebalances that a back-test needs before and after a change of settings.
@@ -183,11 +200,11 @@ _LEAST_TESTED = 3
 
 
 def back_tests(rebalances: pa.Table, replays: pa.Table) -> Iterator[BackTest]:
-    """Test the simulation by the groups that changed their protocol or strategy within the log.
+    """Validate the simulation on groups that changed their protocol or strategy within the log.
 
-    For each change, the rebalances after it are simulated under the old settings. The simulated
-    downtime is compared with the recorded one before and after the change. Several rebalances must
-    precede and follow the change.
+    For each change, the rebalances after it are simulated with the old settings. This downtime is
+    compared with the recorded one before and after the change. Changes with few rebalances before
+    or after them are left out.
 
     Args:
         rebalances: rows of table ``rebalances``.
@@ -218,8 +235,8 @@ def _costs_by_rebalance(
 ) -> dict[tuple[Any, ...], list[Estimate]]:
     """Return the estimated downtimes of each rebalance under each policy.
 
-    The result is a dict from (policy, group, incarnation, generation) to the estimates of the rows
-    in table ``replays``.
+    The result is a dict from (policy, group, incarnation, generation) to the estimates in table
+    ``replays``. An incarnation is one lifetime of a group id between two deletions.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -242,16 +259,19 @@ def _back_test(
     new: Sequence[Mapping[str, Any]],
     costs: Mapping[tuple[Any, ...], list[Estimate]],
 ) -> BackTest | None:
-    """Compare a group's downtime before and after a change of settings with the simulated old
-    settings.
+    """Compare a group's downtime before and after a change of settings, and under the old settings.
 
-    ``old`` and ``new`` are the rebalances before and after the change. ``costs`` is a dict from
-    (policy, group, incarnation, generation) to estimated downtimes. Return None if a period has too
-    few rebalances or was not simulated.
+    The downtime under the old settings is simulated for the rebalances after the change. Return
+    None if a period has too few rebalances or was not simulated.
+
+    Args:
+        old: the rebalances before the change.
+        new: the rebalances after it.
+        costs: dict from (policy, group, incarnation, generation) to estimated downtimes.
     """
     before, after = base_policy(old[0]["strategy"]), base_policy(new[0]["strategy"])
     found = [
-        _per_rebalance(policy, rows, costs)
+        _mean_downtime(policy, rows, costs)
         for policy, rows in ((RECORDED, old), (RECORDED, new), (before, new))
     ]
     if any(one is None for one in found):
@@ -261,16 +281,20 @@ def _back_test(
     return BackTest(group, time_ms, before, after, had, has, simulated)
 
 
-def _per_rebalance(
+def _mean_downtime(
     policy: str,
     rows: Sequence[Mapping[str, Any]],
     costs: Mapping[tuple[Any, ...], list[Estimate]],
 ) -> Estimate | None:
-    """Return the mean downtime per rebalance of the given rebalances under a policy
-    (partition-seconds).
+    """Return the mean downtime per rebalance under a policy (partition-seconds).
 
-    Follow-up rebalances count for the rebalance that they complete. Return None for too few
-    rebalances.
+    A follow-up rebalance (which completes another one) adds downtime but does not count. Return
+    None if there are too few rebalances.
+
+    Args:
+        policy: name of the policy.
+        rows: the rebalances.
+        costs: dict from (policy, group, incarnation, generation) to estimated downtimes.
     """
     parts = [
         one for row in rows for one in costs.get((policy, *(row[name] for name in _REBALANCE)), ())
@@ -279,17 +303,18 @@ def _per_rebalance(
     if count < _LEAST_TESTED or not parts:
         return None
     below, above = [o.best - o.low for o in parts], [o.high - o.best for o in parts]
-    total = Estimate.of_sums(
+    total = Estimate.from_sums(
         sum(one.best for one in parts),
         *((sum(of), sum(d * d for d in of)) for of in (below, above)),
     )
     return Estimate(total.best / count, total.low / count, total.high / count)
 
 
-def _with_names(replays: pa.Table) -> pa.Table:
-    """Return rows of table ``replays`` with policy and kind of simulation filled in.
+def _fill_in_policies(replays: pa.Table) -> pa.Table:
+    """Fill in the columns for policy and kind of simulation, which runs of older versions do not
+    have.
 
-    Runs of older versions lack these columns.
+    ``replays`` are rows of table ``replays``.
     """
     from pyarrow import compute as pc
 
@@ -303,10 +328,10 @@ def _with_names(replays: pa.Table) -> pa.Table:
 
 
 def figures_by_group(replays: pa.Table) -> tuple[ByGroup, ByGroup]:
-    """Return each group's metrics under each simulated policy, for both kinds of simulation.
+    """Return the metrics of each group under each policy, for two kinds of simulation.
 
-    The first result is that of the cumulative simulation, or of the only one that the run has. The
-    second is that of the simulation per rebalance.
+    The first dict (group to policy to metrics) is of the cumulative simulation, or of the other
+    kind if the run has only that. The second is of the simulation of each rebalance by itself.
     """
     found: dict[tuple[str, str, str], Sums] = {}
     for sums in sum_rows(replays, _KEY):
@@ -354,7 +379,9 @@ def _group_rows(
         rows = [row | {"rebalances": selected[row["group"]]} for row in rows]
     latest = _latest_strategies(rebalances)
     for more in lists:
-        more["claimed"] = _latest_last(more["claimed"] or (), latest.get(more["group"]))
+        more["claimed"] = _move_current_strategy_last(
+            more["claimed"] or (), latest.get(more["group"])
+        )
     return [{**row, **more} for row, more in zip(rows, lists, strict=True)]
 
 
@@ -367,24 +394,22 @@ def _latest_strategies(rebalances: pa.Table) -> dict[str, str]:
     return {row["group"]: row["strategy"] for row in table.to_pylist()}
 
 
-def _latest_last(claimed: Iterable[str], latest: str | None) -> tuple[str, ...]:
-    """Move the assignment strategy that a group chose last to the end of the group's strategies.
-
-    ``claimed`` has all strategies that it chose, ``latest`` the last one.
-    """
-    known = tuple(claimed)
-    if latest not in known:
+def _move_current_strategy_last(strategies: Iterable[str], current: str | None) -> tuple[str, ...]:
+    """Move a group's current assignment strategy to the end of the list of its strategies."""
+    known = tuple(strategies)
+    if current not in known:
         return known
-    return (*(one for one in known if one != latest), str(latest))
+    return (*(one for one in known if one != current), str(current))
 
 
 _GroupOrRun = TypeVar("_GroupOrRun", GroupFigures, RunFigures)
 
 
-def _without_zero(found: _GroupOrRun) -> _GroupOrRun:
-    """Replace zero downtime of a group or run by unknown downtime if the log lacks many rebalances.
+def _mark_downtime_unknown(found: _GroupOrRun) -> _GroupOrRun:
+    """Replace a downtime of zero by an unknown one if the log lacks many rebalances.
 
-    Return the changed copy. The cost of rebalances that the log lacks is unknown, not zero.
+    Return the changed copy of a group or run. The downtime of the missing rebalances is unknown,
+    not zero.
     """
     if found.covered or found.recorded.stopped_high:
         return found
@@ -399,9 +424,7 @@ def _without_zero(found: _GroupOrRun) -> _GroupOrRun:
 
 
 def _limited_to_selection(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the run's summary with its time span limited
-    to the selected times (``--from``, ``--to``).
-    """
+    """Return a copy of a run's summary whose time span is cut to ``--from`` and ``--to``."""
     cover, selection = dict(summary.get("coverage", {})), summary.get("selection") or {}
     first, last = selection.get("from_ms"), selection.get("to_ms")
     if cover.get("first_ms") is not None and first is not None:
@@ -445,10 +468,14 @@ class _Tables:
     """Metrics and properties of all groups, read from a run's tables, by group name.
 
     Attributes:
-        main, other: metrics by policy, of the two kinds of simulation.
+        main: metrics by policy, of the cumulative simulation if the run has it.
+        other: metrics by policy, of the simulation of each rebalance by itself.
+        causes: causes of rebalances with their downtime.
+        traits: properties on which recommendations depend.
         largest: largest number of members and of partitions in a rebalance.
         assigned: partition-seconds in which partitions were assigned.
-        cover: the run's coverage, which has the begin and end of the log.
+        cover: the run's coverage, which has the first and last time of the log.
+        streams: results of Streams applications that were simulated under other settings.
     """
 
     main: Mapping[str, Mapping[str, Figures]]
@@ -458,14 +485,30 @@ class _Tables:
     largest: Mapping[str, tuple[int, int]]
     assigned: Mapping[str, float]
     cover: Mapping[str, Any]
+    streams: Mapping[str, tuple[StreamsOutcome, ...]]
+
+
+def streams_outcomes(table: pa.Table) -> dict[str, tuple[StreamsOutcome, ...]]:
+    """Return the simulated settings of each Streams application, in the order of the table.
+
+    ``table`` has rows of table ``streams_settings``.
+    """
+    found: dict[str, tuple[StreamsOutcome, ...]] = {}
+    order = [("group", "ascending"), ("position", "ascending")]
+    for row in table.sort_by(order).to_pylist():
+        group = row.pop("group")
+        del row["position"]
+        found[group] = (*found.get(group, ()), StreamsOutcome(**row))
+    return found
 
 
 def assigned_time(ownership: pa.Table, cover: Mapping[str, Any]) -> dict[str, float]:
     """Return how long each group's partitions had an owner in total (partition-seconds).
 
     Args:
-        ownership: intervals of ownership; other roles than owner do not count.
-        cover: coverage with ``first_ms`` and ``last_ms``, which limit the intervals.
+        ownership: rows of table ``ownership``; only those with role ``owner`` count.
+        cover: first and last time of the log (``first_ms``, ``last_ms``), to which intervals are
+            cut.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -506,13 +549,18 @@ def _group(row: Mapping[str, Any], tables: _Tables) -> GroupFigures:
         causes=tables.causes.get(name, ()),
         traits=tables.traits.get(name, Traits()),
         assigned_ps=tables.assigned.get(name, 0.0),
-        span_ms=_span(row["first_ms"], tables.cover),
+        span_ms=_observed_ms(row["first_ms"], tables.cover),
+        streams=tables.streams.get(name, ()),
         **{column: row[column] for column in same},
     )
 
 
-def _span(first: int | None, cover: Mapping[str, Any]) -> int:
-    """Return the time between a group's first record and the end of the log (ms); 0 if unknown."""
+def _observed_ms(first: int | None, cover: Mapping[str, Any]) -> int:
+    """Return the milliseconds from a group's first record to the end of the log; 0 if unknown.
+
+    ``first`` is the time of the group's first record, ``cover`` has the first and last time of the
+    log.
+    """
     begin, end = cover.get("first_ms"), cover.get("last_ms")
     if first is None or begin is None or end is None:
         return 0
@@ -522,7 +570,8 @@ def _span(first: int | None, cover: Mapping[str, Any]) -> int:
 def _policy_order(summary: Mapping[str, Any], figures: Mapping[str, Figures]) -> tuple[str, ...]:
     """Return the names of all simulated policies in display order.
 
-    The policies requested on the command line come first, in its order.
+    Policies from the command line come first, in the order given there. ``figures`` has the metrics
+    by policy.
     """
     asked = [name for name in summary.get("asked", ()) if name in figures]
     rest = sorted(name for name in figures if name not in asked and name != RECORDED)

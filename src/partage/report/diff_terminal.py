@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from partage.report.messages import CAUSES, digits, plural, share_text, short_name
+from partage.report.messages import cause_label, digits, plural, share_text, short_name
 from partage.report.rates import MOVED, REBALANCES, UNREAD, Rate
 from partage.report.run_diff import BETTER, NOISE, UNKNOWN, WORSE, GroupDiff, RateChange, RunDiff
 from partage.report.terminal import clean
@@ -35,7 +35,7 @@ def _text(text: str, style: str = "") -> Text:
 
 
 def diff_summary(diff: RunDiff) -> Iterator[RenderableType]:
-    """Yield what the terminal shows of a comparison of two runs, in the order of printing."""
+    """Yield the terminal output of a comparison of two runs, as Rich objects in print order."""
     for when, run in (("before", diff.before), ("after", diff.after)):
         yield _text(
             f"{when:7}{run.folder}: {digits(run.hours)} h, {plural(len(run.groups), 'group')}"
@@ -99,8 +99,8 @@ def _table(columns: Sequence[str]) -> Table:
 
 
 def _rows(diff: RunDiff) -> Iterator[tuple[Text, GroupDiff]]:
-    """Yield a label and the changes between two runs:
-    first of all groups together, then of each.
+    """Yield pairs of a label and changes between two runs: the total of all groups, then each
+    group.
     """
     if len(diff.groups) > 1:
         yield _text("all groups", "bold"), diff.whole
@@ -113,7 +113,7 @@ def _unread(diff: RunDiff) -> Table:
     for label, one in _rows(diff):
         change = one.changes[UNREAD]
         verdict = _text(one.verdict, _STYLES[one.verdict])
-        ends = _interval(change.before), _interval(change.after)
+        ends = _unread_percent(change.before), _unread_percent(change.after)
         table.add_row(label, *ends, change_text(change), verdict)
     return table
 
@@ -134,17 +134,14 @@ def _counts_by_hour(diff: RunDiff) -> Table:
 def _causes(whole: GroupDiff) -> Table:
     table = _table(("cause of rebalances", "before/h", "after/h", "change %", "verdict"))
     for kind, change in whole.causes.items():
-        label = CAUSES[kind].label if kind in CAUSES else kind
         rates = [_rate(rate) for rate in (change.before, change.after)]
-        table.add_row(_text(label), *rates, change_text(change),
+        table.add_row(_text(cause_label(kind)), *rates, change_text(change),
                       _text(change.verdict, _STYLES[change.verdict]))  # fmt: skip
     return table
 
 
-def _interval(rate: Rate | None) -> str:
-    """Return the share of time without a consumer in percent as text,
-    such as ``0.8 (0.6–1.1)``.
-    """
+def _unread_percent(rate: Rate | None) -> str:
+    """Return the share of time without a consumer in percent, as text such as ``0.8 (0.6–1.1)``."""
     if rate is None:
         return UNKNOWN
     best = digits(rate.per_hour / 36)

@@ -20,17 +20,24 @@ from partage.tables.metrics import OWN
 from partage.tables.statuses import RECORDED
 from partage.tables.sums import Estimate, FigureRange
 
-__all__ = ["error_of", "gain_of", "gains_by_policy", "own_figures", "relative_lengths", "sum_gains"]
+__all__ = [
+    "gain_of",
+    "gains_by_policy",
+    "own_figures",
+    "relative_downtime",
+    "simulation_error",
+    "sum_gains",
+]
 
 
 #: The stops that a policy avoids may be shorter or longer than the group's average by this factor.
 _FACTOR = 2.0
 
 
-class Lengths(NamedTuple):
-    """Estimated length of a group's stops, as a position between the lower (0) and upper bound (1).
+class RelativeDowntime(NamedTuple):
+    """Relative position of a group's estimated downtime between its lower (0) and upper bound (1).
 
-    A stop is the time in which a partition has no consumer.
+    Downtime is the time in which partitions have no consumer.
 
     Attributes:
         low, best, high: 10th percentile, best estimate and 90th percentile.
@@ -41,47 +48,50 @@ class Lengths(NamedTuple):
     high: float
 
 
-def relative_lengths(bounds: FigureRange | None, estimate: Estimate | None) -> Lengths:
-    """Return where a group's estimated downtime lies between its lower bound (0) and its upper
-    bound (1).
+def relative_downtime(bounds: FigureRange | None, estimate: Estimate | None) -> RelativeDowntime:
+    """Return where a group's estimated downtime lies between its lower (0) and its upper bound (1).
 
-    Without an estimate, the result is the middle (0.5) with an interval from 0 to 1.
+    ``bounds`` and ``estimate`` are the group's downtime. Without an estimate, the result is the
+    middle (0.5) with an interval from 0 to 1.
 
-    >>> relative_lengths(FigureRange(10, 110), Estimate(30, 20, 50))
-    Lengths(low=0.05, best=0.2, high=0.8)
+    >>> relative_downtime(FigureRange(10, 110), Estimate(30, 20, 50))
+    RelativeDowntime(low=0.05, best=0.2, high=0.8)
     """
     if estimate is None or bounds is None:
-        return Lengths(0.0, 0.5, 1.0)
+        return RelativeDowntime(0.0, 0.5, 1.0)
     width = bounds.high - bounds.low
     if width <= 0:
-        return Lengths(0.0, 0.0, 0.0)
+        return RelativeDowntime(0.0, 0.0, 0.0)
     low, best, high = (
         (one - bounds.low) / width for one in (estimate.low, estimate.best, estimate.high)
     )
     ends = (low / _FACTOR, best, high * _FACTOR)
-    return Lengths(*(min(max(one, 0.0), 1.0) for one in ends))
+    return RelativeDowntime(*(min(max(one, 0.0), 1.0) for one in ends))
 
 
 def own_figures(
     group: GroupFigures, figures: Mapping[str, Figures] | None = None
 ) -> Figures | None:
-    """Return the metrics of the simulation of a group's present settings.
+    """Return the metrics of a group that are simulated with its present settings.
 
-    The result is None if they cannot be compared with the recorded ones.
+    The result is None if a rebalance has no valid simulated assignment, or if no downtime is known.
 
     Args:
         group: the group.
-        figures: its metrics by policy; those of the cumulative simulation if None.
+        figures: its metrics by policy; None for those of the cumulative simulation.
     """
     own = (group.figures if figures is None else figures).get(OWN)
     return own if own is not None and own.comparable and own.saved is not None else None
 
 
-def error_of(group: GroupFigures, figures: Mapping[str, Figures] | None = None) -> float | None:
-    """Return the error of the simulation of a group's present settings, in partition-seconds.
+def simulation_error(
+    group: GroupFigures, figures: Mapping[str, Figures] | None = None
+) -> float | None:
+    """Return the simulation's error for a group, in partition-seconds; None if unknown.
 
-    It is the difference between simulated and recorded downtime; None if unknown. Both values are
-    estimates. Without estimates their bounds are compared at the estimated length of the stops.
+    It is the difference between the recorded downtime and the one simulated with the present
+    settings. If there are no estimates, it is computed from the bounds of both, at the relative
+    position of the estimated downtime.
     """
     own = own_figures(group, figures)
     if own is None:
@@ -92,7 +102,7 @@ def error_of(group: GroupFigures, figures: Mapping[str, Figures] | None = None) 
     bounds, recorded = own.stopped, group.recorded.stopped
     if group.unread is None or bounds is None or recorded is None:
         return float(largest)
-    length = relative_lengths(group.lost, group.unread).best
+    length = relative_downtime(group.lost, group.unread).best
     shortest = abs(bounds.low - recorded.low)
     return float(shortest + length * (largest - shortest))
 
@@ -100,18 +110,20 @@ def error_of(group: GroupFigures, figures: Mapping[str, Figures] | None = None) 
 def gain_of(
     group: GroupFigures, policy: str, figures: Mapping[str, Figures] | None = None
 ) -> Estimate | None:
-    """Return the downtime that a policy would save a group (partition-seconds); None if unknown.
+    """Return how much downtime a policy would save a group (partition-seconds); None if unknown.
 
-    The interval includes the simulation's error. A group cannot save more than its downtime.
+    The interval of the result includes the simulation's error. A group cannot save more than its
+    downtime. ``figures`` has the group's metrics by policy; None for those of the cumulative
+    simulation.
     """
     known = group.figures if figures is None else figures
-    found, error = known.get(policy), error_of(group, figures)
+    found, error = known.get(policy), simulation_error(group, figures)
     if found is None or not found.comparable or error is None:
         return None
     saved: FigureRange | None = found.saved_against_own
     if saved is None:
         return None
-    lengths = relative_lengths(group.lost, group.unread)
+    lengths = relative_downtime(group.lost, group.unread)
     low, best, high = (saved.low + one * (saved.high - saved.low) for one in lengths)
     estimated = _estimated_gain(group, known[OWN], found)
     if estimated is not None:  # both methods have to agree
@@ -125,12 +137,18 @@ def gain_of(
     return Estimate(best, low, high)
 
 
-def _estimated_gain(group: GroupFigures, own: Figures, figures: Figures) -> Estimate | None:
-    """Return the difference between the estimated downtimes of two policies; None if unknown.
+def _estimated_gain(group: GroupFigures, own: Figures, policy_figures: Figures) -> Estimate | None:
+    """Return the estimated downtime under a group's present settings minus that under a policy.
 
-    Its relative interval is that of the recorded downtime, widened by a factor.
+    The relative uncertainty is that of the recorded downtime, widened by a factor. The result is
+    None if an estimate is unknown.
+
+    Args:
+        group: the group.
+        own: metrics simulated with the present settings.
+        policy_figures: metrics simulated with the policy.
     """
-    whole, before, after = group.unread, own.stopped_estimate, figures.stopped_estimate
+    whole, before, after = group.unread, own.stopped_estimate, policy_figures.stopped_estimate
     if whole is None or not whole.best or before is None or after is None:
         return None
     gain = before.best - after.best
@@ -141,14 +159,14 @@ def _estimated_gain(group: GroupFigures, own: Figures, figures: Figures) -> Esti
 def gains_by_policy(
     groups: Iterable[GroupFigures], *, per_rebalance: bool = False
 ) -> dict[str, Estimate]:
-    """Return a dict from policy to the partition-seconds of downtime that it saves
-    in all given groups.
+    """Return the downtime that each policy saves in all given groups (partition-seconds).
 
-    Policies of which nothing is known are left out.
+    The result is a dict from policy to an estimate, without policies whose gain is unknown.
 
     Args:
         groups: the groups.
-        per_rebalance: whether to take the simulation per rebalance.
+        per_rebalance: whether to use the simulation of each rebalance by itself, not the cumulative
+            one.
     """
     gains: dict[str, list[Estimate]] = {}
     for group in groups:
@@ -157,7 +175,7 @@ def gains_by_policy(
             gain = gain_of(group, policy, figures)
             if gain is not None:
                 gains.setdefault(policy, []).append(gain)
-    return {policy: Estimate.of_differences(some) for policy, some in gains.items()}
+    return {policy: Estimate.from_differences(some) for policy, some in gains.items()}
 
 
 def sum_gains(gains: Iterable[Estimate]) -> Estimate | None:
@@ -170,7 +188,7 @@ def sum_gains(gains: Iterable[Estimate]) -> Estimate | None:
     if not known:
         return None
     below, above = [g.best - g.low for g in known], [g.high - g.best for g in known]
-    return Estimate.of_sums(
+    return Estimate.from_sums(
         sum(g.best for g in known),
         *((sum(of), sum(d * d for d in of)) for of in (below, above)),
     )

@@ -17,7 +17,7 @@ from partage.report.data import load_table
 from partage.report.gains import sum_gains
 from partage.report.messages import downtime_text, format_estimate
 from partage.report.run import Estimate, FigureRange, GroupFigures, RunFigures
-from partage.report.timeline import Owned, UnreadTimes, columns_of, draw_timeline
+from partage.report.timeline import OwnedIntervals, UnreadTimes, columns_of, draw_timeline
 from partage.tables.statuses import DONE, PER_REBALANCE, RECORDED
 
 if TYPE_CHECKING:
@@ -64,9 +64,7 @@ class _Gap(NamedTuple):
 
 
 def details(folder: PublishedRun, run: RunFigures) -> Iterator[tuple[GroupFigures, dict[str, Any]]]:
-    """Yield each group that rebalanced, with the details that its page section shows.
-
-    The group with the largest downtime comes first.
+    """Yield the page details of each group that had rebalances, largest downtime first.
 
     Raises:
         InvalidCaptureError: a table cannot be read.
@@ -74,25 +72,25 @@ def details(folder: PublishedRun, run: RunFigures) -> Iterator[tuple[GroupFigure
     groups = run.rebalancing[:MAX_DETAILS]
     names = [*_KEY, "policy", "strategy", "reading", "status", *_COSTS]
     replays = load_table(folder, "replays", names)
-    rebalances = _Slices(_with_costs(load_table(folder, "rebalances"), replays))
-    owned = _Slices(load_table(folder, "ownership").sort_by("group"))
-    unread = _Slices(load_table(folder, "unread").sort_by("group"))
+    rebalances = _RowsByGroup(_with_costs(load_table(folder, "rebalances"), replays))
+    owned = _RowsByGroup(load_table(folder, "ownership").sort_by("group"))
+    unread = _RowsByGroup(load_table(folder, "unread").sort_by("group"))
     labels = member_labels(
         load_table(folder, "members", ["group", "member", "instance", "client_id", "client_host"])
     )
     each = max(5, min(MAX_STEPS, MAX_STEPS_IN_ALL // max(len(groups), 1)))
-    kept = {g.name: _listed(rebalances.of(g.name), each) for g in groups}
+    kept = {g.name: _select_listed(rebalances.rows(g.name), each) for g in groups}
     worst = {name: _worst(rows) for name, rows in kept.items()}
     simulated = _simulated(replays, [kept[name][i] for name, of in worst.items() for i in of])
     cover = run.summary.get("coverage", {})
     boxes = max(100, _MAX_BOXES_IN_ALL // max(len(groups), 1))
     for number, group in enumerate(groups):
-        rows, all_rows = kept[group.name], rebalances.of(group.name)
-        intervals, gaps = owned.of(group.name), _gaps(all_rows)
+        rows, all_rows = kept[group.name], rebalances.rows(group.name)
+        intervals, gaps = owned.rows(group.name), _gaps(all_rows)
         first, last = _time_span(rows, intervals, gaps, cover)
         ownership = _ownership(intervals, last)
         budget = _MAX_BOXES if number < _LARGE_TIMELINES else min(boxes, _MAX_BOXES)
-        times = _unread(unread.of(group.name), ownership) if "unread" in folder.tables else None
+        times = _unread(unread.rows(group.name), ownership) if "unread" in folder.tables else None
         changes = _changes(rows, all_rows["time_ms"].to_pylist(), ownership, last)
         yield (
             group,
@@ -113,7 +111,7 @@ def details(folder: PublishedRun, run: RunFigures) -> Iterator[tuple[GroupFigure
                     }
                     for gap in gaps
                 ),
-                "steps": columns_of(map(_step, rows)),
+                "steps": columns_of(map(_rebalance_entry, rows)),
                 "changes": columns_of(changes),
                 "most_compared": _MAX_MEMBERS,
                 "worst": [
@@ -145,8 +143,8 @@ def member_labels(members: pa.Table) -> dict[tuple[str, str], str]:
     return found
 
 
-class _Slices:
-    """Index of a table that is sorted by group; `of` returns the rows of one group."""
+class _RowsByGroup:
+    """Lookup of the rows of one group in a table that is sorted by group."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -158,15 +156,15 @@ class _Slices:
                 self._slices[name] = (begin, i + 1)
                 begin = i + 1
 
-    def of(self, group: str) -> pa.Table:
+    def rows(self, group: str) -> pa.Table:
         begin, end = self._slices.get(group, (0, 0))
         return self._table.slice(begin, end - begin)
 
 
 def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
-    """Add columns with each rebalance's recorded downtime and moves to table ``rebalances``.
+    """Add the recorded downtime and moves of each rebalance as columns to table ``rebalances``.
 
-    Return the table in log order. ``replays`` is the table from which these costs are read.
+    Return the table in log order. They are read from table ``replays``.
     """
     from pyarrow import compute as pc
 
@@ -185,9 +183,11 @@ def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
     return table
 
 
-def _listed(table: pa.Table, most: int) -> list[dict[str, Any]]:
-    """Select the rebalances that the page lists: the ``most`` newest ones, and those with the
-    largest downtime.
+def _select_listed(table: pa.Table, most: int) -> list[dict[str, Any]]:
+    """Select the rebalances that the page lists: the ``most`` newest ones, and the costliest
+    others.
+
+    The costliest rebalances have the largest downtime.
     """
     rows: list[dict[str, Any]] = table.to_pylist()
     newest = max(0, len(rows) - most)
@@ -196,18 +196,20 @@ def _listed(table: pa.Table, most: int) -> list[dict[str, Any]]:
 
 
 def _worst(rows: Sequence[dict[str, Any]]) -> list[int]:
-    """Return the indices of the rebalances with the largest downtime.
+    """Return the indices of the few rebalances with the largest downtime, largest first.
 
-    Rebalances without known downtime are ordered by the partitions that they moved.
+    Rebalances without known downtime are ordered by the number of partitions that they moved.
     """
-    some = [i for i, r in enumerate(rows) if (_size(r) or 0) > 0 or (r["moved"] or 0) > 0]
-    return sorted(some, key=lambda i: (-(_size(rows[i]) or 0), -(rows[i]["moved"] or 0)))[
-        :_MAX_WORST
+    some = [
+        i for i, r in enumerate(rows) if (_downtime_sort_key(r) or 0) > 0 or (r["moved"] or 0) > 0
     ]
+    return sorted(
+        some, key=lambda i: (-(_downtime_sort_key(rows[i]) or 0), -(rows[i]["moved"] or 0))
+    )[:_MAX_WORST]
 
 
-def _size(row: Mapping[str, Any]) -> float | None:
-    """Return the downtime by which rebalances are sorted: best estimate, else upper bound."""
+def _downtime_sort_key(row: Mapping[str, Any]) -> float | None:
+    """Return the downtime of a rebalance to sort by: the estimate, or else the upper bound."""
     found: float | None = row["high"] if row["best"] is None else row["best"]
     return found
 
@@ -217,9 +219,9 @@ def _simulated(
 ) -> dict[tuple[Any, ...], dict[str, Any]]:
     """Return the simulated costs of each listed rebalance under each policy.
 
-    The costs of follow-up rebalances are added to it. The result is a dict from (group,
-    incarnation, generation) to a dict from policy to costs. The costs are those of the simulation
-    per rebalance if the run has it.
+    The costs of follow-up rebalances are added to those of the rebalance that they complete. The
+    result is a dict from (group, incarnation, generation) to a dict from policy to costs. Rows of
+    the simulation of each rebalance by itself are preferred to those of the cumulative one.
     """
     import pyarrow as pa
 
@@ -257,18 +259,24 @@ def _time_span(
 ) -> tuple[int, int]:
     """Return the start and the end of a group's timeline (ms).
 
-    The timeline begins earlier, by up to a quarter, if the log lacks generations before the first
-    recorded one. ``rows`` are the group's rebalances, ``intervals`` its ownership intervals.
+    If the log lacks generations before the first recorded one, the timeline begins up to a quarter
+    of its length earlier.
+
+    Args:
+        rows: the group's rebalances.
+        intervals: its ownership intervals.
+        gaps: its gaps in the recording.
+        cover: the first and last time of the log.
     """
     begun = intervals["from_ms"].to_pylist()
-    first, last = _ends([*(r["time_ms"] for r in rows), *begun], cover)
+    first, last = _history_span([*(r["time_ms"] for r in rows), *begun], cover)
     if gaps and gaps[0].from_ms is None:
         first = min(first, max(cover.get("first_ms") or first, first - (last - first) // 4))
     return first, last
 
 
-def _ends(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the start of a group's history, and its end, which is the end of the log (ms).
+def _history_span(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the start of a group's history and the end of the log (ms).
 
     An end of the log more than a year after the group's last event is ignored: a wrong clock must
     not stretch a timeline of an hour to fifty years.
@@ -280,11 +288,11 @@ def _ends(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, int]:
     return first, max(last, first + 1)
 
 
-def _ownership(table: pa.Table, last: int) -> Owned:
+def _ownership(table: pa.Table, last: int) -> OwnedIntervals:
     """Convert rows of table ``ownership`` to one group's ownership intervals as arrays.
 
     An owner is a member or, if it is static, its instance id, which survives restarts. ``last`` is
-    the end of intervals that have not ended (ms).
+    the end of intervals that still last at the end of the log (ms).
     """
     pairs = list(zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True))
     partitions = sorted(set(pairs))
@@ -300,7 +308,7 @@ def _ownership(table: pa.Table, last: int) -> Owned:
     known: dict[str, int] = {}
     for i in np.argsort(start, kind="stable").tolist():
         known.setdefault(names[i], len(known))
-    return Owned(
+    return OwnedIntervals(
         np.array([place[p] for p in pairs], np.int64),
         np.array([known[n] for n in names], np.int64),
         start,
@@ -310,7 +318,7 @@ def _ownership(table: pa.Table, last: int) -> Owned:
     )
 
 
-def _unread(table: pa.Table, owned: Owned) -> UnreadTimes:
+def _unread(table: pa.Table, owned: OwnedIntervals) -> UnreadTimes:
     """Return the times in which a group's partitions had no consumer, as arrays.
 
     ``table`` has the group's unread times, ``owned`` its ownership intervals. Partitions that never
@@ -336,14 +344,14 @@ def _downtime(row: Mapping[str, Any]) -> str:
     return format_estimate(Estimate(best, row["p10"], row["p90"]), short=True)
 
 
-def _step(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one rebalance as an entry of the page's list of rebalances."""
+def _rebalance_entry(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert one rebalance row to an entry of the page's list of rebalances."""
     return {
         "generation": row["generation"], "incarnation": row["incarnation"],
         "time_ms": row["time_ms"], "cause": row["cause_kind"] or "unknown",
         "recorded": row["cause_source"] == "recorded", "what": row["cause"] or "",
         "members": row["members"], "moved": row["moved"],
-        "downtime": _downtime(row), "downtime_sort": _rounded(_size(row)),
+        "downtime": _downtime(row), "downtime_sort": _rounded(_downtime_sort_key(row)),
         "storm": row["storm"], "missing_before": row["gap_before"] or 0,
         "note": row["disagreement"] or row["why_not"] or "",
     }  # fmt: skip
@@ -354,19 +362,19 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _changes(
-    rows: Sequence[Mapping[str, Any]], times: Sequence[int], owned: Owned, last_ms: int
+    rows: Sequence[Mapping[str, Any]], times: Sequence[int], owned: OwnedIntervals, last_ms: int
 ) -> Iterator[dict[str, int]]:
     """Yield how many partitions each member had before and after each listed rebalance.
 
-    After means right before the next rebalance: members of a consumer group take over their
-    partitions one after the other. Members without a change are left out, and so are those with
-    the smallest changes if there are many.
+    The count after a rebalance is taken right before the next one, because members of a consumer
+    group take over their partitions one after the other. Members without a change are left out. If
+    there are many members, only those with the largest changes are yielded.
 
     Args:
         rows: the listed rebalances.
         times: times of all rebalances of the group.
         owned: ownership intervals.
-        last_ms: end of the history; intervals that reach it last.
+        last_ms: end of the history; an interval that reaches it has not ended.
     """
     begins = np.array([row["time_ms"] for row in rows], np.int64)
     known = np.unique(np.array(times, np.int64))
@@ -390,11 +398,11 @@ def _changes(
                        "lost": lost, "gained": gained}  # fmt: skip
 
 
-def _intervals_by_owner(owned: Owned, last_ms: int) -> Iterator[tuple[_Ints, _Ints]]:
-    """Yield the sorted starts and the sorted ends of each owner's ownership intervals (ms).
+def _intervals_by_owner(owned: OwnedIntervals, last_ms: int) -> Iterator[tuple[_Ints, _Ints]]:
+    """Yield, for each owner, the sorted starts and the sorted ends of its ownership intervals (ms).
 
-    Successive intervals of one partition are merged. An interval that has not ended has the
-    largest int64 as its end.
+    Successive intervals with the same owner and partition are merged. An interval that has not
+    ended has the largest int64 as its end.
     """
     order = np.lexsort((owned.start, owned.row, owned.owner))
     row, owner, start, end = (a[order] for a in (owned.row, owned.owner, owned.start, owned.end))
@@ -409,8 +417,8 @@ def _intervals_by_owner(owned: Owned, last_ms: int) -> Iterator[tuple[_Ints, _In
 
 
 def _cheapest(policies: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the policies under which one rebalance has the least simulated downtime, as texts for
-    the page.
+    """Return the policies with the least simulated downtime for one rebalance, as texts for the
+    page.
     """
     done = [(n, r) for n, r in policies.items() if n != RECORDED and r["status"] == DONE]
     known = all(r["stopped_ps"] is not None for _, r in done)
@@ -441,7 +449,7 @@ def _storms(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "number": number, "rebalances": len(of), "first": of[0]["time_ms"],
             "last": of[-1]["time_ms"], "trigger": of[0]["cause_kind"] or "unknown",
             "what": of[0]["cause"] or "", "downtime": _downtime(total),
-            "downtime_sort": _rounded(_size(total)),
+            "downtime_sort": _rounded(_downtime_sort_key(total)),
             "causes": dict(Counter(r["cause_kind"] or "unknown" for r in of).most_common()),
         })  # fmt: skip
     return storms

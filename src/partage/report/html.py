@@ -18,16 +18,16 @@ from uuid import uuid4
 
 from partage.errors import MissingExtraError
 from partage.report import messages, view_model
-from partage.report.advice import coverage_advice, savable
-from partage.report.data import run_of
+from partage.report.advice import coverage_advice, total_savings
+from partage.report.data import load_run
 from partage.report.gains import gains_by_policy
 from partage.report.group_details import details
 from partage.report.json_document import json_document
 from partage.report.recommendations import recommendations_for
 from partage.report.run import GroupFigures, RunFigures
 from partage.runs.published_run import PublishedRun
-from partage.tables.escaping import document_text
-from partage.tables.metrics import SHOWN, Shown
+from partage.tables.escaping import escape_document_text
+from partage.tables.metrics import SHOWN, OutputLevel
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -49,7 +49,7 @@ Details = Iterable[tuple[GroupFigures, dict[str, Any]]]
 
 
 def publish_page(out: str | Path, page: Path, run: str | None = None) -> RunFigures:
-    """Read a published run and write its HTML page, with details of single groups.
+    """Read a published run and write its HTML page, including the details of each group.
 
     Args:
         out: the output folder of the run.
@@ -65,7 +65,7 @@ def publish_page(out: str | Path, page: Path, run: str | None = None) -> RunFigu
         OSError: the page cannot be written.
     """
     folder = PublishedRun(out, run)
-    found = run_of(folder)
+    found = load_run(folder)
     write_page(found, page, details(folder, found))
     return found
 
@@ -98,12 +98,14 @@ def render(run: RunFigures, details: Details = ()) -> str:
     Raises:
         MissingExtraError: jinja2 is not installed.
     """
-    saved, helped = savable(run)
+    saved, helped = total_savings(run)
     rebalancing = run.rebalancing
     rows = [view_model.group_row(g) for g in rebalancing[: view_model.MAX_LISTED]]
     causes = view_model.cause_list(run.causes)
     policies = list(
-        view_model.policy_rows(run.policies, run.figures, Shown.PAGE, gains_by_policy(run.groups))
+        view_model.policy_rows(
+            run.policies, run.figures, OutputLevel.PAGE, gains_by_policy(run.groups)
+        )
     )
     return environment().get_template("page.html.j2").render(
         run=run,
@@ -124,22 +126,26 @@ def render(run: RunFigures, details: Details = ()) -> str:
         not_comparable=any(not row.comparable for row in policies),
         per_rebalance=list(
             view_model.policy_rows(
-                run.policies, run.per_rebalance, Shown.PAGE,
+                run.policies, run.per_rebalance, OutputLevel.PAGE,
                 gains_by_policy(run.groups, per_rebalance=True),
             )
         ),
-        metrics=SHOWN[Shown.PAGE],
+        metrics=SHOWN[OutputLevel.PAGE],
         headings=view_model.metric_headings(),
+        applications=[
+            view_model.streams_card(group) for group in run.applications[: view_model.MAX_LISTED]
+        ],
+        streams_headings=view_model.STREAMS_HEADINGS,
         rebalancing=len(rebalancing),
         details=_details_json(run, details),
         most_listed=view_model.MAX_LISTED,
-        data=_shortened(json_document(run)),
+        data=_shorten_document(json_document(run)),
         library=_vendor("echarts.min.js"),
     )  # fmt: skip
 
 
 def write_template(name: str, path: Path, **values: Any) -> Path:
-    """Render a template with values and write the result to a file.
+    """Render the named template with the keyword arguments, and write the result to a file.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -151,9 +157,9 @@ def write_template(name: str, path: Path, **values: Any) -> Path:
 
 
 def _details_json(run: RunFigures, details: Details) -> dict[str, Markup]:
-    """Return the details of groups as JSON by page anchor, limited in total size.
+    """Return the details of groups as JSON, in a dict by the group's anchor on the page.
 
-    Groups with the largest downtime come first.
+    Groups with the largest downtime come first. Groups beyond a maximum total size are left out.
     """
     found: dict[str, Markup] = {}
     room = _MAX_CHARACTERS
@@ -166,10 +172,10 @@ def _details_json(run: RunFigures, details: Details) -> dict[str, Markup]:
     return found
 
 
-def _shortened(document: dict[str, Any]) -> dict[str, Any]:
+def _shorten_document(document: dict[str, Any]) -> dict[str, Any]:
     """Return a shortened copy of the report's JSON document, for download from the page.
 
-    It has only the first groups, and lacks parts that the page repeats.
+    It has only the first groups, without the parts that the page shows anyway.
     """
     groups = document["groups"]
     out = {"advice", "policies_per_rebalance"}
@@ -228,17 +234,17 @@ def environment() -> Environment:
 
 def _finalized(value: Any) -> Any:
     # Names may have control characters, and bidirectional ones that reorder the text behind them.
-    return document_text(value) if type(value) is str else value
+    return escape_document_text(value) if type(value) is str else value
 
 
 def _json(value: Any) -> Markup:
-    """Return JSON that is safe in a script element:
-    it can neither end the element nor open a comment.
+    """Return a value as JSON that is safe inside an HTML script element.
 
-    Control characters and bidirectional ones are escaped; values stay the same.
+    The JSON can neither end the element nor open a comment. Control and bidirectional characters
+    are escaped, so the parsed value stays the same.
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    text = document_text(text, in_json=True)
+    text = escape_document_text(text, in_json=True)
     for one in "<>&\u2028\u2029":
         text = text.replace(one, f"\\u{ord(one):04x}")
     return _as_markup(text)

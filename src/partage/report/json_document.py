@@ -13,14 +13,14 @@ from partage.report.advice import (
     Advice,
     best_policy,
     coverage_advice,
-    merged,
-    savable,
+    merge_advice,
+    total_savings,
 )
-from partage.report.gains import error_of
+from partage.report.gains import simulation_error
 from partage.report.recommendations import Recommendation, recommendations_for
 from partage.report.run import CauseShare, Estimate, FigureRange, Figures, GroupFigures, RunFigures
 from partage.report.view_model import group_row
-from partage.tables.sums import document as metrics_document
+from partage.tables.sums import json_metrics as metrics_document
 
 __all__ = ["FORMAT", "VERSION", "json_document"]
 
@@ -29,7 +29,7 @@ FORMAT, VERSION = "partage-report", 2
 
 def json_document(run: RunFigures) -> dict[str, Any]:
     """Return the report of a run as a dict that JSON can represent."""
-    saved, helped = savable(run)
+    saved, helped = total_savings(run)
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -113,7 +113,7 @@ def _advice(run: RunFigures) -> list[dict[str, Any]]:
             "saves_partition_seconds": _estimate(m.saves),
             "groups": [{"group": g.name, **_one_advice(a)} for g, a in m.groups],
         }
-        for m in merged(run.groups)
+        for m in merge_advice(run.groups)
     ]  # fmt: skip
     record = coverage_advice(run)
     if record is not None:
@@ -139,18 +139,19 @@ def _group(group: GroupFigures) -> dict[str, Any]:
         "rebalances_per_hour": group.rebalances_per_hour,
         "best_policy": best.policy if best else None,
         "savable_partition_seconds": _estimate(best.saved) if best else None,
-        "simulation_error_partition_seconds": error_of(group),
+        "simulation_error_partition_seconds": simulation_error(group),
         "causes": [_cause(c) for c in group.causes],
-        "verdict": _verdict(group),
+        "verdict": _group_texts(group),
         "advice": [_recommendation(one) for one in recommendations_for(group)],
         "traits": asdict(group.traits),
         "policies": {n: _figures(f) for n, f in group.figures.items()},
         "policies_per_rebalance": {n: _figures(f) for n, f in group.per_rebalance.items()},
+        "streams_settings": [asdict(one) for one in group.streams],
     }
 
 
-def _verdict(group: GroupFigures) -> dict[str, str]:
-    """Return a group's row of the table of worst groups as texts, as page and terminal show it."""
+def _group_texts(group: GroupFigures) -> dict[str, str]:
+    """Return the texts of a group's row in the table of worst groups, as on page and terminal."""
     row = group_row(group)
     return {
         "downtime": row.downtime.text, "unread": row.share.text,

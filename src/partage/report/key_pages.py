@@ -18,7 +18,7 @@ _HOURS = 5
 
 
 def write_keys_page(
-    found: Mapping[str, Any],
+    document: Mapping[str, Any],
     loads: Mapping[int, Sequence[tuple[int, int]]],
     path: Path,
     *,
@@ -30,7 +30,7 @@ def write_keys_page(
     """Write the HTML page of `partage keys`, one file that works offline.
 
     Args:
-        found: JSON document of ``partage keys``.
+        document: JSON document of ``partage keys``.
         loads: dict from partition count to (partition, records) of partitions with records.
         path: path of the page.
         title: name of the input.
@@ -42,24 +42,24 @@ def write_keys_page(
         MissingExtraError: jinja2 is not installed.
         OSError: the page cannot be written.
     """
-    most = max((h["records"] for h in found["hottest"]), default=1)
+    most = max((h["records"] for h in document["hottest"]), default=1)
     hottest = [
         h | {"key": text, "width": round(100 * h["records"] / most, 2)}
-        for h, text in zip(found["hottest"], keys, strict=True)
+        for h, text in zip(document["hottest"], keys, strict=True)
     ]
     return write_template(
         "keys.html.j2", path,
-        found=found,
+        found=document,
         title=title,
         partitioner=partitioner,
-        headline=_keys_headline(found),
-        lead=_keys_lead(found),
+        headline=_keys_headline(document),
+        lead=_keys_lead(document),
         counts=[
             {"load": load, "bars": _bars(load, loads.get(load["partitions"], ()))}
-            for load in found["spread"]
+            for load in document["spread"]
         ],
         hottest=hottest,
-        hours=_worst_hours(found["hours"]),
+        hours=_worst_hours(document["hours"]),
         advice=advice,
     )  # fmt: skip
 
@@ -103,8 +103,10 @@ def _bars(load: Mapping[str, Any], records: Sequence[tuple[int, int]]) -> list[d
 
 
 def _worst_hours(hours: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return, for each partition count, the hours in which a single partition got the most
-    records.
+    """Return the hours in which one partition got the most records, for each partition count.
+
+    ``hours`` are dicts with the partition count and the records of the fullest partition
+    (``most``).
     """
     found: list[Mapping[str, Any]] = []
     for count in dict.fromkeys(h["partitions"] for h in hours):
@@ -114,7 +116,7 @@ def _worst_hours(hours: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 class TopicText(NamedTuple):
-    """Texts of the audit page about one topic: its writers, how certain they are, and findings."""
+    """Texts about one topic on the audit page: its partitioners, the confidence, and findings."""
 
     writers: str
     by_chance: str
@@ -122,7 +124,7 @@ class TopicText(NamedTuple):
 
 
 def write_audit_page(
-    found: Mapping[str, Any],
+    document: Mapping[str, Any],
     path: Path,
     *,
     title: str,
@@ -132,27 +134,28 @@ def write_audit_page(
     """Write the HTML page of `partage audit`, one file that works offline.
 
     Args:
-        found: JSON document of ``partage audit``.
+        document: JSON document of ``partage audit``.
         path: path of the page.
         title: name of the input.
         texts: dict from topic to texts about it.
-        joins: sentence and examples of each broken join that a group needs.
+        joins: sentence and examples for each pair of topics that a group joins and whose equal keys
+            are in different partitions.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
         OSError: the page cannot be written.
     """
-    topics = [_topic(topic) | {"text": texts[topic["topic"]]} for topic in found["topics"]]
+    topics = [_topic_data(topic) | {"text": texts[topic["topic"]]} for topic in document["topics"]]
     return write_template(
         "audit.html.j2", path,
-        found=found,
+        found=document,
         title=title,
-        headline=_audit_headline(found),
+        headline=_audit_headline(document),
         topics=topics,
         broken=[(t, t["text"].findings) for t in topics if t["broken"]],
         notes=[line for t in topics if not t["broken"] for line in t["text"].findings],
         joins=joins,
-        others=sum(not join["meant"] for join in found["joins"]),
+        others=sum(not join["meant"] for join in document["joins"]),
     )  # fmt: skip
 
 
@@ -170,8 +173,8 @@ def _audit_headline(found: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _topic(topic: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data of one topic for the audit page, with a bar for the time of each writer.
+def _topic_data(topic: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data of one topic for the audit page, with a time bar for each partitioner.
 
     ``left`` and ``width`` of a bar are percentages of the time from the first to the last record.
     """

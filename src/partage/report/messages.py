@@ -6,12 +6,13 @@ from datetime import datetime, timezone
 from typing import NamedTuple
 
 from partage.report.run import Estimate, FigureRange, Figures, RunFigures
-from partage.tables.metrics import SHOWN, Shown
+from partage.tables.metrics import SHOWN, OutputLevel
 
 __all__ = [
-    "CAUSES", "GLOSSARY", "RECORD_MORE", "CauseText", "Term", "cause_clause", "count", "digits",
-    "downtime_text", "duration", "format_estimate", "format_range", "headline", "lead", "notes",
-    "percent", "plural", "share", "share_text", "short_name", "simulated_note", "trust",
+    "CAUSES", "GLOSSARY", "RECORD_MORE", "CauseText", "Term", "cause_clause", "cause_label",
+    "count", "digits", "downtime_text", "duration", "format_estimate", "format_range", "headline",
+    "lead", "notes", "percent", "plural", "share", "share_text", "short_name", "simulated_note",
+    "trust",
 ]  # fmt: skip
 
 _HARD = "\N{NO-BREAK SPACE}"
@@ -56,7 +57,7 @@ class Term(NamedTuple):
 
 #: Identifier on the page -> entry; metrics that tables show come first.
 GLOSSARY: dict[str, Term] = {
-    **{metric.name: Term(metric.title, metric.help) for metric in SHOWN[Shown.GROUP]},
+    **{metric.name: Term(metric.title, metric.help) for metric in SHOWN[OutputLevel.GROUP]},
     "unread_share": Term(
         "Unread",
         "Estimated downtime as a share of the group's partition-time: the time in which its "
@@ -105,6 +106,15 @@ GLOSSARY: dict[str, Term] = {
 }
 
 
+def cause_label(kind: str) -> str:
+    """Return the name of a kind of rebalance cause that page, terminal and Python show.
+
+    >>> cause_label("expiry"), cause_label("leave")
+    ('session timeout', 'leave')
+    """
+    return CAUSES[kind].label if kind in CAUSES else kind
+
+
 def cause_clause(kind: str) -> str:
     """Return the clause that explains a kind of rebalance cause after the word "because".
 
@@ -115,7 +125,7 @@ def cause_clause(kind: str) -> str:
 
 
 def count(value: int) -> str:
-    """Return a whole number with thousands separators.
+    """Format a whole number with thousands separators.
 
     >>> count(94434)
     '94,434'
@@ -146,7 +156,7 @@ def percent(part: float, whole: float) -> str:
 
 
 def digits(value: float) -> str:
-    """Return a number as text with one decimal place, or with two digits if it is below 1.
+    """Format a number with one decimal place, or with two significant digits if it is below 1.
 
     >>> digits(1234.56), digits(0.0423), digits(0)
     ('1,234.6', '0.042', '0')
@@ -157,7 +167,7 @@ def digits(value: float) -> str:
 
 
 def share_text(value: float) -> str:
-    r"""Return a share (0 to 1) in percent as text, with two digits if it is below 1 %.
+    r"""Format a share (0 to 1) in percent, with two significant digits if it is below 1 %.
 
     >>> share_text(0.00042), share_text(0.1234), share_text(0)
     ('0.042\xa0%', '12.3\xa0%', '0\xa0%')
@@ -166,13 +176,11 @@ def share_text(value: float) -> str:
 
 
 def share(low: tuple[float, float], high: tuple[float, float]) -> str:
-    r"""Return a share in percent as a range, because its part and its whole have lower and upper
-    bounds.
+    r"""Format the share of a part in a whole as a percentage range, from bounds of both.
 
     Args:
-        low: part and whole by the lower bounds.
-        high: part and whole by the upper bounds.
-
+        low: lower bounds of the part and the whole.
+        high: upper bounds of the part and the whole.
 
     >>> share((1, 10), (30, 100)), share((3, 10), (30, 100)), share((0, 0), (30, 100))
     ('10\xa0% to 30\xa0%', '30\xa0%', '0 to 30\xa0%')
@@ -214,21 +222,21 @@ def short_name(value: str) -> str:
     return value if len(value) <= _LONGEST_NAME else f"{value[:_LONGEST_NAME]}…"
 
 
-def format_range(stopped: FigureRange | None, *, short: bool = False) -> str:
-    r"""Return a range of partition-seconds as text, in a unit that suits the upper bound.
+def format_range(bounds: FigureRange | None, *, short: bool = False) -> str:
+    r"""Format lower and upper bounds in partition-seconds, in the unit that suits the upper bound.
 
     >>> format_range(FigureRange(20, 90)), format_range(FigureRange(0, 0)), format_range(None)
     ('20 to 90\xa0partition-seconds', 'none', 'unknown')
     >>> format_range(FigureRange(600, 1_300), short=True)
     '10–21.7\xa0p·min'
     """
-    if stopped is None:
+    if bounds is None:
         return "unknown"
-    low, high = stopped.low, stopped.high
+    low, high = bounds.low, bounds.high
     if low == high == 0:
         return "0" if short else "none"
     factor, long, brief = _unit(max(abs(low), abs(high)))
-    a, b = (_number(v / factor).replace("-", "\N{MINUS SIGN}") for v in (low, high))
+    a, b = (_number(v / factor) for v in (low, high))
     unit = f"p·{brief}" if short else f"partition-{long}"
     if a == b:
         return f"{a}{_HARD}{unit.removesuffix('s') if a == '1' and not short else unit}"
@@ -250,17 +258,19 @@ def format_estimate(
     '2.4\xa0partition-hours (1.9 to 3)'
     >>> format_estimate(Estimate(20, 12, 31), short=True), format_estimate(None)
     ('20\xa0p·s (12–31)', 'unknown')
+    >>> format_estimate(Estimate(-7_200, -10_800, -3_600), short=True)
+    '−2\xa0p·h (−3 to −1)'
     """
     if estimate is None and single is None:
         return "unknown"
     best = estimate.best if estimate is not None else single or 0.0
-    factor, long, brief = _unit(best)
+    factor, long, brief = _unit(abs(best))
     value = _number(best / factor)
     unit = f"p·{brief}" if short else f"partition-{long}"
     text = f"{value}{_HARD}{unit.removesuffix('s') if value == '1' and not short else unit}"
     if estimate is None:
         return text
-    dash = "–" if short else " to "
+    dash = "–" if short and estimate.low >= 0 else " to "
     return f"{text} ({_number(estimate.low / factor)}{dash}{_number(estimate.high / factor)})"
 
 
@@ -274,17 +284,15 @@ def downtime_text(
 
 
 def _unit(size: float) -> tuple[int, str, str]:
-    """Return the unit in which to show partition-seconds: its factor, long and short name."""
+    """Return the unit that suits a number of partition-seconds: (factor, long name, short name)."""
     if size < 120:
         return 1, "seconds", "s"
     return (60, "minutes", "min") if size < 7_200 else (3_600, "hours", "h")
 
 
 def _number(value: float) -> str:
-    if abs(value) >= 99.5:
-        return f"{value:,.0f}"
-    text = f"{value:.1f}".removesuffix(".0")
-    return "0" if text == "-0" else text
+    text = f"{value:,.0f}" if abs(value) >= 99.5 else f"{value:.1f}".removesuffix(".0")
+    return "0" if text == "-0" else text.replace("-", "\N{MINUS SIGN}")
 
 
 #: How to record rebalances before compaction removes them.
@@ -332,7 +340,11 @@ def _unread_sentence(run: RunFigures, estimate: Estimate) -> str:
 
 
 def trust(run: RunFigures) -> str:
-    """Return sentences on the report's reliability: coverage, reproduced assignments, intervals."""
+    """Return sentences on the report's reliability, such as the share of rebalances in the log.
+
+    They state the coverage, the number of recorded assignments that Partage reproduces, and what
+    the intervals mean.
+    """
     parts = [
         f"The log has {percent(run.in_log, run.known)} of {plural(run.known, 'known rebalance')}."
     ]
@@ -345,7 +357,7 @@ def trust(run: RunFigures) -> str:
     if run.unread is not None:
         parts.append(
             f"Ranges aim at 80{_HARD}% of cases; in recordings with known downtime, "
-            f"57 to 88{_HARD}% of the true values were inside."
+            f"57 to 89{_HARD}% of the true values were inside."
         )
     if run.back_tests:
         agreed = sum(one.agrees for one in run.back_tests)
@@ -362,7 +374,7 @@ def lead(run: RunFigures, saved: Estimate | None, helped: int) -> str:
     Args:
         run: the run.
         saved: downtime that the best settings save, in all groups together; None if unknown.
-        helped: number of groups that they help.
+        helped: number of groups with such settings.
     """
     parts = [_location_sentence(run), _main_cause_sentence(run)]
     if not run.covered:
@@ -384,7 +396,9 @@ _MOST_NAMED = 3
 
 
 def _distribution_sentence(run: RunFigures, begin: str) -> str:
-    """Return a sentence that names the groups with half of the estimated downtime."""
+    """Return a sentence that names the fewest groups with half of the downtime; it starts as
+    ``begin``.
+    """
     found = [(g.name, g.unread.best) for g in run.groups if g.unread and g.unread.best > 0]
     found.sort(key=lambda pair: -pair[1])
     whole = sum(best for _, best in found)
@@ -458,7 +472,7 @@ def _policy_with_fewest_moves(run: RunFigures) -> Figures | None:
 
 
 def simulated_note(run: RunFigures) -> str:
-    """Return a sentence on why the numbers of recorded and of simulated rebalances differ.
+    """Return a sentence that explains why fewer rebalances are simulated than recorded.
 
     It is empty if nothing was simulated.
     """

@@ -9,7 +9,7 @@ from typing import Any
 from partage.errors import InvalidCaptureError
 from partage.runs.published_run import PublishedRun
 
-__all__ = ["Holding", "Missing", "Owner", "holdings", "missing_at", "owners_at", "ranges"]
+__all__ = ["HistoryGap", "Holding", "Owner", "gaps_at", "holdings", "owners_at", "ranges"]
 
 _COLUMNS = [
     "group", "topic", "partition", "member", "instance", "role", "from_ms", "to_ms",
@@ -35,8 +35,8 @@ class Owner:
 
     @property
     def process(self) -> str:
-        """The owner's identity: a static member's instance id, which survives restarts,
-        else the member id.
+        """The owner's identity across restarts: a static member's instance id, else the member
+        id.
         """
         return self.member if self.instance is None else self.instance
 
@@ -72,11 +72,11 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class HistoryGap:
     """A gap in a group's recorded history, during which the owners of partitions are unknown.
 
-    The log lacks the generations of that time. ``from_ms`` and ``from_generation`` are None before
-    the group's first record.
+    The log does not have the generations of this time. ``from_ms`` and ``from_generation`` are None
+    before the group's first record.
     """
 
     group: str
@@ -87,10 +87,12 @@ class Missing:
     to_generation: int
 
 
-def missing_at(
+def gaps_at(
     run: PublishedRun, time_ms: int, *, groups: Collection[str] | None = None
-) -> list[Missing]:
-    """Return the gaps in groups' recorded histories at a time, when the owners are unknown.
+) -> list[HistoryGap]:
+    """Return the gaps in groups' recorded histories that contain a time (ms since 1970).
+
+    The owners of a group's partitions are unknown during such a gap.
 
     Raises:
         InvalidCaptureError: the table cannot be read.
@@ -98,9 +100,9 @@ def missing_at(
     """
     columns = ["group", "incarnation", "generation", "time_ms", "gap_before", "log_partition",
                "log_offset"]  # fmt: skip
-    rows = _rows(run, "rebalances", columns)
+    rows = _read_rows(run, "rebalances", columns)
     rows.sort(key=lambda r: (r["group"], r["log_partition"], r["log_offset"]))
-    found: list[Missing] = []
+    found: list[HistoryGap] = []
     before: dict[str, Any] | None = None
     for row in rows:
         if before is not None and before["group"] != row["group"]:
@@ -110,7 +112,7 @@ def missing_at(
         if within and row["gap_before"] and (groups is None or row["group"] in groups):
             known = None if before is None else before["generation"]
             ends = row["time_ms"], row["generation"]
-            found.append(Missing(row["group"], row["gap_before"], begins, known, *ends))
+            found.append(HistoryGap(row["group"], row["gap_before"], begins, known, *ends))
         before = row
     return found
 
@@ -124,9 +126,9 @@ def owners_at(
 ) -> list[Owner]:
     """Return the owners of each partition at a time, sorted by group, topic and partition.
 
-    ``time_ms`` is in milliseconds since 1970. A member owns a partition from the first millisecond
-    of an ownership interval until right before its end. At the time of a rebalance's record, the
-    new owner already owns the partition. ``topic`` and ``groups`` limit the result.
+    ``time_ms`` is in milliseconds since 1970. An ownership interval includes its start and excludes
+    its end: at the time of a rebalance's record, the new owner owns the partition. ``topic`` and
+    ``groups`` limit the result.
 
     Raises:
         InvalidCaptureError: the table cannot be read.
@@ -145,7 +147,7 @@ def owners_at(
         matching &= pc.field("topic") == topic
     if groups is not None:
         matching &= pc.field("group").isin(list(groups))
-    rows = _rows(run, "ownership", _COLUMNS, where=matching)
+    rows = _read_rows(run, "ownership", _COLUMNS, where=matching)
     rows.sort(key=lambda r: (r["group"], r["topic"], r["partition"], r["role"], r["member"]))
     clients = _clients(run, {row["member"] for row in rows})
     return [Owner(**row, **clients.get((row["group"], row["member"]), {})) for row in rows]
@@ -161,7 +163,7 @@ def _clients(run: PublishedRun, members: set[str]) -> dict[tuple[str, str], dict
     columns = ["group", "member", "client_id", "client_host"]
     return {
         (row["group"], row["member"]): {n: row[n] for n in ("client_id", "client_host")}
-        for row in _rows(run, "members", columns, where=listed)
+        for row in _read_rows(run, "members", columns, where=listed)
     }
 
 
@@ -170,10 +172,12 @@ _NULLABLE = frozenset({"instance", "to_ms", "client_id", "client_host"})
 _TEXTS = frozenset({"group", "topic", "member", "instance", "role", "client_id", "client_host"})
 
 
-def _rows(
+def _read_rows(
     run: PublishedRun, name: str, columns: Sequence[str], where: Any = None
 ) -> list[dict[str, Any]]:
-    """Read rows of a published table, checking that its columns have the expected types.
+    """Read rows of a published table, and check that its columns have the expected types.
+
+    ``where`` is a filter expression of pyarrow; None for all rows.
 
     Raises:
         InvalidCaptureError: a column is missing, or has nulls or values of another type.

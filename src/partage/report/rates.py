@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partage.report.data import load_table, run_of
+from partage.report.data import load_run, load_table
 from partage.report.run import MIN_COVERAGE, GroupFigures, RunFigures
 from partage.runs.published_run import PublishedRun
 from partage.tables.statuses import FAILED, OFFSETS_ONLY, RECORDED
@@ -41,17 +41,17 @@ UNREAD, REBALANCES, MOVED, CAUSE = "unread", "rebalances", "moved", "cause "
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A metric of one recording per hour: its sum over rebalances, and the hours observed.
+    """Hourly rate of a metric in one recording, with the values that its uncertainty needs.
 
-    An episode is a rebalance with its follow-ups, or all rebalances of one storm. Its rebalances
-    have the same origin, so that their values are not independent.
+    An episode is a rebalance with its follow-ups, or all rebalances of one storm. Episodes are
+    independent of each other; the rebalances of one episode are not.
 
     Attributes:
         total: the sum over all rebalances.
-        squares: sum of the squares of the episodes' sums.
+        squares: sum over episodes of the squared sum of each episode, for the variance.
         episodes: number of episodes with a sum above zero.
         hours: hours of observation; for unread time, hours in which partitions were assigned.
-        interval: estimate of the sum by the stop model; None for a count.
+        interval: estimate of an uncertain sum such as downtime; None for a count.
 
     >>> Rate(6, squares=20, episodes=2, hours=3).per_hour
     2.0
@@ -70,7 +70,9 @@ class Rate:
 
     @property
     def error(self) -> float:
-        """Standard deviation of the metric's sum if it is an estimate; 0 for a count."""
+        """Standard deviation of an estimated sum, from its interval; 0 if the sum is an exact
+        count.
+        """
         if self.interval is None:
             return 0.0
         return (self.interval.high - self.interval.low) / (2 * _SIGMAS)
@@ -78,11 +80,11 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class GroupRates:
-    """The rates of one group in a recording: time without a consumer, moves, rebalances by cause.
+    """The hourly rates of one group: time without a consumer, moves, rebalances by cause.
 
     Attributes:
         group: the group's metrics in the report.
-        coverage: recorded generations divided by known ones, from its first recorded one on.
+        coverage: share of the generations since the first recorded one that are in the log.
         rates: dict from metric to its rate if known. Metrics are `UNREAD` (partition-seconds),
             `REBALANCES`, `MOVED`, and `CAUSE` with a kind of cause.
         storms: number of rebalance storms; None if the run does not have them.
@@ -106,7 +108,7 @@ class GroupRates:
         return self.coverage >= MIN_COVERAGE and self.group.status != FAILED
 
     def rate(self, figure: str) -> Rate | None:
-        """Return the rate of a metric; None if it is unknown."""
+        """Return the hourly rate of a metric such as `REBALANCES`; None if it is unknown."""
         found = self.rates.get(figure)
         if found is None and figure.startswith(CAUSE) and REBALANCES in self.rates:
             return Rate(hours=self.rates[REBALANCES].hours)
@@ -160,10 +162,10 @@ def read_recording(folder: str | Path, run: str | None = None) -> Recording:
         published = PublishedRun(whole.parent.parent, whole.name)
     else:
         published = PublishedRun(path, run)
-    figures = run_of(published)
+    figures = load_run(published)
     rebalances = _with_episodes(_rebalances(published))
-    sums = _sums(rebalances, _recorded(published))
-    within, known = _missing(rebalances)
+    sums = _sums_by_group(rebalances, _recorded_costs(published))
+    within, known = _count_generations(rebalances)
     # A run in which no group has a storm has nulls only, an older run has no such column.
     has_storms = "storm" in published.table("rebalances", ["storm"]).column_names
     groups = {}
@@ -208,8 +210,12 @@ def _with_episodes(rebalances: pa.Table) -> pa.Table:
     return table.append_column("episode", pa.array(np.cumsum(begins)))
 
 
-def _recorded(folder: PublishedRun) -> pa.Table:
-    """Return the time without a consumer and the moved partitions of each recorded rebalance."""
+def _recorded_costs(folder: PublishedRun) -> pa.Table:
+    """Return a table with the downtime and the number of moved partitions of each recorded
+    rebalance.
+
+    Downtime is the time in which partitions have no consumer.
+    """
     from pyarrow import compute as pc
 
     columns = [*_KEY, "policy", "strategy", "stopped_ps", "moved"]
@@ -222,11 +228,12 @@ def _recorded(folder: PublishedRun) -> pa.Table:
     )
 
 
-def _sums(rebalances: pa.Table, recorded: pa.Table) -> dict[str, dict[str, Rate]]:
+def _sums_by_group(rebalances: pa.Table, recorded: pa.Table) -> dict[str, dict[str, Rate]]:
     """Return, for each group, the sums of its metrics over all rebalances.
 
     The metrics are time without a consumer, moves, rebalances, and rebalances by cause. The result
-    is a dict from group to a dict from metric to sum.
+    is a dict from group to a dict from metric to sum. ``recorded`` has the downtime and moves of
+    each rebalance.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -240,21 +247,21 @@ def _sums(rebalances: pa.Table, recorded: pa.Table) -> dict[str, dict[str, Rate]
     found: dict[str, dict[str, Rate]] = {}
     for figure in (UNREAD, MOVED):
         some = joined.filter(pc.is_valid(joined[figure]))
-        for row in _by_episode(some, figure):
+        for row in _sum_by_episode(some, figure):
             found.setdefault(row["group"], {})[figure] = _rate(row)
-    for row in _by_episode(caused, "one"):
+    for row in _sum_by_episode(caused, "one"):
         found.setdefault(row["group"], {})[REBALANCES] = _rate(row)
-    for row in _by_episode(caused, "one", ("kind",)):
+    for row in _sum_by_episode(caused, "one", ("kind",)):
         found[row["group"]][CAUSE + row["kind"]] = _rate(row)
     return found
 
 
-def _by_episode(table: pa.Table, value: str, more: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """Sum up column ``value`` of a table for each group.
+def _sum_by_episode(table: pa.Table, value: str, more: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Sum up column ``value`` for each group, keeping what the variance between episodes needs.
 
-    Return rows with the sum (``total``), the sum of the squares of the episodes' sums
-    (``squares``), and the number of episodes with a sum above 0 (``episodes``). An episode is a
-    rebalance with its follow-ups, or a rebalance storm. ``more`` names further columns to group by.
+    An episode is a rebalance with its follow-ups, or a rebalance storm. Return rows with the sum
+    (``total``), the sum over episodes of their squared sums (``squares``), and the number of
+    episodes with a sum above 0 (``episodes``). ``more`` names further columns to group by.
     """
     from pyarrow import compute as pc
 
@@ -275,11 +282,11 @@ def _rate(row: Mapping[str, Any]) -> Rate:
     return Rate(row["total"], row["squares"], row["episodes"])
 
 
-def _missing(rebalances: pa.Table) -> tuple[dict[str, int], dict[str, int]]:
-    """Count each group's missing and recorded generations, from the first recorded one on.
+def _count_generations(rebalances: pa.Table) -> tuple[dict[str, int], dict[str, int]]:
+    """Count the missing and the recorded generations of each group since its first recorded one.
 
-    The results are two dicts from group to number: generations that the log lacks, and generations
-    that it has.
+    Return two dicts from group to number: generations that the log lacks, and generations that it
+    has.
     """
     groups = rebalances["group"].to_pylist()
     within: dict[str, int] = {}
@@ -310,12 +317,16 @@ def _group_rates(
         known |= dict.fromkeys((UNREAD, REBALANCES, MOVED), Rate())
     rates = {figure: replace(found, hours=hours) for figure, found in known.items()}
     if UNREAD in known:
-        rates[UNREAD] = _unread(group, known[UNREAD])
+        rates[UNREAD] = _unread_rate(group, known[UNREAD])
     return GroupRates(group, coverage, rates)
 
 
-def _unread(group: GroupFigures, rate: Rate) -> Rate:
-    """Return the rate of time without a consumer: partition-seconds per hour of assigned time."""
+def _unread_rate(group: GroupFigures, rate: Rate) -> Rate:
+    """Convert a group's summed downtime to partition-seconds per hour of assigned time.
+
+    Assigned time is the time in which partitions had a member. The result also gets the estimate's
+    interval.
+    """
     interval: Estimate | None = group.recorded.stopped_estimate
     # The report calls zero unknown if generations are missing before the recording.
     if interval is None or not rate.total:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from partage.report.advice import Advice, advice_for
-from partage.report.client_settings import family_of, parse_policy, spell
-from partage.report.messages import CAUSES, count, format_estimate, percent, plural
-from partage.report.run import GroupFigures
+from partage.report.client_settings import client_family, parse_policy, translate_lines
+from partage.report.messages import cause_label, count, format_estimate, percent, plural
+from partage.report.run import GroupFigures, once_per_group
 
 __all__ = [
     "NOT_IN_LOG", "Recommendation", "Setting", "combined_gain", "present_settings",
@@ -36,7 +36,7 @@ class Setting(NamedTuple):
 
     Attributes:
         name: name as the client library spells it.
-        now: present value, or that the log does not have it.
+        now: present value as text; "not in the log" if the log does not have it.
         default: default of Apache Kafka's Java client; empty if the library has another one.
     """
 
@@ -59,12 +59,12 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """A recommended change to one group, with gain, risk and rollout.
+    """A recommended change to one group, with its expected gain, its risk and how to roll it out.
 
     Attributes:
         advice: the change, its evidence and its configuration lines.
         gain: expected gain as text.
-        gain_ps: partition-seconds to sort by; 0 if unknown.
+        gain_ps: expected gain in partition-seconds, to sort by; 0 if unknown.
         confidence: medium or low; empty if no change is advised.
         now: present values of the settings that the change affects.
         risk, rollout: what can go wrong, and how to deploy it.
@@ -81,11 +81,12 @@ class Recommendation:
     verify: str
 
 
+@once_per_group
 def recommendations_for(group: GroupFigures) -> tuple[Recommendation, ...]:
     """Return the recommended changes for a group, the best first.
 
-    Clients can do nothing about a broker's failure: if it is the main cause, only settings whose
-    gain was simulated are recommended.
+    If a broker's failure is the main cause of the group's rebalances, client settings hardly help:
+    only settings whose gain was simulated are recommended.
     """
     found = [_recommendation(group, one) for one in advice_for(group)]
     if group.main_cause is not None and group.main_cause.kind == "broker":
@@ -94,12 +95,11 @@ def recommendations_for(group: GroupFigures) -> tuple[Recommendation, ...]:
 
 
 def combined_gain(group: GroupFigures) -> float | None:
-    """Return the downtime that all recommended changes of a group save together
+    """Return how much downtime all recommended changes of a group save together
     (partition-seconds).
 
-    Return None if they save nothing that is known. Each change saves its share of the downtime that
-    the others leave. So together they save at least as much as each of them, and never more than
-    the whole downtime.
+    Relative savings multiply: each change saves its share of the downtime that the others leave. So
+    the sum never exceeds the whole downtime. Return None if no gain is known.
     """
     whole, left = _downtime(group), 1.0
     for one in recommendations_for(group):
@@ -138,7 +138,7 @@ def _gain(group: GroupFigures, advice: Advice) -> tuple[str, float]:
         avoids = min(advice.avoids, one.rebalances)
         mean = min(one.best * avoids / one.rebalances, _downtime(group))
         text = format_estimate(None, short=True, single=mean)
-        whole = plural(one.rebalances, f"{CAUSES[one.kind].label} rebalance")
+        whole = plural(one.rebalances, f"{cause_label(one.kind)} rebalance")
         return f"about {text}: {count(avoids)} of {whole}", mean
     return "unknown: not simulated", 0.0
 
@@ -172,12 +172,14 @@ def present_settings(group: GroupFigures) -> tuple[Setting, ...]:
     traits = group.traits
     if traits.protocol not in {"classic", "consumer"} or not group.strategy:
         return ()
-    family = family_of(group.clients)
+    family = client_family(group.clients)
     _, strategy, _ = parse_policy(group.strategy)
     python = family == "python"
 
     def one(name: str, now: str, default: str) -> Setting:
-        return Setting(spell((f"{name}=",), family)[0][:-1], now, "" if python else default)
+        return Setting(
+            translate_lines((f"{name}=",), family)[0][:-1], now, "" if python else default
+        )
 
     def ms(value: int | None) -> str:
         return str(value) if value else NOT_IN_LOG
@@ -210,8 +212,8 @@ _ROLLING = "One rolling restart."
 
 
 def _deployment(group: GroupFigures, advice: Advice) -> tuple[frozenset[str], str, str]:
-    """Return the settings that a recommended change affects, its risk, and how to roll it out."""
-    family = family_of(group.clients)
+    """Return the settings that a recommended change affects, the risk, and the rollout steps."""
+    family = client_family(group.clients)
     names, risk, rollout = _DEPLOYMENTS.get(advice.rule, ((), "", ""))
     if advice.rule in _STRATEGIES and group.traits.protocol == "classic":
         names, risk, rollout = _strategy_deployment(family, cooperative=_is_cooperative(advice))
@@ -219,7 +221,11 @@ def _deployment(group: GroupFigures, advice: Advice) -> tuple[frozenset[str], st
         names = (*names, "group.instance.id")
     if advice.rule == "session-timeout" and advice.where == "group":
         rollout = "No restart: the configuration belongs to the group, on the brokers."
-    return frozenset(spell((f"{name}=",), family)[0][:-1] for name in names), risk, rollout
+    return (
+        frozenset(translate_lines((f"{name}=",), family)[0][:-1] for name in names),
+        risk,
+        rollout,
+    )
 
 
 def _is_cooperative(advice: Advice) -> bool:

@@ -37,7 +37,7 @@ def write_replicas_page(plan: Mapping[str, Any], path: Path) -> Path:
         headline=_headline(plan),
         lead=_lead(plan),
         figures=_figures(plan),
-        kinds=[_drawing(plan, kind) for kind in plan["brokers"][0]["before"]],
+        kinds=[_chart(plan, kind) for kind in plan["brokers"][0]["before"]],
         hidden=max(0, len(plan["brokers"]) - _MAX_BROKERS),
         racks=_racks(plan),
         disks=_disks(plan),
@@ -48,8 +48,8 @@ def write_replicas_page(plan: Mapping[str, Any], path: Path) -> Path:
             {
                 **one,
                 "size": _amount(one["bytes"]) if "bytes" in one else "",
-                "source": _end(one, "from"),
-                "target": _end(one, "to"),
+                "source": _location(one, "from"),
+                "target": _location(one, "to"),
             }
             for one in plan["moves"][:_MAX_MOVES]
         ],
@@ -70,14 +70,15 @@ def _shown(kind: str, value: float) -> str:
     return f"{_amount(value)}/s" if kind == "load" else f"{value:,.0f}"
 
 
-def _end(move: Mapping[str, Any], which: str) -> str:
-    """Return the source or target broker of a replica move as text,
-    with its log directory if known.
+def _location(move: Mapping[str, Any], side: str) -> str:
+    """Return the broker and, if known, the log directory at one side of a replica move, as text.
+
+    ``side`` is ``from`` or ``to``.
     """
-    if move[which] is None:
+    if move[side] is None:
         return ""
-    folder = move.get(f"{which}_dir")
-    return str(move[which]) if folder is None else f"{move[which]} {folder}"
+    folder = move.get(f"{side}_dir")
+    return str(move[side]) if folder is None else f"{move[side]} {folder}"
 
 
 def _headline(plan: Mapping[str, Any]) -> str:
@@ -108,10 +109,8 @@ def _lead(plan: Mapping[str, Any]) -> str:
     return f"Lower bound, verified: at least {bound} of the {moved} must move; {gap}.{line}"
 
 
-def _is_known(plan: Mapping[str, Any], figure: str) -> bool:
-    """Return whether the input has the sizes, loads or capacities from
-    which a metric is computed.
-    """
+def _has_data_for(plan: Mapping[str, Any], figure: str) -> bool:
+    """Return whether the input has the sizes, loads or capacities that a metric needs."""
     kind = figure.rpartition(" ")[2]
     if kind == "capacity":
         return bool(plan["figures"][figure])
@@ -121,7 +120,7 @@ def _is_known(plan: Mapping[str, Any], figure: str) -> bool:
 def _figures(plan: Mapping[str, Any]) -> list[dict[str, str]]:
     rows = []
     for key in plan["figures"]:
-        if not _is_known(plan, key):
+        if not _has_data_for(plan, key):
             continue
         moves = key in {"moved", "between brokers"}
         kind = plan["unit"] if moves else key.rpartition(" ")[2]
@@ -135,9 +134,9 @@ def _figures(plan: Mapping[str, Any]) -> list[dict[str, str]]:
     return rows
 
 
-def _drawing(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return the chart bars of one resource, such as disk:
-    each broker's use before and after the plan.
+def _chart(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return a bar chart of one resource, such as disk: each broker's use before and after the
+    plan.
 
     The bars also show the balance band, the range of use that counts as balanced.
     """

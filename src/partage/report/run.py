@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any
+from functools import cached_property, reduce, wraps
+from typing import Any, TypeVar
 
 from partage.tables.metrics import BY_NAME
 from partage.tables.statuses import FAILED, RECORDED
@@ -13,25 +13,27 @@ from partage.tables.sums import Estimate, FigureRange, add_sums, empty_sums, met
 
 __all__ = [
     "MIN_COVERAGE", "BackTest", "BadRecord", "CauseShare", "Estimate", "FigureRange", "Figures",
-    "GroupFigures", "RunFigures", "Traits", "total",
+    "GroupFigures", "RunFigures", "StreamsOutcome", "Traits", "once_per_group", "total",
 ]  # fmt: skip
 
+T = TypeVar("T")
 
 #: Share of the known rebalances that the log needs for a statement about their total cost.
 MIN_COVERAGE = 0.9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Figures:
-    """The metrics of one simulated policy, or of the recorded assignments, summed over rebalances.
+    """Metrics of one simulated policy or of the recorded assignments, summed over rebalances.
 
-    Each metric of `partage.tables.metrics.METRICS` is an attribute (``moved``, ``stopped``), and so
-    is each entry of its sums (``stopped_low``, ``stopped_known``).
+    Each metric of `partage.tables.metrics.METRICS` is an attribute (``moved``, ``stopped``). The
+    sums from which metrics are computed are attributes too (``stopped_low``, ``stopped_known``). A
+    metric is computed at its first use, because a report reads each of them dozens of times.
 
     Attributes:
         policy: name of the policy, or `RECORDED`.
-        reading: kind of simulation: recorded, per_rebalance or cumulative.
-        sums: the sums of all metrics' entries, from `partage.tables.sums`.
+        reading: recorded, or the kind of simulation: per_rebalance or cumulative.
+        sums: dict of the sums, from `partage.tables.sums`.
 
     >>> found = Figures.of("eager/range", moved=2, stopped_low=1, stopped_high=4, stopped_known=1)
     >>> found.moved, found.stopped, found.reread
@@ -44,12 +46,16 @@ class Figures:
 
     @classmethod
     def of(cls, policy: str, reading: str = RECORDED, **entries: Any) -> Figures:
-        """Build the metrics of a policy from some of their sums; the others are 0 or empty."""
+        """Build the metrics of a policy from the given sums; all other sums are 0 or empty.
+
+        ``reading`` is recorded, per_rebalance or cumulative.
+        """
         return cls(policy, reading, empty_sums() | entries)
 
     def __getattr__(self, name: str) -> Any:
         if name in BY_NAME:
-            return metric_value(BY_NAME[name], self.sums)
+            found = self.__dict__[name] = metric_value(BY_NAME[name], self.sums)
+            return found
         if name == "sums" or name not in self.sums:
             raise AttributeError(name)
         return self.sums[name]
@@ -58,13 +64,13 @@ class Figures:
     def comparable(self) -> bool:
         """Return whether the policy's sums can be compared with those of other policies.
 
-        They can if the policy has a valid assignment for each rebalance.
+        This is the case if the policy found a valid assignment for every rebalance.
         """
         return bool(self.done == self.rows > 0 and not self.incomplete)
 
     @property
     def exists(self) -> bool:
-        """Return whether Partage implements the policy's assignment strategy."""
+        """Return whether Partage implements the assignment strategy of these metrics' policy."""
         return bool(self.missing < self.rows)
 
     def __add__(self, other: Figures) -> Figures:
@@ -72,7 +78,7 @@ class Figures:
 
 
 def total(figures: Iterable[Figures]) -> Figures:
-    """Add up the metrics of one policy over several groups.
+    """Add up the metrics (`Figures`) of one policy over several groups.
 
     >>> total([Figures.of("fair", moved=2), Figures.of("fair", moved=3, largest_spread=1)]).moved
     5
@@ -120,13 +126,13 @@ class CauseShare:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """Properties of a group from which recommendations follow; None means unknown.
+    """Properties of a group on which recommendations depend; None means unknown.
 
     Attributes:
-        protocol: classic, consumer, share or streams, of its newest rebalance.
+        protocol: protocol of its newest rebalance: classic, consumer, share or streams.
         session_ms: the longest session timeout of its members, or the broker's.
         returned: number of evicted members that rejoined soon after.
-        longest_silence_ms: approximate longest time without heartbeats of such a member.
+        longest_silence_ms: approximate longest time that such a member had sent no heartbeats.
         judged, agreed: number of recorded assignments compared with the strategy's, and of equal
             ones.
         dynamic_members: largest number of members without ``group.instance.id`` in a rebalance.
@@ -163,32 +169,79 @@ class Traits:
     newest_members: int = 0
 
 
-def _known_loss(recorded: Figures, *, covered: bool) -> FigureRange | None:
+def _known_downtime(recorded: Figures, *, covered: bool) -> FigureRange | None:
     """Return bounds of the recorded downtime; None if they are unknown.
 
-    Zero downtime in a few of many rebalances says nothing about the others.
+    A downtime of zero is unknown if the log has only few of the rebalances (``covered`` is false).
     """
     stopped: FigureRange | None = recorded.stopped
     return None if stopped is not None and not stopped.high and not covered else stopped
 
 
 @dataclass(frozen=True, slots=True)
+class StreamsOutcome:
+    """A Kafka Streams application under one combination of settings, or as the log has it.
+
+    Counts are means over shifted events, and may be fractions. Values that are not known are None.
+
+    Attributes:
+        simulated: False for the log's own figures.
+        protocol: protocol of the group, classic or streams.
+        assignor: task assignor; `RECORDED` for the log's own figures.
+        settings: changed settings; empty for the present ones.
+        detail: why there are no figures.
+        from_ms, to_ms: the simulated time.
+        events: recorded starts and stops of clients in it.
+        outages: times in which a task had no owner with all its state.
+        outage_s, mean_outage_s, worst_outage_s: their total, mean and longest length in seconds.
+        restored: state that clients read again, in the unit.
+        disk: mean state in addition to that of active tasks, in the unit.
+        unit: bytes or records; None if the sizes of changelogs are unknown.
+    """
+
+    simulated: bool
+    protocol: str
+    assignor: str
+    settings: str
+    detail: str | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    events: int | None = None
+    clients: int | None = None
+    tasks: int | None = None
+    standbys: int | None = None
+    rebalances: float | None = None
+    moved: float | None = None
+    outages: float | None = None
+    outage_s: float | None = None
+    mean_outage_s: float | None = None
+    worst_outage_s: float | None = None
+    restored: int | None = None
+    disk: int | None = None
+    unit: str | None = None
+
+
+@dataclass(frozen=True)
 class GroupFigures:
-    """One group of a run, with its properties and its metrics over all rebalances.
+    """One consumer group of a run, with its properties and its metrics over all rebalances.
+
+    Derived values are computed once (`once_per_group`), because many rules and tables need them.
 
     Attributes:
         anchor: fragment identifier of its details on the page.
-        claimed: strategies that it chose; the latest comes last.
+        claimed: assignment strategies that it used; the current one comes last.
         rebalances: number of rebalances in the log.
-        coverage: recorded generations divided by known ones; None if none is known.
+        coverage: share of the rebalances that happened which are in the log; None if none happened.
         members_max: number of members of its largest generation.
         partitions_max: number of partitions of its largest assignment; None if not known.
         figures: dict from policy (or `RECORDED`) to metrics; empty without a replay. They are of
             the cumulative simulation if the run has it, otherwise of the other.
-        per_rebalance: dict from policy to metrics of the simulation per rebalance, if there is one.
+        per_rebalance: dict from policy to metrics of the simulation of each rebalance by itself.
         causes: shares of causes, the largest downtime first.
         assigned_ps: partition-seconds in which a member was assigned a partition; 0 if unknown.
         span_ms: time from the group's first record to the end of the log; 0 if unknown.
+        streams: a Kafka Streams application under other settings: the log's own figures, the
+            present settings, then others. Empty for other groups.
     """
 
     name: str
@@ -212,35 +265,42 @@ class GroupFigures:
     traits: Traits
     assigned_ps: float = 0.0
     span_ms: int = 0
+    streams: tuple[StreamsOutcome, ...] = ()
 
     @property
     def replayed(self) -> bool:
-        """Return whether any of the group's rebalances was simulated."""
+        """Return whether any rebalance of the group was replayed (simulated)."""
         return bool(self.figures)
 
     @property
+    def under_settings(self) -> bool:
+        """Return whether the group is a Streams application, simulated under other settings."""
+        return any(one.simulated for one in self.streams)
+
+    @cached_property
     def recorded(self) -> Figures:
         """Metrics of the group's recorded assignments."""
         return self.figures.get(RECORDED, Figures.of(RECORDED))
 
     @property
     def covered(self) -> bool:
-        """Return whether the log has enough of the group's rebalances to state what they cost."""
+        """Return whether the log has enough of the group's rebalances for a reliable downtime."""
         return self.coverage is None or self.coverage >= MIN_COVERAGE
 
-    @property
+    @cached_property
     def lost(self) -> FigureRange | None:
-        """Bounds of the recorded downtime in partition-seconds; None if unknown.
+        """Lower and upper bound of the recorded downtime in partition-seconds; None if unknown.
 
-        Downtime is the time in which partitions had no consumer.
+        Downtime is the time in which partitions had no consumer. `unread` is its best estimate.
         """
-        return _known_loss(self.recorded, covered=self.covered)
+        return _known_downtime(self.recorded, covered=self.covered)
 
-    @property
+    @cached_property
     def unread(self) -> Estimate | None:
-        """Best estimate of the recorded downtime in partition-seconds; None if unknown.
+        """Best estimate of the recorded unread time (downtime) in partition-seconds; None if
+        unknown.
 
-        Downtime is the time in which partitions had no consumer.
+        It is the time in which partitions had no consumer.
         """
         return self.recorded.stopped_estimate if self.lost is not None else None
 
@@ -260,8 +320,10 @@ class GroupFigures:
 
     @property
     def main_cause(self) -> CauseShare | None:
-        """The cause with the largest downtime, except for the group's first rebalance in the log;
-        None if there is no other.
+        """The cause of rebalances with the largest downtime; None if the group has only its first
+        one.
+
+        The group's first rebalance in the log counts as no cause.
         """
         return next((c for c in self.causes if c.kind != "first"), None)
 
@@ -269,6 +331,24 @@ class GroupFigures:
     def strategy(self) -> str:
         """The assignment strategy that the group chose last; "" if none is known."""
         return self.claimed[-1] if self.claimed else ""
+
+
+def once_per_group(function: Callable[[GroupFigures], T]) -> Callable[[GroupFigures], T]:
+    """Decorate a function of a group so that it runs once; the group stores its result.
+
+    Figures of a group do not change, and so the result does not either.
+    """
+    name = f"{function.__module__}.{function.__qualname__}"
+
+    @wraps(function)
+    def stored(group: GroupFigures) -> T:
+        known = group.__dict__
+        if name not in known:
+            known[name] = function(group)
+        found: T = known[name]
+        return found
+
+    return stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,10 +364,11 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class BackTest:
-    """Test of the simulation by a group that changed its settings within the log.
+    """Validation of the simulation on a group that changed its settings within the log.
 
-    The old settings are simulated after the change. If the simulation can be trusted, they cost as
-    much per rebalance as before the change. Downtimes are partition-seconds per rebalance.
+    The rebalances after the change are simulated with the old settings. A good simulation gives
+    about the recorded downtime per rebalance before the change. Downtimes are partition-seconds per
+    rebalance.
 
     Attributes:
         group: name of the group.
@@ -340,7 +421,7 @@ class RunFigures:
 
     @property
     def rebalancing(self) -> tuple[GroupFigures, ...]:
-        """Groups that have at least one rebalance in the log."""
+        """Groups with at least one rebalance in the log."""
         return tuple(g for g in self.groups if g.rebalances)
 
     @property
@@ -350,8 +431,13 @@ class RunFigures:
 
     @property
     def others(self) -> tuple[GroupFigures, ...]:
-        """Groups without a simulated rebalance."""
-        return tuple(g for g in self.groups if not g.replayed)
+        """Groups that were neither replayed nor simulated as a Streams application."""
+        return tuple(g for g in self.groups if not g.replayed and not g.under_settings)
+
+    @property
+    def applications(self) -> tuple[GroupFigures, ...]:
+        """Kafka Streams applications that were simulated under other settings."""
+        return tuple(g for g in self.groups if g.under_settings)
 
     @property
     def failed(self) -> tuple[GroupFigures, ...]:
@@ -372,14 +458,16 @@ class RunFigures:
 
     @property
     def in_log(self) -> int:
-        """Number of rebalances in the log."""
+        """Number of rebalances that are in the log; others may be missing, for example by
+        compaction.
+        """
         return int(self.summary.get("coverage", {}).get("rebalances", 0))
 
     @property
     def known(self) -> int:
-        """Number of rebalances that happened, including those that the log lacks.
+        """Number of rebalances that happened, including those that are missing in the log.
 
-        It follows from generation numbers.
+        The number is derived from generation numbers.
         """
         cover = self.summary.get("coverage", {})
         return (
@@ -388,18 +476,16 @@ class RunFigures:
 
     @property
     def covered(self) -> bool:
-        """Return whether the log has enough of the rebalances that happened to state what they
-        cost.
-        """
+        """Return whether the log has enough of all rebalances for a reliable total downtime."""
         return self.in_log >= MIN_COVERAGE * self.known
 
     @property
     def lost(self) -> FigureRange | None:
-        """Bounds of the recorded downtime of all groups in partition-seconds; None if unknown.
+        """Lower and upper bound of the recorded downtime of all groups in partition-seconds.
 
-        Downtime is the time in which partitions had no consumer.
+        Downtime is the time in which partitions had no consumer. None means unknown.
         """
-        return _known_loss(self.recorded, covered=self.covered)
+        return _known_downtime(self.recorded, covered=self.covered)
 
     @property
     def unread(self) -> Estimate | None:

@@ -26,7 +26,7 @@ from partage.report.rates import (
 )
 from partage.report.recommendations import NOT_IN_LOG, present_settings
 from partage.report.run import GroupFigures, total
-from partage.tables.escaping import document_line
+from partage.tables.escaping import escape_document_line
 from partage.tables.metrics import BY_NAME
 from partage.tables.sums import Estimate, FigureRange
 
@@ -63,11 +63,14 @@ MOST_SHOWN = 10  # groups in a repr, as many as the rows of a table
 
 @dataclass(frozen=True, slots=True)
 class RateChange:
-    """The change of a metric's rate between two runs, with a verdict: better, worse or noise.
+    """The change of a metric's hourly rate between two runs: better, worse or within the noise.
+
+    Noise is a difference that chance may explain.
 
     Attributes:
         before, after: the rates; None if unknown.
-        ratio: interval of the second divided by the first; None if unknown, or if both are zero.
+        ratio: interval of the rate after divided by the rate before; None if unknown, or if both
+            are zero.
         verdict: `BETTER`, `WORSE`, `NOISE` or `UNKNOWN`.
     """
 
@@ -101,7 +104,7 @@ class GroupDiff:
     Attributes:
         name: group id; empty for all groups.
         changes: dict from metric to its change; metrics as in `GroupRates`.
-        settings: settings that changed, as far as the tables have them.
+        settings: changed settings among those that the log contains.
         why_unknown: reason for an unknown difference of unread time; empty if unread time is known.
     """
 
@@ -112,7 +115,7 @@ class GroupDiff:
 
     def __repr__(self) -> str:
         """Return the change of unread time with its verdict."""
-        name = document_line(self.name) or "all groups"
+        name = escape_document_line(self.name) or "all groups"
         relative = self.changes[UNREAD].relative
         change = "" if relative is None else f"{relative:+.0%} unread time, "
         return f"{name}: {change}{self.verdict}"
@@ -131,12 +134,13 @@ class GroupDiff:
 
 @dataclass(frozen=True, slots=True)
 class RunDiff:
-    """The comparison of two published runs.
+    """The comparison of two published runs, with the change of each group's metrics.
 
     Attributes:
         before, after: the first and the second run.
-        whole: changes over all groups whose metrics are known in both runs.
-        groups: changes of the groups in both runs, the largest change of unread time first.
+        whole: total change of all groups whose metrics are known in both runs.
+        groups: changes of the groups in both runs, the largest change of unread time (without a
+            consumer) first.
         only_before, only_after: names of groups that only one run has.
         notes: reasons to distrust the comparison.
     """
@@ -150,7 +154,9 @@ class RunDiff:
     notes: tuple[str, ...]
 
     def __repr__(self) -> str:
-        """Return the verdicts in short: all groups, and the groups outside the noise."""
+        """Return a short summary: the overall change, and the groups that became better or
+        worse.
+        """
         first, second = (one.run.summary.get("run_id") for one in (self.before, self.after))
         found = ", ".join(f"{self.count(one)} {one}" for one in (BETTER, WORSE, NOISE, UNKNOWN))
         shown = [one for one in self.groups if one.verdict in {BETTER, WORSE}][:MOST_SHOWN]
@@ -160,9 +166,7 @@ class RunDiff:
         ])  # fmt: skip
 
     def count(self, verdict: str) -> int:
-        """Return the number of groups with a verdict on their time without a consumer,
-        such as `WORSE`.
-        """
+        """Return the number of groups whose time without a consumer has the given verdict."""
         return sum(one.verdict == verdict for one in self.groups)
 
 
@@ -185,7 +189,7 @@ def diff_runs(before: Recording, after: Recording, names: Iterable[str] | None =
     groups = [_group_diff(pair, len(pairs)) for pair in pairs]
     return RunDiff(
         before, after, _whole(pairs, (before.hours, after.hours)),
-        tuple(sorted(groups, key=_order)), tuple(sorted(first.keys() - second.keys())),
+        tuple(sorted(groups, key=_sort_key)), tuple(sorted(first.keys() - second.keys())),
         tuple(sorted(second.keys() - first.keys())), tuple(_notes(before, after)),
     )  # fmt: skip
 
@@ -197,9 +201,10 @@ def _difference(change: RateChange) -> float:
     return abs(change.after.per_hour - change.before.per_hour)
 
 
-def _order(diff: GroupDiff) -> tuple[int, float, str]:
-    """Return a sort key for groups: certain changes of unread time first, then larger before
-    smaller.
+def _sort_key(diff: GroupDiff) -> tuple[int, float, str]:
+    """Return a sort key: groups with a significant change of unread time first, then by its size.
+
+    Unread time is the time in which partitions have no consumer.
     """
     rank = {WORSE: 0, BETTER: 0, NOISE: 1, UNKNOWN: 2}[diff.verdict]
     return rank, -_difference(diff.changes[UNREAD]), diff.name
@@ -222,14 +227,13 @@ def _figures(pairs: Sequence[_Pair]) -> list[str]:
     return [UNREAD, REBALANCES, MOVED, *sorted(f for f in kinds if f.startswith(CAUSE))]
 
 
-def _comparisons(figure: str, figures: Sequence[str], groups: int) -> int:
-    """Return the number of comparisons of a metric for which the Bonferroni correction widens its
-    intervals.
+def _count_comparisons(metric: str, metrics: Sequence[str], groups: int) -> int:
+    """Return the number of comparisons that the Bonferroni correction of a metric accounts for.
 
-    ``figure`` is the metric, ``figures`` are all compared metrics, and ``groups`` is the number of
+    ``metric`` is the metric, ``metrics`` are all compared metrics, and ``groups`` is the number of
     groups.
     """
-    return groups * (len(figures) - 3 if figure.startswith(CAUSE) else 1)
+    return groups * (len(metrics) - 3 if metric.startswith(CAUSE) else 1)
 
 
 def _group_diff(pair: _Pair, groups: int) -> GroupDiff:
@@ -238,16 +242,14 @@ def _group_diff(pair: _Pair, groups: int) -> GroupDiff:
     changes = {}
     for figure in figures:
         before, after = (one.rate(figure) for one in pair)
-        many = _comparisons(figure, figures, groups)
-        changes[figure] = _change(figure, before, after, many if covered else 0)
+        many = _count_comparisons(figure, figures, groups)
+        changes[figure] = _compare_metric(figure, before, after, many if covered else 0)
     why = _why_unknown(pair) if changes[UNREAD].verdict == UNKNOWN else ""
     return GroupDiff(pair[0].name, changes, _changed_settings(*pair), why)
 
 
 def _why_unknown(pair: _Pair) -> str:
-    """Return why the change of a group's unread time between two runs is unknown, with the run that
-    causes it.
-    """
+    """Return why the change of a group's unread time is unknown, and in which of the two runs."""
     before, after = (one.why_unknown for one in pair)
     if before and before == after:
         return f"before and after: {before}"
@@ -265,20 +267,23 @@ def _whole(pairs: Sequence[_Pair], hours: tuple[float, float]) -> GroupDiff:
     for figure in figures:
         some = [pair for pair in known if all(one.rate(figure) is not None for one in pair)]
         before, after = (
-            _pooled([pair[i] for pair in some], figure, hours[i]) if some else None for i in (0, 1)
+            _pool_rates([pair[i] for pair in some], figure, hours[i]) if some else None
+            for i in (0, 1)
         )
-        changes[figure] = _change(figure, before, after, _comparisons(figure, figures, 1))
+        changes[figure] = _compare_metric(
+            figure, before, after, _count_comparisons(figure, figures, 1)
+        )
     return GroupDiff("", changes, why_unknown="" if known else "no group is known in both runs")
 
 
-def _pooled(groups: Sequence[GroupRates], figure: str, hours: float) -> Rate:
-    """Combine the rates of a metric of several groups into one rate of the run.
+def _pool_rates(groups: Sequence[GroupRates], metric: str, hours: float) -> Rate:
+    """Combine the hourly rates of a metric in several groups into one rate of all groups.
 
-    ``figure`` is the metric, ``hours`` the length of the run.
+    ``metric`` is the metric, ``hours`` the length of the run.
     """
-    rates = [rate for one in groups if (rate := one.rate(figure)) is not None]
+    rates = [rate for one in groups if (rate := one.rate(metric)) is not None]
     interval = None
-    if figure == UNREAD:
+    if metric == UNREAD:
         hours = sum(rate.hours for rate in rates)
         found = total(one.group.recorded for one in groups).stopped_estimate
         interval = found if found is not None else Estimate(0.0, 0.0, 0.0)
@@ -288,15 +293,18 @@ def _pooled(groups: Sequence[GroupRates], figure: str, hours: float) -> Rate:
     )  # fmt: skip
 
 
-def _change(figure: str, before: Rate | None, after: Rate | None, comparisons: int) -> RateChange:
-    """Compare a metric's rates in two runs.
+def _compare_metric(
+    metric: str, before: Rate | None, after: Rate | None, comparisons: int
+) -> RateChange:
+    """Compare the hourly rates of a metric in two runs.
 
-    The change is unknown if a rate is unknown, or if there are no comparisons.
+    ``comparisons`` is the number of all comparisons, for the Bonferroni correction. The change is
+    unknown if it is 0, or if a rate is unknown.
     """
     if before is None or after is None or not comparisons:
         return RateChange(before, after, None, UNKNOWN)
-    metric = _METRICS[REBALANCES if figure.startswith(CAUSE) else figure]
-    return compare_rates(before, after, better=BY_NAME[metric].better, comparisons=comparisons)
+    name = _METRICS[REBALANCES if metric.startswith(CAUSE) else metric]
+    return compare_rates(before, after, better=BY_NAME[name].better, comparisons=comparisons)
 
 
 def compare_rates(
@@ -337,7 +345,9 @@ def _gamma(rate: Rate, size: float) -> tuple[float, float]:
 
     Args:
         rate: the measured rate.
-        size: root mean square of the episodes' sums in both runs; half an episode is added.
+        size: typical (root mean square) sum of an episode in both runs; half an episode is added to
+            the rate, so that it is not zero. An episode is a rebalance with its follow-ups, or a
+            storm.
     """
     mean = rate.total + size / 2
     variance = rate.squares + size * size / 2 + rate.error**2
@@ -357,10 +367,10 @@ def _beta_logit(chance: float, a: float, b: float) -> float:
 
 
 def _beta_cdf(logit: float, a: float, b: float) -> float:
-    """Return the regularised incomplete beta function at the inverse logit of an argument.
+    """Return the cumulative beta distribution (a, b) at ``1 / (1 + exp(-logit))``.
 
-    Continued fraction 8.17.22 of the NIST Digital Library of Mathematical Functions, evaluated by
-    Lentz's method.
+    It is the regularised incomplete beta function, computed by continued fraction 8.17.22 of the
+    NIST Digital Library of Mathematical Functions with Lentz's method.
     """
     log_x, log_y = -math.log1p(math.exp(-logit)), -math.log1p(math.exp(logit))
     x = math.exp(log_x)
@@ -389,15 +399,17 @@ def _continued_fraction(x: float, a: float, b: float) -> float:
     return value
 
 
-def _changed_settings(one: GroupRates, other: GroupRates) -> tuple[SettingChange, ...]:
-    """Return the settings of a group that differ between two runs, and its size if that differs."""
-    before, after = (_settings(rates.group) for rates in (one, other))
+def _changed_settings(
+    before_rates: GroupRates, after_rates: GroupRates
+) -> tuple[SettingChange, ...]:
+    """Return the settings (and the size) of a group that differ between two runs."""
+    before, after = (_settings(rates.group) for rates in (before_rates, after_rates))
     names = dict.fromkeys((*before, *after))
     found = [SettingChange(name, before.get(name, "-"), after.get(name, "-")) for name in names]
     return tuple(
-        one
-        for one in found
-        if one.before != one.after and NOT_IN_LOG not in {one.before, one.after}
+        change
+        for change in found
+        if change.before != change.after and NOT_IN_LOG not in {change.before, change.after}
     )
 
 

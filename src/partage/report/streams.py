@@ -34,12 +34,13 @@ def write_streams_page(
     """Write the HTML page of `partage streams`, one file that works offline.
 
     Args:
-        cells: JSON document of ``partage streams``, one cell per assignor and settings.
+        cells: simulation results from the JSON document of ``partage streams``, one for each
+            combination of assignor and settings.
         path: path of the page.
         title: name of the application.
         seconds: simulated time.
-        heads: headings of the table, swept settings among them.
-        rows: rows of the table, one per cell.
+        heads: headings of the table, including the varied settings.
+        rows: rows of the table, one per result.
         events: events with ``at`` (seconds) and ``label``.
         subtopologies: meaning of the first number of a task, as text.
 
@@ -91,7 +92,10 @@ def _name(cell: Mapping[str, Any]) -> str:
 
 
 def _timeline(cell: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Return one simulation's timeline for the page, with positions as percentages of the time."""
+    """Return the timeline of one simulation's tasks as a dict for the page.
+
+    Positions are percentages of the simulated time (``seconds``).
+    """
     unavailable = cell["measures"]["unavailable_seconds"]
     rows: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for span in cell["spans"]:

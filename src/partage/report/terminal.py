@@ -7,12 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from partage.report import messages
-from partage.report.advice import coverage_advice, savable
+from partage.report.advice import coverage_advice, total_savings
 from partage.report.gains import gains_by_policy
 from partage.report.messages import count, plural
 from partage.report.run import RunFigures
-from partage.report.view_model import cause_list, group_row, policy_rows
-from partage.tables.metrics import SHOWN, Shown
+from partage.report.view_model import (
+    STREAMS_HEADINGS,
+    cause_list,
+    group_row,
+    policy_rows,
+    streams_card,
+)
+from partage.tables.metrics import SHOWN, OutputLevel
 from partage.tables.statuses import FAILED
 
 if TYPE_CHECKING:
@@ -21,7 +27,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from partage.report.view_model import GroupRow, PolicyRow
+    from partage.report.view_model import GroupRow, PolicyRow, StreamsCard
 
 __all__ = ["MAX_GROUPS", "clean", "summary"]
 
@@ -30,27 +36,30 @@ MAX_GROUPS = 15
 MAX_ADVICE = 5
 #: Listed assignments that are not reproduced.
 MAX_DISAGREEMENTS = 5
+#: Kafka Streams applications whose settings are listed; the page has all.
+MAX_APPLICATIONS = 5
 #: Characters of a text with names of the log in it; JSON has all.
 _LONGEST = 2_000
 _CAUSE = "main\ncause"
 _LEGEND = (
-    "downtime: time without consumption, added up over partitions (p·min: partition-minute), from "
-    "lower to upper bound; saved: against own, with the error of the simulation; within error: no "
-    "measurable difference; moved: from one live member to another; avoidable: beyond the minimum"
+    "downtime: time without consumption, added up over partitions (p·min: partition-minute), best "
+    "estimate (80 % interval); saved: against own, the interval includes the error of the "
+    "simulation; within error: no measurable difference; moved: from one live member to another; "
+    "avoidable: beyond the minimum"
 )
 
 
 def summary(run: RunFigures) -> Iterator[RenderableType]:
-    """Yield what the terminal shows of a run, in the order of printing."""
+    """Yield the terminal summary of a run as Rich objects, in the order of printing."""
     from rich.text import Text
 
     gains = gains_by_policy(run.groups)
-    policies = list(policy_rows(run.policies, run.figures, Shown.TERMINAL, gains))
+    policies = list(policy_rows(run.policies, run.figures, OutputLevel.TERMINAL, gains))
     yield Text("")
     yield _facts(run)
     yield Text("")
     yield Text(clean(messages.headline(run)), "bold" if run.covered else "bold yellow")
-    yield Text(clean(messages.lead(run, *savable(run))))
+    yield Text(clean(messages.lead(run, *total_savings(run))))
     yield Text(clean(messages.trust(run)), "dim")
     rows = [group_row(group) for group in run.rebalancing[:MAX_GROUPS]]
     if rows:
@@ -60,7 +69,7 @@ def summary(run: RunFigures) -> Iterator[RenderableType]:
     if run.causes:
         yield Text("")
         yield _causes(run)
-    yield from _changes(run, rows)
+    yield from _recommendation_lines(run, rows)
     if run.recorded.done:
         yield Text("")
         yield _policies(policies)
@@ -69,6 +78,11 @@ def summary(run: RunFigures) -> Iterator[RenderableType]:
         if any(not row.comparable and not row.note for row in policies):
             what = "no plan for some rebalances, or partitions without an owner"
             yield Text(f"* not comparable: {what}", "dim")
+    for group in run.applications[:MAX_APPLICATIONS]:
+        yield from _application(streams_card(group))
+    if len(run.applications) > MAX_APPLICATIONS:
+        more = len(run.applications) - MAX_APPLICATIONS
+        yield Text(f"{plural(more, 'more Streams application')} on the page", "dim")
     yield Text("")
 
 
@@ -85,12 +99,12 @@ def _table(title: str, columns: Sequence[str], *, right: bool = True) -> Table:
     return table
 
 
-class _Name:
-    """Name of a policy for the terminal, which may be wrapped after ``/``, ``+`` and ``-``."""
+class _WrappingName:
+    """Name of a policy or a setting as Rich text, which may be wrapped after one of ``/+-.=``."""
 
     def __init__(self, name: str, style: str = "") -> None:
         self._name, self._style = clean(name), style
-        self._parts = re.findall(r"[^/+-]*[/+-]|[^/+-]+", self._name)
+        self._parts = re.findall(r"[^/+.=-]*[/+.=-]|[^/+.=-]+", self._name)
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text]:
         from rich.text import Text
@@ -132,7 +146,7 @@ def _facts(run: RunFigures) -> Table:
             "yellow" if accounting["bad"] else "",
         ),
     )
-    table.add_row("reproduced", _agreement(agreement))
+    table.add_row("reproduced", _agreement_text(agreement))
     for one in agreement["disagreements"][:MAX_DISAGREEMENTS]:
         why = one["why"] or "unexplained"
         group = messages.short_name(one["group"])
@@ -149,11 +163,11 @@ def _facts(run: RunFigures) -> Table:
     return table
 
 
-def _agreement(agreement: Mapping[str, Any]) -> str:
-    """Return a text on how many recorded assignments Partage reproduces exactly, by strategy.
+def _agreement_text(agreement: Mapping[str, Any]) -> str:
+    """Return a text on how many recorded assignments Partage reproduces exactly, for each strategy.
 
-    Range and roundrobin have a separate sum. They depend only on subscriptions, whereas sticky
-    strategies depend on a past that the log may lack.
+    Range and roundrobin are also counted together, because they depend only on subscriptions.
+    Sticky strategies depend on earlier assignments, which the log may lack.
     """
     peers = agreement.get("by_dialect", {})
     others = ", ".join(f"{n} {a['agreed']} of {a['counted']}" for n, a in peers.items())
@@ -197,16 +211,17 @@ def _causes(run: RunFigures) -> Table:
     return table
 
 
-def _changes(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator[Text]:
-    """Yield the first recommendation of each group with much downtime, as lines for the terminal.
+def _recommendation_lines(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator[Text]:
+    """Yield the terminal lines of the first recommendation for each costly group.
 
-    Only the first one has evidence, configuration, risk and rollout.
+    Only the first of them is shown in full, with evidence, configuration, risk and rollout.
+    ``rows`` are the rows of the table of groups.
     """
     from rich.text import Text
 
     some = [row for row in rows if row.first is not None]
     for number, row in enumerate(some[:MAX_ADVICE]):
-        yield from _change(row, in_full=not number)
+        yield from _recommendation(row, in_full=not number)
     if len(some) > MAX_ADVICE:
         yield Text(f"{plural(len(some) - MAX_ADVICE, 'more recommendation')} on the page", "dim")
     record = coverage_advice(run)
@@ -218,10 +233,10 @@ def _changes(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator[Text]:
             yield Text(f"    {line}", "cyan")
 
 
-def _change(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
+def _recommendation(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
     """Yield the terminal lines of a group's first recommendation.
 
-    With ``in_full``, they include evidence, configuration, risk and rollout.
+    With ``in_full=True``, they include evidence, configuration, risk and rollout.
     """
     from rich.text import Text
 
@@ -247,14 +262,29 @@ def _change(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
             yield Text(clean(f"  {label}: {text}"))
 
 
+def _application(card: StreamsCard) -> Iterator[RenderableType]:
+    """Yield the table of a Streams application under other settings, with its result."""
+    from rich.text import Text
+
+    yield Text("")
+    title = f"Kafka Streams, {messages.short_name(card.group.name)}: {card.best}"
+    yield Text(clean(title), "bold")
+    yield Text(clean(card.facts), "dim")
+    heads = [head.replace(" (s)", "\ns").replace(" ", "\n").lower() for head in STREAMS_HEADINGS]
+    table = _table(heads[0], heads[1:])
+    for label, cells in card.rows:
+        table.add_row(_WrappingName(label), *(cell.text for cell in cells))
+    yield table
+
+
 def _policies(rows: Sequence[PolicyRow]) -> Table:
     from rich.text import Text
 
     # A column breaks where its label has a soft hyphen or a blank.
-    labels = [m.label.replace("\N{SOFT HYPHEN}", "-\n") for m in SHOWN[Shown.TERMINAL]]
+    labels = [m.label.replace("\N{SOFT HYPHEN}", "-\n") for m in SHOWN[OutputLevel.TERMINAL]]
     table = _table("policy", [label.replace(" ", "\n").lower() for label in labels])
     for row in rows:
-        name = _Name(row.label, "bold" if row.is_recorded else "")
+        name = _WrappingName(row.label, "bold" if row.is_recorded else "")
         if row.note:
             table.add_row(name, Text(row.note, "dim"), *("",) * (len(labels) - 1))
         else:
@@ -262,13 +292,13 @@ def _policies(rows: Sequence[PolicyRow]) -> Table:
     return table
 
 
-def clean(name: str) -> str:
-    """Return text that is safe for a terminal: with escaped control characters, and at most 2,000
-    characters of the text.
+def clean(text: str) -> str:
+    """Make a text safe for a terminal: escape control characters, and cut it to 2,000
+    characters.
     """
     # Hard blanks are our own: they keep numbers with their units.
-    name = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
+    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     return "".join(
         c if c.isprintable() or c == "\N{NO-BREAK SPACE}" else c.encode("unicode_escape").decode()
-        for c in name
+        for c in text
     )

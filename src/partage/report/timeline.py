@@ -20,7 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MAX_BINNED_ROWS", "MAX_ROWS", "Owned", "UnreadTimes", "columns_of", "draw_timeline"]
+__all__ = [
+    "MAX_BINNED_ROWS",
+    "MAX_ROWS",
+    "OwnedIntervals",
+    "UnreadTimes",
+    "columns_of",
+    "draw_timeline",
+]
 
 #: Partitions that have a row each.
 MAX_ROWS = 500
@@ -52,13 +59,13 @@ def columns_of(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
-    """The ownership intervals of one group's partitions, as arrays with one element per interval.
+class OwnedIntervals:
+    """Ownership intervals of one group's partitions, as arrays with one element per interval.
 
     Attributes:
         row: index of the partition in ``partitions``.
         owner: index of the owner in ``owners``.
-        start, end: times in ms; ``end`` is the end of the history if it lasts.
+        start, end: times in ms; an interval that has not ended has the end of the history.
         partitions: (topic, partition number), sorted.
         owners: instance ids or member ids, in order of appearance.
     """
@@ -73,12 +80,12 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class UnreadTimes:
-    """The times in which one group's partitions had no consumer,
-    as arrays with one element per time.
+    """Periods in which one group's partitions had no consumer, as arrays with one element per
+    period.
 
     Attributes:
         row: index of the partition in the group's partitions.
-        until: when the next owner was assigned it (ms).
+        until: end of the period (ms), when the partition got its next owner.
         best: estimated length (ms).
         least, most: 10th and 90th percentile of this length (ms).
     """
@@ -91,8 +98,9 @@ class UnreadTimes:
 
 
 class _Spans(NamedTuple):
-    """Ownership intervals as arrays, with the timeline row of each and times in ms
-    since its start.
+    """Ownership intervals as arrays: timeline row, owner, start and end.
+
+    Times are in ms since the start of the timeline.
     """
 
     row: _Ints
@@ -101,11 +109,16 @@ class _Spans(NamedTuple):
     end: _Ints
 
 
-class _Cells(NamedTuple):
+class _Bins(NamedTuple):
     """Time bins of a timeline's rows, with the member that owned most of each bin.
 
-    ``share`` is the fraction of the bin that this member owned. Bins are sorted by row and column;
-    those without an owner are left out.
+    Bins are sorted by row and time; those without an owner are left out.
+
+    Attributes:
+        row: index of the timeline's row.
+        column: number of the bin in the row.
+        owner: index of the member.
+        share: fraction of the bin that this member owned.
     """
 
     row: _Ints
@@ -115,25 +128,28 @@ class _Cells(NamedTuple):
 
 
 def draw_timeline(
-    owned: Owned, first_ms: int, last_ms: int, budget: int, unread: UnreadTimes | None = None
+    owned: OwnedIntervals,
+    first_ms: int,
+    last_ms: int,
+    budget: int,
+    unread: UnreadTimes | None = None,
 ) -> dict[str, Any]:
-    """Compute what a group's timeline shows of partition ownership,
-    as plain numbers in named columns.
+    """Compute the drawing data of a group's ownership timeline, as named columns of numbers.
 
     Args:
         owned: ownership intervals; times outside the timeline are cut off.
         first_ms: start of the timeline.
         last_ms: end of the timeline.
-        budget: approximate maximum number of boxes, and of times without a reader.
-        unread: times without a reader; None if they are unknown.
+        budget: approximate maximum number of boxes (drawn rectangles), and of unread periods.
+        unread: periods without a consumer; None if they are unknown.
 
     Returns:
         ``rows``: first and last topic and partition of each row; ``boxes``: row, start and end (ms
-        since ``first_ms``), owner and its share in percent; ``exact``: whether each box is one
-        partition and one interval; ``unread``: row, start, end, whether it is certain, and the
-        share of the row's partitions in percent; ``unread_exact``: whether each of them is one
-        interval; ``unread_share``: the share of all partitions without a reader in percent, from
-        each time on.
+            since ``first_ms``), owner and its share in percent; ``exact``: whether each box is one
+            partition and one interval; ``unread``: row, start, end, whether it is certain, and the
+            share of the row's partitions in percent; ``unread_exact``: whether each of them is one
+            interval; ``unread_share``: the share of all partitions without a consumer in percent,
+            from each time on.
     """
     span = max(last_ms - first_ms, 1)
     start = np.clip(owned.start - first_ms, 0, span)
@@ -146,7 +162,7 @@ def draw_timeline(
     if exact:
         boxes = np.column_stack([row, start, end, owner, np.full(len(row), 100)])
     else:
-        boxes = _binned(_Spans(row * rows // max(size, 1), owner, start, end), span, budget)
+        boxes = _bin_ownership(_Spans(row * rows // max(size, 1), owner, start, end), span, budget)
     names = owned.partitions
     edges = [(r * size + rows - 1) // rows for r in range(rows + 1)] if rows else [0]
     return {
@@ -166,13 +182,16 @@ def draw_timeline(
 
 
 def _row_count(partitions: int, budget: int) -> int:
-    """Return the number of rows of a timeline: one per partition, unless there are too many."""
+    """Return the number of rows of a timeline: one per partition, unless there are too many.
+
+    ``budget`` is the approximate maximum number of boxes (drawn rectangles).
+    """
     most = max(budget // _LEAST_BOXES, 4)
     return partitions if partitions <= min(MAX_ROWS, most) else min(MAX_BINNED_ROWS, most)
 
 
 def _overlapping(row: _Ints, start: _Ints, end: _Ints) -> bool:
-    """Return whether a partition has two owners at the same time, as share groups allow."""
+    """Return whether any partition has two owners at the same time, as share groups allow."""
     order = np.lexsort((start, row))
     row, start, end = row[order], start[order], end[order]
     return bool(((row[1:] == row[:-1]) & (start[1:] < end[:-1])).any())
@@ -184,14 +203,14 @@ def _overlapping(row: _Ints, start: _Ints, end: _Ints) -> bool:
 def _draw_unread(
     unread: UnreadTimes | None, first_ms: int, span: int, partitions: _Ints, budget: int
 ) -> dict[str, Any]:
-    """Compute what a timeline shows of times without a consumer, as named columns.
+    """Compute the drawing data of a timeline's periods without a consumer, as named columns.
 
     Args:
-        unread: these times; None if they are unknown.
+        unread: the periods without a consumer; None if they are unknown.
         first_ms: start of the timeline.
-        span: its length (ms).
+        span: length of the timeline (ms).
         partitions: number of partitions of each row.
-        budget: approximate maximum number of drawn times.
+        budget: approximate maximum number of drawn periods.
     """
     if unread is None or not len(partitions):
         return {"unread": {}, "unread_exact": True, "unread_share": {}}
@@ -229,10 +248,11 @@ def _exact_unread(certain: int, row: _Ints, start: _Ints, end: _Ints) -> _Ints:
 def _binned_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
     certain: int, row: _Ints, start: _Ints, end: _Ints, span: int, partitions: _Ints, budget: int
 ) -> _Ints:
-    """Return boxes that show which share of each row's partitions has no consumer, by time bin.
+    """Return boxes that show, by time bin, the share of each row's partitions without a consumer.
 
-    The bins are the finest that give at most ``budget`` boxes. ``span`` is the timeline's length
-    (ms), ``partitions`` the number of partitions of each row.
+    The finest bins with at most ``budget`` boxes are used. ``certain`` is 1 for periods that surely
+    had no consumer, 0 for possible ones. ``span`` is the timeline's length (ms), ``partitions`` the
+    number of partitions of each row.
     """
     found = np.zeros((0, 5), np.int64)
     for columns in _BINS:
@@ -240,8 +260,8 @@ def _binned_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
         place, column, weight = _by_bin(start, end, span, columns)
         key, which = np.unique(row[place] * columns + column, return_inverse=True)
         share = np.bincount(which, weight, len(key)) / (width * partitions[key // columns])
-        cells = _Cells(key // columns, key % columns, np.zeros_like(key), np.minimum(share, 1))
-        found = _joined(cells, span, columns)
+        cells = _Bins(key // columns, key % columns, np.zeros_like(key), np.minimum(share, 1))
+        found = _merge_bins(cells, span, columns)
         if len(found) <= budget:
             break
     found[:, 3] = certain
@@ -249,11 +269,11 @@ def _binned_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
 
 
 def _unread_share(start: _Ints, end: _Ints, span: int, size: int) -> dict[str, list[Any]]:
-    """Return the share of partitions that have no consumer over time, at each time when it changes.
+    """Return the share of partitions without a consumer over time, as a step function.
 
-    ``start`` and ``end`` are the times without a consumer, ``span`` is the timeline's length (ms),
-    and ``size`` the number of partitions. In the result, ``at`` has times since the timeline's
-    start (ms) and ``percent`` the mean share from then on.
+    The result has the times of its steps (``at``, ms since the timeline's start), and the value
+    from each step on (``percent``). ``start`` and ``end`` are the periods without a consumer,
+    ``span`` is the timeline's length (ms), and ``size`` the number of partitions.
     """
     start, end = np.clip(start, 0, span), np.clip(end, 0, span)
     _, column, weight = _by_bin(start, end, span, _SHARE_BINS)
@@ -267,16 +287,16 @@ def _unread_share(start: _Ints, end: _Ints, span: int, size: int) -> dict[str, l
 # --- bins --------------------------------------------------------------------------------------
 
 
-def _binned(spans: _Spans, span: int, budget: int) -> NDArray[np.int64]:
-    """Divide a timeline into time bins, so that at most ``budget`` boxes show its ownership
-    intervals.
+def _bin_ownership(spans: _Spans, span: int, budget: int) -> NDArray[np.int64]:
+    """Return boxes that show ownership by time bin, with the finest bins that give ``budget``
+    boxes.
 
-    Return the boxes of the finest bins for which this is possible. ``span`` is the timeline's
-    length (ms).
+    If even the coarsest bins give more boxes, these are returned. ``span`` is the timeline's length
+    (ms).
     """
     found = np.zeros((0, 5), np.int64)
     for columns in _BINS:
-        found = _joined(_bins(spans, span, columns), span, columns)
+        found = _merge_bins(_bins(spans, span, columns), span, columns)
         if len(found) <= budget:
             break
     return found
@@ -302,7 +322,7 @@ def _by_bin(
     return place, column, np.maximum(weight, 0)
 
 
-def _bins(spans: _Spans, span: int, columns: int) -> _Cells:
+def _bins(spans: _Spans, span: int, columns: int) -> _Bins:
     """Find the member that owned most of each time bin of a timeline."""
     row, owner, start, end = spans
     place, column, weight = _by_bin(start, end, span, columns)
@@ -316,13 +336,13 @@ def _bins(spans: _Spans, span: int, columns: int) -> _Cells:
     best = order[newest.astype(bool)]
     whole = np.bincount(np.unique(cell, return_inverse=True)[1], weights)
     share = weights[best] / np.maximum(whole, 1e-9)
-    return _Cells(cell[best] // columns, cell[best] % columns, member[best], share)
+    return _Bins(cell[best] // columns, cell[best] % columns, member[best], share)
 
 
-def _joined(cells: _Cells, span: int, columns: int) -> NDArray[np.int64]:
+def _merge_bins(cells: _Bins, span: int, columns: int) -> NDArray[np.int64]:
     """Merge neighbouring time bins of a timeline's row into boxes to draw.
 
-    Bins are merged if they have the same owner and about the same share of it. ``span`` is the
+    Bins are merged if the same member owned about the same share of each. ``span`` is the
     timeline's length (ms), ``columns`` the number of bins in a row.
     """
     row, column, owner, share = cells

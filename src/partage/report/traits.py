@@ -33,9 +33,9 @@ _REBALANCE = ["group", "incarnation", "generation"]
 def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[CauseShare, ...]]:
     """Return the number of rebalances and the downtime of each group by cause.
 
-    The cause with the largest downtime comes first.
-
-    The downtime of a follow-up rebalance counts for the cause of the first one.
+    The cause with the largest downtime comes first. The downtime of a follow-up rebalance counts
+    for the cause of the rebalance that it completes. That of the first rebalance after a group lost
+    its last member counts for the cause of that loss, unless the member left by itself.
     """
     from pyarrow import compute as pc
 
@@ -44,8 +44,8 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
     source = count_flags(pc.equal(rebalances["cause_source"], "recorded"))
     table = rebalances.select(_REBALANCE).append_column("kind", kind)
     table = table.append_column("recorded", source)
-    table = table.append_column("origin", _origins(rebalances["group"], kind))
-    table = table.join(_costs(replays), _REBALANCE, join_type="left outer")
+    table = table.append_column("origin", _origin_causes(rebalances, kind))
+    table = table.join(_recorded_downtime(replays), _REBALANCE, join_type="left outer")
     # A migration keeps the number of the previous rebalance, so the join finds that one's downtime.
     migrated = pc.equal(table["kind"], "migration")
     for name in ("low", "high", "best"):
@@ -72,29 +72,38 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
     }
 
 
-def _origins(groups: pa.ChunkedArray, kinds: pa.ChunkedArray) -> pa.Array:
-    """Return the kind of cause of each rebalance; a follow-up has that of the rebalance it follows.
+#: Causes of which a group without members has not recovered before the next rebalance.
+_LOSSES = frozenset({"expiry", "poll", "broker", "departure"})
 
-    ``groups`` and ``kinds`` have one element per rebalance, in log order.
+
+def _origin_causes(rebalances: pa.Table, kinds: pa.ChunkedArray) -> pa.Array:
+    """Return the kind of cause for which the downtime of each rebalance counts.
+
+    Follow-ups have that of the rebalance they complete. The first rebalance after a group lost its
+    last member has the cause of that loss.
+
+    Args:
+        rebalances: table ``rebalances`` in log order, with columns ``group`` and ``members``.
+        kinds: kind of cause of each rebalance.
     """
     import pyarrow as pa
 
     out: list[str] = []
-    before, origin = None, "follow-up"
-    for group, kind in zip(groups.to_pylist(), kinds.to_pylist(), strict=True):
-        if kind != "follow-up":
+    before, origin, members = None, "follow-up", None
+    groups, counts = (rebalances[name].to_pylist() for name in ("group", "members"))
+    for group, kind, count in zip(groups, kinds.to_pylist(), counts, strict=True):
+        is_loss_over = group == before and members == 0 and origin in _LOSSES
+        if kind == "follow-up":
+            origin = origin if group == before else "follow-up"
+        elif not is_loss_over or not count:
             origin = kind
-        elif group != before:
-            origin = "follow-up"
-        before = group
+        before, members = group, count
         out.append(origin)
     return pa.array(out, pa.string())
 
 
-def _costs(replays: pa.Table) -> pa.Table:
-    """Return the recorded downtime of each rebalance as one row with its bounds
-    and its estimate.
-    """
+def _recorded_downtime(replays: pa.Table) -> pa.Table:
+    """Return a table of the recorded downtime of each rebalance: bounds and best estimate."""
     from pyarrow import compute as pc
 
     name = pc.coalesce(replays["policy"], replays["strategy"])
@@ -113,7 +122,7 @@ def traits_by_group(
     *,
     broker_session_ms: int,
 ) -> dict[str, Traits]:
-    """Return the properties of each group that rebalanced, from which recommendations follow.
+    """Return the properties of each group that rebalanced, on which recommendations depend.
 
     Args:
         rebalances: table ``rebalances``.
@@ -125,8 +134,8 @@ def traits_by_group(
     newest = _newest(rebalances, "protocol")
     sessions = _most(members, "session_timeout_ms")
     late = _late_polls(events)
-    crowded = _crowded(rebalances)
-    dynamic = _dynamic(members)
+    crowded = _count_crowded(rebalances)
+    dynamic = _most_dynamic_members(members)
     silent = _silences_by_group(members, rebalances, broker_session_ms)
     agreement = _agreement(rebalances)
     together = _copartitioned(ownership)
@@ -187,11 +196,11 @@ def _late_polls(events: pa.Table) -> dict[str, int]:
     return dict(Counter(late))
 
 
-def _crowded(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
+def _count_crowded(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
     """Count, for each group, the rebalances after which it had more members than partitions.
 
-    The result is a dict from group to (this number, number of all rebalances with members).
-    Follow-up rebalances are left out.
+    Return a dict from group to this number and the number of all rebalances with members. Follow-up
+    rebalances are left out.
     """
     from pyarrow import compute as pc
 
@@ -224,7 +233,7 @@ def _agreement(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
     return {row["group"]: (row["judged_sum"], row["agreed_sum"]) for row in found.to_pylist()}
 
 
-def _dynamic(members: pa.Table) -> dict[str, int]:
+def _most_dynamic_members(members: pa.Table) -> dict[str, int]:
     """Return, for each group, the largest number of dynamic members in a rebalance.
 
     Dynamic members have no ``group.instance.id``.
@@ -266,7 +275,7 @@ def _static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, tuple[
 def _copartitioned(ownership: pa.Table) -> dict[str, bool]:
     """Return, for each group, whether two of its topics have the same number of partitions.
 
-    Such topics may be joined.
+    An application can only join such topics.
     """
     sizes = ownership.group_by(["group", "topic"]).aggregate([("partition", "max")])
     found: dict[str, Counter[int]] = {}
@@ -294,12 +303,12 @@ def _storms(rebalances: pa.Table) -> dict[str, dict[int, tuple[int, str]]]:
 
 
 class Snapshot(NamedTuple):
-    """The members of a group after one rebalance, from which returns of evicted members are found.
+    """Members of a group after one rebalance, used to find evicted members that rejoined.
 
     Attributes:
         time_ms: time of the rebalance.
         evicted: whether a session timeout caused it.
-        members: number of members by identity.
+        members: number of members by instance id or client.
         session_ms: longest session timeout of the members.
     """
 
@@ -310,9 +319,9 @@ class Snapshot(NamedTuple):
 
 
 def silences(snapshots: Sequence[Snapshot]) -> list[int]:
-    """Return how long each evicted member that rejoined had sent no heartbeat before (ms).
+    """Return how long evicted members had sent no heartbeats when they rejoined (ms).
 
-    That is its session timeout plus its absence.
+    It is the session timeout plus the time between eviction and rejoining.
 
     Args:
         snapshots: a group's rebalances in log order.
@@ -344,9 +353,11 @@ def silences(snapshots: Sequence[Snapshot]) -> list[int]:
 def _silences_by_group(
     members: pa.Table, rebalances: pa.Table, broker_session_ms: int
 ) -> dict[str, list[int]]:
-    """Return, for each group, how long evicted members that rejoined had sent no heartbeat (ms).
+    """Return, for each group, how long evicted members had sent no heartbeats when they rejoined
+    (ms).
 
-    The result has one value per such member, for groups with evictions by session timeout only.
+    The result has one value per such member. Groups without an eviction by session timeout are left
+    out.
     """
     from pyarrow import compute as pc
 

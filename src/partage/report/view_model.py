@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from partage.report.advice import best_policy
 from partage.report.gains import gains_by_policy
 from partage.report.messages import (
-    CAUSES,
     cause_clause,
+    cause_label,
     count,
     downtime_text,
     format_estimate,
@@ -27,14 +27,23 @@ from partage.report.recommendations import (
     present_settings,
     recommendations_for,
 )
-from partage.report.run import CauseShare, Estimate, FigureRange, Figures, GroupFigures, RunFigures
+from partage.report.run import (
+    CauseShare,
+    Estimate,
+    FigureRange,
+    Figures,
+    GroupFigures,
+    RunFigures,
+    StreamsOutcome,
+)
 from partage.report.timeline import columns_of
-from partage.tables.metrics import OWN, SHOWN, Aggregation, Metric, Shown
+from partage.tables.metrics import OWN, SHOWN, Aggregation, Metric, OutputLevel
 from partage.tables.statuses import FAILED, NOT_YET, RECORDED, REFUSED
 
 __all__ = [
-    "MAX_LISTED", "NOT_MEASURABLE", "STATUS_LABELS", "CauseList", "CauseRow", "Cell", "GroupRow",
-    "PolicyRow", "cause_list", "group_data", "group_row", "metric_headings", "policy_rows",
+    "MAX_LISTED", "NOT_MEASURABLE", "STATUS_LABELS", "STREAMS_HEADINGS", "CauseList", "CauseRow",
+    "Cell", "GroupRow", "PolicyRow", "StreamsCard", "cause_list", "group_data", "group_row",
+    "metric_headings", "policy_rows", "streams_card",
 ]  # fmt: skip
 
 #: Rows of a table on the page; the run's own tables have all.
@@ -51,7 +60,7 @@ class Cell(NamedTuple):
     Attributes:
         text: the displayed text.
         sort: value to sort by; None sorts as the smallest.
-        range: range of a bar, if the cell has one.
+        range: lower and upper end of the bar that the cell shows; None for no bar.
     """
 
     text: str
@@ -67,7 +76,7 @@ class PolicyRow:
         policy: name of the policy; `RECORDED` for the recorded assignments.
         label: the displayed name.
         comparable: whether its sums can be compared with the recorded ones.
-        note: text that replaces the cells if the policy has no assignment at all.
+        note: text in place of the cells, for a policy that has no assignments.
         affected: number of rebalances that the note concerns.
         cells: one cell per metric of the table.
     """
@@ -88,7 +97,7 @@ class PolicyRow:
 def policy_rows(
     names: Iterable[str],
     figures: Mapping[str, Figures],
-    shown: Shown,
+    output: OutputLevel,
     gains: Mapping[str, Estimate],
 ) -> Iterator[PolicyRow]:
     """Yield the rows of the report's table of policies; the recorded assignments come first.
@@ -96,7 +105,7 @@ def policy_rows(
     Args:
         names: policies in display order, without `RECORDED`.
         figures: dict from policy to metrics.
-        shown: the output (terminal or page), which decides the columns.
+        output: the terminal or the page, which decides the columns.
         gains: dict from policy to expected gain; without policies whose gain is unknown.
     """
     for name in (RECORDED, *names):
@@ -105,7 +114,7 @@ def policy_rows(
         f = figures[name]
         label = "as recorded" if name == RECORDED else name
         comparable = f.comparable or name == RECORDED
-        cells = [_cell(metric, f, gains.get(name)) for metric in SHOWN[shown]]
+        cells = [_cell(metric, f, gains.get(name)) for metric in SHOWN[output]]
         if not comparable:
             cells[0] = cells[0]._replace(text=f"{cells[0].text} *")
         affected = f.rows if f.exists else f.claimed
@@ -120,17 +129,16 @@ def _note(figures: Figures) -> str:
 
 
 def _cell(metric: Metric, figures: Figures, gain: Estimate | None) -> Cell:
-    """Return the cell that shows one metric of a policy in the table of policies.
+    """Return one cell of the table of policies: a metric of a policy as text.
 
-    A policy's saving is its gain against `own` (the present settings as simulated), and is shown
-    only if its interval excludes zero. The saving of `own` is the error of the simulation. Recorded
-    assignments have none.
+    The saving of a policy is its gain against the simulated present settings, shown only if its
+    interval excludes zero. The present settings and the recorded assignments have no saving.
     """
     value, how = getattr(figures, metric.name), metric.aggregation
-    if how is Aggregation.DIFFERENCE and figures.policy == RECORDED:
-        return Cell("", None)
-    if how is Aggregation.DIFFERENCE and figures.policy != OWN:
-        return _saving(gain)
+    if how is Aggregation.DIFFERENCE:
+        return Cell("", None) if figures.policy in {RECORDED, OWN} else _saving(gain)
+    if how is Aggregation.ESTIMATE:
+        return _downtime(figures)
     if value is None:
         return Cell("?", None)
     if isinstance(value, FigureRange):
@@ -152,7 +160,18 @@ def _saving(gain: Estimate | None) -> Cell:
     if not gain.excludes_zero:
         return Cell(NOT_MEASURABLE, 0.0)
     ends = FigureRange(gain.low, gain.high)
-    return Cell(format_range(ends, short=True), gain.best, ends)
+    return Cell(format_estimate(gain, short=True), gain.best, ends)
+
+
+def _downtime(figures: Figures) -> Cell:
+    """Return the cell with a policy's estimated downtime, or with its bounds if it has none."""
+    bounds, estimate = figures.stopped, figures.stopped_estimate
+    if estimate is not None:
+        ends = FigureRange(estimate.low, estimate.high)
+        return Cell(format_estimate(estimate, short=True), estimate.best, ends)
+    if bounds is None:
+        return Cell("?", None)
+    return Cell(format_range(bounds, short=True), bounds.high, bounds)
 
 
 def _records(found: FigureRange) -> str:
@@ -179,12 +198,12 @@ class CauseRow(NamedTuple):
 
 
 class CauseList(NamedTuple):
-    """The report's list of rebalance causes, sorted by one measure.
+    """The report's list of rebalance causes, sorted by one measure such as downtime.
 
     Attributes:
         measure: name of the measure, for the heading.
         rows: the causes.
-        largest: size of the longest bar.
+        largest: value of the cause with the longest bar.
     """
 
     measure: str
@@ -216,7 +235,7 @@ def cause_list(causes: Iterable[CauseShare]) -> CauseList:
         )
         rows.append(
             CauseRow(
-                _cause_label(one.kind),
+                cause_label(one.kind),
                 _cause_sentence(one.kind),
                 one.rebalances,
                 figure if known else "?",
@@ -224,10 +243,6 @@ def cause_list(causes: Iterable[CauseShare]) -> CauseList:
             )
         )
     return CauseList(measure, tuple(rows), max(size.values(), default=0.0))
-
-
-def _cause_label(kind: str) -> str:
-    return CAUSES[kind].label if kind in CAUSES else kind
 
 
 def _cause_sentence(kind: str) -> str:
@@ -245,7 +260,7 @@ class GroupRow:
         group: the group's metrics.
         search: text that the filter searches.
         downtime: recorded downtime.
-        share: share of its assigned time in which partitions were unread.
+        share: share of the time in which its partitions had no consumer.
         per_hour: rebalances per hour.
         cause: label of the main cause.
         cause_share: share of the downtime that the main cause has; empty if unknown.
@@ -294,7 +309,7 @@ def group_row(group: GroupFigures) -> GroupRow:
     counted = group.traits.judged or sum(f.counted for f in policies)
     agreed = group.traits.agreed if group.traits.judged else sum(f.agreed for f in policies)
     known = group.rebalances + group.missing_generations
-    label = _cause_label(cause.kind) if cause is not None else ""
+    label = cause_label(cause.kind) if cause is not None else ""
     searched = [group.name, group.kind, *group.claimed, *group.clients]
     searched += [cause.kind, label] if cause is not None else []
     size = unread.best if unread else lost.high if lost else None
@@ -311,17 +326,17 @@ def group_row(group: GroupFigures) -> GroupRow:
         Cell(format_estimate(best.saved, short=True), best.saved.best) if best else Cell("", None),
         Cell(percent(group.rebalances, known), group.coverage),
         Cell(f"{agreed} of {counted}", agreed / counted) if counted else Cell("", None),
-        first, Cell(first.gain, first.gain_ps) if first else Cell("", None), _now(group, first),
-        _together(group, found),
+        first, Cell(first.gain, first.gain_ps) if first else Cell("", None),
+        _present_values(group, first), _combined_gain_text(group, found),
     )  # fmt: skip
 
 
-def _together(group: GroupFigures, found: Sequence[Recommendation]) -> str:
+def _combined_gain_text(group: GroupFigures, recommendations: Sequence[Recommendation]) -> str:
     """Return, as text, the expected gain if a group adopts all of its recommended changes.
 
     The text is empty unless several changes have a gain.
     """
-    gain = combined_gain(group) if sum(one.gain_ps > 0 for one in found) > 1 else None
+    gain = combined_gain(group) if sum(one.gain_ps > 0 for one in recommendations) > 1 else None
     return "" if gain is None else f"about {format_estimate(None, short=True, single=gain)}"
 
 
@@ -330,17 +345,123 @@ def _cause_share(group: GroupFigures, cause: CauseShare | None) -> str:
     return percent(cause.best, whole) if cause is not None and whole else ""
 
 
-def _now(group: GroupFigures, first: Recommendation | None) -> str:
-    """Return the present values of the settings that a recommended change affects, as text."""
+def _present_values(group: GroupFigures, first: Recommendation | None) -> str:
+    """Return the present values of the settings that a recommendation changes, as text.
+
+    If ``first`` is None or changes no setting, they are the group's main settings.
+    """
     some = first.now if first is not None and first.now else present_settings(group)[1:3]
     return "; ".join(one.text for one in some)
+
+
+#: Headings of a table of Streams settings.
+STREAMS_HEADINGS = (
+    "Settings", "Worst outage (s)", "Mean outage (s)", "All outages (s)", "Rebalances",
+    "Moved tasks", "Restored", "Extra disk",
+)  # fmt: skip
+#: Smallest share of the total outage time that is reported as a gain of other settings.
+_LEAST_GAIN = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsCard:
+    """A Kafka Streams application under other settings, for display.
+
+    Attributes:
+        group: the group's metrics.
+        facts: a sentence about the recorded trace.
+        best: a sentence about the settings with the shortest outages.
+        rows: rows of its table: the label, and one cell for each other heading.
+    """
+
+    group: GroupFigures
+    facts: str
+    best: str
+    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+
+
+def streams_card(group: GroupFigures) -> StreamsCard:
+    """Return the table of a recorded Streams application under other settings, with its result."""
+    first = group.streams[0]
+    seconds = ((first.to_ms or 0) - (first.from_ms or 0)) / 1_000
+    facts = (
+        f"{plural(first.clients or 0, 'client')}, {plural(first.tasks or 0, 'task')}, "
+        f"{plural(first.standbys or 0, 'standby', 'standbys')} per task; simulated: "
+        f"{plural(first.events or 0, 'recorded start or stop', 'recorded starts and stops')} of "
+        f"clients in {seconds:,.0f} s"
+    )
+    rows = tuple((_streams_label(group, one), _streams_cells(one)) for one in group.streams)
+    return StreamsCard(group, facts, _best_settings(group), rows)
+
+
+def _streams_label(group: GroupFigures, one: StreamsOutcome) -> str:
+    """Return the name of a combination of settings: only what differs from the present ones."""
+    if not one.simulated:
+        return "as recorded (without restoring)"
+    if one.settings:
+        return one.settings
+    now = next(each for each in group.streams if each.simulated)
+    if one is now:
+        return "present settings"
+    if one.protocol != now.protocol:
+        return f"group.protocol={one.protocol}"
+    return f"assignor {one.assignor.removeprefix('streams:')}"
+
+
+def _streams_cells(one: StreamsOutcome) -> tuple[Cell, ...]:
+    if one.simulated and one.outages is None:
+        return (Cell("not applicable", None), *(Cell("", None) for _ in STREAMS_HEADINGS[2:]))
+    times = (one.worst_outage_s, one.mean_outage_s, one.outage_s, one.rebalances, one.moved)
+    texts = [(each, None if each is None else f"{each:,.1f}") for each in times]
+    texts += [(each, None if each is None else _state(each, one.unit))
+              for each in (one.restored, one.disk)]  # fmt: skip
+    return tuple(Cell("?" if text is None else text, each) for each, text in texts)
+
+
+def _state(size: int, unit: str | None) -> str:
+    """Return a size of state as text, such as ``1.5 MB`` or ``20,000 records``."""
+    if unit == "records":
+        return plural(size, "record")
+    power = min(4, max(0, len(str(size)) - 1) // 3)
+    names = ("B", "kB", "MB", "GB", "TB")
+    return f"{size / 1_000**power:,.{1 if power else 0}f} {names[power]}"
+
+
+def _best_settings(group: GroupFigures) -> str:
+    """Return a sentence about the settings with the shortest outages, and what they cost.
+
+    A gain counts if it is larger than the error of the simulation: the difference between the
+    recorded outages and those that are simulated under the present settings.
+    """
+    recorded = group.streams[0]
+    simulated = [one for one in group.streams if one.outage_s is not None and one.simulated]
+    if not simulated or not recorded.events:
+        return "No client started or stopped: the recording does not tell settings apart."
+    now = simulated[0]
+    best = min(simulated, key=lambda one: (one.outage_s or 0.0, one.disk or 0))
+    before, after = now.outage_s or 0.0, best.outage_s or 0.0
+    error = abs((recorded.outage_s or 0.0) - before)
+    if before - after <= max(error, _LEAST_GAIN * before):
+        return (
+            f"No other settings shorten the outages measurably: {before:,.0f} s in all, and "
+            f"{error:,.0f} s is the error of the simulation."
+        )
+    text = (
+        f"Shortest outages: {_streams_label(group, best)}, {after:,.0f} s in all (now "
+        f"{before:,.0f} s), the worst {best.worst_outage_s or 0:,.0f} s (now "
+        f"{now.worst_outage_s or 0:,.0f} s)"
+    )
+    if best.disk is None or now.disk is None:
+        return f"{text}. Costs of disk are unknown: the capture has no state sizes."
+    more = best.disk - now.disk
+    return f"{text}; {'+' if more >= 0 else '-'}{_state(abs(more), best.unit)} of disk."
 
 
 def metric_headings() -> list[dict[str, str]]:
     """Return name, label and help text of each metric in a group's policy table, for the page."""
     return [
         {"name": metric.name, "label": metric.label, "help": metric.help}
-        for metric in SHOWN[Shown.GROUP]
+        for metric in SHOWN[OutputLevel.GROUP]
     ]
 
 
@@ -360,7 +481,7 @@ def group_data(run: RunFigures, group: GroupFigures, details: Mapping[str, Any])
         "downtime": downtime_text(group.lost, group.unread),
         "share": percent(group.unread_share, 1) if group.unread_share is not None else None,
         "advice": [_recommendation_data(one) for one in found],
-        "together": _together(group, found),
+        "together": _combined_gain_text(group, found),
         "policies": _policy_columns(run, group.figures, gains_by_policy([group])),
         "per_rebalance": _policy_columns(
             run, group.per_rebalance, gains_by_policy([group], per_rebalance=True)
@@ -373,14 +494,21 @@ def group_data(run: RunFigures, group: GroupFigures, details: Mapping[str, Any])
     }  # fmt: skip
 
 
-def _recommendation_data(one: Recommendation) -> dict[str, Any]:
+def _recommendation_data(recommendation: Recommendation) -> dict[str, Any]:
     """Return a recommendation as a dict of texts, for the page's script."""
-    a = one.advice
+    advice = recommendation.advice
     return {
-        "title": a.title, "why": a.why, "lines": a.lines, "where": a.where, "gain": one.gain,
-        "confidence": one.confidence, "now": [setting.text for setting in one.now],
-        "risk": one.risk, "rollout": one.rollout, "verify": one.verify,
-    }  # fmt: skip
+        "title": advice.title,
+        "why": advice.why,
+        "lines": advice.lines,
+        "where": advice.where,
+        "gain": recommendation.gain,
+        "confidence": recommendation.confidence,
+        "now": [setting.text for setting in recommendation.now],
+        "risk": recommendation.risk,
+        "rollout": recommendation.rollout,
+        "verify": recommendation.verify,
+    }
 
 
 def _policy_columns(
@@ -391,12 +519,12 @@ def _policy_columns(
     A column has texts; column ``NAME_sort`` has the values by which column ``NAME`` is sorted.
     """
     records = []
-    for row in policy_rows(run.policies, figures, Shown.GROUP, gains):
+    for row in policy_rows(run.policies, figures, OutputLevel.GROUP, gains):
         record: dict[str, Any] = {
             "label": row.label, "recorded": row.is_recorded, "comparable": row.comparable,
             "note": f"{row.note} in {plural(row.affected, 'rebalance')}" if row.note else "",
         }  # fmt: skip
-        for metric, cell in zip(SHOWN[Shown.GROUP], row.cells, strict=True):
+        for metric, cell in zip(SHOWN[OutputLevel.GROUP], row.cells, strict=True):
             record[metric.name] = cell.text
             sort = cell.sort
             record[f"{metric.name}_sort"] = round(sort, 2) if isinstance(sort, float) else sort

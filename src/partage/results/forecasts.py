@@ -36,8 +36,8 @@ from partage.forecasts.rolling import (
     RolloutForecast,
     alternatives,
     forecast_rollout,
-    slowdown,
-    slowed,
+    recorded_slowdown,
+    scale_unread,
 )
 from partage.forecasts.sizing import Sizing, size_group
 from partage.groups import registry
@@ -57,18 +57,18 @@ _SERVER_DEFAULT = "server:uniform"
 
 
 class RecordedGroup:
-    """One group of a finished run, with the facts that forecasts need: members, load, settings.
+    """One recorded consumer group with the data that forecasts need: members, load, settings.
 
     Args:
         run: the run.
-        group: name of the group; None if the run has one group only.
+        group: name of the group; None if the run has only one group.
 
     Attributes:
         run: the run.
         group: name of the group.
 
     Raises:
-        InvalidConfigError: the run has no such group, or several and none is named.
+        InvalidConfigError: the run has no such group, or ``group`` is None and there are several.
     """
 
     def __init__(self, run: Run, group: str | None = None) -> None:
@@ -81,7 +81,7 @@ class RecordedGroup:
             run.group(self.group)  # raises, and names the groups of the run
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Return the group's rows of a published table; empty if the run lacks the table."""
+        """Return the consumer group's rows of an output table; empty if the run lacks the table."""
         from pyarrow import compute as pc
 
         if table not in self.run.tables:
@@ -93,14 +93,15 @@ class RecordedGroup:
 
     @cached_property
     def rebalances(self) -> list[dict[str, Any]]:
-        """The group's rebalances in log order."""
+        """The consumer group's recorded rebalances in log order, as table rows."""
         return sorted(
             self.rows("rebalances"), key=lambda row: (row["log_partition"], row["log_offset"])
         )
 
     @cached_property
     def members(self) -> list[dict[str, Any]]:
-        """The members of the newest generation that has any, in the order of the group's record."""
+        """Members of the consumer group at the last recorded time at which it had any."""
+        # They are in the order of the log's group record.
         rows = self.rows("members")
         if not rows:
             return []
@@ -110,7 +111,7 @@ class RecordedGroup:
 
     @cached_property
     def topics(self) -> dict[str, int]:
-        """A dict from topic to partition count, for the topics that the group consumed.
+        """Number of partitions of each topic that the consumer group reads, as a dict by topic.
 
         Partition counts follow from ownership and commits.
         """
@@ -129,7 +130,7 @@ class RecordedGroup:
         """Name of the assignment strategy that the group chose last.
 
         Raises:
-            InvalidConfigError: the run has none that Partage can run.
+            InvalidConfigError: no strategy was recorded, or Partage does not have it.
         """
         for row in reversed(self.rebalances):
             name = row["strategy"]
@@ -149,9 +150,10 @@ class RecordedGroup:
 
     @property
     def session_s(self) -> float:
-        """The longest session timeout of the newest members, in seconds.
+        """Longest session timeout of the consumer group's present members, in seconds.
 
-        Members of the consumer protocol send none: the broker's setting counts, if it was recorded.
+        Members of the consumer protocol do not send one: it is then the broker's setting or its
+        default.
         """
         sent = [int(row["session_timeout_ms"]) for row in self.members]
         broker_ms = self.run.summary.get("session_timeout_ms") or 1_000 * DEFAULT_SESSION_S
@@ -159,7 +161,7 @@ class RecordedGroup:
 
     @property
     def server_session_s(self) -> float:
-        """Session timeout of members of the consumer protocol, in seconds.
+        """Session timeout of members of the consumer protocol (KIP-848), in seconds.
 
         It is the broker's setting if it was recorded, else its default.
         """
@@ -168,7 +170,9 @@ class RecordedGroup:
 
     @property
     def policy(self) -> Policy:
-        """The group's present protocol and strategy, with static membership if its members have it.
+        """The consumer group's present rebalance protocol and strategy, as a policy.
+
+        It has static membership if the members have it.
 
         Raises:
             InvalidConfigError: the run has no strategy that Partage can run.
@@ -178,7 +182,9 @@ class RecordedGroup:
 
     @cached_property
     def restarts(self) -> RestartEvidence:
-        """Evidence about past restarts of the group's members, such as their durations."""
+        """Recorded restarts of the group's members, such as how long each took, as input of
+        forecasts.
+        """
         names = ("events", "members", "unread", "commit_rates", "pauses")
         return learn_restarts(
             {"rebalances": self.rebalances, **{name: self.rows(name) for name in names}},
@@ -187,7 +193,8 @@ class RecordedGroup:
 
     @cached_property
     def load(self) -> GroupLoad:
-        """The group's load in records per minute, from its offset commits.
+        """The consumer group's load in records per second, minute by minute, from its offset
+        commits.
 
         Raises:
             InvalidConfigError: the run has too few commits of the group.
@@ -203,9 +210,9 @@ class RecordedGroup:
 
     @cached_property
     def capacity(self) -> LearntCapacity | None:
-        """The number of records per second that one consumer can process; None without commits.
+        """Records per second that one consumer can process; None if no commits were recorded.
 
-        It is learnt from phases in which the group caught up with a lag.
+        It is estimated from phases in which a consumer worked off its lag.
         """
         spans = [
             OwnedSpan(
@@ -222,7 +229,7 @@ GroupInput: TypeAlias = RecordedGroup | MeasuredGroup
 
 
 def _group_input(run: Run | MeasuredGroup | str | Path, group: str | None) -> GroupInput:
-    """Return the group that a forecast is about, as the input of the forecast.
+    """Return the consumer group to forecast: from a finished run, or as measured live.
 
     Raises:
         InvalidConfigError: the input has no such group.
@@ -252,7 +259,10 @@ def size(
     rate: float | None = None,
     session_timeout: float | None = None,
 ) -> Sizing:
-    """Forecast how many consumers a group needs, from a run or from numbers alone.
+    """Forecast load and lag of a consumer group for each number of consumers, and how many it
+    needs.
+
+    The load comes from a run or a measurement, or from the arguments ``topics`` and ``rate``.
 
     Args:
         run: a finished replay or its folder, or a measured group (`measure_group`); None with
@@ -283,38 +293,37 @@ def size(
             raise InvalidConfigError("capacity", "is needed without a run", capacity)
     else:
         tables = _group_input(run, group)
-        load = _sized_load(tables, topics, rate)
+        load = _load_to_size(tables, topics, rate)
         own = tables.strategy if strategy is None else strategy
         outage_s = tables.session_s
         if capacity is None:
-            capacity = _learnt(tables)
+            capacity = _learnt_capacity(tables)
     return size_group(
         load, strategy=strategy or own, capacity=capacity, max_lag_s=max_lag,
         outage_s=outage_s if session_timeout is None else session_timeout,
     )  # fmt: skip
 
 
-def _sized_load(
+def _load_to_size(
     tables: GroupInput, topics: Mapping[str, int] | None, rate: float | None
 ) -> GroupLoad:
-    """Return the load for which a group is sized.
+    """Return a consumer group's load: as recorded, or spread evenly over partitions.
 
-    It is the recorded one unless ``topics`` or ``rate`` is given. These are then spread evenly over
-    partitions.
+    It is even if ``topics`` (partition counts) or ``rate`` (records per second) is given.
     """
     if topics is None and rate is None:
         return tables.load
     return constant_load(topics or tables.topics, tables.load.total if rate is None else rate)
 
 
-def _learnt(tables: GroupInput) -> float:
-    """Return the records per second that one consumer can process, learnt from the run.
+def _learnt_capacity(tables: GroupInput) -> float:
+    """Return the records per second that one consumer can process, estimated from the recording.
 
     Raises:
         InvalidConfigError: the recording has no catch-up phase.
     """
     found = tables.capacity
-    if found is None or not found.is_known:
+    if found is None or not found.is_near_capacity:
         why = "no catch-up phase was recorded"
         if found is not None:
             why = f"the busiest consumer ({found.rate:.0f} records/s) has no catch-up phase"
@@ -343,7 +352,10 @@ def forecast(
     compare: bool = True,
     seed: int = 0,
 ) -> tuple[RolloutForecast, ...]:
-    """Forecast what a rolling deployment of a group costs, from a run or from numbers alone.
+    """Forecast a rolling deployment of a consumer group: downtime, duration, rebalances, rereads.
+
+    Downtime is the time that partitions have no reader. Values come from a run or a measurement;
+    the arguments replace them, or are all that is known.
 
     Args:
         run: a finished replay or its folder, or a measured group (`measure_group`); None with
@@ -385,7 +397,7 @@ def forecast(
     restart = None if evidence is None else evidence.restart
     if restart_time is not None:
         ends = restart_time if isinstance(restart_time, tuple) else (restart_time,)
-        restart = RestartTime.given(*ends)
+        restart = RestartTime.from_range(*ends)
     if restart is None:
         missing = "cannot be learnt: no restart was recorded" if tables else "is needed"
         raise InvalidConfigError("restart_time", missing, restart_time)
@@ -409,12 +421,12 @@ def forecast(
     found = forecast_rollout(now, seed=seed)
     factor = 1.0
     if evidence is not None and policy is None:  # the record is of the group's own policy
-        factor = slowdown(evidence.unread_s, evidence.rebalances, found)
+        factor = recorded_slowdown(evidence.unread_s, evidence.rebalances, found)
     server_s = tables.server_session_s if isinstance(tables, RecordedGroup) else DEFAULT_SESSION_S
     changed = alternatives(now, server_session_s=server_s) if compare else ()
     others = [forecast_rollout(one, seed=seed) for one in changed]
     others.sort(key=lambda one: one.unread.best)
-    return tuple(slowed(one, factor) for one in (found, *others))
+    return tuple(scale_unread(one, factor) for one in (found, *others))
 
 
 def _load(
@@ -423,7 +435,7 @@ def _load(
     """Return a group's load: recorded, or computed from the given topics and rate.
 
     Raises:
-        InvalidConfigError: neither has the group's topics.
+        InvalidConfigError: the group's topics are unknown.
     """
     if tables is None and topics is None:
         raise InvalidConfigError("topics", "are needed without a run", topics)
@@ -444,13 +456,14 @@ def migrate(
     protocol: str = "consumer",
     deployments: bool = True,
 ) -> tuple[Migration, ...]:
-    """Judge whether groups are ready for another rebalance protocol, and what it would change.
+    """Assess whether groups are ready for another rebalance protocol, and what they would gain.
 
     Args:
         run: a finished replay or its folder.
         group: name of a group; None for all groups with consumers.
         protocol: ``consumer`` (KIP-848) or ``cooperative`` (KIP-429).
-        deployments: whether to forecast a rolling deployment of each group under both policies.
+        deployments: whether to forecast a rolling deployment of each group, before and after the
+            migration.
 
     Raises:
         InvalidConfigError: the run has no such group, or there is no such protocol.
@@ -482,9 +495,10 @@ def _migration(tables: RecordedGroup, protocol: str, *, deployments: bool) -> Mi
 def _effect(
     tables: RecordedGroup, protocol: str, strategy: str | None, *, deployments: bool
 ) -> Effect | None:
-    """Return the simulated effect of a migration; None if the run did not simulate it.
+    """Return the simulated effect of a consumer group's migration to another rebalance protocol.
 
-    The report's recommended policy is preferred, if it has the protocol and no other changes.
+    The result is None if the run did not simulate it. The policy is the one that the report
+    recommends, if it only changes the protocol.
     """
     from partage.report.advice import best_policy
     from partage.report.gains import gain_of
@@ -502,10 +516,11 @@ def _effect(
 
 
 def _deployments(tables: RecordedGroup, policy: str) -> tuple[Estimate | None, Estimate | None]:
-    """Forecast the unread time of one rolling deployment, under ``policy`` and at present.
+    """Forecast how long partitions have no reader in one rolling deployment, now and under
+    ``policy``.
 
-    Return both in partition-seconds. They are None if no restart was recorded, or if the group's
-    strategy is unknown.
+    Return the estimate under ``policy``, then the present one, in partition-seconds. They are None
+    if no restart was recorded, or if the group's strategy is unknown.
     """
     try:
         target = replace(Policy.parse(policy), static=tables.restarts.static)

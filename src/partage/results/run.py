@@ -6,6 +6,7 @@ import shutil
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from tempfile import mkdtemp
@@ -24,6 +25,7 @@ from partage.results.tables import (
     PolicyResult,
     RebalanceResult,
     ResultRow,
+    StreamsSettingsResult,
     TableView,
     cell_text,
 )
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from partage.groups.api import Strategy
     from partage.report.run import Figures, GroupFigures, RunFigures
     from partage.simulation.policies import Policy
+    from partage.tables.sums import Estimate
 
 __all__ = ["GroupRun", "Run", "open_run", "replay"]
 
@@ -66,9 +69,11 @@ def replay(
     spark: SparkSession | None = None,
     conf: Mapping[str, str] | None = None,
     kafka: Mapping[str, str] | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Callable[[str, int, int], None] | bool | None = None,
 ) -> Run:
-    """Replay the recorded rebalances of a cluster's groups under other policies.
+    """Replay the recorded rebalances of a cluster's consumer groups under other policies.
+
+    A policy is an assignment strategy with a rebalance protocol.
 
     Args:
         capture: the folder of a capture, Parquet files, a table that Spark reads, or a running
@@ -89,7 +94,9 @@ def replay(
         conf: more settings of Spark, which then replays. ``kafka://`` needs Spark's Kafka connector
             (``spark.jars.packages``).
         kafka: properties of the client for ``kafka://``, by Kafka's names.
-        progress: called with (stage, done, total).
+        progress: whether to show progress on a line of stderr (in a notebook: in an output of the
+            cell), or a function that is called with (stage, done, total). None shows it in a
+            notebook or at a Python prompt.
 
     Raises:
         InvalidCaptureError: the capture cannot be used.
@@ -99,6 +106,7 @@ def replay(
     """
     from partage.jobs.replay.replay import replay as run_replay
     from partage.jobs.replay.selection import Selection, parse_time
+    from partage.jobs.spark.progress import shown_progress
 
     if append and out is None:
         raise InvalidConfigError("append", "needs out, the folder of the run to continue", True)
@@ -110,11 +118,12 @@ def replay(
     chosen = [policies] if isinstance(policies, str) else policies
     folder = Path(mkdtemp(prefix="partage-run-")) if out is None else Path(out)
     try:
-        summary = run_replay(
-            capture, folder, policies=chosen, selection=Selection(patterns, *bounds),
-            append=append, engine=engine, processes=processes, spark=spark, conf=conf,
-            kafka=kafka, progress=progress,
-        )  # fmt: skip
+        with shown_progress(progress) as function:
+            summary = run_replay(
+                capture, folder, policies=chosen, selection=Selection(patterns, *bounds),
+                append=append, engine=engine, processes=processes, spark=spark, conf=conf,
+                kafka=kafka, progress=function,
+            )  # fmt: skip
     except BaseException as e:
         if out is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -170,17 +179,17 @@ class Run:
 
     @cached_property
     def _figures(self) -> RunFigures:
-        from partage.report.data import run_of
+        from partage.report.data import load_run
 
-        return run_of(self._published)
+        return load_run(self._published)
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the published tables; docs/tables.md describes them."""
+        """Names of the output tables of this replay; docs/tables.md describes them."""
         return self._published.tables
 
     def table(self, name: str) -> pa.Table:
-        """Return a published table as a pyarrow table with all columns.
+        """Return an output table of this replay as a pyarrow table with all columns.
 
         Raises:
             InvalidConfigError: there is no such table.
@@ -192,29 +201,36 @@ class Run:
 
     @cached_property
     def groups(self) -> TableView[GroupResult]:
-        """The groups of the log, the largest downtime first."""
+        """The consumer groups of the replayed log, the largest downtime first."""
         return TableView.of(GroupResult, map(_group_row, self._figures.groups))
 
     @cached_property
     def rebalances(self) -> TableView[RebalanceResult]:
-        """The rebalances of all groups, in log order."""
-        return self._view("rebalances", RebalanceResult, _IN_LOG_ORDER)
+        """The recorded rebalances of all consumer groups, in log order."""
+        return self._read_view("rebalances", RebalanceResult, _IN_LOG_ORDER)
 
     @cached_property
     def policies(self) -> TableView[PolicyResult]:
-        """The metrics of each policy over all groups, with recorded assignments first."""
+        """The metrics of each simulated policy over all groups; recorded assignments come first."""
         found = self._figures
-        return _policy_view(found.figures, found.per_rebalance, found.policies)
+        return _policy_view(found.figures, found.per_rebalance, found.policies, found.groups)
 
     @cached_property
     def advice(self) -> TableView[AdviceResult]:
-        """The recommendations for all groups, the largest expected gain first."""
+        """The recommendations for all consumer groups, the largest expected gain first."""
         found = [pair for group in self._figures.groups for pair in _advice_rows(group)]
         found.sort(key=lambda pair: -pair[0])
         return TableView.of(AdviceResult, (row for _, row in found))
 
+    @cached_property
+    def streams_settings(self) -> TableView[StreamsSettingsResult]:
+        """Simulated results of the recorded Kafka Streams applications under other settings, by
+        group.
+        """
+        return self._read_view("streams_settings", StreamsSettingsResult, ("group", "position"))
+
     def group(self, name: str) -> GroupRun:
-        """Return one group of the run by its name.
+        """Return the results of one consumer group of the run.
 
         Raises:
             InvalidConfigError: the run has no such group.
@@ -223,7 +239,9 @@ class Run:
         if found is None:
             names = sorted(g.name for g in self._figures.groups)
             more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-            what = f"must be a group of the run ({', '.join(names[:10])}{more})"
+            near = get_close_matches(str(name), names, 3)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            what = f"must be a group of the run ({', '.join(names[:10])}{more}){hint}"
             raise InvalidConfigError("group", what, name)
         return GroupRun(self, found)
 
@@ -234,7 +252,7 @@ class Run:
         return json_document(self._figures)
 
     def report(self, path: str | Path) -> Path:
-        """Write the HTML page of the run's report; return its path.
+        """Write the report of this replay as an HTML page, and return its path.
 
         Raises:
             MissingExtraError: jinja2 is not installed.
@@ -251,18 +269,28 @@ class Run:
             raise InvalidConfigError("path", what, str(page)) from None
         return page
 
-    def _view(
+    def _read_view(
         self, table: str, row: type[R], order: Sequence[str], group: str | None = None
     ) -> TableView[R]:
-        """Return rows of a published table, sorted by columns, of one group or of all groups."""
+        """Return the rows of one of the run's tables as typed objects, sorted by the columns
+        ``order``.
+
+        ``group`` selects one group; None returns the rows of all groups.
+        """
         import pyarrow as pa
         from pyarrow import compute as pc
 
+        if table not in self.tables:  # an older run
+            return TableView.of(row, ())
         where = None if group is None else pc.field("group") == group
         found = self._published.table(table, where=where)
         found = found.sort_by([(name, "ascending") for name in order])
         names = _fields(row)
         cells = [found[row.COLUMNS.get(name, name)] for name in names]
+        cells = [
+            _cause_labels(column) if name == row.CAUSES else column
+            for name, column in zip(names, cells, strict=True)
+        ]
         return TableView(pa.table(cells, names=names), row)
 
     def __repr__(self) -> str:
@@ -285,7 +313,9 @@ class Run:
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return an HTML table of the groups for Jupyter, with a bar for the downtime of each."""
+        """Return an HTML table of the consumer groups for Jupyter, with a bar for each one's
+        downtime.
+        """
         head, text = repr(self).splitlines()[:2]
         first = self.groups[:MOST_SHOWN]
         most = max([1.0, *(one.unread or 0 for one in first)])
@@ -303,7 +333,7 @@ class Run:
 
 
 class GroupRun:
-    """One group of a finished replay, with its rebalances, events and recommendations.
+    """One consumer group of a finished replay, with its rebalances, events and recommendations.
 
     Attributes:
         name: the group's name.
@@ -317,31 +347,42 @@ class GroupRun:
 
     @cached_property
     def rebalances(self) -> TableView[RebalanceResult]:
-        """The group's rebalances, in log order."""
-        return self._run._view("rebalances", RebalanceResult, _IN_LOG_ORDER, self.name)  # noqa: SLF001 - of its run
+        """The consumer group's recorded rebalances, in log order."""
+        return self._run._read_view("rebalances", RebalanceResult, _IN_LOG_ORDER, self.name)  # noqa: SLF001 - of its run
 
     @cached_property
     def timeline(self) -> TableView[EventResult]:
-        """The group's events (rebalances, joins, departures and so on), in log order."""
+        """The consumer group's events (rebalances, joins, departures and so on), in log order."""
         order = (*_IN_LOG_ORDER, "position")
-        return self._run._view("events", EventResult, order, self.name)  # noqa: SLF001 - of its run
+        return self._run._read_view("events", EventResult, order, self.name)  # noqa: SLF001 - of its run
 
     @cached_property
     def ownership(self) -> TableView[OwnershipResult]:
         """The members that owned the group's partitions, in order of topic, partition and time."""
         order = ("topic", "partition", "from_ms", "member")
-        return self._run._view("ownership", OwnershipResult, order, self.name)  # noqa: SLF001 - of its run
+        return self._run._read_view("ownership", OwnershipResult, order, self.name)  # noqa: SLF001 - of its run
 
     @cached_property
     def policies(self) -> TableView[PolicyResult]:
-        """The group's metrics under each policy; the first row is of the recorded assignments."""
+        """The consumer group's metrics under each policy, after those of the recorded
+        assignments.
+        """
         found = self._figures
-        return _policy_view(found.figures, found.per_rebalance, self._run._figures.policies)  # noqa: SLF001 - of its run
+        order = self._run._figures.policies  # noqa: SLF001 - of its run
+        return _policy_view(found.figures, found.per_rebalance, order, [found])
 
     @cached_property
     def advice(self) -> TableView[AdviceResult]:
-        """The recommended changes to the group, the best first."""
+        """The recommended changes to the consumer group, the best first."""
         return TableView.of(AdviceResult, (row for _, row in _advice_rows(self._figures)))
+
+    @cached_property
+    def streams_settings(self) -> TableView[StreamsSettingsResult]:
+        """Simulated results of the group under other settings; empty if it is no Streams
+        application.
+        """
+        order = ("group", "position")
+        return self._run._read_view("streams_settings", StreamsSettingsResult, order, self.name)  # noqa: SLF001 - of its run
 
     def __repr__(self) -> str:
         from partage.report.messages import plural
@@ -353,7 +394,7 @@ class GroupRun:
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return an HTML view for Jupyter: recommendations and a chart of rebalances."""
+        """Return an HTML view of the consumer group for Jupyter: recommendations and rebalances."""
         one = self.row
         times = [row.time.timestamp() for row in self.rebalances]
         counts = [0] * _COLUMNS
@@ -377,7 +418,21 @@ def _fields(row: type[ResultRow]) -> list[str]:
     return [field.name for field in fields(row)]  # type: ignore[arg-type]  # rows are dataclasses
 
 
+def _cause_labels(kinds: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Replace the identifiers of rebalance causes in a column by readable names."""
+    # Page and terminal show these names.
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    from partage.report.messages import cause_label
+
+    known = kinds.unique()
+    labels = [None if kind is None else cause_label(kind) for kind in known.to_pylist()]
+    return pa.chunked_array([pa.array(labels, pa.string())]).take(pc.index_in(kinds, known))
+
+
 def _group_row(group: GroupFigures) -> GroupResult:
+    from partage.report.messages import cause_label
     from partage.report.recommendations import recommendations_for
 
     unread, cause = group.unread, group.main_cause
@@ -387,32 +442,53 @@ def _group_row(group: GroupFigures) -> GroupResult:
         strategy=group.strategy or None, clients=group.clients, rebalances=group.rebalances,
         rebalances_per_hour=group.rebalances_per_hour, coverage=group.coverage,
         members_max=group.members_max, partitions_max=group.partitions_max,
-        unread=None if unread is None else unread.best,
-        unread_low=None if unread is None else unread.low,
-        unread_high=None if unread is None else unread.high,
-        unread_share=group.unread_share, main_cause=None if cause is None else cause.kind,
+        **_estimate_columns("unread", unread),
+        unread_share=group.unread_share,
+        main_cause=None if cause is None else cause_label(cause.kind),
         action=actions[0].advice.title if actions else None, why=group.why,
     )  # fmt: skip
 
 
 def _policy_view(
-    main: Mapping[str, Figures], other: Mapping[str, Figures], order: Iterable[str]
+    main: Mapping[str, Figures],
+    other: Mapping[str, Figures],
+    order: Iterable[str],
+    groups: Sequence[GroupFigures],
 ) -> TableView[PolicyResult]:
-    """Return the metrics table by policy: recorded assignments first, then simulations."""
+    """Return a table of the metrics of each policy: recorded assignments first, then simulations.
+
+    ``main`` and ``other`` have the metrics by policy for two kinds of simulation. ``order`` are the
+    names of the policies.
+    """
+    from partage.report.gains import gains_by_policy
     from partage.tables.statuses import RECORDED
 
     names = [RECORDED, *(name for name in order if name != RECORDED)]
-    found = [of[name] for name in names for of in (main, other) if name in of]
-    return TableView.of(PolicyResult, map(_policy_row, found))
+    gains = [(main, gains_by_policy(groups)), (other, gains_by_policy(groups, per_rebalance=True))]
+    return TableView.of(
+        PolicyResult,
+        (
+            _policy_row(figures[name], saves.get(name))
+            for name in names
+            for figures, saves in gains
+            if name in figures
+        ),
+    )
 
 
-def _policy_row(figures: Figures) -> PolicyResult:
+def _policy_row(figures: Figures, saves: Estimate | None) -> PolicyResult:
+    """Build the result row of a simulated policy from its metrics.
+
+    ``saves`` is the downtime that it saves against the present settings.
+    """
     ends: dict[str, Any] = {}
     for name in ("stopped", "saved", "reread"):
         known = getattr(figures, name)
         ends |= {f"{name}_low": None, f"{name}_high": None}
         if known is not None:
             ends |= {f"{name}_low": known.low, f"{name}_high": known.high}
+    for name, estimate in (("unread", figures.stopped_estimate), ("saves", saves)):
+        ends |= _estimate_columns(name, estimate)
     return PolicyResult(
         policy=figures.policy, simulation=figures.reading, comparable=figures.comparable,
         rebalances=figures.happened, moved=figures.moved, avoidable=figures.avoidable,
@@ -421,8 +497,17 @@ def _policy_row(figures: Figures) -> PolicyResult:
     )  # fmt: skip
 
 
+def _estimate_columns(name: str, estimate: Estimate | None) -> dict[str, Any]:
+    """Convert an estimate to three columns: best estimate, lower and upper end of its interval.
+
+    ``name`` begins the names of the columns.
+    """
+    ends = (None,) * 3 if estimate is None else (estimate.best, estimate.low, estimate.high)
+    return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
+
+
 def _advice_rows(group: GroupFigures) -> list[tuple[float, AdviceResult]]:
-    """Return the recommendations for a group, each with its gain in partition-seconds."""
+    """Return the recommendations for a consumer group, each with its gain in partition-seconds."""
     from partage.report.recommendations import recommendations_for
 
     found = []
@@ -430,9 +515,7 @@ def _advice_rows(group: GroupFigures) -> list[tuple[float, AdviceResult]]:
         advice, saves = one.advice, one.advice.saves
         row = AdviceResult(
             group=group.name, rank=rank, title=advice.title, gain=one.gain,
-            saves=None if saves is None else saves.best,
-            saves_low=None if saves is None else saves.low,
-            saves_high=None if saves is None else saves.high,
+            **_estimate_columns("saves", saves),
             confidence=one.confidence or None, why=advice.why, where=advice.where,
             lines=advice.lines, policy=advice.policy, risk=one.risk, rollout=one.rollout,
             verify=one.verify, rule=advice.rule,

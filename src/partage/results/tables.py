@@ -29,6 +29,7 @@ __all__ = [
     "PolicyResult",
     "RebalanceResult",
     "ResultRow",
+    "StreamsSettingsResult",
     "TableView",
     "cell_text",
     "text_table",
@@ -36,15 +37,18 @@ __all__ = [
 
 
 class ResultRow:
-    """Base class of the row types of a run's tables.
+    """Base class of the row types in a finished replay's tables.
 
     Attributes:
         SHOWN: columns that `TableView` prints; empty for all.
-        COLUMNS: dict from field to column of the published table, where the names differ.
+        COLUMNS: dict from field to column of the run's table, for fields with another name.
+        CAUSES: field with the name of a cause, as page and terminal show it.
+            The run's table has its kind instead, such as ``expiry``. Empty if there is none.
     """
 
     SHOWN: ClassVar[tuple[str, ...]] = ()
     COLUMNS: ClassVar[Mapping[str, str]] = {}
+    CAUSES: ClassVar[str] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +62,14 @@ class GroupResult(ResultRow):
         coverage: recorded rebalances divided by known ones.
         unread, unread_low, unread_high: estimated downtime with its 80 % interval.
         unread_share: the same as a share of the partition-time.
-        main_cause: kind of cause with most of the downtime.
+        main_cause: cause with most of the downtime, such as ``session timeout``.
         action: title of the first recommendation.
         why: reason for a group that was not replayed.
     """
 
     SHOWN = ("group", "protocol", "strategy", "rebalances", "unread", "unread_share", "main_cause",
              "action")  # fmt: skip
+    CAUSES = "main_cause"
 
     group: str
     protocol: str
@@ -90,16 +95,17 @@ class RebalanceResult(ResultRow):
     """One recorded rebalance, with its cause, size and duration.
 
     Attributes:
-        cause: kind of the cause with the highest precedence.
+        cause: the cause with the highest precedence, such as ``session timeout``.
         detail: difference from the previous generation, in words.
-        storm: number of the rebalance storm that it belongs to.
+        storm: number of the rebalance storm (rebalances in quick succession) that it belongs to.
         stopped_low_ms, stopped_high_ms: bounds of its duration.
-        agrees: whether the recorded assignment is the claimed strategy's.
+        agrees: whether the strategy that the members name gives the recorded assignment.
         replayed: whether policies were simulated on it.
     """
 
     SHOWN = ("group", "generation", "time", "strategy", "members", "partitions", "cause", "detail")
     COLUMNS = {"time": "time_ms", "cause": "cause_kind", "detail": "cause"}  # noqa: RUF012 - of `ResultRow`
+    CAUSES = "cause"
 
     group: str
     incarnation: int
@@ -125,22 +131,26 @@ class RebalanceResult(ResultRow):
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult(ResultRow):
-    """Metrics of one policy, summed over the rebalances of a group or of all groups.
+    """Metrics of one simulated policy, summed over the rebalances of one group or of all groups.
 
-    docs/metrics.md defines the figures.
+    See docs/metrics.md for their definitions.
 
     Attributes:
         policy: name of the policy, or ``recorded``.
         simulation: recorded, per_rebalance or cumulative.
         comparable: true if the policy has a valid plan for each rebalance.
-        rebalances: rebalances that happen under the policy.
-        stopped_low, stopped_high: bounds of the downtime.
+        rebalances: number of rebalances under the policy.
+        unread, unread_low, unread_high: best estimate of the downtime with its 80 % interval; None
+            in simulations per rebalance.
+        saves, saves_low, saves_high: downtime that it saves against the present settings, as a
+            best estimate; the interval includes the error of the simulation. None if unknown.
+        stopped_low, stopped_high: bounds of the downtime by commits alone.
         saved_low, saved_high: bounds of recorded downtime minus this one.
         incomplete: plans that violate a rule.
     """
 
-    SHOWN = ("policy", "simulation", "comparable", "rebalances", "moved", "stopped_low",
-             "stopped_high", "saved_low", "saved_high")  # fmt: skip
+    SHOWN = ("policy", "simulation", "comparable", "rebalances", "moved", "unread", "unread_low",
+             "unread_high", "saves", "saves_low", "saves_high")  # fmt: skip
 
     policy: str
     simulation: str
@@ -149,6 +159,12 @@ class PolicyResult(ResultRow):
     moved: int
     avoidable: int
     evenness: float | None
+    unread: float | None
+    unread_low: float | None
+    unread_high: float | None
+    saves: float | None
+    saves_low: float | None
+    saves_high: float | None
     stopped_low: float | None
     stopped_high: float | None
     saved_low: float | None
@@ -161,7 +177,7 @@ class PolicyResult(ResultRow):
 
 @dataclass(frozen=True, slots=True)
 class AdviceResult(ResultRow):
-    """One recommended change to one group, with its expected gain and evidence.
+    """One recommended change to one consumer group, with its expected gain and evidence.
 
     Attributes:
         rank: 1 for the group's first recommendation.
@@ -169,7 +185,7 @@ class AdviceResult(ResultRow):
         saves, saves_low, saves_high: simulated gain with its interval; None if not simulated.
         confidence: medium or low; None if nothing is to be changed.
         why: evidence in the log.
-        where: place of the settings.
+        where: where to change the settings, such as a file or a broker.
         lines: lines of a configuration.
         policy: the policy whose simulation it rests on.
         verify: how to measure the effect.
@@ -198,15 +214,17 @@ class AdviceResult(ResultRow):
 
 @dataclass(frozen=True, slots=True)
 class EventResult(ResultRow):
-    """One event in the history of a group, such as a rebalance or the join of a member.
+    """One event in the history of a consumer group, such as a rebalance or the join of a member.
 
     Attributes:
+        event: kind of event; for the cause of a rebalance its name in `RebalanceResult`.
         source: recorded (stated by a record) or inferred (from two records).
         log_partition, log_offset: place of the record that shows the event.
     """
 
     SHOWN = ("time", "generation", "event", "member", "source", "detail")
     COLUMNS = {"time": "time_ms"}  # noqa: RUF012 - of `ResultRow`
+    CAUSES = "event"
 
     time: datetime
     incarnation: int
@@ -222,7 +240,7 @@ class EventResult(ResultRow):
 
 @dataclass(frozen=True, slots=True)
 class OwnershipResult(ResultRow):
-    """A time span in which a member owned a partition.
+    """A time span in which a member of a consumer group owned a partition.
 
     Attributes:
         role: owner, releasing, active, standby or warmup.
@@ -240,20 +258,60 @@ class OwnershipResult(ResultRow):
     until: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class StreamsSettingsResult(ResultRow):
+    """A recorded Kafka Streams application under one combination of settings, or as recorded.
+
+    Attributes:
+        position: order of the group's rows; 0 has the log's own figures.
+        settings: changed settings; empty for the present ones.
+        detail: why there are no figures.
+        events: recorded starts and stops of clients in the simulated time.
+        outages: times in which a task had no owner with all its state.
+        outage_s, mean_outage_s, worst_outage_s: their total, mean and longest length in seconds.
+        restored: state that clients read again, in the unit.
+        disk: mean state in addition to that of active tasks, in the unit.
+        unit: bytes or records; None if the sizes of changelogs are unknown.
+    """
+
+    SHOWN = ("group", "protocol", "settings", "worst_outage_s", "mean_outage_s", "outage_s",
+             "rebalances", "moved", "restored", "disk")  # fmt: skip
+
+    group: str
+    position: int
+    simulated: bool
+    protocol: str
+    assignor: str
+    settings: str
+    detail: str | None
+    events: int | None
+    clients: int | None
+    tasks: int | None
+    standbys: int | None
+    rebalances: float | None
+    moved: float | None
+    outages: float | None
+    outage_s: float | None
+    mean_outage_s: float | None
+    worst_outage_s: float | None
+    restored: int | None
+    disk: int | None
+    unit: str | None
+
+
 R = TypeVar("R", bound=ResultRow)
 MOST_SHOWN = 10
 _WIDEST = 28
 
 
 class TableView(Sequence[R], Generic[R]):
-    """A table of a run: a sequence of typed rows that is also a source of Arrow data.
+    """A table of a finished replay, as a sequence of typed rows.
 
-    It is a sequence of rows, and any library with the Arrow PyCapsule interface takes it: for
-    example ``pyarrow.table(view)``.
+    Libraries that read Arrow data (PyCapsule interface) accept it, as in ``pyarrow.table(view)``.
 
     Args:
-        table: the columns, one a field of the rows.
-        row: type of the rows.
+        table: the table, with one column for each field of the row type.
+        row: the row type.
 
     >>> one = OwnershipResult("orders", 0, "c1", None, "owner", datetime(2026, 11, 20), None)
     >>> view = TableView.of(OwnershipResult, [one])
@@ -267,7 +325,7 @@ class TableView(Sequence[R], Generic[R]):
 
     @classmethod
     def of(cls, row: type[R], rows: Iterable[R]) -> TableView[R]:
-        """Build a table from rows of one type."""
+        """Create a table from typed rows, all of the type ``row``."""
         import pyarrow as pa
 
         found = list(rows)
@@ -279,7 +337,7 @@ class TableView(Sequence[R], Generic[R]):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns, in the order of the row type's fields."""
+        """Names of the table's columns, in the order of the row type's fields."""
         return tuple(self._table.column_names)
 
     def __len__(self) -> int:
@@ -304,13 +362,19 @@ class TableView(Sequence[R], Generic[R]):
     def where(self, **values: Any) -> TableView[R]:
         """Return only the rows with the given column values, as in ``where(cause="join")``.
 
+        A cause may also be given by its kind in the published tables (``expiry``).
+
         Raises:
             InvalidConfigError: there is no such column, or a value has another type.
         """
         import pyarrow as pa
         from pyarrow import compute as pc
 
+        from partage.report.messages import cause_label
+
         table = self._table
+        if isinstance(cause := values.get(self._row.CAUSES), str):
+            values[self._row.CAUSES] = cause_label(cause)
         for name, value in values.items():
             if name not in table.column_names:
                 raise InvalidConfigError(name, f"must be one of {', '.join(self.columns)}", value)
@@ -354,7 +418,7 @@ class TableView(Sequence[R], Generic[R]):
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return the first rows as an HTML table for Jupyter."""
+        """Return the first rows of the table in HTML, for Jupyter."""
         shown = self._row.SHOWN or self.columns
         first = self._table.slice(0, MOST_SHOWN).to_pylist()
         rows = [[cell_text(cells[name]) for name in shown] for cells in first]
@@ -364,7 +428,7 @@ class TableView(Sequence[R], Generic[R]):
 
 
 def _schema(row: type[ResultRow]) -> pa.Schema:
-    """Return the Arrow schema of a row type, from the annotations of its fields."""
+    """Return the Arrow schema of a dataclass of table rows, from the annotations of its fields."""
     import pyarrow as pa
 
     kinds = {
@@ -402,7 +466,7 @@ def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]
 
 
 def cell_text(value: Any) -> str:
-    """Return the text of a table cell: numbers rounded, times in UTC, long text cut."""
+    """Format the value of a table cell as text: numbers rounded, times in UTC, long text cut."""
     if value is None:
         return ""
     if isinstance(value, datetime):

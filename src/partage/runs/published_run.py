@@ -29,7 +29,7 @@ SUMMARY = "summary.json"
 
 
 class PublishedRun:
-    """One finished replay (a run) in an output folder: its summary and tables.
+    """One finished run of `partage replay`, read from its output folder: its summary and tables.
 
     It is the newest run by default. All reads are of the same run, even if a newer one is published
     meanwhile.
@@ -51,23 +51,23 @@ class PublishedRun:
 
     def __init__(self, out: str | Path, run: str | None = None) -> None:
         self.out = Path(out)
-        path = self.out / MANIFEST if run is None else _of_run(self.out, run)
-        self._manifest = _object(path)
+        path = self.out / MANIFEST if run is None else _manifest_path(self.out, run)
+        self._manifest = _read_json_object(path)
         if self._manifest.get("format") != FORMAT:
             what = "written by another version of Partage; run partage replay again"
             raise InvalidCaptureError(f"{path}: {what}")
-        self.summary = _object(self.out / str(self._manifest.get("summary", SUMMARY)))
+        self.summary = _read_json_object(self.out / str(self._manifest.get("summary", SUMMARY)))
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the tables that the finished replay (run) has."""
+        """Names of the tables that this run wrote."""
         found = self._manifest.get("tables")
         return tuple(found) if isinstance(found, dict) else ()
 
     def table(
         self, name: str, columns: Sequence[str] | None = None, *, where: Any = None
     ) -> pa.Table:
-        """Read a table of a finished replay (run), or some of its columns and rows.
+        """Read an output table of this run of `partage replay`, or some of its columns and rows.
 
         Args:
             name: name of the table.
@@ -93,7 +93,7 @@ class PublishedRun:
             else:
                 found = parquet.read_table(paths, columns=wanted, filters=where, partitioning=None)
             if name in COLUMNS:
-                found = _with_schema(name, found, wanted)
+                found = _cast_to_schema(name, found, wanted)
         except (pa.ArrowException, OSError, KeyError, TypeError) as e:
             what = f"table {name} cannot be read ({e}); run partage replay again"
             raise InvalidCaptureError(f"{self.out}: {what}") from None
@@ -104,7 +104,7 @@ class PublishedRun:
 
 
 class _ColumnError(Exception):
-    """Error about a column that does not match its table's schema."""
+    """Error about a table's column that does not match the published schema."""
 
 
 #: Columns without nulls that older versions of Partage did not write, by table.
@@ -114,10 +114,11 @@ _LATER = {
 }
 
 
-def _with_schema(name: str, table: pa.Table, wanted: Sequence[str] | None) -> pa.Table:
-    """Return a table with the column types of its schema.
+def _cast_to_schema(name: str, table: pa.Table, wanted: Sequence[str] | None) -> pa.Table:
+    """Cast the columns of an output table to the types that its published schema declares.
 
-    If all columns are wanted, nullable ones that are missing have nulls.
+    ``wanted`` are the columns to return, None for all; missing nullable columns are then filled
+    with nulls.
 
     Raises:
         _ColumnError: a column is missing, or has values that the schema does not allow.
@@ -138,7 +139,7 @@ def _with_schema(name: str, table: pa.Table, wanted: Sequence[str] | None) -> pa
             continue
         column = table[field.name]
         if column.type != field.type:
-            if not _is_similar(column.type, field.type):
+            if not _can_cast(column.type, field.type):
                 raise _ColumnError(f"has values of type {column.type} in column {field.name}")
             column = column.cast(field.type)
             table = table.set_column(at, field.with_nullable(True), column)
@@ -149,11 +150,11 @@ def _with_schema(name: str, table: pa.Table, wanted: Sequence[str] | None) -> pa
     return table
 
 
-def _is_similar(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether a column type can be cast to the type of the published schema.
+def _can_cast(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether a column's Arrow type can be converted to the type in the published schema.
 
-    Rewriting a table with other programs may change types: text may be ``large_string``, or encoded
-    as a dictionary.
+    Other programs that rewrite a table change types: text may become ``large_string`` or a
+    dictionary.
     """
     from pyarrow import types
 
@@ -170,16 +171,20 @@ def _is_similar(found: pa.DataType, wanted: pa.DataType) -> bool:
     return any(test(found) for test in [types.is_null, *tests])
 
 
-def _of_run(out: Path, run: str) -> Path:
-    """Return the path of the manifest of run ``run``; raise an error if it does not exist."""
-    known = sorted(p.parent.name for p in out.glob(f"runs/*/{MANIFEST}"))
+def _manifest_path(folder: Path, run: str) -> Path:
+    """Return the path of the manifest (list of files) of a run in an output folder.
+
+    Raises:
+        InvalidCaptureError: the folder has no run of this id.
+    """
+    known = sorted(p.parent.name for p in folder.glob(f"runs/*/{MANIFEST}"))
     if run not in known:
         newest = ", ".join(known[-5:]) or "none"
-        raise InvalidCaptureError(f"{out}: no run {run!r}; the newest are: {newest}")
-    return out / "runs" / run / MANIFEST
+        raise InvalidCaptureError(f"{folder}: no run {run!r}; the newest are: {newest}")
+    return folder / "runs" / run / MANIFEST
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _read_json_object(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -194,7 +199,7 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def read_table(out: str | Path, table: str) -> pa.Table:
-    """Read a table of the newest run (finished replay) in an output folder.
+    """Read a table of the newest run of `partage replay` in an output folder.
 
     Raises:
         InvalidCaptureError: the folder has no published run, or the table cannot be read.

@@ -9,17 +9,19 @@ __all__ = ["Clock"]
 
 
 class Clock:
-    """A simulated clock, which runs scheduled actions in order of their due time.
+    """A simulated clock, which runs scheduled actions in order of their due times.
 
-    An action may schedule others. Actions that are due at the same time run by ascending ``rank``,
-    then in the order in which they were scheduled, so that a simulation is deterministic.
+    An action may schedule others. Actions with the same due time run by ascending ``rank`` (set
+    when they are scheduled), then in the order in which they were scheduled. So a simulation is
+    deterministic.
 
     Attributes:
         now_ms: due time of the action that runs; it never decreases.
 
     >>> clock, log = Clock(), []
-    >>> clock.at(20, lambda: log.append(("b", clock.now_ms)))
-    >>> clock.at(10, lambda: clock.after(10, lambda: log.append(("a", clock.now_ms)), rank=-1))
+    >>> clock.schedule_at(20, lambda: log.append(("b", clock.now_ms)))
+    >>> append_a = lambda: log.append(("a", clock.now_ms))
+    >>> clock.schedule_at(10, lambda: clock.after(10, append_a, rank=-1))
     >>> clock.run()
     >>> log
     [('a', 20), ('b', 20)]
@@ -30,24 +32,23 @@ class Clock:
         self._queue: list[tuple[int, int, int, Callable[[], None]]] = []
         self._scheduled = 0
 
-    def at(self, time_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
-        """Schedule an action (a function) at a simulated time;
-        if it has passed, the action is due at once.
+    def schedule_at(self, time_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
+        """Schedule an action (a function) at a simulated time, or at once if that time has passed.
 
-        Among actions that are due at the same time, those with a lower ``rank`` run first.
+        Among actions with the same due time, those with a lower ``rank`` run first.
         """
         self._scheduled += 1
         heapq.heappush(self._queue, (time_ms, rank, self._scheduled, action))
 
     def after(self, wait_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
-        """Schedule an action (a function) ``wait_ms`` milliseconds
-        after the current simulated time.
-        """
-        self.at(self.now_ms + wait_ms, action, rank=rank)
+        """Schedule a function to run after a simulated delay of ``wait_ms`` milliseconds."""
+        self.schedule_at(self.now_ms + wait_ms, action, rank=rank)
 
     def run(self, before_ms: int | None = None) -> None:
-        """Run all scheduled actions in order of time,
-        or with ``before_ms`` only those due before it.
+        """Run all scheduled actions of the simulated clock in order of their due times.
+
+        Args:
+            before_ms: if given, only actions due before this simulated time (ms) run.
         """
         while self._queue and (before_ms is None or self._queue[0][0] < before_ms):
             time_ms, _, _, action = heapq.heappop(self._queue)
@@ -55,8 +56,8 @@ class Clock:
             action()
 
     def scheduled(self) -> list[tuple[int, Callable[[], None]]]:
-        """Return the scheduled actions that have not run yet, as (due time in ms, action) in
-        running order.
+        """Return the scheduled actions of the simulated clock in running order, as pairs (due time
+        in ms, action).
         """
         # No two entries have one number, so that actions themselves are never compared.
         return [(time_ms, action) for time_ms, _, _, action in sorted(self._queue)]

@@ -19,8 +19,8 @@ __all__ = [
     "FloatArray",
     "Rates",
     "Weights",
+    "rates_array",
     "values_by_partition",
-    "weights_of",
 ]
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -35,14 +35,14 @@ _RebalanceKey: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class CommitStatistics:
-    """Facts about a group that follow from its offset commits, and from which simulations derive
-    costs.
+    """Offset-commit statistics of one Kafka consumer group: pauses, consumption rates and commit
+    intervals.
 
-    Without them the costs of a simulation are unknown.
+    Simulations estimate the costs of rebalances (downtime, records read twice) from them.
 
     Attributes:
-        pauses: dict from (incarnation, generation) to the pauses of that rebalance, which are the
-            times without commits around it.
+        pauses: dict from (incarnation, generation) of a rebalance to the times without commits
+            around it. An incarnation is one lifetime of a group id.
         rates: dict from (topic, partition) to records per second.
         intervals: dict from (topic, partition) to the usual time between two commits (ms).
     """
@@ -53,10 +53,10 @@ class CommitStatistics:
 
     @classmethod
     def of(cls, pauses: Iterable[Pause] = (), rates: Rates | None = None) -> CommitStatistics:
-        """Build a group's commit statistics from its consumption pauses and commit rates.
+        """Build a consumer group's offset-commit statistics from its pauses and its consumption
+        rates.
 
-        The pauses may be in any order. ``rates`` is a dict from (topic, partition) to records per
-        second.
+        ``rates`` is a dict from (topic, partition) to records per second.
 
         >>> found = CommitStatistics.of([Pause(0, 4, "t", 1, 1_000, 4_000, 0, 500)])
         >>> list(found.pauses), dict(found.intervals)
@@ -71,23 +71,28 @@ class CommitStatistics:
         return cls({key: tuple(of) for key, of in by_rebalance.items()}, rates or {}, intervals)
 
     def pauses_of(self, incarnation: int, generation: int) -> tuple[Pause, ...]:
-        """Return the consumption pauses around one rebalance: times without commits, one per
+        """Return the pauses in a consumer group's offset commits around one rebalance, one per
         partition.
 
         The result is empty if no partition has commits before and after the rebalance.
+
+        Args:
+            incarnation: which lifetime of the group id (a deleted group can be created again).
+            generation: generation number of the rebalance.
         """
         return self.pauses.get((incarnation, generation), ())
 
 
 @dataclass(slots=True)
 class CommitRate:
-    """Measures the records per second of one partition, from its offset commits in log order.
+    """Measures how many records per second a group consumes of one partition, from its offset
+    commits.
 
-    Only progress counts: an offset that goes back (a reset) adds nothing.
+    Commits are added in log order. An offset that goes back (a reset) does not count.
 
     >>> rate = CommitRate()
     >>> for first_ms, last_ms, first, last in ((0, 4_000, 10, 30), (6_000, 10_000, 30, 60)):
-    ...     rate.add(first_ms, last_ms, first, last)
+    ...     rate.add_commits(first_ms, last_ms, first, last)
     >>> rate.per_second
     5.0
     """
@@ -97,9 +102,14 @@ class CommitRate:
     last_offset: int = 0
     records: int = 0
 
-    def add(self, first_ms: int, last_ms: int, first_offset: int, last_offset: int) -> None:
-        """Add a series of successive commits, given by time (ms) and offset of the first and the
-        last.
+    def add_commits(self, first_ms: int, last_ms: int, first_offset: int, last_offset: int) -> None:
+        """Add successive offset commits of one partition to its measured consumption rate.
+
+        Args:
+            first_ms: time of the first commit (ms since the epoch).
+            last_ms: time of the last commit.
+            first_offset: offset of the first commit.
+            last_offset: offset of the last commit.
         """
         if self.first_ms is None:
             self.first_ms = first_ms
@@ -109,35 +119,43 @@ class CommitRate:
         self.last_ms = max(self.last_ms, last_ms)
         self.last_offset = last_offset
 
-    def stretch(self, found: Stretch) -> None:
-        """Add the partition's commits between two records of its group, combined to a `Stretch`."""
-        if found.commits:
-            self.add(found.first_ms, found.latest_ms, found.first_offset, found.first_offset)
-            self.records += found.progress
-            self.last_offset = found.last_offset
+    def add_stretch(self, stretch: Stretch) -> None:
+        """Add the offset commits that a `Stretch` summarises (first and last time and offset) to
+        the rate.
+        """
+        if stretch.commits:
+            self.add_commits(
+                stretch.first_ms, stretch.latest_ms, stretch.first_offset, stretch.first_offset
+            )
+            self.records += stretch.progress
+            self.last_offset = stretch.last_offset
 
     @property
     def per_second(self) -> float | None:
-        """Records per second between the first and the last commit; None if no time passed."""
+        """Records per second that the group consumed between its first and last offset commit.
+
+        It is None if no time passed between them.
+        """
         if self.first_ms is None or self.last_ms <= self.first_ms:
             return None
         return self.records * 1_000 / (self.last_ms - self.first_ms)
 
 
-def weights_of(rates: Rates, index: Index) -> Weights:
-    """Convert records per second by (topic, partition) to an array by partition index (float64[P]).
+def rates_array(rates: Rates, index: Index) -> Weights:
+    """Convert consumption rates by partition to an array indexed by partition number (records/s).
 
-    A partition without commits has 0.
+    ``rates`` is a dict by (topic, partition), ``index`` numbers the partitions. A partition without
+    commits has 0.
 
-    >>> weights_of({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
+    >>> rates_array({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
     [0.0, 2.5]
     """
     return np.nan_to_num(values_by_partition(rates, index)) if rates else None
 
 
 def values_by_partition(values: Mapping[tuple[str, int], float], index: Index) -> FloatArray:
-    """Convert a dict by (topic, partition) to an array by partition index,
-    with NaN for missing ones.
+    """Convert a dict by (topic, partition) to an array by partition index, with NaN for missing
+    ones.
 
     >>> values_by_partition({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
     [nan, 2.5]

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from partage.history.causes import SESSION_TIMEOUT_MS
 from partage.history.clusters import ClusterHistory
-from partage.simulation.commit_statistics import CommitStatistics, FloatArray, Weights, weights_of
-from partage.simulation.costs import RebalanceCosts, costs_of, most_reread, usual_length
+from partage.simulation.commit_statistics import CommitStatistics, FloatArray, Weights, rates_array
+from partage.simulation.costs import RebalanceCosts, costs_of, most_reread, usual_duration
 from partage.simulation.metrics import Bounds, CachedJudge
 from partage.simulation.recorded_rebalances import RecordedRebalance
 from partage.simulation.rounds import SharedProblems
@@ -25,15 +26,18 @@ _MOST_CACHED_CELLS, _MOST_CACHED = 2_000_000, 4_096
 
 @dataclass(frozen=True)
 class SimulationContext:
-    """Data that the simulations of one group under all policies share.
+    """Data shared by the simulations of one consumer group under all policies.
 
     Attributes:
         clusters: the cluster metadata over time.
-        measure: the judge, which computes metrics of assignments.
+        measure: computes quality metrics of assignments.
         commits: pauses and commit rates of the group, from its offset commits.
-        usual_ms: assumed duration of a rebalance whose duration no commit shows (ms).
+        usual_ms: bounds on the usual rebalance duration (ms), for rebalances without commits around
+            them.
         weights: records per second of each partition (float64[P]).
-        problems: builds the problems of simulated rebalances, and remembers plans.
+        problems: builds the problems of simulated rebalances, and caches their assignments.
+        server_session_ms: the broker's session timeout of consumer groups, from which the heartbeat
+            interval of policies with the consumer protocol follows.
     """
 
     clusters: ClusterHistory
@@ -42,6 +46,7 @@ class SimulationContext:
     usual_ms: Bounds | None = None
     weights: Weights = None
     problems: SharedProblems = field(default_factory=SharedProblems, repr=False)
+    server_session_ms: int = SESSION_TIMEOUT_MS
     _costs: dict[int, tuple[RecordedRebalance, RebalanceCosts]] = field(
         default_factory=dict, repr=False
     )
@@ -53,34 +58,40 @@ class SimulationContext:
         rebalances: Iterable[RecordedRebalance],
         commits: CommitStatistics,
     ) -> SimulationContext:
-        """Build the data that all simulations of a group share, from all of its recorded
-        rebalances.
+        """Build the data that all simulations of one consumer group share.
+
+        Args:
+            clusters: the cluster metadata over time.
+            rebalances: all recorded rebalances of the group.
+            commits: statistics of the group's offset commits.
         """
         bare = cls(clusters, CachedJudge(), commits)
         known = [one for one in rebalances if one.replayable] if commits.pauses else []
         lengths = [bare.costs(one).length_ms for one in known]
-        weights = weights_of(commits.rates, clusters.index)
-        return cls(clusters, bare.measure, commits, usual_length(lengths), weights)
+        weights = rates_array(commits.rates, clusters.index)
+        return cls(clusters, bare.measure, commits, usual_duration(lengths), weights)
 
     @cached_property
     def most(self) -> FloatArray:
-        """Largest number of records that a new owner may read twice, for each partition.
+        """Maximum number of records that a partition's new owner may process twice (float64[P]).
 
-        It is float64[P], see `most_reread`.
+        A new owner begins at the last committed offset, so it rereads later records. See
+        `most_reread`.
         """
         return most_reread(self.commits, self.clusters.index)
 
-    def length(self, rebalance: RecordedRebalance) -> Bounds | None:
-        """Return bounds on the duration of a recorded rebalance (ms); None if no commit shows it.
+    def duration(self, rebalance: RecordedRebalance) -> Bounds | None:
+        """Return lower and upper bounds on a recorded rebalance's duration in milliseconds.
 
-        Unlike `costs`, this does not cache the result.
+        The result is None if no offset commits show the duration. It is not cached.
         """
         return self._costs_of(rebalance).length_ms if rebalance.replayable else None
 
     def costs(self, rebalance: RecordedRebalance) -> RebalanceCosts:
-        """Return a recorded rebalance's costs: time without a consumer, and records read twice.
+        """Return what a recorded rebalance cost: time without a consumer, and records processed
+        twice.
 
-        They are computed once for all policies.
+        Results are cached, because they are the same for all simulated policies.
         """
         cached = self._costs.get(id(rebalance))
         if cached is None:
@@ -93,7 +104,9 @@ class SimulationContext:
         return cached[1]
 
     def _costs_of(self, rebalance: RecordedRebalance) -> RebalanceCosts:
-        """Compute a recorded rebalance's costs without the cache of `costs`."""
+        """Compute what a recorded rebalance cost: time without a consumer, and records processed
+        twice.
+        """
         generation = rebalance.generation
         pauses = rebalance.pauses or self.commits.pauses_of(
             generation.incarnation, generation.number

@@ -36,12 +36,12 @@ __all__ = [
     "detection_delay",
     "most_reread",
     "pause_bounds",
+    "rebalance_duration",
     "recorded_stops",
-    "reread",
-    "stop_length",
+    "reread_bounds",
     "stopped_partitions",
     "stopped_seconds",
-    "usual_length",
+    "usual_duration",
 ]
 
 #: Heartbeats in a session timeout: Kafka's documentation asks for at least three.
@@ -54,12 +54,13 @@ _HEARTBEATS = 3
 def pause_bounds(pause: Pause, undetected: Bounds) -> Bounds | None:
     """Return bounds on how long one partition had no consumer in a rebalance (ms).
 
-    Commits show only when consumption stopped and resumed at the latest and earliest, hence bounds.
-    The lower bound is 0 for a partition without new records: its commits prove nothing.
+    Consumption stopped at some time after the last commit before the rebalance, and resumed before
+    the first commit after it. The lower bound is 0 for a partition without new records.
 
     Args:
         pause: the time without commits around a rebalance.
-        undetected: bounds on how long the death of the partition's owner was undetected (ms).
+        undetected: bounds on how long the coordinator did not notice that the partition's owner was
+            dead (ms); this time is not part of the rebalance.
 
     Returns:
         None if there is no commit before the rebalance, or none after it.
@@ -75,13 +76,13 @@ def pause_bounds(pause: Pause, undetected: Bounds) -> Bounds | None:
     return Bounds(max(0, proven - undetected.high), max(0, pause.pause_ms - undetected.low))
 
 
-def stop_length(bounds: Sequence[Bounds]) -> Bounds | None:
-    """Combine the bounds of single partitions to bounds on a recorded rebalance's duration (ms).
+def rebalance_duration(bounds: Sequence[Bounds]) -> Bounds | None:
+    """Combine bounds from single partitions into bounds on a recorded rebalance's duration (ms).
 
-    The lower bound is the shortest duration that a partition proves. The upper bound is the median
-    of the partitions. The result is None without partitions.
+    The lower bound is the smallest lower bound of a partition, the upper bound the median of their
+    upper bounds. The result is None without partitions.
 
-    >>> stop_length([Bounds(3_000, 5_000), Bounds(2_000, 9_000), Bounds(2_500, 7_000)])
+    >>> rebalance_duration([Bounds(3_000, 5_000), Bounds(2_000, 9_000), Bounds(2_500, 7_000)])
     Bounds(low=2000, high=7000)
     """
     if not bounds:
@@ -90,10 +91,13 @@ def stop_length(bounds: Sequence[Bounds]) -> Bounds | None:
     return Bounds(min(*(one.low for one in bounds), high), high)
 
 
-def usual_length(lengths: Iterable[Bounds | None]) -> Bounds | None:
-    """Return the medians of the lower and of the upper bounds of rebalance durations (ms).
+def usual_duration(lengths: Iterable[Bounds | None]) -> Bounds | None:
+    """Return the usual duration of a group's rebalances (ms): medians of their lower and upper
+    bounds.
 
-    >>> usual_length([Bounds(1, 2), None, Bounds(3, 8), Bounds(2, 9)])
+    ``lengths`` are bounds on the durations of rebalances, None if unknown.
+
+    >>> usual_duration([Bounds(1, 2), None, Bounds(3, 8), Bounds(2, 9)])
     Bounds(low=2, high=8)
     """
     known = [length for length in lengths if length is not None]
@@ -110,13 +114,10 @@ def _median(values: Sequence[float]) -> float:
 def stopped_partitions(
     before: Int32Array, after: Int32Array, exists: NDArray[np.bool_], *, eager: bool
 ) -> Int32Array:
-    """Return the indices of the partitions that have no consumer at the end of a rebalance (int32).
+    """Return the indices of the partitions that have no consumer during a rebalance (int32).
 
-    Their owners left or revoked them before. A partition that a cooperative rebalance revokes in
-    its first phase and assigns in the second counts in that phase.
-
-    In consumer groups (KIP-848) members release and take partitions one after the other: there
-    their number is an upper bound.
+    Their owners have left, or have revoked them. In consumer groups (KIP-848), where members revoke
+    and take partitions one after the other, the result is an upper bound.
 
     Args:
         before: position of each partition's last owner (int32[P]); -1 for none, -2 for a member
@@ -130,6 +131,8 @@ def stopped_partitions(
     >>> [stopped_partitions(was, now, was < 9, eager=eager).tolist() for eager in (True, False)]
     [[0, 1, 2], [1, 2]]
     """
+    # A partition that a cooperative rebalance revokes in its first phase and assigns in the second
+    # counts in the second phase.
     consumed = (before != -1) & exists
     stops = consumed if eager else consumed & (after >= 0) & (after != before)
     return np.flatnonzero(stops).astype(np.int32)
@@ -138,7 +141,7 @@ def stopped_partitions(
 def stopped_seconds(partitions: int, length_ms: Bounds | None) -> Bounds | None:
     """Return bounds on partition-seconds without a consumer: number of partitions times duration.
 
-    The result is None if partitions stop for an unknown time.
+    ``length_ms`` are bounds on the duration. The result is None if the duration is unknown.
 
     >>> stopped_seconds(4, Bounds(500, 2_000)), stopped_seconds(0, None), stopped_seconds(1, None)
     (Bounds(low=2.0, high=8.0), Bounds(low=0, high=0), None)
@@ -164,10 +167,10 @@ def detection_delay(timeout_ms: int) -> Bounds:
 
 
 def most_reread(commits: CommitStatistics, index: Index) -> FloatArray:
-    """Estimate, for each partition, the most records that a new owner may read twice (float64[P]).
+    """Estimate how many records a new owner of each partition may process twice (float64[P]).
 
-    These are the records that arrive between two commits, since the previous owner may not have
-    committed them. NaN if unknown.
+    It is the number of records that arrive between two offset commits: the previous owner may have
+    processed them without committing. It is NaN if unknown.
 
     >>> commits = CommitStatistics(rates={("t", 0): 2.5}, intervals={("t", 0): 3_000})
     >>> most_reread(commits, Index.of({"t": 2})).tolist()
@@ -179,27 +182,31 @@ def most_reread(commits: CommitStatistics, index: Index) -> FloatArray:
     return most
 
 
-def reread(stops: Int32Array, known: FloatArray, most: FloatArray) -> Bounds | None:
+def reread_bounds(
+    stops: Int32Array, recorded_reread: FloatArray, most: FloatArray
+) -> Bounds | None:
     """Return bounds on how many records are read twice in a simulated rebalance.
 
     A new owner begins at the last committed offset, so it rereads later records of the old owner.
 
     Args:
         stops: indices of the partitions that stop under the simulated policy (int32).
-        known: records read twice in the record, of partitions that also stopped there (float64[P]).
-            A partition with NaN counts from 0 (its owner committed at revocation) to ``most``.
-        most: the most records that each partition rereads (float64[P]), see `most_reread`.
+        recorded_reread: number of records read twice in the recorded rebalance (float64[P]); NaN
+            for partitions that did not stop in it. These count from 0 (the owner committed at
+            revocation) to ``most``.
+        most: the maximum number of records that the new owner of each partition rereads
+            (float64[P]), see `most_reread`.
 
     Returns:
         None if all partitions are unknown; otherwise unknown ones count as 0.
 
     >>> known, most = np.array([7, np.nan]), np.array([99.0, 10.0])
-    >>> reread(np.array([0, 1], np.int32), known, most)
+    >>> reread_bounds(np.array([0, 1], np.int32), known, most)
     Bounds(low=7, high=17.0)
     """
     if not len(stops):
         return Bounds(0, 0)
-    recorded = known[stops]
+    recorded = recorded_reread[stops]
     is_known = ~np.isnan(recorded)
     others = most[stops[~is_known]]
     if not is_known.any() and bool(np.isnan(others).all()):
@@ -213,17 +220,19 @@ def reread(stops: Int32Array, known: FloatArray, most: FloatArray) -> Bounds | N
 
 @dataclass(frozen=True)
 class RebalanceCosts:
-    """The costs of one recorded rebalance: time without a consumer, and records read twice.
+    """The costs of one recorded rebalance: partition time without a consumer, and records read
+    twice.
 
-    The costs of the rebalance under simulated policies are computed from them.
+    The costs under simulated policies are derived from them.
 
     Attributes:
         cluster: the cluster metadata at that time.
         given: the recorded assignment.
-        stopped: indices of the partitions that stopped in the record (int32).
-        length_ms: how long they were stopped; None if no commit shows it.
+        stopped: indices of the partitions that stopped in the recorded rebalance (int32).
+        length_ms: bounds on how long they were stopped; None if no commits show it.
         rewinds: dict from partition index to records read twice, for all partitions with commits.
-        most: the most records that each partition rereads (float64[P]), see `most_reread`.
+        most: the maximum number of records that the new owner of each partition rereads
+            (float64[P]), see `most_reread`.
     """
 
     cluster: Cluster
@@ -234,9 +243,10 @@ class RebalanceCosts:
     most: FloatArray
 
     @cached_property
-    def known(self) -> FloatArray:
-        """Number of records read twice of each stopped partition,
-        NaN for all others (float64[P]).
+    def recorded_reread(self) -> FloatArray:
+        """Number of records read twice in the recorded rebalance, by partition (float64[P]).
+
+        It is NaN for partitions that did not stop.
         """
         known = np.full(len(self.most), np.nan)
         known[list(self.rewinds)] = list(self.rewinds.values())
@@ -247,8 +257,10 @@ class RebalanceCosts:
 
     @cached_property
     def recorded_owner(self) -> Int32Array:
-        """Recorded owner of each partition, as its position in the group's members; -1 for none
-        (int32[P]).
+        """Each partition's owner after the recorded rebalance (int32[P]), as an index of the
+        group's members.
+
+        It is -1 for a partition without an owner.
         """
         owner = np.full(self.given.index.partitions, -1, np.int32)
         owner[self.given.partition] = self.given.member_of
@@ -259,10 +271,12 @@ class RebalanceCosts:
     ) -> Bounds | None:
         """Return the partition-seconds without a consumer in a rebalance under a simulated policy.
 
+        The duration is that of the recorded rebalance.
+
         Args:
-            stops: indices of the partitions that stop in it (int32).
-            usual_ms: assumed duration if the record does not show it.
-            longer_ms: additional time that it waited for members that did not respond.
+            stops: indices of the partitions that stop in the simulated rebalance (int32).
+            usual_ms: assumed duration if that of the recorded rebalance is unknown.
+            longer_ms: additional time that the rebalance waited for members that did not respond.
         """
         length_ms = self.length_ms or usual_ms
         if length_ms is not None and longer_ms is not None:
@@ -274,11 +288,12 @@ class RebalanceCosts:
 
         ``stops`` are the indices of the partitions that stop under the policy.
         """
-        return reread(stops, self.known, self.most)
+        return reread_bounds(stops, self.recorded_reread, self.most)
 
     def reread_as_recorded(self) -> Bounds | None:
-        """Return the number of records read twice in the recorded rebalance;
-        None if no commit shows it.
+        """Return how many records consumers processed twice in the recorded rebalance.
+
+        The result is None if no offset commits show it.
         """
         total = sum(self.rewinds.values())
         return Bounds(total, total) if self.rewinds else None
@@ -290,28 +305,30 @@ def costs_of(
     pauses: Iterable[Pause],
     most: FloatArray,
 ) -> RebalanceCosts:
-    """Compute a recorded rebalance's costs: time without a consumer, and records read twice.
+    """Compute a recorded rebalance's costs: partition time without a consumer, and records read
+    twice.
 
     Args:
-        rebalance: the rebalance; strategies can run on it.
+        rebalance: a replayable rebalance (one with valid input for assignment strategies).
         clusters: the cluster metadata over time.
-        pauses: pauses of this rebalance.
-        most: the most records that each partition rereads (float64[P]), see `most_reread`.
+        pauses: times without commits around this rebalance.
+        most: the maximum number of records that the new owner of each partition rereads
+            (float64[P]), see `most_reread`.
     """
     cluster = clusters.at(rebalance.generation.timestamp_ms)
     given = recorded_assignment(rebalance.generation.first, cluster)
     stopped = _stopped_in_record(rebalance, given, cluster)
     stops = RecordedStops.of(rebalance, stopped)
-    located = list(_with_index(pauses, clusters, cluster))
+    located = list(_add_partition_indices(pauses, clusters, cluster))
     rewinds = {p: pause.rewind for p, pause in located if pause.rewind is not None}
-    length_ms = stop_length(stops.bounds_of(located))
+    length_ms = rebalance_duration(stops.bounds_of(located))
     return RebalanceCosts(cluster, given, stopped, length_ms, rewinds, most)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedStops:
-    """Partitions that stopped in a recorded rebalance, as needed to estimate its duration from
-    pauses.
+    """The partitions that a recorded rebalance interrupted, from whose pauses its duration is
+    estimated.
 
     Attributes:
         time_ms: time of the rebalance; partitions are numbered as in the metadata of that time.
@@ -324,7 +341,7 @@ class RecordedStops:
 
     @classmethod
     def of(cls, rebalance: RecordedRebalance, stopped: Int32Array) -> RecordedStops:
-        """Build the object from a recorded rebalance and the indices of its stopped partitions.
+        """Build a `RecordedStops` of a recorded rebalance from the partitions that it interrupted.
 
         A partition's owner counts as evicted if its session timed out.
         """
@@ -338,17 +355,20 @@ class RecordedStops:
         return cls(rebalance.generation.timestamp_ms, timeouts)
 
     def bounds(self, pauses: Iterable[Pause], clusters: ClusterHistory) -> list[Bounds]:
-        """Return bounds on the rebalance's duration (ms), one for each stopped partition with a
-        pause.
+        """Return bounds on how long each interrupted partition had no consumer (ms).
 
-        A pause is a time without commits around the rebalance. Partitions without a commit on both
-        sides are left out.
+        Partitions without an offset commit before and after the rebalance are left out.
+
+        Args:
+            pauses: times without commits around the rebalance.
+            clusters: the cluster metadata over time.
         """
-        return self.bounds_of(_with_index(pauses, clusters, clusters.at(self.time_ms)))
+        return self.bounds_of(_add_partition_indices(pauses, clusters, clusters.at(self.time_ms)))
 
     def bounds_of(self, located: Iterable[tuple[int, Pause]]) -> list[Bounds]:
-        """Return bounds on the rebalance's duration like `bounds`, from (partition index, pause)
-        pairs.
+        """Return bounds on how long each interrupted partition had no consumer (ms).
+
+        ``located`` are pairs of a partition index and its pause (time without offset commits).
         """
         found = []
         for p, pause in located:
@@ -360,9 +380,8 @@ class RecordedStops:
 
 
 def recorded_stops(rebalance: RecordedRebalance, clusters: ClusterHistory) -> RecordedStops:
-    """Return the partitions that a recorded rebalance stopped, with the timeouts of their owners.
-
-    Where strategies cannot run, the recorded assignments before and after it decide alone.
+    """Return the partitions that a recorded rebalance interrupted, with their owners' session
+    timeouts.
     """
     generation = rebalance.generation
     cluster = clusters.at(generation.timestamp_ms)
@@ -378,9 +397,10 @@ def recorded_stops(rebalance: RecordedRebalance, clusters: ClusterHistory) -> Re
 def _stopped_in_record(
     rebalance: RecordedRebalance, given: Assignment, cluster: Cluster
 ) -> Int32Array:
-    """Return the partitions that a recorded rebalance stopped, as dense numbers (int32).
+    """Return the indices of the partitions that a recorded rebalance stopped (int32).
 
-    Members revoked all of their partitions if the recorded protocol is eager.
+    ``given`` is the recorded assignment. In an eager group, members revoked all of their
+    partitions.
     """
     members = rebalance.generation.first.members
     owned = partitions_by_member(given)
@@ -395,13 +415,13 @@ def _stopped_in_record(
     return stopped_partitions(before, after, cluster.partition_exists, eager=eager)
 
 
-def _with_index(
+def _add_partition_indices(
     pauses: Iterable[Pause], clusters: ClusterHistory, cluster: Cluster
 ) -> Iterator[tuple[int, Pause]]:
-    """Yield (partition index, pause) for each consumption pause.
+    """Yield each pause in consumption with its partition index, as (index, pause).
 
-    A pause between the deletion of a topic and the creation of one with the same name is left out.
-    The new topic begins at offset 0, so its offsets cannot be compared with the old ones.
+    A pause during which the topic was deleted and created again is left out, because the new topic
+    begins at offset 0.
     """
     kept: list[Pause] = []
     topics: list[int] = []

@@ -30,7 +30,7 @@ from partage.simulation.members import (
     SimulatedMember,
 )
 from partage.simulation.metrics import Bounds, PlanLoads, SimulatedRebalance
-from partage.simulation.policies import CONSUMER, Policy
+from partage.simulation.policies import CONSUMER, EAGER, Policy, recorded_protocol
 from partage.simulation.policy_state import (
     Absences,
     AbsentMember,
@@ -85,13 +85,13 @@ def simulate_cumulative(
     context: SimulationContext,
     listener: ConsumptionListener | None = None,
 ) -> Iterator[SimulatedRebalance]:
-    """Simulate one group's whole history under one policy, whose own assignments carry forward.
+    """Simulate a consumer group's whole history under one policy, rebalance after rebalance.
 
-    Yield rows of table ``replays``, in order of generation and of step (a rebalance may have
-    follow-ups).
+    Each simulated rebalance starts from the previous simulated assignment. Yield rows of table
+    ``replays``, in order of generation and of step (a rebalance may have follow-ups).
 
-    Every recorded rebalance that can be replayed has at least one row: the rebalance that its
-    causes lead to, or why there is none. A cause may take effect at another time than recorded (an
+    Every recorded rebalance that can be replayed has at least one row: the simulated rebalance, or
+    the reason why the policy has none. A cause may take effect at another time than recorded (an
     eviction under another session timeout); its row stays with the recorded rebalance. Memory does
     not grow with the history: input is consumed as simulated time passes, and rows come out some
     thousand rebalances later.
@@ -99,7 +99,7 @@ def simulate_cumulative(
     Args:
         rebalances: all recorded rebalances of the group, in order.
         policy: assignment strategy, protocol and options of the group.
-        context: metadata, judge and commit statistics.
+        context: metadata, metrics and commit statistics that all policies share.
         listener: called at each change with the time (ms) and a dict of what members consume.
     """
     return _simulate(rebalances, lambda: [_Simulation(policy, context, listener)])
@@ -114,15 +114,15 @@ def simulate_policies(
     """Simulate one group's whole history under several policies, in one pass over the history.
 
     The rows of each policy are those of `simulate_cumulative`, in the same order; rows of different
-    policies alternate. All policies simulate a rebalance before the next one, so that they share
-    problems and plans.
+    policies alternate. All policies simulate one rebalance before the next, so that equal
+    assignment problems are solved once.
 
     Args:
         rebalances: all recorded rebalances of the group, in order.
         policies: the policies.
-        context: metadata, judge and commit statistics.
-        continuations: by name of a policy, what its simulation continues from and stores. Rows and
-            their order do not depend on it.
+        context: metadata, metrics and commit statistics that all policies share.
+        continuations: dict from a policy's name to the stored simulation of an earlier run, which
+            is continued. Rows and their order do not depend on it.
     """
     known = continuations or {}
     return _simulate(
@@ -132,15 +132,15 @@ def simulate_policies(
 
 
 def _simulate(
-    rebalances: Iterable[RecordedRebalance], begin: Callable[[], list[_Simulation]]
+    rebalances: Iterable[RecordedRebalance], create_simulations: Callable[[], list[_Simulation]]
 ) -> Iterator[SimulatedRebalance]:
     """Simulate one group's history under several policies at once; yield rows of table ``replays``.
 
-    ``begin`` creates the simulations for one incarnation of the group (the time from its creation
-    to its deletion).
+    ``create_simulations`` returns one simulation per policy. It is called for each incarnation of
+    the group (from its creation to its deletion).
     """
     for _, incarnation in groupby(enumerate(rebalances), lambda one: one[1].generation.incarnation):
-        simulations = begin()
+        simulations = create_simulations()
         newest_ms = None
         waiting: deque[tuple[int, int]] = deque()
         for position, rebalance in incarnation:
@@ -164,20 +164,17 @@ def _simulate(
 def _advance(
     simulations: Sequence[_Simulation], waiting: deque[tuple[int, int]], before_ms: int | None
 ) -> None:
-    """Run all simulations up to a simulated time; all simulate a rebalance before the next one.
+    """Run the simulations of all policies up to a simulated time, rebalance by rebalance.
 
-    Args:
-        simulations: the simulations.
-        waiting: times and positions of the scheduled rebalances that have not been simulated;
-            changed in place.
-        before_ms: simulated time up to which actions run; None for all.
+    ``waiting`` has the recorded rebalances still to simulate, as (time in ms, index in the
+    history), and is changed in place. ``before_ms`` is None at the end.
     """
     while waiting and (before_ms is None or waiting[0][0] < before_ms):
         time_ms, position = waiting.popleft()
         is_between = not waiting or waiting[0][0] > time_ms
         for one in simulations:
             one.clock.run(before_ms=time_ms + 1)
-            one.passed(position, time_ms, is_between=is_between)
+            one.finish_recorded(position, time_ms, is_last_at_time=is_between)
     for one in simulations:
         one.clock.run(before_ms=before_ms)
 
@@ -199,7 +196,7 @@ class _Simulation:
         self.clock = Clock()
         self.consumption = ConsumptionTracker(self.clock, listener)
         self.state = PolicyState()
-        self.lengths = StopLengths()
+        self.lengths = StopLengths(context.server_session_ms)
         #: Begins the second phase of the newest rebalance of `own`, when the recorded one began.
         self.second_phase: Callable[[], None] = lambda: None
         self.pending: PendingRebalance | None = None
@@ -220,32 +217,29 @@ class _Simulation:
         self.newest_early = -1
 
     def schedule(self, position: int, rebalance: RecordedRebalance, time_ms: int) -> None:
-        """Schedule a recorded rebalance, and evictions that the policy makes before it.
+        """Schedule a recorded rebalance in the simulation of a policy, with evictions before it.
 
-        A member is evicted earlier if the policy's session timeout is shorter than the recorded
-        one. If an earlier run has simulated the rebalance, its stored rows are scheduled instead.
+        If an earlier run has simulated it, its stored rows are scheduled for output instead.
+        ``position`` is the rebalance's index in the group's history, ``time_ms`` its time.
         """
         self.lengths.feed(rebalance)
         if self.continuation is not None:
             self.recent.add(position, rebalance)
             if self.continuation.covers(position):
-                self._schedule_stored(self.continuation, position, time_ms)
+                self._schedule_stored_rows(self.continuation, position, time_ms)
                 return
         for absence in rebalance.departures:
             early = absence.gone_ms + self._timeout(absence.member)
             if absence.expired and early < rebalance.generation.timestamp_ms:
-                self.clock.at(early, partial(self._evict_early, rebalance, absence))
-        self.clock.at(time_ms, partial(self._replay, rebalance), rank=1)
+                self.clock.schedule_at(early, partial(self._evict_early, rebalance, absence))
+        self.clock.schedule_at(time_ms, partial(self._replay, rebalance), rank=1)
 
     def is_full(self, simulations: int) -> bool:
-        """Return whether this simulation holds more finished rows in memory than its share.
-
-        Its share is the limit divided by the number of ``simulations`` that run at once.
-        """
+        """Return whether this simulation, one of ``simulations``, has too many rows in memory."""
         return max(len(self.rows) / _MOST_ROWS, self.text / _MOST_TEXT) >= 1 / simulations
 
     def take_rows(self, count: int) -> list[SimulatedRebalance]:
-        """Remove and return the oldest finished rows; free data that only older rebalances need."""
+        """Remove and return the ``count`` oldest finished output rows, and free their memory."""
         self.rows.sort(key=lambda r: (r.incarnation, r.generation, r.step))
         done, self.rows = self.rows[:count], self.rows[count:]
         self.text = sum(len(row.plan or "") for row in self.rows)
@@ -255,50 +249,50 @@ class _Simulation:
 
     # -- checkpoints ---------------------------------------------------------------------------
 
-    def _schedule_stored(self, known: Continuation, position: int, time_ms: int | None) -> None:
-        """Schedule the rows that an earlier run stored, up to a recorded rebalance.
+    def _schedule_stored_rows(
+        self, stored: Continuation, position: int, time_ms: int | None
+    ) -> None:
+        """Schedule the output of rows that an earlier run has stored, up to a recorded rebalance.
 
-        If the checkpoint belongs to that rebalance, it is scheduled after them, to restore the
-        state.
+        ``stored`` has these rows and a checkpoint, the simulation state to continue from.
         """
-        for number, row in known.rows_until(position, time_ms):
+        for number, row in stored.rows_until(position, time_ms):
             rank = _STORED_ROW + number
-            self.clock.at(row.time_ms, partial(self._add_stored, row), rank=rank)
-        past = known.checkpoint
+            self.clock.schedule_at(row.time_ms, partial(self._add_stored, row), rank=rank)
+        past = stored.checkpoint
         if past is not None and position == past.position and time_ms is not None:
-            self.clock.at(time_ms, partial(self._resume, past), rank=_CHECKPOINT)
+            self.clock.schedule_at(time_ms, partial(self._resume, past), rank=_CHECKPOINT)
 
     def schedule_last_rows(self, position: int) -> None:
-        """Schedule the stored rows that were made after the last recorded rebalance."""
+        """Schedule the output of stored rows that follow the last recorded rebalance."""
         if self.continuation is not None and self.continuation.covers(position):
-            self._schedule_stored(self.continuation, position, None)
+            self._schedule_stored_rows(self.continuation, position, None)
 
     def _add_stored(self, row: StoredRow) -> None:
         rebalance = self.recent[row.position]
         self._append(row.finish(self.policy.name, rebalance, self.context, self.lengths))
 
-    def passed(self, position: int, time_ms: int, *, is_between: bool) -> None:
-        """Finish a recorded rebalance: store a checkpoint if the next run wants one after it.
+    def finish_recorded(self, position: int, time_ms: int, *, is_last_at_time: bool) -> None:
+        """Store the simulation state after a recorded rebalance, if a later run is to continue
+        there.
 
-        Args:
-            position: position of the rebalance in the group's history.
-            time_ms: simulated time.
-            is_between: whether the next recorded rebalance is later than this one.
+        ``position`` is the rebalance's index in the history. ``is_last_at_time`` is whether the
+        next recorded rebalance is later.
         """
         known = self.continuation
         if known is None:
             return
         is_new = not known.covers(position) and self.newest_early <= position
-        if self.store is not None and is_new and is_between and position in known.wanted:
+        if self.store is not None and is_new and is_last_at_time and position in known.wanted:
             with suppress(KeyError):  # it refers to a rebalance too long ago
-                self.store.checkpoint(self._checkpoint(position, time_ms))
+                self.store.store_checkpoint(self._checkpoint(position, time_ms))
         self.recent.forget_before(position - _MOST_KEPT)
 
     def _checkpoint(self, position: int, time_ms: int) -> Checkpoint:
-        """Return the current state of the simulation as a checkpoint.
+        """Return the state of the simulation as a checkpoint, from which a later run continues.
 
         Raises:
-            KeyError: the state refers to a rebalance that was removed because of its age.
+            KeyError: it refers to a rebalance that is no longer in memory.
         """
         state, at, waits = self.state, self.recent.position, self.pending
         actions: list[PendingAction] = []
@@ -320,7 +314,7 @@ class _Simulation:
             (at(second[0]), second[1]) if second[1] == state.generation else None,
             None if waits is None else (at(waits.rebalance), waits.since_ms, waits.extra), (),
         )  # fmt: skip
-        steps = ((one, self._steps(self.recent[one])) for one in sorted(found.rebalances))
+        steps = ((one, self._row_count(self.recent[one])) for one in sorted(found.rebalances))
         return replace(found, steps=tuple(steps))
 
     def _resume(self, past: Checkpoint) -> None:
@@ -344,7 +338,7 @@ class _Simulation:
                 do = partial(self._time_out, action.key, absent)
                 if action.is_absent:
                     state.absent[action.key] = absent
-            self.clock.at(action.time_ms, do, rank=-1)
+            self.clock.schedule_at(action.time_ms, do, rank=-1)
         if past.second_phase is not None:
             at, generation = past.second_phase
             self.second_phase = partial(self._follow_up, recent[at], generation)
@@ -360,8 +354,8 @@ class _Simulation:
     def _replay(self, rebalance: RecordedRebalance) -> None:
         """Apply the departures and joins of a recorded rebalance to the simulated group.
 
-        If the policy rebalances for them, simulate that rebalance; else add a row with the reason
-        why it does not happen.
+        If they cause a rebalance under the policy, simulate it. Otherwise add a row with the reason
+        why the policy has no rebalance.
         """
         generation = rebalance.generation
         self.cluster = self.context.clusters.at(generation.timestamp_ms)
@@ -390,15 +384,13 @@ class _Simulation:
         if is_caused:
             self._begin(rebalance, extra)
         else:
-            self._add_no_rebalance(rebalance, why, extra)
+            self._add_row_without_rebalance(rebalance, why, extra)
         self._complete_pending()
 
     def _depart(self, rebalance: RecordedRebalance, absence: Absence) -> tuple[bool, Absences]:
-        """Let a simulated member leave or stop responding, as its recorded counterpart did.
+        """Remove a simulated member, or stop its heartbeats, as the recorded member did.
 
-        Returns:
-            Whether the coordinator notices it now, and the partition-seconds without a
-            consumer until then.
+        Return whether the coordinator notices it at once, and partition-seconds lost until then.
         """
         member = absence.member
         key = self.state.key(member)
@@ -413,16 +405,13 @@ class _Simulation:
             return True, self._evict(key, timeout, evicted_ms - rebalance.generation.timestamp_ms)
         absent = AbsentMember(rebalance, absence.gone_ms, timeout)
         self.state.absent[key] = absent
-        self.clock.at(evicted_ms, partial(self._time_out, key, absent), rank=-1)
+        self.clock.schedule_at(evicted_ms, partial(self._time_out, key, absent), rank=-1)
         return False, Absences()
 
     def _join(self, member: MemberState) -> tuple[bool, Absences]:
-        """Let a member of a recorded rebalance join the simulated group, or update its
-        subscription.
+        """Add a recorded member to the simulated consumer group, or update its subscription.
 
-        Returns:
-            Whether it is new or has another subscription, and the partition-seconds without a
-            consumer while it was absent.
+        Return whether this changes the group, and partition-seconds lost while it was absent.
         """
         state = self.state
         if member.id in state.evicted_early:
@@ -450,10 +439,7 @@ class _Simulation:
     # -- evictions -----------------------------------------------------------------------------
 
     def _time_out(self, key: str, absent: AbsentMember) -> None:
-        """Evict an absent member at its session timeout, and begin a rebalance.
-
-        Do nothing if the member has returned.
-        """
+        """Evict a member at its session timeout unless it has returned, and begin a rebalance."""
         if self.state.absent.get(key) is absent:
             later = self.clock.now_ms - absent.rebalance.generation.timestamp_ms
             extra = self._evict(key, absent.timeout_ms, later)
@@ -470,30 +456,31 @@ class _Simulation:
             later = self.clock.now_ms - rebalance.generation.timestamp_ms
             self._begin(rebalance, self._evict(key, self._timeout(absence.member), later))
 
-    def _evict(self, key: str, timeout_ms: int, later_ms: int) -> Absences:
-        """Remove a dead member; return the partition-seconds between its death and its eviction.
+    def _evict(self, key: str, timeout_ms: int, delay_ms: int) -> Absences:
+        """Remove a dead member from the simulated group; return the partition-seconds lost until
+        then.
 
-        Args:
-            key: key of the member in the simulation.
-            timeout_ms: its session timeout.
-            later_ms: how much later than in the record it is removed.
+        ``delay_ms`` is the time from its recorded to its simulated eviction, negative if earlier.
         """
         partitions = len(self.state.members[key].owned)
-        self._remove(key, timeout_ms, later_ms)
+        self._remove(key, timeout_ms, delay_ms)
         return Absences(detection_delay(timeout_ms).times(partitions / 1_000))
 
-    def _remove(self, key: str, session_ms: int | None = None, later_ms: int = 0) -> None:
-        """Remove a member from the simulated group; its partitions lose their owner."""
+    def _remove(self, key: str, session_ms: int | None = None, delay_ms: int = 0) -> None:
+        """Remove a member from the simulated consumer group, so that its partitions have no owner.
+
+        ``session_ms`` is its session timeout if it was evicted, ``delay_ms`` the time from its
+        recorded to its simulated departure.
+        """
         ids = self._ids(key)
         partitions = self.state.members.pop(key).last_owned
-        self.state.released.append(DepartedOwner(partitions, ids, session_ms, later_ms))
+        self.state.released.append(DepartedOwner(partitions, ids, session_ms, delay_ms))
         self.state.absent.pop(key, None)
         self.consumption.remove(key)
 
     def _ids(self, key: str) -> tuple[str, ...]:
-        """Return the ids that a member has had since the last rebalance, the newest first.
-
-        It has two if it restarted as a static member.
+        """Return a member's Kafka member ids since the last rebalance (two after a static
+        restart).
         """
         former = self.state.former.get(key)
         return (self.state.members[key].state.id, *(() if former is None else (former,)))
@@ -504,30 +491,27 @@ class _Simulation:
     # -- rebalances ----------------------------------------------------------------------------
 
     def _begin(self, rebalance: RecordedRebalance, extra: Absences) -> None:
-        """Begin a simulated rebalance, if it is possible now.
+        """Begin a simulated rebalance of the group, or add an output row with the reason why not.
 
-        Without members that respond there is none. In a classic group it waits until absent members
-        have returned or were evicted.
-
-        Args:
-            rebalance: the recorded rebalance that caused it.
-            extra: partition-seconds without a consumer before the rebalance, such as detection
-                delays.
+        In a classic group it waits until absent members have returned or were evicted. ``extra``
+        are the partition-seconds without a consumer before it.
         """
         state = self.state
         if len(state.absent) == len(state.members):
             if not state.members:  # without a consumer they cannot stop at the next join
                 state.released, state.was_empty = [], True
-            self._add_no_rebalance(rebalance, _EMPTY if not state.members else _AWAY, extra)
+            self._add_row_without_rebalance(
+                rebalance, _EMPTY if not state.members else _AWAY, extra
+            )
         elif self.pending is not None:
-            self._add_no_rebalance(rebalance, _MERGED, extra)
+            self._add_row_without_rebalance(rebalance, _MERGED, extra)
         elif state.absent and protocol_of(self.policy, rebalance) != CONSUMER:
             self.pending = PendingRebalance(rebalance, self.clock.now_ms, extra)
         else:
             self._complete(rebalance, extra, None)
 
     def _complete_pending(self) -> None:
-        """Run the waiting rebalance if all members have joined or were evicted by now."""
+        """Complete the waiting simulated rebalance if all members have joined or were evicted."""
         pending = self.pending
         if pending is not None and not self.state.absent and self.state.members:
             self.pending = None
@@ -538,18 +522,21 @@ class _Simulation:
     def _complete(
         self, rebalance: RecordedRebalance, extra: Absences, longer_ms: Bounds | None
     ) -> None:
-        """Run the strategy in a simulated rebalance, add its output row, and schedule a follow-up.
+        """Run the assignment strategy in a simulated rebalance and add its output row.
 
-        A follow-up is scheduled only if a cooperative rebalance needs one.
+        A second rebalance is scheduled if the cooperative protocol needs one. ``extra`` are the
+        partition-seconds without a consumer before it, ``longer_ms`` is how long it waited.
         """
         state = self.state
         resolved = ResolvedPolicy.at(self.policy, rebalance)
         rows = self._row_builder(rebalance)
         if resolved is None:
             if rows is not None:
-                self._add(rebalance, rows.unknown_strategy(self.policy, self._place(rebalance)))
+                self._add_row(
+                    rebalance, rows.unknown_strategy_row(self.policy, self._place(rebalance))
+                )
             return
-        self._resolve(resolved)
+        self._switch_strategy(resolved)
         self.resolved_at = rebalance
         state.generation += 1
         members = list(state.members.values())
@@ -563,10 +550,16 @@ class _Simulation:
             leader=leader,
             departed=[one.partitions for one in state.released],
         )
-        unread = partial(self._unread, rebalance, members, away_s=extra.away_s, longer_ms=longer_ms)
+        unread = partial(
+            self._estimate_rebalance_downtime,
+            rebalance,
+            members,
+            away_s=extra.away_s,
+            longer_ms=longer_ms,
+        )
         self.consumption.rebalance(members, before, resolved.policy)
         if rows is not None:
-            row = rows.simulated(
+            row = rows.simulated_row(
                 self.policy,
                 resolved,
                 result,
@@ -577,9 +570,9 @@ class _Simulation:
                 unread=unread,
                 is_stored=self.store is not None,
             )
-            self._add(rebalance, row)
+            self._add_row(rebalance, row)
         state.released, state.former, state.was_empty = [], {}, False
-        if result.needs_follow_up and self._steps(rebalance) <= MOST_FOLLOW_UPS:
+        if result.needs_follow_up and self._row_count(rebalance) <= MOST_FOLLOW_UPS:
             follow_up = partial(self._follow_up, rebalance, state.generation)
             if self.policy.is_own:
                 self.second_phase = follow_up
@@ -587,7 +580,7 @@ class _Simulation:
                 wait = min((self._timeout(m.state) // 3 for m in members), default=0)
                 self.clock.after(min(wait, HEARTBEAT_MS), follow_up, rank=-1)
 
-    def _unread(
+    def _estimate_rebalance_downtime(
         self,
         rebalance: RecordedRebalance,
         members: list[SimulatedMember],
@@ -601,40 +594,43 @@ class _Simulation:
 
         Args:
             rebalance: the recorded rebalance that caused it.
-            members: its members.
+            members: the members of the simulated rebalance.
             stops: indices of the partitions that stop (int32).
-            result: its outcome.
+            result: the outcome of the simulated rebalance.
             away_s: partition-seconds of static members that were away.
-            longer_ms: how much longer it waited for members that did not respond.
+            longer_ms: additional time that it waited for members that did not respond.
         """
+        protocol = protocol_of(self.policy, rebalance)
+        is_other = protocol not in (EAGER, recorded_protocol(rebalance.generation))
         found = stops_of(
             (stops, result.last_owner),
             self.cluster.index,
             [self._ids(member.key) for member in members],
             self.state.released,
             longer_ms.high if longer_ms is not None else 0.0,
+            protocol=protocol if is_other else None,
         )
-        is_first = self._steps(rebalance) == 0
+        is_first = self._row_count(rebalance) == 0
         inputs = UnreadInputs(found, self.state.was_empty, away_s, is_first)
-        return self._estimate(rebalance, inputs)
+        return self._estimate_downtime(rebalance, inputs)
 
-    def _estimate(
+    def _estimate_downtime(
         self, rebalance: RecordedRebalance, inputs: UnreadInputs
     ) -> UnreadEstimate | None:
-        """Estimate the time without a consumer for the next output row.
+        """Estimate the partition-seconds without a consumer in one simulated rebalance.
 
-        The inputs are kept, so that they can be stored with the row.
+        The inputs are kept, to be stored with the rebalance's output row.
         """
         self.unread_inputs = inputs
         return inputs.estimate(self.lengths, rebalance)
 
     def _follow_up(self, rebalance: RecordedRebalance, generation: int) -> None:
-        """Begin the second phase of a cooperative rebalance, unless another one came first."""
+        """Begin the second phase of a cooperative rebalance, unless another one has begun since."""
         if generation == self.state.generation and self.pending is None:
             self._begin(rebalance, Absences())
 
-    def _resolve(self, resolved: ResolvedPolicy) -> None:
-        """Switch the group to another strategy; members lose the user data of the old one."""
+    def _switch_strategy(self, resolved: ResolvedPolicy) -> None:
+        """Switch the group to another assignment strategy; members lose the old one's user data."""
         before, self.state.resolved = self.state.resolved, resolved
         if before is not None and before.strategy is not resolved.strategy:
             for member in self.state.members.values():
@@ -650,7 +646,7 @@ class _Simulation:
     # -- rows ----------------------------------------------------------------------------------
 
     def _row_builder(self, rebalance: RecordedRebalance) -> RowBuilder | None:
-        """Return the builder of a recorded rebalance's rows; None if it cannot be simulated."""
+        """Return the builder of a rebalance's output rows; None if it cannot be simulated."""
         if not rebalance.replayable:
             return None
         count = self.counts.get(id(rebalance))
@@ -659,35 +655,40 @@ class _Simulation:
             count = self.counts[id(rebalance)] = RowCount(rebalance, rows)
         return count.rows
 
-    def _steps(self, rebalance: RecordedRebalance) -> int:
-        """Return the number of output rows that a recorded rebalance has so far."""
+    def _row_count(self, rebalance: RecordedRebalance) -> int:
+        """Return how many output rows a recorded rebalance has so far (the next row's number)."""
         count = self.counts.get(id(rebalance))
         return 0 if count is None else count.steps
 
-    def _add_no_rebalance(self, rebalance: RecordedRebalance, why: str, extra: Absences) -> None:
-        """Add a row with the reason why a recorded rebalance does not happen under the policy."""
+    def _add_row_without_rebalance(
+        self, rebalance: RecordedRebalance, why: str, extra: Absences
+    ) -> None:
+        """Add an output row for a recorded rebalance that does not happen under the policy.
+
+        ``why`` is the reason, ``extra`` the time without a consumer before it (partition-seconds).
+        """
         rows = self._row_builder(rebalance)
         resolved = ResolvedPolicy.at(self.policy, rebalance)
         if rows is not None and resolved is not None:
             place = self._place(rebalance)
             inputs = UnreadInputs(away_s=extra.away_s, restarts=place.step == 0)
-            unread = self._estimate(rebalance, inputs)
-            row = rows.no_rebalance(
+            unread = self._estimate_downtime(rebalance, inputs)
+            row = rows.no_rebalance_row(
                 self.policy, resolved, why, place=place, stopped=extra.bounds, unread=unread
             )
-            self._add(rebalance, row)
+            self._add_row(rebalance, row)
         elif rows is not None:
-            self._add(rebalance, rows.unknown_strategy(self.policy, self._place(rebalance)))
+            self._add_row(rebalance, rows.unknown_strategy_row(self.policy, self._place(rebalance)))
 
     def _place(self, rebalance: RecordedRebalance) -> RowPlace:
-        return RowPlace(self._steps(rebalance), self.clock.now_ms)
+        return RowPlace(self._row_count(rebalance), self.clock.now_ms)
 
-    def _add(self, rebalance: RecordedRebalance, row: SimulatedRebalance) -> None:
-        """Add an output row to a recorded rebalance, and store it for the next run."""
+    def _add_row(self, rebalance: RecordedRebalance, row: SimulatedRebalance) -> None:
+        """Add an output row that belongs to a recorded rebalance, and store it for the next run."""
         if self.store is not None:
             try:
                 position = self.recent.position(rebalance)
-                self.store.row(StoredRow.of(position, row, self.unread_inputs, self.loads))
+                self.store.store_row(StoredRow.of(position, row, self.unread_inputs, self.loads))
             except KeyError:  # too long ago: only what is stored so far can be continued
                 self.store = None
         self.unread_inputs = None

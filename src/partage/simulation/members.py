@@ -71,24 +71,28 @@ class SimulatedMember:
 
     @property
     def rack(self) -> str | None:
-        """The member's rack as sent; None if it sent none."""
+        """The rack that the group member sent; None if it sent none."""
         subscription = self.state.subscription
         return None if subscription is None else subscription.rack
 
     def instance_id(self, *, static: bool) -> str | None:
-        """Return the member's ``group.instance.id``; with ``static`` every member has one."""
+        """Return the member's ``group.instance.id``, or None for a dynamic member.
+
+        If ``static`` is true (the policy makes all members static), a dynamic member's key is its
+        id.
+        """
         return self.state.instance or (self.key if static else None)
 
 
 def joined_group(
     members: Sequence[SimulatedMember], policy: Policy, strategy: Strategy, cluster: Cluster
 ) -> Group:
-    """Build the input of an assignment strategy: the members with their subscriptions and claims.
+    """Build the input of an assignment strategy: the members, their subscriptions and owned
+    partitions.
 
-    A claim is a partition that a member sends as owned when it joins.
-
-    Eager members own nothing when they join. Cooperative members send the partitions that they own
-    of topics that they still subscribe to. A coordinator (KIP-848) knows each member's target.
+    Members report owned partitions ("claims") when they join. Eager members report none.
+    Cooperative members report owned partitions whose topics they still subscribe to. A coordinator
+    (KIP-848) knows each member's target assignment.
 
     Raises:
         InvalidProblemError: the record has values that no member can send.
@@ -115,9 +119,10 @@ def joined_group(
 
 
 def _claimed(member: SimulatedMember, policy: Policy, cluster: Cluster) -> Int32Array:
-    """Return the indices of the partitions that a member sends as owned when it joins.
+    """Return the partitions that a member reports as owned when it joins a rebalance.
 
-    For a coordinator's strategy (KIP-848) these are all partitions of the member's target.
+    They are partition indices (int32). In the consumer protocol (KIP-848) they are all partitions
+    of the member's target assignment.
     """
     if not policy.cooperative:
         return member.owned
@@ -129,12 +134,11 @@ def _claimed(member: SimulatedMember, policy: Policy, cluster: Cluster) -> Int32
 def previous_owners_of(
     members: Sequence[SimulatedMember], problem: Problem, last_owner: Int32Array
 ) -> PreviousOwners:
-    """Return the previous owners of all partitions, with which a plan's moved partitions are
-    counted.
+    """Return the previous owner of each partition, against which an assignment's moves are counted.
 
     Args:
         members: the members before the rebalance.
-        problem: the same members, without claims.
+        problem: the assignment problem of these members, without reported partitions.
         last_owner: position of each partition's last owner (int32[P]), see `owner_view`.
     """
     exists = problem.cluster.partition_exists
@@ -154,20 +158,24 @@ def previous_owners_of(
 
 
 def last_owned(
-    before: Mapping[str, Int32Array], now: Mapping[str, Int32Array]
+    before: Mapping[str, Int32Array], assigned_now: Mapping[str, Int32Array]
 ) -> dict[str, Int32Array]:
-    """Return a dict from each current member to the partitions of which it is the last owner.
+    """Return, for each current member, the partitions of which it is the current or most recent
+    owner.
 
-    ``before`` has the last owners before the rebalance, ``now`` the new assignment. In the first
-    phase of a cooperative rebalance (KIP-429) a revoked partition has no owner. It still counts for
-    its last owner until the second phase assigns it, because only then it moves.
+    In the first phase of a cooperative rebalance (KIP-429) a revoked partition has no owner. It
+    still counts for its last owner until the second phase assigns it, because only then it moves.
+
+    Args:
+        before: partitions of each member before the rebalance.
+        assigned_now: partitions of each member in the new assignment.
     """
-    assigned = np.concatenate([*now.values(), EMPTY])
+    assigned = np.concatenate([*assigned_now.values(), EMPTY])
     owned = np.concatenate([*before.values(), EMPTY])
     has_owner = np.zeros(max(assigned.max(initial=-1), owned.max(initial=-1)) + 1, bool)
     has_owner[assigned] = True
     out = {}
-    for owner, dense in now.items():
+    for owner, dense in assigned_now.items():
         old = before.get(owner, EMPTY)
         released = old[~has_owner[old]]
         out[owner] = np.concatenate([dense, released]) if len(released) else dense
@@ -175,18 +183,21 @@ def last_owned(
 
 
 def owner_view(
-    size: int, lists: Iterable[Int32Array], departed: Iterable[Int32Array] = ()
+    partition_count: int, owned: Iterable[Int32Array], departed: Iterable[Int32Array] = ()
 ) -> Int32Array:
-    """Return each partition's owner, as its position in the member list (int32[P]).
+    """Return an array with the owner of each partition, as an index of the group's members
+    (int32[P]).
 
-    ``size`` is the number of partitions, ``lists`` has the partition indices of each member, and
-    ``departed`` those of members that left. `DEPARTED` stands for such a member, `UNOWNED` for
-    none.
+    Args:
+        partition_count: number of partitions.
+        owned: partition indices of each member.
+        departed: partition indices of each member that left; their owner is `DEPARTED`. All other
+            partitions have the owner `UNOWNED`.
     """
-    owner = np.full(size, UNOWNED, np.int32)
+    owner = np.full(partition_count, UNOWNED, np.int32)
     for dense in departed:
         owner[dense] = DEPARTED
-    for i, dense in enumerate(lists):
+    for i, dense in enumerate(owned):
         owner[dense] = i
     return owner
 
@@ -201,29 +212,36 @@ ConsumptionListener: TypeAlias = Callable[[int, Mapping[str, Int32Array]], None]
 class ConsumptionTracker:
     """Reports to a listener which partitions each member consumes during simulated rebalances.
 
-    Eager members stop and resume together. Cooperative members stop the partitions that they lose,
-    then take those without an owner. In the consumer protocol each member reconciles at its own
-    heartbeat: it revokes partitions outside of its target and takes those in it that no member
-    consumes. Without a listener nothing is tracked.
+    The order of steps follows the rebalance protocol: eager members all stop first, cooperative
+    members stop only what they lose. Without a listener nothing is tracked.
     """
 
+    # Eager members stop and resume together. Cooperative members stop consuming partitions that
+    # they lose, then take partitions without an owner. Members of a consumer group reconcile at
+    # their own heartbeats: they revoke partitions outside of their target, and take partitions of
+    # it that no member consumes.
     def __init__(self, clock: Clock, listener: ConsumptionListener | None) -> None:
         self._clock, self._listener = clock, listener
         self._consumed: dict[str, Int32Array] = {}
         self._target: dict[str, Int32Array] = {}
 
     def owned(self, members: Sequence[SimulatedMember]) -> Mapping[str, Int32Array]:
-        """Return the partitions of each member key before a rebalance, as input of `rebalance`.
+        """Return the partitions that each member owns before a simulated rebalance, by member key.
 
-        The result is empty without a listener, because nothing needs to be reported then.
+        The result is empty if no listener receives changes.
         """
         return {} if self._listener is None else {one.key: one.owned for one in members}
 
     def rebalance(
         self, members: Sequence[SimulatedMember], before: Mapping[str, Int32Array], policy: Policy
     ) -> None:
-        """Let members change from their old to their new assignment,
-        reporting each step to the listener.
+        """Change the members' partitions to their new assignment, and report each step to the
+        listener.
+
+        Args:
+            members: the members with their new assignment.
+            before: partitions of each member before the rebalance, by member key.
+            policy: the policy; eager members stop everything first.
         """
         if self._listener is None:
             return
@@ -253,8 +271,8 @@ class ConsumptionTracker:
                 self._notify()
 
     def _reconcile(self, key: str) -> None:
-        """Let a member consume those partitions of its target
-        that no other member still consumes.
+        """Let a member start to consume its assigned partitions that no other member still
+        consumes.
         """
         target = self._target.get(key)
         if target is None:

@@ -47,7 +47,7 @@ class Bounds(NamedTuple):
         return Bounds(self.low + other.low, self.high + other.high)
 
     def times(self, factor: float) -> Bounds:
-        """Return both bounds multiplied by a non-negative factor."""
+        """Return the lower and the upper bound multiplied by a non-negative factor."""
         return Bounds(self.low * factor, self.high * factor)
 
 
@@ -74,20 +74,20 @@ class PlanMetrics:
 
 @dataclass(frozen=True, slots=True)
 class RecomputeInputs:
-    """Stored inputs of the row columns that change when later offset commits are known.
+    """Inputs from which a later run recomputes an output row with newer offset commits.
 
-    These columns are ``stopped``, ``reread`` and ``load_spread``. A run that appends to an earlier
-    one computes them again from these inputs.
+    These columns are ``stopped``, ``reread`` and ``load_spread`` of table ``replays``.
 
     Attributes:
         stops: indices of the partitions that stop (int32).
-        extra: partition-seconds of dead members, in addition to the stop; None if unknown.
+        extra: partition-seconds of dead members, in addition to the partitions that stop; None if
+            unknown.
         plan: the assignment.
         group: the members.
         cluster: the cluster at that time.
         has_loads: whether the row has a spread of loads.
-        longer_ms: how much longer the rebalance waited for members that did not respond; None if it
-            did not wait.
+        longer_ms: additional time that the rebalance waited for members that did not respond; None
+            if it did not wait.
     """
 
     stops: Int32Array
@@ -101,18 +101,17 @@ class RecomputeInputs:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRebalance:
-    """The result of one rebalance under one policy: a row of table ``replays``.
+    """The result of one rebalance under one policy: a row of the output table ``replays``.
 
-    Fields are columns of the table, except for ``recompute`` and four that make several columns:
-    ``measured`` one for each metric, ``stopped`` and ``reread`` two bounds, ``unread`` an estimate.
-    docs/policies.md defines each column.
+    Most fields are columns of the table; docs/policies.md defines each column. ``measured``,
+    ``stopped``, ``reread`` and ``unread`` become several columns each. ``recompute`` is no column.
 
     Attributes:
-        stopped: bounds on partition-seconds without a consumer; None if no commit shows it.
+        stopped: bounds on partition-seconds without a consumer; None if no commits show it.
         unread: best estimate of these partition-seconds; None if there is none.
-        reread: bounds on records read twice; None if no commit shows it.
+        reread: bounds on records read twice; None if no commits show it.
         plan: the assignment as JSON.
-        recompute: inputs of columns that later commits change; None without them.
+        recompute: inputs of columns that change with later commits; None without them.
     """
 
     incarnation: int
@@ -143,11 +142,14 @@ class SimulatedRebalance:
     recompute: RecomputeInputs | None = field(default=None, compare=False)
 
     def row(self) -> dict[str, Any]:
-        """Return the simulated rebalance as a row of table ``replays``, without run and group."""
+        """Return the simulated rebalance as a row (dict) of table ``replays``.
+
+        The caller adds the columns for the run and the group.
+        """
         row = {name: getattr(self, name) for name in _COLUMNS}
         row |= {name: getattr(self.measured, name) for name in _METRICS}
         row["stopped_at_least_ps"], row["stopped_at_most_ps"] = self.stopped or (None, None)
-        row |= _estimate_columns(self.unread)
+        row |= _downtime_columns(self.unread)
         if self.policy != RECORDED:  # a simulation has no clients that could be missing
             row["no_consumer_ps"] = None
         reread = None if self.reread is None else (int(self.reread.low), int(self.reread.high))
@@ -155,12 +157,14 @@ class SimulatedRebalance:
         return row
 
 
-def _estimate_columns(found: UnreadEstimate | None) -> dict[str, float | None]:
-    """Return an estimated time without a consumer as columns of table ``replays``."""
+def _downtime_columns(estimate: UnreadEstimate | None) -> dict[str, float | None]:
+    """Return the output columns for the estimated time without a consumer in a simulated
+    rebalance.
+    """
     names = ("stopped_ps", "stopped_p10_ps", "stopped_p90_ps", "no_consumer_ps")
-    if found is None:
+    if estimate is None:
         return dict.fromkeys(names)
-    values = (found.best, found.p10, found.p90, found.no_consumer)
+    values = (estimate.best, estimate.p10, estimate.p90, estimate.no_consumer)
     return dict(zip(names, values, strict=True))
 
 
@@ -178,9 +182,9 @@ _NO_PARTITIONS: Int32Array = np.zeros(0, np.int32)
 
 
 class CachedJudge:
-    """Judge that computes the metrics of assignments, and caches them for all policies of a group.
+    """Computes quality metrics of assignments, and caches them for all policies of a group.
 
-    The cache holds exact results only, so one judge may serve all policies of a worker.
+    Results do not depend on the cache, so several groups may share one object.
 
     >>> from partage.model import Member, Plan
     >>> cluster = Cluster.from_topics({"t": 2})
@@ -204,7 +208,7 @@ class CachedJudge:
         weights: Weights = None,
         old_owners: PreviousOwners | None = None,
     ) -> PlanMetrics:
-        """Compute the quality metrics of an assignment, which may be a recorded, invalid one.
+        """Compute the quality metrics of a partition assignment; a recorded one may be invalid.
 
         Results are cached, because similar policies often lead to the same assignment.
 
@@ -213,11 +217,12 @@ class CachedJudge:
             group: the members.
             cluster: the cluster at that time.
             weights: records per second of each partition (float64[P]), or None.
-            old_owners: the previous owners; None for those that the members claim.
+            old_owners: the previous owners; None to take the partitions that members report as
+                owned.
         """
         if old_owners is None:
             members = _group_digest(group)
-            group = self._equal_group(members, group)
+            group = self._intern_group(members, group)
             known: object = members
             owners = []
         else:
@@ -235,10 +240,11 @@ class CachedJudge:
             cached = self._metrics[key] = (cluster, weights, group), metrics
         return cached[1]
 
-    def _equal_group(self, digest: bytes, group: Group) -> Group:
-        """Return the stored group with this digest, so that equal groups become one object.
+    def _intern_group(self, digest: bytes, group: Group) -> Group:
+        """Return the one cached object for equal groups of members; cache ``group`` if it is the
+        first.
 
-        If there is none, ``group`` is stored. Caches use the object's identity as key.
+        ``digest`` is a hash of the group's content. Other caches use object identity as key.
         """
         if len(self._groups) >= _MOST_CACHED:
             self._groups.clear()
@@ -276,9 +282,11 @@ class CachedJudge:
         found: Measures,
         old_owners: PreviousOwners | None,
     ) -> int:
-        """Count the violations of an assignment's validity rules.
+        """Count the violations of an assignment's validity rules, such as a partition with two
+        owners.
 
-        The rules are only checked if the other metrics do not prove the assignment valid.
+        The rules are checked only if the computed metrics (``found``) do not already prove that the
+        assignment is valid.
         """
         is_valid = (
             found.avoidable is not None  # every open partition has one owner, who subscribes
@@ -290,7 +298,7 @@ class CachedJudge:
             return 0
         if old_owners is None:
             return len(check(plan, group, cluster))
-        return self._shared.breaches(plan, group, cluster, old_owners)
+        return self._shared.count_breaches(plan, group, cluster, old_owners)
 
 
 def _group_digest(group: Group) -> bytes:
@@ -312,17 +320,20 @@ _MOST_LOADS = 512
 
 
 class PlanLoads:
-    """Cache that maps stored assignments to the partitions that count for each member's load.
+    """Cache of the arrays from which the load of each member under an assignment is computed.
 
-    Equal assignments are analysed once.
+    `load_spread` computes the difference in load from them.
     """
 
     def __init__(self) -> None:
         self._loads: dict[tuple[int, int, int], tuple[RecomputeInputs, Loads]] = {}
         self._facts: dict[tuple[int, int], Facts] = {}
 
-    def of(self, inputs: RecomputeInputs) -> Loads:
-        """Return which partitions count for which member, as arrays for `load_spread`."""
+    def loads(self, inputs: RecomputeInputs) -> Loads:
+        """Return, as arrays, the partitions whose consumption rates add up to each member's load.
+
+        `load_spread` takes these arrays. ``inputs`` contains the assignment.
+        """
         key = (id(inputs.plan), id(inputs.group), id(inputs.cluster))
         known = self._loads.get(key)
         if known is None:
@@ -343,10 +354,12 @@ class PlanLoads:
 
 
 def load_spread(loads: Loads | None, weights: Weights) -> float | None:
-    """Return the difference between the highest and the lowest load
-    of a member (records per second).
+    """Return the difference between the highest and the lowest load of a member (records per
+    second).
 
-    It equals the judge's result for members of weight 1.
+    Args:
+        loads: arrays of an assignment from `PlanLoads.loads`.
+        weights: records per second of each partition (float64[P]).
     """
     if loads is None or weights is None or not len(loads[2]):
         return None

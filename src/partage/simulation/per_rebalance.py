@@ -43,22 +43,22 @@ def simulate_rebalance(
     *,
     judged: Verdict | None = None,
 ) -> Iterator[SimulatedRebalance]:
-    """Simulate one recorded rebalance by itself under each policy; yield rows of table ``replays``.
+    """Simulate one recorded rebalance under each policy, independently of earlier rebalances.
 
-    The first row describes the recorded assignment.
-
-    Members are the recorded ones. They own and send what they would under the policy if it had
-    given them the partitions that they owned by the record. If the group ran the policy's strategy,
-    they send what they really sent. A cooperative policy adds rows for its follow-up rebalances.
-    There are no rows if the rebalance cannot be replayed.
+    Yield rows of table ``replays``: the recorded assignment first, then those of each policy.
+    Members start with the partitions that they really owned. There are no rows if the rebalance
+    cannot be replayed.
 
     Args:
         rebalance: the recorded rebalance, with the ownership before it.
         policies: the policies to simulate.
-        context: metadata, judge and commit statistics.
-        judged: whether the record equals the result of its own strategy, if that is known already.
-            The first row of that strategy without options reports it.
+        context: metadata, metrics and commit statistics that all policies share.
+        judged: whether the recorded assignment equals the result of its own strategy, if that is
+            known already. The first row of that strategy without options reports it.
     """
+    # Members send the user data that the policy's strategy would have stored for them, or what they
+    # really sent if the group ran that strategy. A cooperative policy adds rows for its follow-up
+    # rebalances.
     if not rebalance.replayable:
         return
     yield recorded_row(rebalance, context)
@@ -83,15 +83,16 @@ def simulate_rebalance(
 def _rows(
     rebalance: RecordedRebalance, policies: Sequence[Policy], context: SimulationContext
 ) -> Iterator[SimulatedRebalance]:
-    """Simulate a rebalance under each policy and yield the rows;
-    equal policies are simulated once.
+    """Simulate one recorded rebalance under each policy and yield the output rows.
+
+    Equal policies are simulated once.
     """
     rows = RowBuilder.of(rebalance, context, PER_REBALANCE)
     simulated: dict[tuple[object, ...], list[SimulatedRebalance]] = {}
     for policy in policies:
         resolved = ResolvedPolicy.at(policy, rebalance)
         if resolved is None:
-            yield rows.unknown_strategy(policy)
+            yield rows.unknown_strategy_row(policy)
             continue
         # `own` resolves to a policy that may also be in the list under its own name.
         how = resolved.policy
@@ -107,15 +108,21 @@ def _rows(
 def _rows_of_policy(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy, rows: RowBuilder
 ) -> Iterator[SimulatedRebalance]:
-    """Yield the rows of one policy for one recorded rebalance.
+    """Yield the output rows of one policy for one recorded rebalance.
 
-    They are the simulated rebalance and its follow-ups, or one row with the reason why the policy
-    makes no rebalance.
+    They are the simulated rebalance and its second phase, or one row with the reason why there is
+    no rebalance under the policy.
+
+    Args:
+        rebalance: the recorded rebalance.
+        policy: the policy.
+        resolved: the policy with its strategy.
+        rows: builds the output rows.
     """
     if rebalance.is_migration:
-        yield rows.no_rebalance(policy, resolved, _MIGRATED)
-    elif policy.static and _is_static_return(rebalance, policy):
-        yield rows.no_rebalance(policy, resolved, _AWAY)
+        yield rows.no_rebalance_row(policy, resolved, _MIGRATED)
+    elif policy.static and _avoids_rebalance(rebalance, policy):
+        yield rows.no_rebalance_row(policy, resolved, _AWAY)
     else:
         yield from _simulated_rows(rebalance, policy, resolved, rows)
 
@@ -123,14 +130,21 @@ def _rows_of_policy(
 def _simulated_rows(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy, rows: RowBuilder
 ) -> Iterator[SimulatedRebalance]:
-    """Simulate a rebalance and its follow-ups under one policy; yield a row for each of them."""
+    """Simulate a rebalance and its second phase under one policy; yield an output row for each.
+
+    Args:
+        rebalance: the recorded rebalance.
+        policy: the policy.
+        resolved: the policy with its strategy.
+        rows: builds the output rows.
+    """
     generation = rebalance.generation
     state = generation.first
-    members = [_member(m, rebalance, resolved, rows.cluster.index) for m in state.members]
+    members = [_build_member(m, rebalance, resolved, rows.cluster.index) for m in state.members]
     departed = rebalance.owned_by_departed()
     group = _group_as_sent(rebalance, policy, resolved)
     if rebalance.is_follow_up and group is None:
-        yield rows.no_rebalance(policy, resolved, _FOLLOWS)
+        yield rows.no_rebalance_row(policy, resolved, _FOLLOWS)
         return
     for step in range(MOST_FOLLOW_UPS + 1):
         result = resolved.rebalance(
@@ -142,11 +156,11 @@ def _simulated_rows(
             group=group,
             departed=departed,
         )
-        extra = NOTHING if step else rows.undetected_seconds(policy)
+        extra = NOTHING if step else rows.detection_delay_seconds(policy)
         place = RowPlace(step, generation.timestamp_ms)
-        row = rows.simulated(policy, resolved, result, place=place, extra=extra)
+        row = rows.simulated_row(policy, resolved, result, place=place, extra=extra)
         if rebalance.is_follow_up:  # its plan is compared; its costs are counted before
-            quiet = rows.no_rebalance(policy, resolved, _FOLLOWS)
+            quiet = rows.no_rebalance_row(policy, resolved, _FOLLOWS)
             yield replace(
                 quiet,
                 changed=row.changed,
@@ -165,10 +179,10 @@ def _simulated_rows(
 def _group_as_sent(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy
 ) -> Group | None:
-    """Return the members with the owned partitions and user data that they really sent.
+    """Return the consumer group's members with the owned partitions and user data that they really
+    sent.
 
-    Return None if that is not the policy's input: the recorded group ran another strategy or
-    protocol.
+    Return None if the recorded group ran another strategy or protocol than the policy.
     """
     generation = rebalance.generation
     is_claimed = resolved.strategy.name == generation.first.strategy or policy.strategy is None
@@ -178,11 +192,12 @@ def _group_as_sent(
     return recorded_group(generation.first)
 
 
-def _member(
+def _build_member(
     state: MemberState, rebalance: RecordedRebalance, resolved: ResolvedPolicy, index: Index
 ) -> SimulatedMember:
-    """Build a simulated member from a recorded one,
-    with the partitions that it owned by the record.
+    """Build a simulated member from a recorded one, with the partitions that it really owned.
+
+    ``state`` is the recorded member, ``resolved`` the policy with its strategy.
     """
     owned = rebalance.owned.get(state.owner, EMPTY)
     last = rebalance.last_owned.get(state.owner, EMPTY)
@@ -197,12 +212,11 @@ def _member(
     return member
 
 
-def _is_static_return(rebalance: RecordedRebalance, policy: Policy) -> bool:
-    """Return whether a rebalance would not happen because the policy makes members static
-    (KIP-345).
+def _avoids_rebalance(rebalance: RecordedRebalance, policy: Policy) -> bool:
+    """Return whether a recorded rebalance would not happen with static members (KIP-345).
 
-    The coordinator waits for a static member. So a rebalance does not happen if all of its causes
-    are absences shorter than the session timeout.
+    It does if all causes of the rebalance are absences shorter than the session timeout, for which
+    the coordinator waits.
     """
     absences = rebalance.departures + rebalance.returns
     causes = rebalance.generation.causes

@@ -61,13 +61,13 @@ _SYNTAX = "say [protocol/]strategy[+static][+timeout=30s], e.g. cooperative/coop
 
 @dataclass(frozen=True)
 class Policy:
-    """A way to run a group in a simulation: assignment strategy, rebalance protocol,
-    member options.
+    """A group configuration to simulate: assignment strategy, rebalance protocol and member
+    options.
 
     Attributes:
         protocol: eager (members revoke everything before a rebalance), cooperative (KIP-429: only
             what moves, in two phases), consumer (KIP-848: the coordinator assigns, members
-            reconcile one by one), or own (as recorded).
+            reconcile one by one), or own (the group's recorded protocol).
         strategy: the strategy; None for own.
         static: whether all members have a ``group.instance.id`` (KIP-345); otherwise only those
             that have one in the record.
@@ -94,16 +94,16 @@ class Policy:
                 does not support the protocol.
         """
         name, *options = text.strip().split("+")
-        policy = _without_options(name.strip(), text)
+        policy = _parse_without_options(name.strip(), text)
         for option in options:
             policy = _with_option(policy, option.strip(), text)
         return policy
 
     @classmethod
     def of(cls, policy: str | Strategy | Policy) -> Policy:
-        """Convert to a policy: a policy's name, or a strategy, which gets its preferred protocol.
+        """Convert the name of a policy, or an assignment strategy, to a `Policy`.
 
-        A policy is returned unchanged.
+        A strategy is combined with its preferred protocol. A policy is returned unchanged.
 
         Raises:
             UnknownStrategyError, InvalidConfigError: as in `parse`.
@@ -126,7 +126,9 @@ class Policy:
 
     @property
     def short(self) -> str:
-        """The strategy's name without the prefix that its protocol implies (``server:``)."""
+        """The name of the policy's strategy without the prefix ``server:`` of coordinator
+        assignors.
+        """
         if self.strategy is None:
             return OWN
         name = self.strategy.name
@@ -139,14 +141,16 @@ class Policy:
 
     @property
     def cooperative(self) -> bool:
-        """Return whether the protocol is cooperative (KIP-429),
-        so that rebalances may have a second phase.
+        """Return whether the policy uses the cooperative rebalance protocol (KIP-429), with two
+        phases.
         """
         return self.protocol == COOPERATIVE
 
     @property
     def eager(self) -> bool:
-        """Return whether the protocol is eager: all partitions are revoked in a rebalance."""
+        """Return whether the policy uses the eager protocol: members revoke all partitions in a
+        rebalance.
+        """
         return self.protocol == EAGER
 
     def as_strategy(self, protocol: str, strategy: Strategy) -> Policy:
@@ -163,14 +167,18 @@ def default_policies() -> tuple[Policy, ...]:
     return tuple(Policy.parse(name) for name in DEFAULT_POLICIES)
 
 
-def _without_options(name: str, text: str) -> Policy:
-    """Parse a policy's name without options: ``protocol/strategy``, ``strategy`` or ``own``."""
+def _parse_without_options(name: str, text: str) -> Policy:
+    """Parse a policy's name that has no options: ``protocol/strategy``, ``strategy`` or ``own``.
+
+    ``text`` is the whole name as the user wrote it, for the error message. ``own`` means the
+    group's recorded settings.
+    """
     if name == OWN:
         return Policy(OWN, None)
     # The name of a plug-in may contain a slash.
     if "/" not in name or name in registry.strategies():
         strategy = _strategy(name, name)
-        return _checked(_preferred(strategy), strategy, text)
+        return _build_checked(_preferred(strategy), strategy, text)
     protocol, _, short = name.partition("/")
     if protocol not in _PROTOCOLS:
         close = difflib.get_close_matches(protocol, _PROTOCOLS, n=1)
@@ -180,7 +188,7 @@ def _without_options(name: str, text: str) -> Policy:
     known = registry.strategies()
     server_name = f"{_SERVER}{short}"
     wanted = server_name if protocol == CONSUMER and server_name in known else short
-    return _checked(protocol, _strategy(wanted, name), text)
+    return _build_checked(protocol, _strategy(wanted, name), text)
 
 
 def _strategy(wanted: str, given: str) -> Strategy:
@@ -194,15 +202,15 @@ def _strategy(wanted: str, given: str) -> Strategy:
 
 
 def _preferred(strategy: Strategy) -> str:
-    """Return the default protocol of a strategy, for policy names that give only the strategy."""
+    """Return the rebalance protocol to use for a strategy that is named without one."""
     if strategy.name.startswith(_SERVER):
         return CONSUMER
     first = strategy.protocols[0] if strategy.protocols else RebalanceProtocol.EAGER
     return COOPERATIVE if first == RebalanceProtocol.COOPERATIVE else EAGER
 
 
-def _checked(protocol: str, strategy: Strategy, text: str) -> Policy:
-    """Build a policy from a protocol and a strategy, after checking that Kafka can combine them.
+def _build_checked(protocol: str, strategy: Strategy, text: str) -> Policy:
+    """Build a policy from a protocol and a strategy, and check that Kafka supports the combination.
 
     ``text`` is the policy's name as the user wrote it, for the error message.
     """
@@ -256,8 +264,8 @@ def _duration(value: str, text: str) -> int:
 def recorded_protocol(generation: Generation) -> str:
     """Return the protocol of a recorded rebalance: eager, cooperative or consumer.
 
-    A classic group's log does not name it; a member uses the cooperative protocol if its
-    strategy supports that.
+    The log of a classic group does not contain it: members use the cooperative protocol if their
+    strategy supports it.
     """
     if generation.protocol != "classic":
         return CONSUMER
@@ -268,7 +276,7 @@ def recorded_protocol(generation: Generation) -> str:
 
 
 def recorded_strategy(generation: Generation) -> Strategy | None:
-    """Return the strategy of a recorded rebalance, in the variant of the leader's client library.
+    """Return the strategy of a recorded rebalance, as the leader's client library implements it.
 
     Returns:
         None if Partage does not have the strategy.
@@ -280,8 +288,9 @@ def recorded_strategy(generation: Generation) -> Strategy | None:
 
 
 def is_recorded_strategy(policy: Policy, generation: Generation) -> bool:
-    """Return whether a recorded rebalance used the policy's strategy;
-    policy `own` always has it.
+    """Return whether a policy uses the assignment strategy of a recorded rebalance.
+
+    It is always true for policy `own` (the group's recorded settings).
     """
     if policy.strategy is None:
         return True
@@ -289,9 +298,10 @@ def is_recorded_strategy(policy: Policy, generation: Generation) -> bool:
 
 
 def _named_strategy(generation: Generation) -> Strategy | None:
-    """Return the strategy that a recorded rebalance names; None if Partage does not have it.
+    """Return the assignment strategy that a recorded rebalance names; None if Partage does not have
+    it.
 
-    A log may contain any name. One of the form ``module:Class`` must not be imported.
+    A name such as ``module:Class`` gives None too, so that a log cannot cause an import.
     """
     is_classic = generation.protocol == "classic"
     name = generation.first.strategy or (None if is_classic else _SERVER_DEFAULT)

@@ -64,7 +64,7 @@ class AbsentMember:
     """A simulated member that does not respond and has not been evicted yet.
 
     Attributes:
-        rebalance: the recorded rebalance without it.
+        rebalance: the first recorded rebalance in which it is missing.
         gone_ms: when it stopped responding.
         timeout_ms: its session timeout.
     """
@@ -75,18 +75,18 @@ class AbsentMember:
 
 
 class Absences(NamedTuple):
-    """Time without a consumer before a rebalance, because members did not respond.
+    """Partition-seconds without a consumer before a rebalance, because members did not respond.
 
     Attributes:
-        bounds: bounds on the partition-seconds, summed over all such members.
-        away_s: the part of static members that rejoined, in partition-seconds; exact.
+        bounds: bounds on the sum over all these members.
+        away_s: the part that static members caused which then rejoined; exact.
     """
 
     bounds: Bounds = NOTHING
     away_s: float = 0.0
 
     def plus(self, other: Absences) -> Absences:
-        """Return the sum of two times without a consumer."""
+        """Return the sum of these and other partition-seconds without a consumer."""
         return Absences(self.bounds + other.bounds, self.away_s + other.away_s)
 
 
@@ -98,7 +98,7 @@ class DepartedOwner:
         partitions: indices of the partitions that it owned last (int32).
         members: its member ids, the newest first.
         session_ms: its session timeout if it was evicted, else None.
-        later_ms: how much later than in the record it left.
+        later_ms: time from its recorded to its simulated departure.
     """
 
     partitions: Int32Array
@@ -124,16 +124,17 @@ class PendingRebalance:
 
 @dataclass(slots=True)
 class PolicyState:
-    """The state of a simulated group that one rebalance passes on to the next.
+    """The state of a simulated group that is carried over from one rebalance to the next.
 
     Attributes:
         members: dict from key to member, in join order.
         absent: dict from key to member that does not respond.
         released: members that left since the last rebalance, with what they owned.
-        former: member ids before a restart since the last rebalance, by key.
+        former: dict from key to the member id that it had before it restarted since the last
+            rebalance.
         was_empty: whether the group had no member before the next rebalance.
         key_of: dict from member id to key of `SimulatedMember`; a static member keeps its key.
-        evicted_early: ids of members that this policy has evicted before the record did.
+        evicted_early: ids of members that this policy evicted earlier than recorded.
         generation: number of rebalances so far.
         resolved: the policy with the strategy of the last rebalance.
     """
@@ -157,9 +158,9 @@ class PolicyState:
         return key in self.members and key not in self.absent
 
     def order_as_recorded(self, recorded: Iterable[MemberState]) -> None:
-        """Sort the simulated members in the order of the ``recorded`` ones.
+        """Sort the simulated members of a consumer group in the order of the ``recorded`` ones.
 
-        Members that are in the simulated group only come last.
+        Members that exist only in the simulated group come last.
         """
         keys = map(self.key, recorded)
         first = {key: self.members[key] for key in keys if key in self.members}
@@ -167,10 +168,10 @@ class PolicyState:
         self.members = first | self.members
 
     def forget_old(self, most: int) -> None:
-        """Remove data of members that left long ago, so that memory does not grow with the history.
+        """Forget members that left the simulated group long ago, to bound memory.
 
         Args:
-            most: number of evicted members, and of member ids, that are remembered.
+            most: maximum number of evicted members, and of member ids, to keep.
         """
         self.evicted_early = dict.fromkeys(list(self.evicted_early)[-most:])
         if len(self.key_of) > most:
@@ -182,17 +183,18 @@ class PolicyState:
 
 
 def protocol_of(policy: Policy, rebalance: RecordedRebalance) -> str:
-    """Return the rebalance protocol of a group under a policy:
-    the policy's, or the recorded one.
+    """Return the rebalance protocol under a policy: eager, cooperative or consumer.
+
+    For policy `own` it is the protocol of the recorded rebalance.
     """
     is_own = policy.protocol == OWN
     return recorded_protocol(rebalance.generation) if is_own else policy.protocol
 
 
 def has_other_cause(policy: Policy, rebalance: RecordedRebalance) -> bool:
-    """Return whether a recorded rebalance would happen under a policy whatever members do.
+    """Return whether a recorded rebalance would also happen without its joins and departures.
 
-    It does if it has another cause than joins and departures, such as new partitions of a topic.
+    This is the case if it has another cause, such as new partitions of a topic.
     """
     kinds = rebalance.cause_kinds
     if "topics" in kinds:
@@ -215,16 +217,21 @@ def stops_of(
     ids: Sequence[tuple[str, ...]],
     released: Iterable[DepartedOwner],
     waited_ms: float,
+    *,
+    protocol: str | None = None,
 ) -> tuple[Stop, ...]:
-    """Return each partition that stops in a simulated rebalance, with its last owner.
+    """Return the partitions that have no consumer during a simulated rebalance, with their last
+    owners.
 
     Args:
-        stopped: indices of these partitions (int32), and the position of each partition's
-            last owner (int32[P], see `owner_view`).
+        stopped: indices of these partitions (int32), and the position of each partition's last
+            owner (int32[P], see `owner_view`).
         index: the numbering of partitions.
         ids: member ids of each member, the newest first.
-        released: members that left since the rebalance before.
+        released: members that left since the previous rebalance.
         waited_ms: how long the rebalance waited for members that did not respond.
+        protocol: cooperative or consumer if the policy has it and the record another one; else
+            None.
     """
     stops, last_owner = stopped
     departed = {p: one for one in released for p in one.partitions.tolist()}
@@ -236,9 +243,12 @@ def stops_of(
         if owner == DEPARTED:
             one = departed[p]
             later = one.later_ms + waited_ms
-            found.append(Stop(name, number, one.members, one.session_ms, later, left=True))
+            # The coordinator assigns them at once; classic members first have to rejoin.
+            handover = protocol if protocol == CONSUMER and one.session_ms is None else None
+            found.append(Stop(name, number, one.members, one.session_ms, later, True, handover))
         else:
-            found.append(Stop(name, number, ids[owner], later_ms=waited_ms))
+            one_stop = Stop(name, number, ids[owner], later_ms=waited_ms, protocol=protocol)
+            found.append(one_stop)
     return tuple(found)
 
 
@@ -246,12 +256,11 @@ def stops_of(
 
 
 class PendingAction(NamedTuple):
-    """A scheduled action of a stored simulation:
-    the eviction of a member, or a follow-up rebalance.
+    """A pending action in a checkpoint of a simulation: an eviction, or a follow-up rebalance.
 
     Attributes:
         time_ms: when it is due.
-        position: of the recorded rebalance that caused it.
+        position: position, in the history, of the recorded rebalance that caused it.
         generation: simulated generation that a follow-up completes; None for an eviction.
         key: key of the absent member.
         gone_ms: when that member stopped responding.
@@ -270,12 +279,12 @@ class PendingAction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The stored state of one policy's simulation after a recorded rebalance, to continue it later.
+    """The state of one policy's simulation after a recorded rebalance, stored to continue it later.
 
-    Recorded rebalances are given by their position in the group's history.
+    Recorded rebalances are identified by their position in the group's history.
 
     Attributes:
-        position: of the rebalance.
+        position: the rebalance after which the state was stored.
         time_ms: simulated time.
         members: the simulated members in join order.
         actions: scheduled actions, in the order in which they are due.
@@ -303,38 +312,40 @@ class Checkpoint:
 
     @property
     def rebalances(self) -> frozenset[int]:
-        """Positions of the recorded rebalances that the state refers to."""
+        """Indices, in the group's history, of the recorded rebalances that the stored state refers
+        to.
+        """
         found = {self.position, *(one.position for one in self.actions)}
         found |= {position for position, _ in self.steps}
         found |= {one[0] for one in (self.second_phase, self.pending) if one is not None}
         return frozenset(found if self.resolved_at is None else found | {self.resolved_at})
 
     def to_bytes(self) -> bytes:
-        """Serialize the checkpoint; `from_bytes` restores it.
+        """Serialize the stored state of a simulation to bytes; `from_bytes` restores it.
 
         Raises:
-            TypeError: a plug-in's strategy remembers values that cannot be stored.
+            TypeError: a plug-in strategy stores values of unsupported types.
         """
-        return pack_state(self, _classes(), level=1)
+        return pack_state(self, _allowed_classes(), level=1)
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> Checkpoint:
-        """Restore the checkpoint that `to_bytes` serialized.
+        """Restore the state of a simulation from the bytes that `to_bytes` returned.
 
         Raises:
             InvalidCaptureError: the bytes are of another version, or damaged.
         """
-        found = unpack_state(blob, _classes())
+        found = unpack_state(blob, _allowed_classes())
         if not isinstance(found, cls):
             raise InvalidCaptureError("stored simulation: no checkpoint; replay without --append")
         return found
 
 
 @lru_cache(maxsize=1)
-def _classes() -> tuple[type, ...]:
-    """Return the classes whose instances a checkpoint may contain.
+def _allowed_classes() -> tuple[type, ...]:
+    """Return the classes whose instances may be restored from the stored state of a simulation.
 
-    Among them are the data that built-in strategies store for members.
+    They include the classes in which built-in strategies store data of members.
     """
     from partage.groups.dialects.user_data import LastAssignment
     from partage.groups.optimal.strategy import Promises
@@ -345,12 +356,12 @@ def _classes() -> tuple[type, ...]:
 
 
 class RecentRebalances:
-    """The newest recorded rebalances of a group, by their position in the group's history.
+    """The newest recorded rebalances of a consumer group, by their index in the group's history.
 
     Older ones are removed, so that memory does not grow with the history.
 
     Args:
-        needed: positions of older rebalances that are kept as well.
+        needed: positions of older rebalances to keep, because a checkpoint refers to them.
     """
 
     def __init__(self, needed: frozenset[int] = frozenset()) -> None:
@@ -363,13 +374,13 @@ class RecentRebalances:
         return self._recent[position] if position in self._recent else self._old[position]
 
     def add(self, position: int, rebalance: RecordedRebalance) -> None:
-        """Add the next recorded rebalance, with its position in the group's history."""
+        """Add the next recorded rebalance; ``position`` is its index in the group's history."""
         self._recent[position] = rebalance
         # The object is kept as long as the entry, so that no other one gets its id.
         self._position_of[id(rebalance)] = position
 
     def position(self, rebalance: RecordedRebalance) -> int:
-        """Return a recorded rebalance's position in the group's history.
+        """Return the index of a recorded rebalance in its group's history.
 
         Raises:
             KeyError: the rebalance is too old and was removed.
@@ -377,7 +388,10 @@ class RecentRebalances:
         return self._position_of[id(rebalance)]
 
     def forget_before(self, position: int) -> None:
-        """Remove the rebalances before a position, except for those that checkpoints need."""
+        """Remove the recorded rebalances before an index in the history, to save memory.
+
+        Rebalances that checkpoints (stored simulation states) need are kept.
+        """
         while self._recent and (first := next(iter(self._recent))) < position:
             rebalance = self._recent.pop(first)
             if first in self._needed:
@@ -390,9 +404,9 @@ class RecentRebalances:
 
 
 class UnreadInputs(NamedTuple):
-    """Inputs of the estimate of how long partitions have no consumer in a simulated rebalance.
+    """Inputs for estimating how long partitions had no consumer in a simulated rebalance.
 
-    They are stored with the row, because the estimate changes when later commits are known.
+    They are stored with the row, because the estimate changes with later commits.
 
     Attributes:
         stops: partitions that stop.
@@ -407,33 +421,34 @@ class UnreadInputs(NamedTuple):
     restarts: bool = True
 
     def estimate(self, lengths: StopLengths, rebalance: RecordedRebalance) -> UnreadEstimate | None:
-        """Return the estimated unread time of the simulated rebalance.
+        """Estimate the partition-seconds without a consumer in the simulated rebalance.
 
-        The recorded intervals without a consumer that it uses are removed from ``lengths``.
+        ``lengths`` has the recorded intervals without a consumer. The estimate removes the
+        intervals that it uses.
         """
         return lengths.estimate(
             rebalance, self.stops, was_empty=self.was_empty, away_s=self.away_s,
             restarts=self.restarts,
         )  # fmt: skip
 
-    def to_cells(self) -> list[Any]:
-        """Return the inputs as JSON values, from which `of_cells` restores them.
+    def to_json(self) -> list[Any]:
+        """Return the inputs of a downtime estimate as JSON values, from which `from_json` restores
+        them.
 
-        The partitions that stop are left out: the caller stores their indices elsewhere.
+        The interrupted partitions are left out, because the output row already has their indices.
         """
         owners: dict[tuple[Any, ...], int] = {}
         owner_of = [owners.setdefault(tuple(stop[2:]), len(owners)) for stop in self.stops]
         return [[*owners], owner_of, self.was_empty, self.away_s, self.restarts]
 
     @classmethod
-    def of_cells(cls, cells: list[Any], stops: Int32Array, index: Index) -> UnreadInputs:
-        """Restore the inputs from the values that `to_cells` returned, and the partitions that
-        stop.
+    def from_json(cls, cells: list[Any], stops: Int32Array, index: Index) -> UnreadInputs:
+        """Restore the inputs of a downtime estimate from the JSON values that `to_json` returned.
 
         Args:
-            cells: the values.
+            cells: the JSON values.
             stops: indices of the partitions that stop (int32).
-            index: their numbering.
+            index: the numbering of partitions.
         """
         owners, owner_of, was_empty, away_s, restarts = cells
         rest = [(tuple(ids), *more) for ids, *more in owners]
@@ -457,18 +472,19 @@ _METRICS = (
 
 
 class StoredRow(NamedTuple):
-    """A stored row of table ``replays``, without the columns that later records change.
+    """A row of the output table ``replays`` in the form that is stored for the next run.
 
-    Its values are those of JSON, so that a list of rows can be written as JSON text.
+    Values are representable in JSON. Columns that depend on later commits are stored as inputs,
+    from which `finish` computes them.
 
     Attributes:
         position: position of the recorded rebalance in the group's history.
         time_ms: simulated time.
-        cells: the columns `_FIELDS`.
-        metrics: the columns `_METRICS`.
+        cells: values of the columns `_FIELDS`.
+        metrics: values of the columns `_METRICS`.
         fixed: bounds on stopped time and on records read twice; None if they are computed again.
-        recompute: partitions that stop, partition-seconds of dead members, how much longer the
-            rebalance took, and loads; None if nothing is computed from them.
+        recompute: partitions that stop, partition-seconds of dead members, additional duration of
+            the rebalance, and loads; None if nothing is computed from them.
         unread: inputs of the unread time (`UnreadInputs`); None if there is no estimate.
     """
 
@@ -484,13 +500,13 @@ class StoredRow(NamedTuple):
     def of(
         cls, position: int, row: SimulatedRebalance, unread: UnreadInputs | None, loads: PlanLoads
     ) -> StoredRow:
-        """Convert a row of a simulation to its stored form, which JSON can represent.
+        """Convert an output row of a simulation to the form that is stored for the next run.
 
         Args:
             position: position of the recorded rebalance in the group's history.
-            row: the row, with `RecomputeInputs` if it has columns that are computed again.
-            unread: inputs of its unread time; None if it has no estimate.
-            loads: finds the loads of its plan.
+            row: the row, with `RecomputeInputs` if some of its columns depend on later commits.
+            unread: inputs of its unread time (time without a consumer); None if it has no estimate.
+            loads: cache of the loads of assignments.
         """
         inputs, cells, fixed = row.recompute, None, None
         if inputs is None:
@@ -498,13 +514,13 @@ class StoredRow(NamedTuple):
         else:
             of_plan: list[Any] | None = None
             if inputs.has_loads:
-                *arrays, members = loads.of(inputs)
+                *arrays, members = loads.loads(inputs)
                 of_plan = [*map(_text, arrays), members]
             cells = [_text(inputs.stops), inputs.extra, inputs.longer_ms, of_plan]
         return cls(
             position, row.time_ms, [getattr(row, name) for name in _FIELDS],
             [getattr(row.measured, name) for name in _METRICS], fixed, cells,
-            None if unread is None else unread.to_cells(),
+            None if unread is None else unread.to_json(),
         )  # fmt: skip
 
     def finish(
@@ -514,14 +530,16 @@ class StoredRow(NamedTuple):
         context: SimulationContext,
         lengths: StopLengths,
     ) -> SimulatedRebalance:
-        """Restore the row of table ``replays``: compute the columns that later records change.
+        """Return the complete row of table ``replays``, with columns computed from all known
+        commits.
 
         Args:
             policy: name of the policy.
             rebalance: the recorded rebalance.
             context: metadata and commit statistics of the group.
             lengths: recorded intervals without a consumer. The rows of a policy must be finished in
-                the order in which they were made, because each estimate uses up intervals.
+                the order in which they were made, because each estimate removes the intervals that
+                it uses.
         """
         stops = _NO_PARTITIONS if self.recompute is None else _array(self.recompute[0])
         stopped, reread = (None, None) if self.fixed is None else map(_bounds, self.fixed)
@@ -538,7 +556,7 @@ class StoredRow(NamedTuple):
                 spread = load_spread(loads, context.weights)
         unread = None
         if self.unread is not None:
-            inputs = UnreadInputs.of_cells(self.unread, stops, context.clusters.index)
+            inputs = UnreadInputs.from_json(self.unread, stops, context.clusters.index)
             unread = inputs.estimate(lengths, rebalance)
         return SimulatedRebalance(
             policy=policy, reading=CUMULATIVE, time_ms=self.time_ms,
@@ -569,24 +587,24 @@ def _bounds(value: Any) -> Bounds | None:
 
 
 class SimulationStore(Protocol):
-    """Interface of an object that stores one policy's simulation for the next run."""
+    """Interface of a store for the rows and states of one policy's simulation, for the next run."""
 
-    def row(self, row: StoredRow) -> None:
-        """Store the next row of the simulation."""
+    def store_row(self, row: StoredRow) -> None:
+        """Store the next output row of the simulation."""
 
-    def checkpoint(self, found: Checkpoint) -> None:
-        """Store the state of the simulation after all rows so far."""
+    def store_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Store the state of the simulation after all rows that have been stored so far."""
 
 
 @dataclass
 class Continuation:
-    """The stored simulation from which one policy's simulation continues, and where it stores more.
+    """The stored simulation of one policy from an earlier run, to continue it and to store more.
 
     Attributes:
         store: receives new rows and checkpoints.
-        wanted: positions of the recorded rebalances after which a checkpoint is stored.
+        wanted: positions of the recorded rebalances after which to store a checkpoint.
         checkpoint: the state to continue from; None to simulate the whole history.
-        rows: the stored rows before it, in the order in which they were made.
+        rows: the stored rows before the checkpoint, in the order in which they were made.
     """
 
     store: SimulationStore
@@ -597,19 +615,22 @@ class Continuation:
     _number: int = 0
 
     def covers(self, position: int) -> bool:
-        """Return whether a recorded rebalance is before the checkpoint,
-        so that it is not simulated again.
+        """Return whether an earlier run has already simulated a recorded rebalance.
+
+        Such a rebalance is not simulated again. ``position`` is its position in the group's
+        history.
         """
         return self.checkpoint is not None and position <= self.checkpoint.position
 
     def rows_until(
         self, position: int, time_ms: int | None = None
     ) -> Iterator[tuple[int, StoredRow]]:
-        """Yield (number, row) for the next stored rows, up to a recorded rebalance and a simulated
-        time.
+        """Yield the stored output rows up to a rebalance, as pairs (running number, row).
+
+        Rows that have been yielded before are left out.
 
         Args:
-            position: position of the newest recorded rebalance whose rows are wanted.
+            position: history index of the newest recorded rebalance whose rows are yielded.
             time_ms: the latest simulated time; None for all.
         """
         while True:

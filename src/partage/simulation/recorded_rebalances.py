@@ -42,12 +42,14 @@ _MOST_ABSENT = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """The absence of one member from its group, from its departure to its return.
+    """The absence of one member from its consumer group, from its departure to its return.
+
+    An incarnation is one lifetime of a group id, from its creation to its deletion.
 
     Attributes:
         member: its last state before the departure.
         left: (incarnation, generation) of the first rebalance without it.
-        gone_ms: when it left; one session timeout before its eviction if it expired.
+        gone_ms: when it left; for an evicted member, one session timeout before its eviction.
         expired: whether its session timed out; otherwise it sent a LeaveGroup.
         back: (incarnation, generation) of its return; None if it never returned.
         back_ms: when it returned.
@@ -69,10 +71,9 @@ class _Departure:
 
 
 class _AbsenceTracker:
-    """Finds the absences of one group's members: matches each departure with the member's return.
+    """Finds when members of a consumer group leave, and when the same members return.
 
-    The history's causes decide which joining member is a departed one (`history.causes`),
-    so that a policy's members return exactly as the recorded ones did.
+    A joining member counts as a returning one if the recorded causes say so (`history.causes`).
     """
 
     def __init__(self, session_timeout_ms: int | None) -> None:
@@ -80,52 +81,54 @@ class _AbsenceTracker:
         self._departed: dict[str, _Departure] = {}
         self._before: Generation | None = None
 
-    def feed(self, now: Generation) -> tuple[list[_Departure], list[Absence]]:
-        """Process the next rebalance; return the absences that begin with it and those that end
-        with it.
+    def feed(self, generation: Generation) -> tuple[list[_Departure], list[Absence]]:
+        """Process a group's next generation (rebalance) and find the members that left or returned.
 
-        Call it for every rebalance in order, including those without members.
+        Call it for every generation in order, including those without members.
+
+        Returns:
+            The absences that begin with this generation, and those that end with it.
         """
-        if self._before is not None and now.incarnation != self._before.incarnation:
+        if self._before is not None and generation.incarnation != self._before.incarnation:
             self._before, self._departed = None, {}
         departures = []
-        for absence in departed_members(now, self._before, self._timeout_ms):
+        for absence in departed_members(generation, self._before, self._timeout_ms):
             departure = _Departure(absence)
             departures.append(departure)
             self._departed[absence.member.id] = departure
         old = {m.owner for m in (self._before.last.members if self._before else ())}
-        former_id = {c.member: c.was for c in now.causes if c.was is not None}
+        former_id = {c.member: c.was for c in generation.causes if c.was is not None}
         returns = []
-        for member in {m.owner: m for m in now.first.members}.values():
+        for member in {m.owner: m for m in generation.first.members}.values():
             departed = self._departed.pop(former_id.get(member.id, ""), None)
             if member.owner not in old and departed is not None:
                 departed.absence = replace(
                     departed.absence,
-                    back=(now.incarnation, now.number),
-                    back_ms=now.timestamp_ms,
+                    back=(generation.incarnation, generation.number),
+                    back_ms=generation.timestamp_ms,
                     as_member=member,
                 )
                 returns.append(departed.absence)
         while len(self._departed) > _MOST_ABSENT:
             del self._departed[next(iter(self._departed))]
-        self._before = now
+        self._before = generation
         return departures, returns
 
 
 def departed_members(
-    now: Generation, before: Generation | None, timeout_ms: int | None
+    generation: Generation, before: Generation | None, timeout_ms: int | None
 ) -> list[Absence]:
-    """Return an absence for each member of the previous generation that the new one lacks.
+    """Return the members that left a consumer group in a rebalance, as one `Absence` each.
 
     Args:
-        now: the generation that the rebalance created.
+        generation: the generation that the rebalance created.
         before: the generation before it in the same incarnation; None for the first one.
         timeout_ms: the broker's session timeout for members that sent none; None if not known.
     """
-    present = {m.owner for m in now.first.members}
+    present = {m.owner for m in generation.first.members}
     old = {m.owner: m for m in before.last.members} if before is not None else {}
     return [
-        _absence(_with_timeout(member, timeout_ms), now)
+        _absence(_with_timeout(member, timeout_ms), generation)
         for owner, member in old.items()
         if owner not in present
     ]
@@ -157,17 +160,19 @@ def session_timeout_ms(member: MemberState) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRebalance:
-    """One recorded rebalance with the ownership before it, the input of a simulation.
+    """A recorded rebalance and the partition ownership before it; the input of simulations.
 
     Attributes:
         generation: the group generation that the rebalance created.
-        replayable: whether strategies can run on it; False without members, for example.
+        replayable: whether it is valid input for assignment strategies; False without members, for
+            example.
         owned: dict from instance id or member id to indices of its last partitions (int32).
-        last_owned: like ``owned``, but partitions without an owner are with their last owner.
+        last_owned: as ``owned``, but a partition without an owner counts for its last owner.
         ids_before: member ids of the previous generation; any other member has just started.
         departures: members of the previous generation that are missing from this one.
         returns: members that return with it, possibly under another member id.
-        pauses: its pauses if they are stored with it; otherwise `CommitStatistics` has them.
+        pauses: times without commits around it, if they are stored with it; otherwise
+            `CommitStatistics` has them.
     """
 
     generation: Generation
@@ -186,7 +191,9 @@ class RecordedRebalance:
 
     @property
     def is_migration(self) -> bool:
-        """Return whether the rebalance only rewrites the assignment to migrate the protocol."""
+        """Return whether the rebalance only converts the group between the classic and consumer
+        protocol.
+        """
         return self.generation.taken_over
 
     @property
@@ -195,7 +202,7 @@ class RecordedRebalance:
         return self.cause_kinds[:1] == (_FOLLOW_UP,)
 
     def owned_by_departed(self) -> list[Int32Array]:
-        """Return the partition indices of each member that is no longer in the group."""
+        """Return the partition indices of each member that left the group before this rebalance."""
         present = {m.owner for m in self.generation.first.members}
         return [dense for owner, dense in self.owned.items() if owner not in present]
 
@@ -206,7 +213,7 @@ class OwnershipTracker:
     Call `feed` for every rebalance in order, including those without members.
 
     Args:
-        clusters: the cluster metadata over time; dense numbers are those of its index.
+        clusters: the cluster metadata over time; its index numbers the partitions.
     """
 
     def __init__(self, clusters: ClusterHistory) -> None:
@@ -216,23 +223,22 @@ class OwnershipTracker:
         self._last_owned: dict[str, Int32Array] = {}
         self._newest: RecordedRebalance | None = None
 
-    def feed(self, now: Generation) -> RecordedRebalance:
-        """Return a recorded rebalance with the ownership before it.
+    def feed(self, generation: Generation) -> RecordedRebalance:
+        """Return the rebalance that created a generation, with the partitions that members owned
+        before.
 
-        Its departures, returns and pauses are left empty.
+        The caller adds departures, returns and pauses in consumption.
         """
-        self._finish_newest()
-        if now.incarnation != self._incarnation:
-            self._incarnation, self._owned, self._last_owned = now.incarnation, {}, {}
-        replayable = unsupported_reason(now.first) is None
-        self._newest = RecordedRebalance(now, replayable, self._owned, self._last_owned)
+        self._apply_newest()
+        if generation.incarnation != self._incarnation:
+            self._incarnation, self._owned, self._last_owned = generation.incarnation, {}, {}
+        replayable = unsupported_reason(generation.first) is None
+        self._newest = RecordedRebalance(generation, replayable, self._owned, self._last_owned)
         return self._newest
 
-    def _finish_newest(self) -> None:
-        """Apply the newest rebalance's assignment to the ownership.
-
-        This is deferred until the result is needed.
-        """
+    def _apply_newest(self) -> None:
+        """Update which member owns which partition by the assignment of the newest rebalance."""
+        # The caller defers this until the next rebalance is added or the state is stored.
         newest, self._newest = self._newest, None
         if newest is None:
             return
@@ -247,17 +253,18 @@ class OwnershipTracker:
             self._owned, self._last_owned = {}, {}
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the state as values for `history.state_store.pack_state`.
+        """Return the tracked partition ownership as values that can be serialized between two runs.
 
-        Dense numbers stay valid as long as metadata is only appended (`ClusterHistory.append`).
+        `history.state_store.pack_state` serializes them. Partition indices stay valid as long as
+        metadata is only appended (`ClusterHistory.append`).
         """
-        self._finish_newest()
+        self._apply_newest()
         owned = self._owned
         more = {m: dense for m, dense in self._last_owned.items() if dense is not owned.get(m)}
         return self._incarnation, owned, more
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the state that `stored` returned."""
+        """Restore the tracked partition ownership from the values that `stored` returned."""
         self._incarnation, self._owned, more = state
         self._last_owned = self._owned | more
 
@@ -269,8 +276,8 @@ class RecordedRebalanceBuilder:
         clusters: the cluster metadata over time; partition indices are those of its index.
         session_timeout_ms: the broker's session timeout, for members that send none; None if not
             known.
-        behind: number of later rebalances that must be known before one is yielded, so that returns
-            of its members are known; None yields all of them at the end.
+        lookahead: number of later rebalances to read before a rebalance is yielded, so that returns
+            of its members are found; None yields all rebalances at the end.
     """
 
     def __init__(
@@ -278,29 +285,32 @@ class RecordedRebalanceBuilder:
         clusters: ClusterHistory,
         session_timeout_ms: int | None = None,
         *,
-        behind: int | None = None,
+        lookahead: int | None = None,
     ) -> None:
-        self._behind = behind
+        self._behind = lookahead
         self._absences = _AbsenceTracker(session_timeout_ms)
         self._ownership = OwnershipTracker(clusters)
         self._queue: deque[tuple[Generation, list[_Departure], list[Absence]]] = deque()
         self._before: Generation | None = None
 
     def feed(self, generation: Generation) -> Iterator[RecordedRebalance]:
-        """Add the group's next generation, with or without members;
-        yield rebalances that are complete.
+        """Add the consumer group's next generation; yield recorded rebalances that are complete.
+
+        A rebalance is complete when enough later ones are known to find returning members.
         """
         self._queue.append((generation, *self._absences.feed(generation)))
         while self._behind is not None and len(self._queue) > self._behind:
-            yield self._next()
+            yield self._build_oldest()
 
     def finish(self) -> Iterator[RecordedRebalance]:
-        """Yield the remaining rebalances, at the end of the log."""
+        """Yield the recorded rebalances that are still incomplete, at the end of the log."""
         while self._queue:
-            yield self._next()
+            yield self._build_oldest()
 
-    def _next(self) -> RecordedRebalance:
-        """Build the oldest waiting rebalance, and update the ownership of partitions by it."""
+    def _build_oldest(self) -> RecordedRebalance:
+        """Build the oldest incomplete recorded rebalance, and apply its assignment to the
+        ownership.
+        """
         generation, departures, returns = self._queue.popleft()
         before, self._before = self._before, generation
         if before is not None and generation.incarnation != before.incarnation:

@@ -55,12 +55,12 @@ class RoundResult:
 
     Attributes:
         status: done, refused (the strategy is not applicable) or failed.
-        group: the members, without claims.
+        group: the members, without partitions that they report as owned.
         old_owners: the previous owners, to count moves.
         last_owner: position of each partition's last owner (int32[P]), see `owner_view`.
-        plan: the new assignment; None unless done.
+        plan: the new assignment; None if ``status`` is not done.
         detail: why there is no assignment.
-        needs_follow_up: whether a cooperative member lost a partition that it sent as owned, so
+        needs_follow_up: whether a cooperative member lost a partition that it reported as owned, so
             that it rejoins.
     """
 
@@ -75,7 +75,7 @@ class RoundResult:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPolicy:
-    """A policy with the strategy that it runs at one recorded rebalance.
+    """A policy (protocol and options) with the assignment strategy that it runs at one rebalance.
 
     Attributes:
         policy: gives the protocol, and whether members are static.
@@ -87,10 +87,11 @@ class ResolvedPolicy:
 
     @classmethod
     def at(cls, policy: Policy, rebalance: RecordedRebalance) -> ResolvedPolicy | None:
-        """Find the strategy that a policy runs at a recorded rebalance.
+        """Return a policy with the strategy that it uses at a recorded rebalance.
 
         Returns:
-            None if the policy is `own` and Partage does not have the group's strategy.
+            None if the policy is `own` (the recorded settings) and Partage does not have the
+                group's strategy.
         """
         if policy.strategy is not None:
             return cls(policy, policy.strategy)
@@ -101,10 +102,11 @@ class ResolvedPolicy:
         return cls(policy.as_strategy(recorded_protocol(generation), strategy), strategy)
 
     def restored_memory(self, member: SimulatedMember, index: Index) -> object:
-        """Recompute the data that the strategy would have stored for a member with its current
+        """Recompute the data that the strategy would store for a member with its current
         partitions.
 
-        If the strategy raises an exception, a placeholder is returned, and `rebalance` fails.
+        If the strategy raises an exception, a placeholder is returned, and the next `rebalance`
+        reports the failure.
         """
         if not _remembers(self.strategy):
             return None
@@ -145,7 +147,7 @@ class ResolvedPolicy:
         leading = next((member for member in members if member.state.id == leader), None)
         failure = next((m.memory for m in members if isinstance(m.memory, _FailedMemory)), None)
         if failure is not None:
-            return _without_plan(members, RoundResult(FAILED, detail=failure.why))
+            return _clear_assignments(members, RoundResult(FAILED, detail=failure.why))
         try:
             joined = shared.join(members, policy, strategy, cluster, sent=group)
             memory = None if leading is None else leading.memory
@@ -156,7 +158,7 @@ class ResolvedPolicy:
             )
             old_owners = previous_owners_of(members, joined.members, last_owner)
             needs_follow_up = policy.cooperative and _loses_claim(joined.problem, plan)
-            _take_plan(strategy, members, plan, generation, leading, last_owner=last_owner)
+            _apply_plan(strategy, members, plan, generation, leading, last_owner=last_owner)
         except PartageError as e:  # mostly UnsupportedProblemError: Kafka's class throws as well
             result = RoundResult(REFUSED, detail=str(e))
         except MemoryError:
@@ -168,12 +170,12 @@ class ResolvedPolicy:
             return RoundResult(
                 DONE, group, old_owners, last_owner, plan, needs_follow_up=needs_follow_up
             )
-        return _without_plan(members, result)
+        return _clear_assignments(members, result)
 
 
 @dataclass(frozen=True, slots=True)
 class _FailedMemory:
-    """Placeholder for a member's stored strategy data, after the strategy raised an exception.
+    """Placeholder for the data that a strategy stores for a member, after it raised an exception.
 
     ``why`` is the text of the exception.
     """
@@ -181,8 +183,11 @@ class _FailedMemory:
     why: str
 
 
-def _without_plan(members: Sequence[SimulatedMember], result: RoundResult) -> RoundResult:
-    """Remove all members' partitions and stored strategy data, and return the given result."""
+def _clear_assignments(members: Sequence[SimulatedMember], result: RoundResult) -> RoundResult:
+    """Clear all members' partitions and strategy data after a failed rebalance.
+
+    ``result`` is the failed rebalance, which is returned unchanged.
+    """
     for member in members:
         member.owned, member.last_owned, member.memory = EMPTY, EMPTY, None
     return result
@@ -195,7 +200,7 @@ def _loses_claim(problem: Problem, plan: Plan) -> bool:
     return bool((plan.owner[claimed[known]] != claimant[known]).any())
 
 
-def _take_plan(
+def _apply_plan(
     strategy: Strategy,
     members: Sequence[SimulatedMember],
     plan: Plan,
@@ -204,14 +209,14 @@ def _take_plan(
     *,
     last_owner: Int32Array,
 ) -> None:
-    """Give each member its partitions of a new assignment, and the leader the strategy's data.
+    """Store a new assignment in the simulated members: their partitions and their strategy data.
 
     Args:
         strategy: the strategy that made the assignment.
         members: the members, in the assignment's order.
         plan: the assignment.
         generation: number of the assignment's generation.
-        leader: the leader, if the group has one.
+        leader: the leader, which also stores the strategy's data of the plan; None for no leader.
         last_owner: position of each partition's last owner (int32[P]).
     """
     if leader is not None and plan.memory is not None:
@@ -235,7 +240,10 @@ def _take_plan(
 
 
 def _remembers(strategy: object) -> bool:
-    """Return whether a strategy stores data for members between rebalances (``on_assignment``)."""
+    """Return whether an assignment strategy stores data for members between rebalances.
+
+    Such a strategy defines ``on_assignment``.
+    """
     return getattr(type(strategy), "on_assignment", None) is not PlainStrategy.on_assignment
 
 
@@ -257,12 +265,12 @@ _MOST_CACHED = 512
 
 
 class JoinedProblem(NamedTuple):
-    """The assignment problem of a simulated rebalance, once its members have joined.
+    """The input of an assignment strategy after the members joined a simulated rebalance.
 
     Attributes:
-        problem: the problem; members send the partitions that they own as claims.
-        members: the problem of the same members without claims.
-        content: a key that only equal problems of these members share; None if unknown.
+        problem: the assignment problem, in which members report the partitions that they own.
+        members: the same problem without reported partitions.
+        content: key for caches: equal for equal problems of these members; None if unknown.
     """
 
     problem: Problem
@@ -271,7 +279,7 @@ class JoinedProblem(NamedTuple):
 
 
 class SharedProblems:
-    """Cache of the assignment problems of one group's simulated rebalances, and of their plans.
+    """Cache of the assignment problems of a group's simulated rebalances, and of their solutions.
 
     Several policies often lead to the same problem. It is then built and solved once.
     """
@@ -280,10 +288,10 @@ class SharedProblems:
         self._without_claims: dict[object, tuple[object, Problem]] = {}
         self._plans: dict[object, tuple[Problem, Strategy, Plan]] = {}
 
-    def without_claims(
+    def problem_without_claims(
         self, members: Sequence[SimulatedMember], cluster: Cluster, *, static: bool
     ) -> Problem:
-        """Return the assignment problem of members that send no owned partitions.
+        """Return the assignment problem of members that report no owned partitions when they join.
 
         Args:
             members: the members in join order.
@@ -318,10 +326,10 @@ class SharedProblems:
         *,
         sent: Group | None = None,
     ) -> JoinedProblem:
-        """Return the assignment problem of members as they join a rebalance under a policy.
+        """Return the assignment problem that results when members join a rebalance under a policy.
 
-        A strategy that does not read claims gets members without claims. A plug-in may read
-        anything, and may send anything as user data: its members are validated.
+        Members report no owned partitions if the strategy does not use them. For a plug-in, which
+        may use any input and send any user data, the members are validated.
 
         Args:
             members: the members in join order.
@@ -333,8 +341,8 @@ class SharedProblems:
         Raises:
             InvalidProblemError: the record has values that no member can send.
         """
-        shared = self.without_claims(members, cluster, static=policy.static)
-        built_in = _built_in(strategy)
+        shared = self.problem_without_claims(members, cluster, static=policy.static)
+        built_in = _as_built_in(strategy)
         nothing_sent = JoinedProblem(shared, shared, ())
         if built_in is not None and not built_in.reads_claims and not policy.cooperative:
             return nothing_sent
@@ -344,7 +352,7 @@ class SharedProblems:
         user_data: list[bytes | None] = [None] * len(members)
         if policy.eager or policy.cooperative:
             user_data = [strategy.subscription_user_data(m.topics, m.memory) for m in members]
-        start, claimed = _claimed(members, policy, shared)
+        start, claimed = _reported_partitions(members, policy, shared)
         is_sent = len(claimed) > 0 or any(data is not None for data in user_data)
         if not is_sent and not built_in.reads_generation:
             return nothing_sent
@@ -359,8 +367,8 @@ class SharedProblems:
         """Return the assignment that a strategy computes; equal problems are solved once.
 
         Args:
-            strategy: the strategy. A plug-in may decide by other things than the problem, so its
-                assignments are not cached.
+            strategy: the strategy. The result of a plug-in may depend on more than the problem, so
+                it is not cached.
             joined: the problem.
             memory: the data that the strategy has stored for the leader.
         """
@@ -379,21 +387,28 @@ class SharedProblems:
         return known[2]
 
 
-def _built_in(strategy: object) -> PlainStrategy | None:
-    """Return the strategy if it is one of Partage's own, which declares its inputs; else None."""
+def _as_built_in(strategy: object) -> PlainStrategy | None:
+    """Return the assignment strategy if it is built into Partage, or None for a plug-in.
+
+    Only built-in strategies declare which inputs they use.
+    """
     if isinstance(strategy, PlainStrategy) and strategy.__module__.startswith("partage."):
         return strategy
     return None
 
 
-def _claimed(
+def _reported_partitions(
     members: Sequence[SimulatedMember], policy: Policy, problem: Problem
 ) -> tuple[NDArray[np.int64], Int32Array]:
-    """Return the partitions that each member sends as owned, as compressed rows (CSR).
+    """Return the partitions that each member reports as owned when it joins, as a sparse matrix
+    (CSR).
 
-    The first array says where each member's partitions begin in the second one (partition indices).
-    Eager members own nothing. Cooperative members send existing partitions of topics that they
-    still subscribe to. For a coordinator these are all existing partitions of their targets.
+    Eager members report none. Cooperative members report existing partitions whose topics they
+    still subscribe to. In the consumer protocol they are all existing partitions of their targets.
+
+    Returns:
+        The start of each member's partitions in the second array (int64[M + 1]), and the
+        partition indices (int32).
     """
     start = np.zeros(len(members) + 1, np.int64)
     if policy.eager:
@@ -410,7 +425,13 @@ def _claimed(
 def _subscribes(
     problem: Problem, member: NDArray[np.int64], topic: Int32Array
 ) -> NDArray[np.bool_]:
-    """Return whether each member ``member[i]`` subscribes to topic ``topic[i]`` (bool[n])."""
+    """Return whether each listed member subscribes to the topic listed with it (bool[n]).
+
+    Args:
+        problem: the assignment problem with all subscriptions.
+        member: indices of members (int64[n]).
+        topic: index of a topic for each of them (int32[n]).
+    """
     topics = len(problem.index.topics)
     if len(problem.subscription_topics) == 1:
         is_wanted = np.zeros(topics, bool)
@@ -427,7 +448,7 @@ def _make_room(cache: dict[object, Any]) -> None:
 
 
 def hash_arrays(*arrays: NDArray[Any]) -> bytes:
-    """Return a 16-byte hash of the contents of some arrays, as a key for caches."""
+    """Return a 16-byte hash of the contents of the given arrays, as a key for caches."""
     sizes = b"".join([len(array).to_bytes(8, "little") for array in arrays])
     content = b"".join([array.tobytes() for array in arrays])
     return blake2b(sizes + content, digest_size=16).digest()

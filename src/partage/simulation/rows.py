@@ -42,15 +42,16 @@ _NO_REBALANCE = PlanMetrics(moved=0, avoidable=0)
 
 @dataclass(frozen=True)
 class RowBuilder:
-    """Builder of the rows of table ``replays`` for one recorded rebalance, one row for each policy.
+    """Builder of the output rows (table ``replays``) for one recorded rebalance, one for each
+    policy.
 
     Attributes:
         rebalance: the recorded rebalance.
-        context: metadata, judge and commit statistics of the group.
+        context: metadata, metrics and commit statistics that all policies share.
         costs: the costs of the recorded rebalance.
         cluster: the cluster metadata at its time.
         recorded: the recorded assignment.
-        reading: kind of simulation: recorded, per_rebalance or cumulative.
+        reading: recorded, or the kind of simulation: per_rebalance or cumulative.
     """
 
     rebalance: RecordedRebalance
@@ -64,8 +65,9 @@ class RowBuilder:
     def of(
         cls, rebalance: RecordedRebalance, context: SimulationContext, reading: str
     ) -> RowBuilder:
-        """Create the builder of a recorded rebalance's rows for one kind
-        of simulation (``reading``).
+        """Create the builder of output rows for a recorded rebalance.
+
+        ``reading`` is the kind of rows: recorded, per_rebalance or cumulative.
         """
         costs = context.costs(rebalance)
         return cls(rebalance, context, costs, costs.cluster, costs.given, reading)
@@ -78,8 +80,15 @@ class RowBuilder:
         place: RowPlace | None,
         **columns: Any,
     ) -> SimulatedRebalance:
-        """Build a row of table ``replays``: the columns that identify it, and the given
-        ``columns``.
+        """Build an output row of a simulated policy from its identifying columns and the given
+        values.
+
+        Args:
+            policy: the policy.
+            resolved: the policy with its strategy.
+            status: whether the simulation succeeded.
+            place: the row's number and simulated time.
+            **columns: values of the other columns.
         """
         generation = self.rebalance.generation
         step, time_ms = place or (0, generation.timestamp_ms)
@@ -99,20 +108,24 @@ class RowBuilder:
         )
 
     def recorded_name(self, policy: Policy) -> tuple[str, bool]:
-        """Return a policy's strategy name, or the recorded one, and whether the rebalance really
-        used it.
+        """Return a policy's strategy name, and whether the recorded rebalance used that strategy.
+
+        For policy `own` it is the name of the recorded strategy.
         """
         generation = self.rebalance.generation
         strategy = policy.strategy.name if policy.strategy else generation.first.strategy or ""
         return strategy, is_recorded_strategy(policy, generation)
 
-    def unknown_strategy(self, policy: Policy, place: RowPlace | None = None) -> SimulatedRebalance:
-        """Return a row for a policy whose strategy was recorded,
-        but is not implemented by Partage.
+    def unknown_strategy_row(
+        self, policy: Policy, place: RowPlace | None = None
+    ) -> SimulatedRebalance:
+        """Return the output row for a recorded assignment strategy that Partage does not implement.
+
+        Only policy `own` (the group's recorded settings) has such rows.
         """
         return self._row(policy, None, NOT_YET, place)
 
-    def no_rebalance(
+    def no_rebalance_row(
         self,
         policy: Policy,
         resolved: ResolvedPolicy,
@@ -122,8 +135,15 @@ class RowBuilder:
         stopped: Bounds | None = NOTHING,
         unread: UnreadEstimate | None = None,
     ) -> SimulatedRebalance:
-        """Return a row that gives the reason why a recorded rebalance does not happen
-        under a policy.
+        """Return the output row for a recorded rebalance that does not happen under a policy.
+
+        Args:
+            policy: the policy.
+            resolved: the policy with its strategy.
+            why: the reason, such as a restart within the session timeout.
+            place: number and simulated time of the row.
+            stopped: bounds on partition-seconds without a consumer.
+            unread: best estimate of these partition-seconds.
         """
         return self._row(
             policy,
@@ -138,7 +158,7 @@ class RowBuilder:
             reread=NOTHING,
         )
 
-    def simulated(
+    def simulated_row(
         self,
         policy: Policy,
         resolved: ResolvedPolicy,
@@ -151,15 +171,16 @@ class RowBuilder:
         unread: Callable[[Int32Array, RoundResult], UnreadEstimate | None] | None = None,
         is_stored: bool = False,
     ) -> SimulatedRebalance:
-        """Return the row of a simulated rebalance, with its metrics and costs.
+        """Return the output row of a simulated rebalance, with its metrics and costs.
 
         Args:
             policy: the policy of the row.
             resolved: the policy with its strategy.
             result: the result of the rebalance.
-            place: step and simulated time of the row; None for step 0 at the recorded time.
+            place: number and simulated time of the row; None for number 0 at the recorded time.
             cluster: the metadata that the strategy saw; None for the recorded one.
-            extra: partition-seconds of dead or absent members, in addition to the stop.
+            extra: partition-seconds of dead or absent members, in addition to the partitions that
+                stop.
             longer_ms: additional time that it waited for members that did not respond.
             unread: returns the estimated unread time of the partitions that stop.
             is_stored: whether the row gets `RecomputeInputs` in a cumulative simulation too.
@@ -169,7 +190,7 @@ class RowBuilder:
         on = cluster or self.cluster
         plan = result.plan
         context = self.context
-        metrics = self.with_known_breaches(
+        metrics = self.clear_unreliable_breaches(
             context.measure(plan, result.group, on, context.weights, result.old_owners)
         )
         if result.needs_follow_up:  # loads between two phases are no result: only the end counts
@@ -202,7 +223,9 @@ class RowBuilder:
         )
 
     def _changed_owners(self, plan: Plan) -> int:
-        """Count the partitions that a plan assigns to another member than the record does."""
+        """Count the partitions that an assignment gives to another member than the recorded one
+        does.
+        """
         number = {member: i for i, member in enumerate(self.recorded.members)}
         if plan.members == self.recorded.members and len(number) == len(plan.members):
             owner = plan.owner
@@ -213,19 +236,20 @@ class RowBuilder:
             owner = np.append(numbers, np.int32(-1))[plan.owner]
         return int(np.count_nonzero(owner != self.costs.recorded_owner))
 
-    def with_known_breaches(self, metrics: PlanMetrics) -> PlanMetrics:
-        """Return the metrics, without the number of rule violations
-        if partition counts are assumed.
+    def clear_unreliable_breaches(self, metrics: PlanMetrics) -> PlanMetrics:
+        """Remove the number of rule violations from metrics if partition counts were not recorded.
+
+        With assumed partition counts or unknown partitions, this number would be unreliable.
         """
         assumed = self.context.clusters.assumed_at(self.rebalance.generation.timestamp_ms)
         is_unknown = assumed or bool(self.recorded.unresolved)
         return replace(metrics, breaches=None) if is_unknown else metrics
 
-    def undetected_seconds(self, policy: Policy) -> Bounds:
+    def detection_delay_seconds(self, policy: Policy) -> Bounds:
         """Return bounds on the partition-seconds between the death of members and their eviction.
 
-        Until the eviction no other member consumes their partitions. The policy's session timeout
-        counts, if it has one.
+        Until the eviction no other member consumes their partitions. The policy's session timeout,
+        if it has one, replaces the recorded ones.
         """
         total = NOTHING
         for absence in self.rebalance.departures:
@@ -239,13 +263,13 @@ class RowBuilder:
 
 @dataclass(slots=True)
 class RowCount:
-    """The number of output rows that one recorded rebalance has so far, and their builder.
+    """The row builder of one recorded rebalance, and how many rows it has built.
 
     Attributes:
-        rebalance: the recorded rebalance. The reference keeps its Python ``id``, the key of this
-            entry, unique.
+        rebalance: the recorded rebalance. While it is referenced here, no other object can get its
+            Python ``id``, by which entries are found.
         rows: the builder.
-        steps: rows so far.
+        steps: number of rows so far.
     """
 
     rebalance: RecordedRebalance
@@ -254,7 +278,7 @@ class RowCount:
 
 
 class RowPlace(NamedTuple):
-    """Position of an output row among those of the same recorded rebalance and policy.
+    """Number and time of an output row among those of the same recorded rebalance and policy.
 
     Attributes:
         step: number of the row, from 0; follow-ups have later numbers.
@@ -266,13 +290,13 @@ class RowPlace(NamedTuple):
 
 
 def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> SimulatedRebalance:
-    """Return the row of table ``replays`` for the recorded assignment itself, with its metrics."""
+    """Return the output row that describes the recorded assignment itself, with its metrics."""
     rows = RowBuilder.of(rebalance, context, RECORDED)
     generation, given = rebalance.generation, rows.recorded
-    members, old_owners = _recorded_owners(rebalance, rows)
+    members, old_owners = _recorded_problem(rebalance, rows)
     protocol = recorded_protocol(generation)
     stopped = rows.costs.stopped_seconds(rows.costs.stopped, context.usual_ms)
-    extra = rows.undetected_seconds(Policy(protocol, None))
+    extra = rows.detection_delay_seconds(Policy(protocol, None))
     return SimulatedRebalance(
         generation.incarnation,
         generation.number,
@@ -285,7 +309,7 @@ def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> Si
         caused=not rebalance.is_migration,
         partitions=len(given.partition),
         members=len(given.members),
-        measured=rows.with_known_breaches(
+        measured=rows.clear_unreliable_breaches(
             context.measure(given, members.group, rows.cluster, context.weights, old_owners)
         ),
         stopped=None if stopped is None else stopped + extra,
@@ -298,11 +322,12 @@ def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> Si
     )
 
 
-def _recorded_owners(
+def _recorded_problem(
     rebalance: RecordedRebalance, rows: RowBuilder
 ) -> tuple[Problem, PreviousOwners]:
-    """Return the recorded members as a problem without claims, and the previous owners by the
-    record.
+    """Return the assignment problem of the recorded members, and the recorded previous owners.
+
+    In the problem, members report no owned partitions.
     """
     number = max(rebalance.generation.number - 1, 0)
     members = [
@@ -311,16 +336,15 @@ def _recorded_owners(
         )
         for m in rebalance.generation.first.members
     ]
-    problem = rows.context.problems.without_claims(members, rows.cluster, static=False)
+    problem = rows.context.problems.problem_without_claims(members, rows.cluster, static=False)
     last_owner = owner_view(rows.cluster.index.partitions, [m.last_owned for m in members])
     return problem, previous_owners_of(members, problem, last_owner)
 
 
 def _numbers_by_topic(plan: Plan) -> dict[str, dict[str, list[int]]]:
-    """Return an assignment as a dict from member id to topic to partition numbers,
-    like `Plan.to_dict`.
+    """Convert an assignment to nested dicts: member id to topic to list of partition numbers.
 
-    A loop is faster than that for the few partitions of most groups.
+    It equals `Plan.to_dict`, but is faster for assignments with few partitions.
     """
     names = plan.index.topics
     topics = plan.index.topic_of[plan.partition].tolist()

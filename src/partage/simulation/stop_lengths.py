@@ -8,6 +8,13 @@ lengths is taken that is known:
 2. those of its other members that stayed as well, or left as well;
 3. those of the group;
 4. a stop by the stop model without commits.
+
+The record has no such length for a partition that one live member hands over to another under the
+cooperative or the consumer protocol, if the group used another one: eager members stop for part of
+a heartbeat interval, cooperative ones hand over after a whole one. Such a length follows from the
+policy's protocol (`_cooperative_handover`, `_consumer_handover`). So does that of a member's
+partitions under the consumer protocol if it sends LeaveGroup: the coordinator assigns them without
+a rebalance of the others.
 """
 
 from __future__ import annotations
@@ -23,12 +30,14 @@ from partage.history.stop_model import (
     StopSum,
     UnreadEstimate,
     UnreadInterval,
+    after_heartbeat,
     after_record,
     between,
     heartbeat_interval,
     revocation_time,
     sum_stops,
 )
+from partage.simulation.policies import COOPERATIVE
 from partage.simulation.recorded_rebalances import RecordedRebalance, session_timeout_ms
 
 __all__ = ["Stop", "StopLengths"]
@@ -41,20 +50,25 @@ _LATEST_STOP_MS = 10_000
 _MOST_KEPT = 65_536
 #: Recorded intervals are kept for so long after they end: a rebalance of a policy may be late.
 _KEPT_MS = 1_800_000
+#: Longest time until a member handles a heartbeat's answer: it must call ``poll``.
+_POLL_MS = 200
 #: An assignment so long after a classic generation's record is that of a static member that
 #: rejoined without a rebalance.
 _RESTART_MS = 300
 
 
 class Stop(NamedTuple):
-    """A partition whose consumption stops in a simulated rebalance, with its last owner.
+    """A partition that has no consumer during a simulated rebalance, with its last owner.
 
     Attributes:
         topic, partition: the partition.
-        members: ids of its last owner, the newest first.
-        session_ms: its session timeout if it was evicted, else None.
-        later_ms: how much later than in the record the partition is assigned again.
+        members: ids of the last owner, the newest first.
+        session_ms: the owner's session timeout if it was evicted, else None.
+        later_ms: time from the recorded to the simulated reassignment of the partition.
         left: whether the last owner left the group.
+        protocol: cooperative or consumer if that is the policy's protocol, the recorded one is
+            another, and a live member hands the partition over; also consumer if the last owner
+            sent LeaveGroup. Else None.
     """
 
     topic: str
@@ -63,6 +77,7 @@ class Stop(NamedTuple):
     session_ms: int | None = None
     later_ms: float = 0.0
     left: bool = False
+    protocol: str | None = None
 
 
 class _Length(NamedTuple):
@@ -73,15 +88,15 @@ class _Length(NamedTuple):
     p90: float
 
     def plus(self, later_ms: float) -> _Length:
-        """Return the estimate for a stop that ends later by ``later_ms`` (or earlier,
-        if negative).
+        """Return this estimated duration, ``later_ms`` milliseconds longer (or shorter, if
+        negative).
         """
         return _Length(*(max(0.0, one + later_ms) for one in self))
 
 
 @dataclass(slots=True)
 class _Mean:
-    """Running mean of estimated times without a consumer."""
+    """Running mean of estimated durations without a consumer."""
 
     best: float = 0.0
     p10: float = 0.0
@@ -101,7 +116,8 @@ class _Mean:
 
 @dataclass(slots=True)
 class _RebalanceMeans:
-    """Mean times without a consumer in one recorded rebalance.
+    """Mean times without a consumer in one recorded rebalance: by member, for leavers and for
+    stayers.
 
     There is a mean for each member, one for all members that left, and one for all that stayed.
     """
@@ -113,11 +129,15 @@ class _RebalanceMeans:
 class StopLengths:
     """Estimator of how long partitions have no consumer in simulated rebalances under one policy.
 
-    Its basis are the recorded intervals without a consumer. A recorded interval is used once at
-    most.
+    It is based on recorded intervals without a consumer. Each recorded interval is used at most
+    once.
+
+    Args:
+        server_session_ms: the broker's session timeout of consumer groups.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, server_session_ms: int) -> None:
+        self._server_session_ms = server_session_ms
         self._intervals: dict[_Pair, deque[UnreadInterval]] = {}
         #: Means by number of the rebalance, with its recorded follow-ups.
         self._means: dict[int, _RebalanceMeans] = {}
@@ -125,7 +145,7 @@ class StopLengths:
         self._usual: dict[bool, _Mean] = defaultdict(_Mean)
 
     def feed(self, rebalance: RecordedRebalance) -> None:
-        """Add the intervals without a consumer of the next recorded rebalance, in order of time."""
+        """Add the recorded intervals without a consumer of the next rebalance, in order of time."""
         if not rebalance.is_follow_up:
             self._newest = _RebalanceMeans()
         members = _ids(rebalance)
@@ -133,7 +153,7 @@ class StopLengths:
         while len(self._means) > _MOST_KEPT:
             del self._means[next(iter(self._means))]
         for one in rebalance.generation.unread_intervals:
-            if not _is_restart(one, rebalance):
+            if not _restarted_without_rebalance(one, rebalance):
                 self._intervals.setdefault((one.topic, one.partition), deque()).append(one)
                 has_left = one.member not in members
                 for mean in (
@@ -152,18 +172,18 @@ class StopLengths:
         away_s: float = 0.0,
         restarts: bool = True,
     ) -> UnreadEstimate | None:
-        """Estimate the time without a consumer in a rebalance under the policy,
-        in partition-seconds.
+        """Estimate the partition-seconds without a consumer in a rebalance under the policy.
 
         Args:
             rebalance: the recorded rebalance with its causes.
             stops: partitions that stop.
             was_empty: whether the group had no member before.
             away_s: partition-seconds of static members that were away.
-            restarts: whether to add members that rejoined without a rebalance of their own.
+            restarts: whether to add the recorded intervals of members that restarted without
+                causing a rebalance.
 
         Returns:
-            None if the record has no estimate either.
+            None if the recorded rebalance has no estimate either.
         """
         if rebalance.generation.unread is None:
             return None
@@ -171,50 +191,67 @@ class StopLengths:
         sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
         is_join = was_empty and not rebalance.ids_before
         for stop in stops:
-            length = self._length(stop, rebalance, means)
+            length = self._estimate_length(stop, rebalance, means)
             if stop.later_ms:
                 length = length.plus(stop.later_ms)
             _add(sums[stop.members[0]], length)
         for one in rebalance.generation.unread_intervals:
-            if restarts if _is_restart(one, rebalance) else is_join:
+            if restarts if _restarted_without_rebalance(one, rebalance) else is_join:
                 _add(sums[one.member], _of(one))
         best = sum(one[0] for one in sums.values())
         below, above = (sqrt(sum((one[i] - one[0]) ** 2 for one in sums.values())) for i in (1, 2))
         ends = (best, max(0.0, best - below), best + above)
         return UnreadEstimate(*(away_s + one / 1_000 for one in ends))
 
-    def _length(self, stop: Stop, rebalance: RecordedRebalance, means: _RebalanceMeans) -> _Length:
-        """Estimate how long one partition that stops has no consumer.
+    def _estimate_length(
+        self, stop: Stop, rebalance: RecordedRebalance, means: _RebalanceMeans
+    ) -> _Length:
+        """Estimate how long one partition has no consumer during a simulated rebalance.
 
-        The first rule with data decides: the partition's own recorded interval, a mean, or the stop
-        model. The module's docstring lists the rules.
+        The estimate is the partition's own recorded interval if there is one, else a mean of other
+        partitions, else the result of the stop model (computed from timeouts).
         """
-        found = self._take(stop, rebalance.generation.timestamp_ms)
+        members = rebalance.generation.first.members
+        longest_ms = max(map(session_timeout_ms, members), default=0)
+        recorded = self._recorded_length(stop, rebalance, means)
+        if stop.protocol == COOPERATIVE:
+            return _cooperative_handover(longest_ms, recorded)
+        if stop.protocol is not None:
+            return _consumer_handover(self._server_session_ms)
+        return recorded or _estimate_by_model(stop.session_ms, longest_ms, len(members))
+
+    def _recorded_length(
+        self, stop: Stop, rebalance: RecordedRebalance, means: _RebalanceMeans
+    ) -> _Length | None:
+        """Return how long a partition had no consumer during the recorded rebalance.
+
+        It is the partition's own recorded interval, or else a mean; None without either.
+        """
+        found = self._take_interval(stop, rebalance.generation.timestamp_ms)
         if found is not None:
             return _of(found)
         known = [means.by_member[member] for member in stop.members if member in means.by_member]
         for mean in (*known, means.by_fate[stop.left], self._usual[stop.left]):
             if mean.count:
                 return mean.value
-        members = rebalance.generation.first.members
-        longest_ms = max(map(session_timeout_ms, members), default=0)
-        return _modelled(stop.session_ms, longest_ms, len(members))
+        return None
 
-    def _take(self, stop: Stop, at: int) -> UnreadInterval | None:
-        """Remove and return the recorded interval that matches a simulated stop; None if there is
-        none.
+    def _take_interval(self, stop: Stop, time_ms: int) -> UnreadInterval | None:
+        """Remove and return the recorded time without a consumer that matches a simulated
+        interruption.
 
-        It is of the same partition and last owner, and ends after time ``at`` (ms).
+        It has the same partition and last owner, and ends after ``time_ms``. The result is None if
+        there is none.
         """
         intervals = self._intervals.get((stop.topic, stop.partition))
         if not intervals:
             return None
-        while intervals and intervals[0].assigned_ms < at - _KEPT_MS:
+        while intervals and intervals[0].assigned_ms < time_ms - _KEPT_MS:
             intervals.popleft()
         for i, one in enumerate(intervals):
-            if one.stopped_ms > at + _LATEST_STOP_MS:
+            if one.stopped_ms > time_ms + _LATEST_STOP_MS:
                 return None
-            if one.assigned_ms >= at and one.member in stop.members:
+            if one.assigned_ms >= time_ms and one.member in stop.members:
                 del intervals[i]
                 return one
         return None
@@ -224,17 +261,18 @@ def _ids(rebalance: RecordedRebalance) -> frozenset[str]:
     return frozenset(m.id for m in rebalance.generation.first.members)
 
 
-def _is_restart(one: UnreadInterval, rebalance: RecordedRebalance) -> bool:
-    """Return whether a member lost a partition and rejoined without a rebalance of its own.
+def _restarted_without_rebalance(interval: UnreadInterval, rebalance: RecordedRebalance) -> bool:
+    """Return whether a partition had no consumer because a member restarted without a rebalance.
 
-    In a classic group a static member takes over after the rebalance. In the other protocols a
-    static member then has a new id. A member that was evicted and rejoined between two epochs is
-    assigned the partitions that it owned.
+    ``interval`` is the time without a consumer, which the record of ``rebalance`` contains.
     """
+    # In a classic group, a static member resumes its partitions some time after the last rebalance.
+    # In other groups, a restarted static member has a new id; a member that was evicted and
+    # rejoined between two epochs gets its own partitions again.
     generation = rebalance.generation
     if generation.protocol != "classic":
-        return one.new_owner == one.member or one.new_owner not in _ids(rebalance)
-    return one.assigned_ms > generation.timestamp_ms + _RESTART_MS
+        return interval.new_owner == interval.member or interval.new_owner not in _ids(rebalance)
+    return interval.assigned_ms > generation.timestamp_ms + _RESTART_MS
 
 
 def _add(sums: list[float], length: _Length) -> None:
@@ -248,8 +286,36 @@ def _of(one: UnreadInterval) -> _Length:
     return _Length(one.unread_ms, one.unread_p10_ms, one.unread_p90_ms)
 
 
-def _modelled(session_ms: int | None, usual_session_ms: float, members: int) -> _Length:
-    """Estimate by the stop model how long a partition has no consumer, if no commits show it.
+def _cooperative_handover(session_ms: float, recorded: _Length | None) -> _Length:
+    """Estimate how long a partition has no consumer when it moves in a cooperative rebalance.
+
+    Args:
+        session_ms: the longest session timeout of the members.
+        recorded: how long such moves took in the record, under another protocol; None if unknown.
+    """
+    # It is one heartbeat interval. Members that lose no partition learn of the second rebalance
+    # with their next heartbeat, and their timers began with the first one. If recorded stops were
+    # longer, members are slow to rejoin, and the second rebalance takes as long.
+    heartbeat = heartbeat_interval(session_ms)
+    usual = _Length(heartbeat + _POLL_MS / 2, heartbeat, heartbeat + _POLL_MS)
+    return usual if recorded is None else _Length(*map(max, zip(usual, recorded, strict=True)))
+
+
+def _consumer_handover(session_ms: float) -> _Length:
+    """Estimate how long a partition has no consumer when it moves under the consumer protocol
+    (KIP-848).
+
+    ``session_ms`` is the broker's session timeout of consumer groups.
+    """
+    # The partition waits for the new owner's next heartbeat, which may come at any time within one
+    # interval, and for its next poll. Nobody waits for slow members.
+    heartbeat = heartbeat_interval(session_ms, classic=False)
+    low, best, high = (share * heartbeat + after_heartbeat(0.0).mean for share in (0.1, 0.5, 0.9))
+    return _Length(best, low, high)
+
+
+def _estimate_by_model(session_ms: int | None, usual_session_ms: float, members: int) -> _Length:
+    """Estimate how long a partition has no consumer from timeouts, if no commits show it.
 
     Args:
         session_ms: session timeout of the owner if it died; None if it rejoined.

@@ -77,8 +77,14 @@ class AssignmentConfigs:
         _check_tags(self.rack_aware_assignment_tags)
 
     def costs(self, traffic: int, non_overlap: int) -> tuple[int, int]:
-        """Return the configured rack-aware costs (traffic, non-overlap), or these defaults if none
-        is set.
+        """Return the costs with which Kafka Streams weighs racks: (traffic cost, non-overlap cost).
+
+        The traffic cost is paid for a partition that is read from another rack. The non-overlap
+        cost is paid for a task that moves to another client.
+
+        Args:
+            traffic: traffic cost to use if the application configures none.
+            non_overlap: non-overlap cost to use if the application configures none.
         """
         configured = self.rack_aware_assignment_traffic_cost
         overlap = self.rack_aware_assignment_non_overlap_cost
@@ -89,8 +95,10 @@ class AssignmentConfigs:
 
     @classmethod
     def from_config(cls, config: Mapping[str, object]) -> AssignmentConfigs:
-        """Build the settings from a Streams configuration with Kafka's names, and ignore other
-        settings.
+        """Build the task assignor's settings from a Kafka Streams configuration, such as
+        ``{"num.standby.replicas": "1"}``.
+
+        Settings that the task assignor does not read are ignored.
 
         Numbers may be given as text, and tags as a comma-separated list.
 

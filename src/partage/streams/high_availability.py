@@ -29,20 +29,20 @@ MayMove = Callable[[int, int], bool]
 def balance_over_threads(
     draft: DraftAssignment, *, standbys: bool = False, may_move: MayMove = lambda _source, _to: True
 ) -> None:
-    """Balance active (or standby) tasks over the stream threads of the clients, which are
-    application instances.
+    """Balance the Kafka Streams tasks of application instances ("clients") by their number of
+    threads.
 
-    A load is the number of active and standby tasks per thread. Each round visits all pairs of
-    clients in order. Tasks move from one to the other as long as that reduces the difference of
-    their loads.
+    A client's load is its number of active and standby tasks per stream thread. A task moves to
+    another client if that reduces the difference between their loads.
 
     Args:
-        draft: assignment, which is changed.
+        draft: assignment under construction, which is changed.
         standbys: whether standby tasks move instead of active tasks.
         may_move: whether standby tasks may move from a source to a destination client.
 
     Source: ``HighAvailabilityTaskAssignor.balanceTasksOverThreads`` 4.3.1.
     """
+    # Pairs of clients are visited in a fixed order, as in Kafka, until a round moves no task.
     moved = True
     while moved:
         moved = False
@@ -90,10 +90,10 @@ def _should_move(draft: DraftAssignment, source: int, destination: int) -> bool:
 
 @dataclass
 class TaskMovements:
-    """Mover of tasks to clients with up-to-date state, while warm-up replicas restore (KIP-441).
+    """Temporary moves of Kafka Streams tasks to clients with up-to-date state (KIP-441).
 
-    A task whose client lags behind runs on a caught-up client for now. Its own client gets a
-    warm-up replica, to which the task moves later.
+    If a task's assigned client lags behind, the task runs on a caught-up client for now. The
+    assigned client gets a warm-up replica, and takes over the task after its state is restored.
 
     Attributes:
         problem: input of the assignor.
@@ -126,9 +126,14 @@ class TaskMovements:
         self.load = np.array(self.draft.load)
 
     def move_actives(self) -> int:
-        """Move each active task whose client lags behind to a client that lags less.
+        """Move each active Kafka Streams task from a client that lags behind to one with up-to-date
+        state.
 
-        Return the number of moves.
+        Within the limit of warm-up replicas, the client that lags gets one: a copy that restores
+        the task's state, so that the task can return later.
+
+        Returns:
+            The number of moved tasks.
         """
         wanted = [
             (self.ready[task], task, client)
@@ -145,14 +150,11 @@ class TaskMovements:
         return len(wanted)
 
     def _move_active(self, task: int, destination: int, copies: list[int]) -> None:
-        """Run an active task on another client until its client, ``destination``, has restored the
-        task's state.
-
-        The task goes to a caught-up standby, else to a caught-up client, else to the client with
-        the least lag.
+        """Run an active Kafka Streams task on another client until ``destination`` has restored its
+        state.
 
         Args:
-            task: its number.
+            task: number of the task.
             destination: client of the task in the balanced assignment.
             copies: clients with a standby of the task.
         """
@@ -179,9 +181,11 @@ class TaskMovements:
         self._update_loads(source, destination)
 
     def move_standbys(self) -> int:
-        """Move each standby task whose client lags behind to a client that lags less.
+        """Move each standby task from a Kafka Streams client that lags behind to one that lags
+        less.
 
-        Return the number of moves.
+        Returns:
+            The number of moved tasks.
         """
         warm = set(self.warmups)
         size = len(self.problem.tasks)
@@ -258,9 +262,8 @@ _COSTS = 10, 1
 
 
 class HighAvailability:
-    """Task assignor of Kafka Streams since 2.6: balanced, tasks move only to caught-up clients.
-
-    It implements KIP-441 as shipped.
+    """Kafka Streams' default task assignor (KIP-441): it balances load and moves tasks only to
+    clients with up-to-date state.
 
     Guarantees, in order of priority:
 
@@ -295,12 +298,13 @@ class HighAvailability:
     )
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign all tasks of a Streams application to its clients.
+        """Assign all tasks of a Kafka Streams application to its clients (application instances).
 
-        In the plan, ``probing`` is true if a task still has to move.
+        The result asks for a probing rebalance (``probing``) if a task only runs somewhere until
+        its intended client has restored the state.
 
         Raises:
-            InvalidProblemError: a client has no lag of a stateful task.
+            InvalidProblemError: a client does not report the lag of a stateful task.
         """
         draft = DraftAssignment(problem)
         racks = RackOptimizer.for_legacy(problem)

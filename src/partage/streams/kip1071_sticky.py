@@ -27,7 +27,9 @@ ServerTask = tuple[str, int]
 
 @dataclass(frozen=True)
 class ServerSubtopology:
-    """A sub-topology of a streams group, as input of the coordinator's task assignor.
+    """Sub-topology of a Kafka streams group: its id, number of tasks, and if it has state.
+
+    It is an input of the group coordinator's task assignor (KIP-1071).
 
     Attributes:
         id: sub-topology id, any text.
@@ -42,13 +44,15 @@ class ServerSubtopology:
 
 @dataclass(frozen=True)
 class ServerMember:
-    """A member of a streams group with its previous tasks, for the coordinator's task assignor.
+    """Member of a Kafka streams group, with the tasks that it had before the rebalance.
+
+    It is an input of the group coordinator's task assignor (KIP-1071).
 
     Attributes:
         id: member id.
         process: process id; the members of a process share its local state.
-        active: dict from sub-topology id to the partitions of its previous active tasks, in map
-            order.
+        active: dict from sub-topology id to the partitions of its previous active tasks, in the
+            iteration order of Kafka's map.
         standby: previous standby tasks in the same form.
         offsets: dict from sub-topology id to partition to the sum of the changelog offsets that the
             member reported for a task whose state is on its disk. Kafka 4.3 ignores them.
@@ -63,9 +67,11 @@ class ServerMember:
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """Target assignment of a streams group: dicts from member id to its active and standby tasks.
+    """Result of the group coordinator's task assignor (KIP-1071): tasks of each streams group
+    member.
 
-    This assignor creates no warm-up tasks.
+    The two dicts map a member id to its active tasks and to its standby tasks. There are no warm-up
+    tasks.
     """
 
     active: dict[str, list[ServerTask]]
@@ -73,7 +79,8 @@ class ServerPlan:
 
 
 class ServerSticky:
-    """Sticky task assignor of the group coordinator, for streams groups (KIP-1071).
+    """Sticky task assignor of Kafka's group coordinator (KIP-1071): members keep their previous
+    tasks.
 
     Guarantees, in order of priority:
 
@@ -113,7 +120,8 @@ class ServerSticky:
         members: Sequence[ServerMember],
         configs: Mapping[str, str] | None = None,
     ) -> ServerPlan:
-        """Assign the tasks of all sub-topologies to the members of a streams group.
+        """Assign the tasks of all sub-topologies to the members of a Kafka streams group
+        (KIP-1071).
 
         Args:
             subtopologies: sub-topologies in any order.
@@ -147,10 +155,11 @@ class ServerSticky:
 
 
 class ServerSticky43(ServerSticky):
-    """Sticky task assignor of the group coordinator in Kafka 4.3, for streams groups (KIP-1071).
+    """Sticky task assignor of the group coordinator in Kafka 4.3 (KIP-1071); later releases differ.
 
-    It differs from 4.4 in three points: it ignores offsets; members with a standby are taken in map
-    order; and a standby has no member of its own if the first of them runs the task.
+    It differs from that of Kafka 4.4 in three points. It ignores the offsets that members report.
+    It visits the members that had a standby of a task in the order of Kafka's map. If the first of
+    them already has a copy of the task, none of them keeps the standby.
 
     Exact to ``org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor`` 4.3.1.
 
@@ -193,7 +202,11 @@ def _in_map_order(members: Sequence[ServerMember]) -> list[ServerMember]:
 
 
 class _Quota:
-    """Quota of tasks per member: ceil(remaining tasks / members that can still get more)."""
+    """Upper limit of the number of tasks that a streams group member may get for now.
+
+    The limit is ceil(tasks to assign / members below the limit). It is computed again whenever a
+    member reaches it.
+    """
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks, self._members = tasks, members
@@ -209,8 +222,10 @@ class _Quota:
 
 
 class _Process:
-    """One process of a streams group: its members, and all their tasks together (Kafka's
-    ``ProcessState``).
+    """Process that runs one or more members of a Kafka streams group, with the tasks of all of
+    them.
+
+    Kafka's class is ``ProcessState``.
     """
 
     def __init__(self, name: str) -> None:
@@ -250,16 +265,17 @@ class _Process:
 
 
 class _TargetDraft:
-    """Target assignment under construction, with the quotas of members and their previous tasks.
+    """Unfinished assignment of Kafka streams group tasks to members, used by the sticky task
+    assignor.
 
     Attributes:
         order: dict from sub-topology id to its rank in Java's string order.
-        tasks: all tasks.
-        stateful: tasks with standbys.
-        active: dict from task to member.
+        tasks: all tasks of the group.
+        stateful: tasks that get standbys.
+        active: dict from task to the member that runs it.
         standby: dict from member to its standby tasks.
-        active_quota: quota of active tasks.
-        all_quota: quota of tasks in both roles.
+        active_quota: quota of active tasks per member.
+        all_quota: quota of active and standby tasks per member.
         process_of: dict from member to process.
         processes: processes in the iteration order of Kafka's map.
         previous_active: dict from task to the member that had it.
@@ -369,17 +385,22 @@ class _TargetDraft:
         self.all_quota.reached(count)
 
     def _best_previous_standby(self, task: ServerTask, *, without_copy: bool) -> str | None:
-        """Return the least loaded member that had a standby of the task before; None if there is
-        none.
+        """Return the member with the lowest load that already had a standby copy of a Streams task.
 
-        Kafka replaces a member only by one that is less loaded both itself and by its process. With
-        ``without_copy``, processes with a copy of the task do not count.
+        Args:
+            task: the task, as (sub-topology id, partition).
+            without_copy: leave out members of processes that have a copy of the task already.
+
+        Returns:
+            The member id, or None if no such member exists.
         """
         best: str | None = None
         for member in self.previous_standby.get(task, ()):
             process = self.process_of[member]
             if without_copy and task in process.tasks:
                 continue
+            # As in Kafka, a member replaces an earlier one only if its own load and that of its
+            # process are both lower.
             if best is None or self._is_less_loaded(member, best):
                 best = member
         return best
@@ -455,7 +476,10 @@ class _TargetDraft:
 
 
 class _TargetDraft43(_TargetDraft):
-    """Target assignment under construction by the rules of Kafka 4.3."""
+    """Unfinished assignment of streams group tasks to members by the rules of Kafka 4.3.
+
+    See `ServerSticky43` for the differences.
+    """
 
     def _find_previous_standbys(self, members: Iterable[ServerMember]) -> None:
         # In the order of the members.

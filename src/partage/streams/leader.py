@@ -29,7 +29,7 @@ from partage.wire.streams.subscription_info import LATEST_OFFSET, LATEST_VERSION
 from partage.wire.streams.versions import (
     EARLIEST_PROBEABLE_VERSION,
     SHUTDOWN_REQUESTED,
-    versions_of,
+    group_versions_from_tuples,
 )
 
 __all__ = [
@@ -46,11 +46,14 @@ def end_offset_sums(
     end_offsets: Mapping[TopicPartition, int] | None,
     committed: Mapping[TopicPartition, int | None] | None = None,
 ) -> dict[TaskId, int]:
-    """Return a dict from each stateful task to the sum of its changelog partitions' end offsets; -3
-    if these are unknown.
+    """Return, for each stateful Kafka Streams task, the sum of the end offsets of its changelog
+    partitions.
 
-    New changelogs count 0. A changelog that is a source topic ends at the group's committed offset,
-    or at 0 without one. Sums saturate at the largest int64.
+    The sum says how much state there is to restore. It is -3 (unknown) for all tasks if
+    ``end_offsets`` is None. A changelog that does not exist yet counts 0.
+
+    A changelog that is also a source topic ends at the group's committed offset, or at 0 if nothing
+    is committed. Sums are at most the largest int64.
 
     Args:
         layout: tasks and internal topics of the application.
@@ -106,15 +109,17 @@ def task_lags(
     ends: Mapping[TaskId, int],
     offset_sums: Iterable[Mapping[TaskId, int]],
 ) -> NDArray[np.int64]:
-    """Return the lag of each client's copy of each task's state behind the changelog, in offsets
-    (int64[clients, tasks]).
+    """Return how many changelog offsets each Kafka Streams client's copy of a task's state is
+    behind.
+
+    The result is int64[clients, tasks].
 
     The lag is the task's end offset sum minus the client's offset sum. The sentinels -2 (fully
-    restored active task) and -3 (unknown) stay. A client beyond the end, or without an offset sum,
-    has the whole end offset sum as its lag. Tasks without an end offset sum have lag 0.
+    restored active task) and -3 (unknown) stay. The lag is the whole end offset sum if the client
+    reports no offset sum, or a larger one. Tasks without an end offset sum have lag 0.
 
     Args:
-        tasks: the columns.
+        tasks: the tasks of the columns.
         ends: end offset sum of each stateful task.
         offset_sums: offset sums that each client reported.
 
@@ -159,9 +164,8 @@ _IGNORE_LAGS = (LegacySticky, PublicSticky)
 
 @dataclass(frozen=True)
 class StreamsApplication:
-    """Input of a Streams group's leader in a rebalance, besides the members.
-
-    It has the application's topology and settings, and the state of the cluster's topics.
+    """Kafka Streams application as its group leader sees it: topology, settings, topics and
+    offsets.
 
     Attributes:
         topology: topology of the application.
@@ -182,7 +186,7 @@ class StreamsApplication:
 
 @dataclass(frozen=True)
 class StreamsGroupAssignment:
-    """Result of `rebalance`: the assignment of every member of a Streams group.
+    """Result of a rebalance of a Kafka Streams application: the assignment of every member.
 
     Attributes:
         consumers: assignment of each member, by member id.
@@ -211,7 +215,7 @@ def rebalance(
     now_ms: int,
     assignor: TaskAssignor | None = None,
 ) -> StreamsGroupAssignment:
-    """Compute the assignment of every member of a Streams application, as the group leader does.
+    """Compute the tasks of every member of a Kafka Streams application, as its group leader does.
 
     A missing source topic, or a repartition topic whose partition count cannot be derived,
     gives every member an error code.
@@ -246,7 +250,9 @@ def rebalance(
     """
     clients = group_by_client(members)
     every = [member for one in clients for member in one.members]
-    versions = versions_of((one.version, one.latest_version, one.shutdown) for one in every)
+    versions = group_versions_from_tuples(
+        (one.version, one.latest_version, one.shutdown) for one in every
+    )
     if versions.error_code == SHUTDOWN_REQUESTED:
         return _error(clients, SHUTDOWN_REQUESTED, "a member asked for shutdown")
     try:
@@ -263,7 +269,7 @@ def rebalance(
             f"versions below {EARLIEST_PROBEABLE_VERSION} cannot be probed",
         )
     layout.check_counts(application.counts)
-    return _assigned(
+    return _assign_clients(
         application,
         clients,
         layout,
@@ -278,7 +284,7 @@ def _error(clients: Sequence[ClientGroup], code: int, why: str) -> StreamsGroupA
     return StreamsGroupAssignment(error_assignments(clients, code), error=why)
 
 
-def _assigned(
+def _assign_clients(
     application: StreamsApplication,
     clients: Sequence[ClientGroup],
     layout: TopologyLayout,
@@ -288,15 +294,17 @@ def _assigned(
     versions: tuple[int, int],
     probing_versions: bool,
 ) -> StreamsGroupAssignment:
-    """Run the task assignor on a Streams application, and divide each client's tasks among its
-    stream threads.
+    """Assign the tasks of a Kafka Streams application to clients and then to their stream threads.
+
+    A client is an application instance with one or more stream threads.
 
     Args:
-        application: see `rebalance`.
-        clients: members by client.
+        application: topology, settings and state of the cluster, see `rebalance`.
+        clients: the members, grouped by client (application instance).
         layout: tasks and internal topics.
         assignor: task assignor.
-        deadline: client of the group leader, and the time of a probing rebalance.
+        deadline: process id of the group leader's client, and the time at which it starts a probing
+            rebalance (in ms).
         versions: lowest version used, and latest version that all members support.
         probing_versions: whether version probing continues.
     """
@@ -387,7 +395,7 @@ def _problem(
     ends = end_offset_sums(layout, application.end_offsets, application.committed)
     states = []
     for group in clients:
-        active, standby = group.previous(layout)
+        active, standby = group.previous_tasks(layout)
         states.append(
             ClientState(
                 group.process,

@@ -44,7 +44,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ThreadTasks:
-    """Tasks of one stream thread (consumer), by number, in the order in which Kafka sends them."""
+    """Active and standby tasks of one stream thread (consumer) of a Kafka Streams application.
+
+    Tasks are numbers, in the order in which Kafka sends them.
+    """
 
     stateful: list[int]
     standby: list[int]
@@ -52,26 +55,22 @@ class ThreadTasks:
 
     @property
     def active(self) -> list[int]:
-        """Active tasks of the stream thread, stateful ones first."""
+        """Active Kafka Streams tasks of the stream thread, those with state first."""
         return self.stateful + self.stateless
 
 
 def assign_to_threads(
     plan: TaskPlan, client: int, reported: Mapping[str, Collection[int]]
 ) -> dict[str, ThreadTasks]:
-    """Divide the tasks of a client (application instance) among its consumers (stream threads) as
-    Kafka's leader does.
+    """Divide the tasks of one Kafka Streams application instance (client) among its stream threads.
 
-    There are three passes (stateful actives, standbys, stateless actives) that share one count of
-    tasks per consumer. In the first two, a consumer first gets tasks that it reported, the least
-    lag first. The others are assigned in turn. Tasks beyond the equal share are assigned in the raw
-    array order of a binary heap, which differs for actives (filled from a hash set) and standbys
-    (filled in order).
+    A thread first gets tasks whose state it reported to have, as in Kafka's leader. The other tasks
+    are assigned round-robin.
 
     Args:
         plan: plan of all clients.
         client: number of the client.
-        reported: dict from consumer to the numbers of the tasks whose offset sums it reported.
+        reported: dict from consumer to the numbers of the tasks of which it reported local state.
 
     Source: ``StreamsPartitionAssignor.assignTasksToThreads`` 4.3.1.
 
@@ -100,6 +99,10 @@ def assign_to_threads(
             load[name] += len(own)
         return assigned
 
+    # Three passes, as in Kafka: stateful active tasks, standbys, stateless active tasks. In the
+    # first two, a thread first gets tasks that it reported, those with the least lag first. Tasks
+    # beyond the equal share follow the array order of a binary heap, which differs for actives
+    # (filled from a hash set) and standbys (filled in order).
     actives = plan.active[client]
     first = assign([t for t in actives if t in stateful], sticky=True, hashed=True)
     second = assign(plan.standby[client], sticky=True, hashed=False)
@@ -113,14 +116,15 @@ def _assign_pass(
     reported: Mapping[str, Sequence[int]],
     load: Mapping[str, int],
 ) -> dict[str, list[int]]:
-    """Assign active (or standby) tasks of a client to its consumers, up to an equal share and then
-    the rest.
+    """Divide tasks evenly among the stream threads (consumers) of a Kafka Streams instance.
+
+    Each consumer first gets tasks that it reported, up to an equal share. The rest follows.
 
     Args:
         tasks: numbers of the tasks, in the order in which Kafka inserts them into its heap.
         consumers: consumers in Java's string order.
         reported: dict from consumer to the tasks that it reported, in order of preference.
-        load: dict from consumer to the number of tasks from earlier passes.
+        load: dict from consumer to the number of tasks that earlier passes assigned.
     """
     given: dict[str, list[int]] = {name: [] for name in consumers}
     if not tasks:
@@ -158,13 +162,14 @@ def _assign_rest(
     too_many: Mapping[int, str],
     assigned: dict[str, list[int]],
 ) -> None:
-    """Assign the tasks that exceed an equal share: to consumers that reported having them, then in
-    turn.
+    """Assign the Kafka Streams tasks that remain after every stream thread has an equal share.
+
+    A consumer (stream thread) that reported a task gets it first; the others follow round-robin.
 
     Args:
         extra: tasks beyond the equal share.
-        ring: consumers with exactly the equal share.
-        too_many: dict from task to the consumer that reported it and was full.
+        ring: consumers that have exactly the equal share, in order.
+        too_many: dict from task to a consumer that reported it, but had its share already.
         assigned: tasks of each consumer, which is changed.
     """
     if not len(extra):
@@ -182,20 +187,19 @@ def _assign_rest(
 
 
 def assign_in_turn(plan: TaskPlan, client: int, consumers: Sequence[str]) -> dict[str, ThreadTasks]:
-    """Divide the tasks of a client (application instance) among its consumers round-robin, as
-    before Kafka Streams 2.4.
+    """Divide the tasks of a Kafka Streams instance among its consumers round-robin, as before 2.4.
 
-    Active tasks come first. Previous tasks of threads do not matter. Consumers and tasks are
-    visited in the order of Java's hash sets.
+    Active tasks come first. The threads' previous tasks are ignored.
 
     Args:
-        plan: plan of ``streams:0.10.2`` or ``streams:0.11``.
+        plan: plan of the assignor of Kafka Streams 0.10.2 or 0.11.
         client: number of the client.
         consumers: consumers in the order in which the leader reads them.
 
     Source: ``StreamPartitionAssignor.assign`` 0.10.2.1 and 0.11.0.3.
     """
     order = hash_set_order(consumers, string_hash)
+    # Consumers and tasks are visited in the order of Java's hash sets.
     active = set(plan.active[client])
     assigned = {}
     for place, name in enumerate(order):
@@ -213,8 +217,7 @@ Hosts = dict[tuple[str, int], tuple[TopicPartition, ...]]
 
 @dataclass(frozen=True)
 class StreamsMemberAssignment:
-    """Assignment that one consumer of a Streams group receives: partitions, tasks, and the time of
-    its next rebalance.
+    """Assignment of one Kafka Streams consumer: partitions, tasks, and the time to rebalance again.
 
     Kafka's classes are ``Assignment`` and ``AssignmentInfo``.
 
@@ -242,7 +245,10 @@ class StreamsMemberAssignment:
 def error_assignments(
     clients: Iterable[ClientGroup], code: int
 ) -> dict[str, StreamsMemberAssignment]:
-    """Return an error assignment for each member, as a dict by member id.
+    """Return an assignment without tasks, with an error code, for each member of a Streams group.
+
+    The result is a dict by member id. Codes are those of Kafka, for example 1: a source topic is
+    missing.
 
     It has no tasks; ``code`` tells the consumer the reason.
     """
@@ -254,16 +260,18 @@ def error_assignments(
 def hosts(
     plan: TaskPlan, clients: Sequence[ClientGroup], layout: TopologyLayout
 ) -> tuple[Hosts, Hosts]:
-    """Return the source partitions at each client's endpoint, for interactive queries.
+    """Return the source partitions that each Kafka Streams instance serves, by its host and port.
 
-    An endpoint is the host and port of a client. The result is two dicts from endpoint to source
-    partitions: one of active tasks, one of standby tasks. The partitions are those of the target
-    plan: a task that its previous owner has not revoked yet is listed at its new client. If two
-    clients have the same endpoint, the later one in the leader's map counts.
+    Interactive queries use them to find the instance that has a key.
+
+    Returns:
+        Two dicts from (host, port) to source partitions: of active tasks and of standby tasks.
     """
     actives: Hosts = {}
     standbys: Hosts = {}
     problem = plan.problem
+    # A task that its previous client has not revoked yet is listed at its new client. If two
+    # clients have the same endpoint, the later one in the leader's map counts.
     by_process = {one.process: one for one in clients}
     for client in problem.client_map_order:
         endpoint = by_process[problem.clients[client].process].endpoint
@@ -287,18 +295,15 @@ def member_assignments(
     deadline_ms: int | None,
     versions: tuple[int, int] = (LATEST_VERSION, LATEST_VERSION),
 ) -> dict[str, StreamsMemberAssignment]:
-    """Return the assignment that each consumer (stream thread) of one client receives, by member
-    id.
+    """Return the assignment of each stream thread (consumer) of one Kafka Streams instance.
 
-    A task is withheld as a whole while another consumer owns one of its partitions, and its new
-    consumer rebalances at once. Until then the client keeps the task as a standby if it was a
-    standby there and is stateful. The client's deadline goes to its first consumer by id, unless
-    that one rebalances at once anyway.
+    The result is a dict by member id. A task whose partition another consumer still owns is held
+    back until that consumer revokes it.
 
     Args:
         plan: plan of all clients.
         client: number of the client.
-        group: consumers of the client.
+        group: the consumers of the client.
         layout: tasks of the application.
         owned: all partitions that any consumer owns.
         deadline_ms: time of the client's next rebalance; None: never.
@@ -312,7 +317,9 @@ def member_assignments(
         tasks_of, owned, deadline_ms = assign_in_turn(plan, client, consumers), (), None
     else:
         tasks_of = assign_to_threads(plan, client, _reported(plan, group))
-    previous_standby = set(group.previous(layout)[1])
+    # While a stateful task is withheld, a client that had its standby keeps the standby. The time
+    # of the client's next rebalance goes to its first consumer by id, unless it rebalances at once.
+    previous_standby = set(group.previous_tasks(layout)[1])
     assignments = {}
     for name in group.consumers:
         names = [plan.problem.tasks[task] for task in tasks_of[name].active]
@@ -394,13 +401,12 @@ def member_of(
     owned: Iterable[TopicPartition] = (),
     rack: str | None = None,
 ) -> StreamsMember:
-    """Build a `StreamsMember` from the subscription that a Streams consumer sends in its JoinGroup
-    request.
+    """Build a Kafka Streams member from the subscription in its JoinGroup request.
 
     Args:
         name: member id of the consumer.
-        info: user data of the subscription. Only the versions are read if the leader does not
-            support the version.
+        info: user data of the subscription. If the leader does not support their version, only the
+            version fields are used.
         owned: owned partitions in the subscription.
         rack: rack in the subscription.
 
@@ -446,8 +452,8 @@ def assignment_info(
     hosts: Hosts | None = None,
     standby_hosts: Hosts | None = None,
 ) -> AssignmentInfo:
-    """Build the user data that the leader of a Streams group sends to a consumer with its
-    partitions.
+    """Build the user data (Kafka's ``AssignmentInfo``) that the leader sends to one Streams
+    consumer.
 
     Args:
         assignment: assignment of the consumer; with an error code, all else is left out.
@@ -487,13 +493,12 @@ def _endpoint(name: str, text: str | None) -> tuple[str, int] | None:
 
 @dataclass(frozen=True)
 class NextRebalance:
-    """Decision of a Streams member after an assignment: when it rejoins, and with which protocol
-    version.
+    """Time and subscription version with which a Kafka Streams member joins its group again.
 
     Attributes:
         version: version of its next subscription.
-        rebalance_ms: time after which it requests a rebalance; 0: at once, 2**63 - 1: never.
-            The clock must have passed this time; reaching it is not sufficient.
+        rebalance_ms: time in ms; the member requests a rebalance as soon as its clock is later. 0:
+            at once, 2**63 - 1: never.
     """
 
     version: int
@@ -507,12 +512,10 @@ def on_assignment(
     endpoint: tuple[str, int] | None = None,
     hosts: Collection[tuple[str, int]] = (),
 ) -> NextRebalance:
-    """Decide when a Streams member that received an assignment rejoins, and with which protocol
-    version.
+    """Return when a Kafka Streams member requests the next rebalance after it got an assignment.
 
     The member rebalances at once if the version has changed, or if its own endpoint is missing
-    among the hosts (a static member with an old assignment). Otherwise the assignment contains the
-    time.
+    among the hosts (a static member with an old assignment). Otherwise the assignment says when.
 
     Args:
         assignment: assignment of the member, without an error code.

@@ -22,20 +22,20 @@ FUTURE_PROCESS = ProcessId(-1, -1)
 
 @dataclass(frozen=True)
 class StreamsMember:
-    """A consumer (stream thread) of a Streams group, with the contents of its subscription.
+    """Stream thread (consumer) that joins a Kafka Streams group, with the data that it sends.
 
     Attributes:
         id: member id of the consumer.
         process: process id of its client.
         owned: owned partitions, in the order sent.
-        offset_sums: offset sum of each task with local state; -2: the consumer runs the fully
-            restored active task.
+        offset_sums: for each task with local state, the sum of its changelog offsets; -2: the
+            consumer runs the fully restored active task.
         tags: client tags (KIP-708).
         rack: rack of the consumer.
         endpoint: host and port of the client, for interactive queries.
         version: version of the subscription; above 11 the other fields cannot be read.
-        latest_version: latest version that the member supports; -1: unknown, because
-            versions 1 and 2 do not contain it.
+        latest_version: latest version that the member supports; -1: unknown, because versions 1 and
+            2 do not contain it.
         shutdown: whether the member requests a shutdown of the application.
     """
 
@@ -59,15 +59,16 @@ class StreamsMember:
 
 @dataclass
 class ClientGroup:
-    """The consumers of one application instance of a Streams group, which Kafka calls a client
-    (``ClientMetadata``).
+    """Application instance of Kafka Streams with its stream threads (consumers).
+
+    Kafka calls it a client (``ClientMetadata``).
 
     Attributes:
         process: process id of the client.
-        members: consumers in the order in which the leader reads them. The first one provides
-            tags and endpoint.
-        owner: consumer of each owned partition; the last claim wins.
-        offset_sums: offset sums of all consumers; the last one of a task wins.
+        members: consumers in the order in which the leader reads them. The first one provides tags
+            and endpoint.
+        owner: consumer of each owned partition; if several report a partition, the last one.
+        offset_sums: offset sum of each task; if several consumers report a task, the last one's.
         readable: False for members of a future version.
     """
 
@@ -78,7 +79,8 @@ class ClientGroup:
     offset_sums: dict[TaskId, int] = field(default_factory=dict)
 
     def add(self, member: StreamsMember) -> None:
-        """Add a consumer, with its owned partitions and offset sums, to this application instance.
+        """Add a stream thread (consumer), with its partitions and offsets, to this application
+        instance.
 
         Raises:
             InvalidProblemError: the client has tasks with and without a topology's name. Kafka
@@ -97,40 +99,44 @@ class ClientGroup:
 
     @property
     def consumers(self) -> list[str]:
-        """Member ids of the application instance's consumers, in Java's string order."""
+        """Member ids of the Kafka Streams instance's consumers, sorted as Java sorts strings."""
         return sorted((member.id for member in self.members), key=string_order_key)
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """Client tags of the application instance (KIP-708), taken from its first consumer."""
+        """Client tags of the Kafka Streams instance, such as ``{"zone": "a"}`` (KIP-708).
+
+        They are taken from its first consumer.
+        """
         return self.members[0].tags if self.readable else {}
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
-        """Host and port of the application instance for interactive queries, taken from its first
+        """Host and port of the Kafka Streams instance for interactive queries, from its first
         consumer.
         """
         return self.members[0].endpoint if self.readable else None
 
     def rack(self, *, of_first: bool) -> str | None:
-        """Return the rack of the application instance; None if it is unknown.
+        """Return the rack that all consumers of the Kafka Streams instance share, or None.
 
-        With ``of_first`` it is the rack of its first consumer (KIP-924). Otherwise it is the rack
-        that all consumers share, and None if their racks differ.
+        Args:
+            of_first: return the rack of the first consumer instead, as KIP-924 does.
         """
         racks = {member.rack for member in self.members}
         return self.members[0].rack if of_first or len(racks) == 1 else None
 
-    def previous(self, layout: TopologyLayout) -> tuple[list[TaskId], list[TaskId]]:
-        """Return the application instance's previous active tasks and its previous standby tasks.
-
-        Previous active tasks are the tasks of owned partitions and those whose offset sum is -2. If
-        topologies are named, owned partitions of unknown topologies are ignored.
+    def previous_tasks(self, layout: TopologyLayout) -> tuple[list[TaskId], list[TaskId]]:
+        """Return the active and the standby tasks that the Kafka Streams instance had before the
+        rebalance.
 
         Raises:
             InvalidTopologyError: the client owns partitions, but no task reads any of them.
         """
         task_of = layout.task_of
+        # Active tasks are those of owned partitions, and those that a consumer reports with offset
+        # sum -2 (fully restored and active). With named topologies, partitions of unknown ones are
+        # ignored.
         owned = list(self.owner)
         if layout.named:
             owned = [partition for partition in owned if partition in task_of]
@@ -155,15 +161,14 @@ class ClientGroup:
 
 
 def group_by_client(members: Iterable[StreamsMember]) -> list[ClientGroup]:
-    """Group the members of a Streams group by application instance, in the order in which Kafka's
-    leader reads them.
+    """Group the members of a Kafka Streams group by application instance.
 
-    The leader reads members in the iteration order of a hash map by member id. All members with a
-    version above 11 count as one instance with owned partitions and racks only.
+    The instances are in the order in which Kafka's leader reads them: a hash map by member id.
+    Members with a version above 11 form one instance, of which only partitions and racks are known.
 
     Raises:
-        InvalidProblemError: there are no members, an id occurs twice, or a client has tasks
-            with and without a topology's name.
+        InvalidProblemError: there are no members, an id occurs twice, or a client has tasks with
+            and without a topology's name.
 
     >>> members = [StreamsMember(name, ProcessId(0, 1)) for name in ("a-2", "a-1")]
     >>> [one.consumers for one in group_by_client(members)]

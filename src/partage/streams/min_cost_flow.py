@@ -30,9 +30,10 @@ _LEAST_RUN = 8
 
 
 class Network(NamedTuple):
-    """Residual network of a minimum-cost flow problem, as arrays of edges.
+    """Residual network of a minimum-cost flow problem (N nodes, E edges), stored as arrays of
+    edges.
 
-    It has each given edge and its reverse edge, sorted by (origin, end) as compressed rows (CSR).
+    Each given edge also has a reverse edge. Edges are sorted by (origin, end).
 
     Attributes:
         start: int64[N + 1], index of each node's first edge.
@@ -56,7 +57,9 @@ class Network(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Working arrays of the Bellman-Ford search for cycles of negative cost in a flow network.
+    """Working arrays of a Bellman-Ford search for a cycle of negative cost in a flow network.
+
+    N is the number of nodes, E the number of edges with residual capacity.
 
     Attributes:
         distance: int64[N], least known cost of a path to each node.
@@ -81,12 +84,13 @@ class Search(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FlowGraph:
-    """Flow network with its present flow, and Kafka's algorithms that maximise the flow and
-    minimise its cost.
+    """Flow network with a current flow, which can be made maximal and then cheapest.
+
+    The algorithms are those of Kafka Streams' rack-aware task assignor.
 
     Attributes:
         network: residual network.
-        given: index in the network of each given edge, in the order given.
+        given: index in the network of each edge that was passed to `of`.
     """
 
     network: Network
@@ -101,11 +105,15 @@ class FlowGraph:
         cost: Int64Array,
         flow: Int64Array,
     ) -> FlowGraph:
-        """Build the flow network from arrays with one element per edge: ends, capacity, cost and
-        present flow.
+        """Build a flow network from arrays that describe its n edges.
 
-        Node numbers need not be dense; only their order matters. At most one edge joins two nodes,
-        in either direction.
+        Args:
+            origin: int64[n], node at which each edge begins. Nodes may have any numbers; only the
+                order of the numbers matters.
+            end: int64[n], node at which each edge ends. Two nodes have at most one edge in common.
+            capacity: int64[n], capacity of each edge.
+            cost: int64[n], cost of a unit of flow.
+            flow: int64[n], current flow.
         """
         names, dense = np.unique(np.concatenate([origin, end]), return_inverse=True)
         edges = len(origin)
@@ -134,12 +142,14 @@ class FlowGraph:
         return cls(network, index[:edges].astype(np.int64))
 
     def flows(self) -> Int64Array:
-        """Return the flow over each edge, in the order in which the edges were given."""
+        """Return the flow over each edge of the network, in the order in which the edges were
+        given.
+        """
         return self.network.flow[self.given]
 
     def maximize(self) -> int:
-        """Increase the flow to a maximum flow from the first to the last node; return the added
-        flow.
+        """Increase the flow to a maximum flow from the first to the last node; return the
+        increase.
         """
         nodes = len(self.network.start) - 1
         parent, queue = np.zeros((2, nodes), np.int64)
@@ -147,8 +157,11 @@ class FlowGraph:
         return value
 
     def cancel_negative_cycles(self) -> int:
-        """Make the flow's cost minimal by cancelling negative cycles; return the number of
-        cancelled cycles.
+        """Change the flow to one of minimal cost, by cancelling cycles of negative cost in the
+        network.
+
+        Returns:
+            The number of cancelled cycles.
         """
         nodes, edges = len(self.network.start) - 1, len(self.network.end)
         sizes = [nodes] * 3 + [nodes + 1] + [edges] * 4
@@ -238,10 +251,14 @@ def _list_usable_edges(network: Any, search: Any) -> None:
 
 @piece
 def _find_cycle(search: Any, least_run: Any) -> int:
-    """Search the residual network for a cycle of negative cost by the Bellman-Ford algorithm.
+    """Search a flow network for a cycle of negative cost with the Bellman-Ford algorithm.
 
-    Return a node that is reached from such a cycle, -1 if there is none. The distance of that node
-    still falls in the last round.
+    Returns:
+        A node from which the cycle is found by following parents, or -1 if there is no cycle.
+
+    Args:
+        search: residual edges and working arrays (see `Search`).
+        least_run: least number of edges to consecutive nodes that are compared all at once.
     """
     distance, stale = search.distance, search.stale
     end, cost = search.end, search.cost

@@ -27,8 +27,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ClientState:
-    """Application instance before a rebalance: its threads, previous tasks and lags (Kafka's
-    ``ClientState``).
+    """Kafka Streams application instance before a rebalance: its threads, previous tasks and lags.
+
+    Kafka's class is ``ClientState``.
 
     Attributes:
         process: process id.
@@ -84,12 +85,12 @@ def _is_int(value: object) -> bool:
 
 @dataclass(frozen=True)
 class PartitionRacks:
-    """Racks of the replicas of each partition that a task reads (KIP-925).
+    """Racks of the replicas of each partition that a Kafka Streams task reads (KIP-925).
 
     Attributes:
-        source: racks of all replicas of each source partition; an empty set or None if not
-            all racks are known.
-        changelog: the same for each changelog partition.
+        source: for each source partition the racks of all its replicas; an empty set or None if a
+            rack is unknown.
+        changelog: likewise for each changelog partition.
     """
 
     source: tuple[frozenset[str] | None, ...]
@@ -132,8 +133,7 @@ class TaskProblem:
         with_stores: Iterable[TaskId] | None = None,
         lags: NDArray[np.int64] | None = None,
     ) -> None:
-        """Build the input of a task assignor: number the clients and tasks, and check that they fit
-        together.
+        """Build the input of a Kafka Streams task assignor, and validate it.
 
         Args:
             clients: clients in the order in which Kafka's leader reads them.
@@ -225,14 +225,14 @@ class TaskProblem:
 
     @cached_property
     def lags(self) -> NDArray[np.int64]:
-        """Lag of each client's copy of each task's state behind the changelog, in offsets
+        """Number of changelog offsets that each client is behind for each Kafka Streams task
         (int64[clients, tasks]).
 
-        The columns of stateless tasks have no meaning.
+        Only the columns of stateful tasks have a meaning.
 
         Raises:
-            InvalidProblemError: a client has no lag of a stateful task, or a lag is negative and
-                neither -2 nor -3.
+            InvalidProblemError: the lag of a stateful task is missing for a client, or a lag is
+                negative and neither -2 nor -3.
         """
         if self._given_lags is not None:
             matrix = np.empty((len(self.clients), len(self.tasks)), np.int64)
@@ -255,25 +255,22 @@ class TaskProblem:
 
     @cached_property
     def capacity(self) -> list[int]:
-        """Number of stream threads of each client (application instance)."""
+        """Number of stream threads of each client (Kafka Streams application instance)."""
         return [client.capacity for client in self.clients]
 
     # -- iteration orders of Kafka's hash collections -------------------------------------------
 
     @cached_property
     def client_map_order(self) -> list[int]:
-        """Client numbers in the order in which a Java ``HashMap`` keyed by process id iterates over
-        them.
-        """
+        """Client numbers in the iteration order of a Java ``HashMap`` keyed by process id."""
         return self.client_hash_order(self.client_arrival)
 
     def client_hash_order(self, clients: Sequence[int], *, copied: bool = False) -> list[int]:
-        """Sort client numbers as a Java ``HashSet`` of the clients' process ids would iterate over
-        them.
+        """Sort client numbers as a Java ``HashSet`` of the clients' process ids iterates over them.
 
         Args:
-            clients: numbers in the order of insertion.
-            copied: whether the set was constructed from a collection of this size, which
+            clients: client numbers in the order of insertion.
+            copied: whether Java constructed the set from a collection of as many items, which
                 determines its capacity.
         """
         table = copied_hash_set_table(len(clients)) if copied else DEFAULT_TABLE
@@ -282,9 +279,12 @@ class TaskProblem:
         return [clients[place] for place in places]
 
     def task_hash_order(self, tasks: Sequence[int], *, copied: bool = False) -> list[int]:
-        """Sort task numbers as a Java ``HashSet`` of the task ids would iterate over them.
+        """Sort task numbers as a Java ``HashSet`` of the Kafka Streams task ids iterates over them.
 
-        `client_hash_order` describes the arguments.
+        Args:
+            tasks: task numbers in the order of insertion.
+            copied: whether Java constructed the set from a collection of as many items, which
+                determines its capacity.
         """
         table = copied_hash_set_table(len(tasks)) if copied else DEFAULT_TABLE
         hashes = self._task_hashes
@@ -304,7 +304,7 @@ class TaskProblem:
 
 
 class DraftAssignment:
-    """Task assignment under construction: the active and standby tasks of each client, and its
+    """Unfinished assignment of Kafka Streams tasks to clients (application instances), with their
     load.
 
     Attributes:
@@ -324,28 +324,32 @@ class DraftAssignment:
         self.load = [0.0] * clients
 
     def holds(self, client: int, task: int) -> bool:
-        """Return whether a client has a task in the draft assignment, active or standby."""
+        """Return whether a Kafka Streams client already has a copy of a task, active or standby."""
         return task in self.active[client] or task in self.standby[client]
 
     def assign_active(self, client: int, task: int) -> None:
-        """Assign an active task to a client that has no copy of the task."""
+        """Assign an active Kafka Streams task to a client that has no copy of it."""
         self.active[client].add(task)
         self._add_to_count(client, 1)
 
     def assign_standby(self, client: int, task: int) -> None:
-        """Assign a standby task to a client that has no copy of the task."""
+        """Assign a standby copy of a Kafka Streams task to a client that has no copy of it."""
         self.standby[client].add(task)
         self._add_to_count(client, 1)
 
     def unassign_standby(self, client: int, task: int) -> None:
-        """Remove a standby task from the client that has it."""
+        """Take a standby copy of a Kafka Streams task from the client that has it."""
         self.standby[client].remove(task)
         self._add_to_count(client, -1)
 
     def move(self, tasks: list[set[int]], task: int, source: int, destination: int) -> None:
-        """Move a task from one client to another that has no copy of it.
+        """Move a Kafka Streams task from one client to another that has no copy of it.
 
-        ``tasks`` is the attribute ``active`` or ``standby``.
+        Args:
+            tasks: the attribute ``active`` or ``standby`` of this object: which copy moves.
+            task: number of the task.
+            source: client that has the task.
+            destination: client that gets the task.
         """
         tasks[source].remove(task)
         tasks[destination].add(task)
@@ -353,7 +357,13 @@ class DraftAssignment:
         self._add_to_count(destination, 1)
 
     def swap_roles(self, standby_at: int, active_at: int, task: int) -> None:
-        """Make a standby task active, and the active copy on the other client a standby."""
+        """Make a standby copy of a Kafka Streams task the active one, and the active one a standby.
+
+        Args:
+            standby_at: client with the standby copy, which becomes active.
+            active_at: client with the active copy, which becomes a standby.
+            task: number of the task.
+        """
         self.standby[standby_at].remove(task)
         self.active[standby_at].add(task)
         self.active[active_at].remove(task)
@@ -402,7 +412,7 @@ class TaskPlan:
         in_turn: Iterable[tuple[int, ...]] = (),
         warnings: Iterable[str] = (),
     ) -> TaskPlan:
-        """Build the immutable result of a task assignor from a finished draft."""
+        """Build the result of a Kafka Streams task assignor from a finished draft assignment."""
         return cls(
             problem,
             tuple(tuple(sorted(tasks)) for tasks in draft.active),
@@ -415,11 +425,13 @@ class TaskPlan:
         )
 
     def active_of(self, process: ProcessId) -> list[TaskId]:
-        """Return the active tasks of one client by its process id, ascending."""
+        """Return the active Kafka Streams tasks of the client with the given process id, sorted."""
         return self._named(self.active, process)
 
     def standby_of(self, process: ProcessId) -> list[TaskId]:
-        """Return the standby tasks of one client by its process id, ascending."""
+        """Return the standby Kafka Streams tasks of the client with the given process id,
+        sorted.
+        """
         return self._named(self.standby, process)
 
     def _named(self, rows: tuple[tuple[int, ...], ...], process: ProcessId) -> list[TaskId]:
@@ -429,10 +441,9 @@ class TaskPlan:
         return []
 
     def to_dict(self) -> dict[str, dict[str, list[str]]]:
-        """Return the task plan for JSON: a dict from process id to ``{"active": [...], "standby":
-        [...]}``.
+        """Return the task assignment as a dict that can be written as JSON.
 
-        Tasks are ids as text, such as "0_3".
+        It maps a client's process id to ``{"active": ["0_3", ...], "standby": [...]}``.
         """
         tasks = self.problem.tasks
         return {

@@ -29,12 +29,13 @@ Int64Array = NDArray[np.int64]
 
 
 def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
-    """Exchange tasks between clients so that the total cost is least, by minimum-cost flow.
+    """Exchange Kafka Streams tasks between clients so that the total cost is minimal.
 
-    Every client keeps its number of tasks. The search starts from the present assignment.
+    Each client keeps its number of tasks. The method is minimum-cost flow; Kafka's name of this
+    strategy is ``min_traffic``.
 
     Args:
-        held: bool[tasks, clients], whether the client has the task; one client per task.
+        held: bool[tasks, clients], the current assignment; each task is on one client.
         cost: int64[tasks, clients], cost of the task at the client.
 
     Returns:
@@ -43,6 +44,7 @@ def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
     Raises:
         UnsupportedProblemError: a task is on no client or on several; Kafka's class throws too.
     """
+    # The search starts from the current assignment.
     tasks, clients = held.shape
     _check_held_once(held)
     task = np.arange(1, tasks + 1)
@@ -65,14 +67,13 @@ def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
 def balance_subtopology(
     held: NDArray[np.bool_], cost: Int64Array, groups: Sequence[Sequence[int]]
 ) -> list[int]:
-    """Assign the tasks of sub-topologies to clients at least total cost, by minimum-cost flow.
+    """Spread the Kafka Streams tasks of each sub-topology evenly over clients, at minimal total
+    cost.
 
-    A client gets at most ceil(its share of all tasks * tasks of the sub-topology) of each
-    sub-topology. This limit is computed in IEEE doubles in Kafka's order of operations. The search
-    starts from a maximum flow, not from the present assignment.
+    The method is minimum-cost flow; Kafka's name of this strategy is ``balance_subtopology``.
 
     Args:
-        held: bool[tasks, clients], whether the client has the task; one client per task.
+        held: bool[tasks, clients], the current assignment; each task is on one client.
         cost: int64[tasks, clients], cost of the task at the client.
         groups: rows (tasks) of each sub-topology, in order; every row is in one group.
 
@@ -80,6 +81,9 @@ def balance_subtopology(
         UnsupportedProblemError: a task is on no client or on several.
     """
     tasks, clients = held.shape
+    # A client gets at most ceil(f * n) of a sub-topology's n tasks, where f is the fraction of all
+    # tasks that it has now. This limit is computed in IEEE doubles in Kafka's order of operations.
+    # The search starts from a maximum flow.
     _check_held_once(held)
     number = held.sum(axis=0).tolist()
     rows = [row for group in groups for row in group]
@@ -137,15 +141,14 @@ _MOST_STANDBY_ROUNDS = 4
 
 
 class RackOptimizer:
-    """Optimizer that exchanges tasks between clients so that fewer partitions are read across
-    racks.
+    """Exchange of Kafka Streams tasks between clients to read fewer partitions across racks.
 
-    It is Kafka's ``RackAwareTaskAssignor``.
+    Kafka's class is ``RackAwareTaskAssignor`` (KIP-925).
 
-    The cost of a task at a client is the traffic cost times the number of its partitions without a
-    replica in the client's rack (source partitions for actives, changelogs for standbys), plus the
-    non-overlap cost if the client does not have the task now. Costs are int32 and overflow as in
-    Java.
+    A partition is read across racks if it has no replica in the client's rack. Each such partition
+    of a task costs the traffic cost (source partitions for actives, changelogs for standbys). A
+    task on a client that does not have it now costs the non-overlap cost. Costs are int32 and
+    overflow as in Java.
 
     Exact to ``RackAwareTaskAssignor`` 4.3.1, which optimises standbys by ``min_traffic`` even if
     the strategy is ``balance_subtopology``.
@@ -172,8 +175,10 @@ class RackOptimizer:
 
     @classmethod
     def for_legacy(cls, problem: TaskProblem) -> RackOptimizer | None:
-        """Create the rack-aware optimizer for Kafka's internal task assignors; None if Kafka does
-        not optimise.
+        """Create the rack optimizer that Kafka Streams' internal task assignors use.
+
+        Returns:
+            The optimizer, or None if Kafka would not consider racks for this problem.
         """
         if not legacy_racks_are_known(problem):
             return None
@@ -182,14 +187,16 @@ class RackOptimizer:
             rack_misses(problem, lambda racks: racks.source),
             rack_misses(problem, lambda racks: racks.changelog),
             client_order=range(len(problem.clients)),
-            groups=lambda tasks: subtopologies(problem, tasks),
+            groups=lambda tasks: group_by_subtopology(problem, tasks),
             balanced_standbys=False,
         )
 
     @classmethod
     def for_public(cls, problem: TaskProblem, *, standbys: bool) -> RackOptimizer | None:
-        """Create the rack-aware optimizer for KIP-924's ``TaskAssignmentUtils``; None if Kafka does
-        not optimise.
+        """Create the rack optimizer that Kafka Streams' ``TaskAssignmentUtils`` (KIP-924) use.
+
+        Returns:
+            The optimizer, or None if Kafka would not consider racks for this problem.
         """
         if not public_racks_are_known(problem, standbys=standbys):
             return None
@@ -199,15 +206,21 @@ class RackOptimizer:
             rack_misses(problem, lambda racks: racks.source) + changelogs,
             changelogs,
             client_order=problem.client_map_order,
-            groups=lambda tasks: by_number(problem, tasks),
+            groups=lambda tasks: group_by_subtopology_number(problem, tasks),
             balanced_standbys=True,
         )
 
     def optimize_active(
         self, draft: DraftAssignment, tasks: Sequence[int], traffic: int, non_overlap: int
     ) -> None:
-        """Exchange active tasks between clients so that the cost of reading across racks and of
-        moving is least.
+        """Exchange active Kafka Streams tasks between clients to minimise reads across racks and
+        moves.
+
+        Args:
+            draft: assignment, which is changed.
+            tasks: numbers of the tasks that may move.
+            traffic: cost of a partition that is read across racks.
+            non_overlap: cost of a task that moves to another client.
         """
         if not tasks:
             return
@@ -226,9 +239,14 @@ class RackOptimizer:
     def optimize_standby(
         self, draft: DraftAssignment, traffic: int, non_overlap: int, may_swap: MaySwap
     ) -> None:
-        """Exchange standbys between clients in different racks as long as that lowers the cost.
+        """Exchange standby tasks between Kafka Streams clients in different racks while that lowers
+        cost.
 
-        It makes at most 4 rounds over all pairs of clients.
+        Args:
+            draft: assignment, which is changed.
+            traffic: cost of a partition that is read across racks.
+            non_overlap: cost of a task on a client that does not have it now.
+            may_swap: function that returns whether a standby may move to a client.
         """
         groups = self._groups(sorted(set().union(*draft.standby)))
         for _ in range(_MOST_STANDBY_ROUNDS):
@@ -294,8 +312,13 @@ def _movable(draft: DraftAssignment, source: int, destination: int, may_swap: Ma
     ]
 
 
-def subtopologies(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """Group tasks by sub-topology, in the order of (number, topology); some groups may be empty."""
+def group_by_subtopology(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
+    """Group task numbers by sub-topology of the Kafka Streams application.
+
+    Groups are sorted by the number of the sub-topology, then by the name of the topology.
+
+    A sub-topology without any of the tasks has an empty group.
+    """
     every: dict[tuple[int, str], list[int]] = {}
     for task in problem.tasks:
         every.setdefault((task.subtopology, task.topology or ""), [])
@@ -307,8 +330,12 @@ def subtopologies(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]
     ]
 
 
-def by_number(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """Group tasks by the number of their sub-topology, without regard to the topology's name."""
+def group_by_subtopology_number(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
+    """Group task numbers by the number of their Kafka Streams sub-topology, such as 0 for task
+    "0_3".
+
+    Named topologies share these numbers, and therefore groups.
+    """
     found: dict[int, list[int]] = {}
     for number in tasks:
         found.setdefault(problem.tasks[number].subtopology, []).append(number)
@@ -319,12 +346,11 @@ def rack_misses(
     problem: TaskProblem,
     partitions: Callable[[PartitionRacks], Sequence[frozenset[str] | None]],
 ) -> NDArray[np.int64]:
-    """Count, for each task and client, the task's partitions without a replica in the client's
-    rack.
+    """Count the partitions of each Kafka Streams task that have no replica in a client's rack.
 
     Args:
         problem: input of the assignor.
-        partitions: function that selects the partitions that count from a task's `PartitionRacks`.
+        partitions: function that returns the partitions to count from a task's `PartitionRacks`.
 
     Returns:
         int64[tasks, clients].
@@ -345,13 +371,12 @@ def rack_misses(
 
 
 def legacy_racks_are_known(problem: TaskProblem) -> bool:
-    """Return whether Kafka's internal assignors optimise across racks: a strategy is set and all
-    racks are known.
+    """Return whether Kafka Streams' internal task assignors would consider racks for this problem.
 
-    With standbys, the racks of changelogs must be known too. Kafka skips the optimisation without
-    an error if the strategy is none, a client has no rack or several, or a partition has no
-    replicas or one on a broker without a rack.
+    They do so if a rack-aware strategy is set, and the racks of clients and partitions are known.
     """
+    # Racks of changelog partitions are needed only with standbys. Kafka skips the optimisation
+    # without an error.
     settings = problem.settings
     if settings.rack_aware_assignment_strategy == "none" or problem.racks is None:
         return False
@@ -367,11 +392,13 @@ def legacy_racks_are_known(problem: TaskProblem) -> bool:
 
 
 def public_racks_are_known(problem: TaskProblem, *, standbys: bool) -> bool:
-    """Return whether KIP-924's helpers optimise across racks: a strategy and costs are set and
-    racks are known.
+    """Return whether Kafka Streams' ``TaskAssignmentUtils`` (KIP-924) would consider racks here.
 
-    For actives, the racks of all partitions of all tasks must be known, for standbys those of all
-    changelog partitions.
+    They do so if a rack-aware strategy and both costs are set, and all racks are known.
+
+    Args:
+        problem: input of the assignor.
+        standbys: whether standby tasks are optimised, which read changelog partitions only.
     """
     settings = problem.settings
     if (

@@ -6,6 +6,7 @@ it down, with an example of a crash. What no record shows is left at the default
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ __all__ = [
     "RecordedApplication",
     "RecordedClient",
     "RecordedSubtopology",
+    "client_name",
     "describe",
     "longest_lasting",
     "store_name",
@@ -31,6 +33,10 @@ _T = TypeVar("_T")
 _CRASH_S, _BACK_S, _LEAST_S = 600, 120, 3_600
 #: Default of ``restoreBytesPerSecond`` and of ``recordBytes`` in the file.
 _RESTORE_RATE, _RECORD_BYTES = 50_000_000, 100
+#: End of the client id of a stream thread's consumer.
+_THREAD = re.compile(r"-StreamThread-\d+(-consumer)?$")
+#: Characters of a client's name in the file.
+_LONGEST_NAME = 200
 
 
 class ChangelogSize(NamedTuple):
@@ -49,11 +55,10 @@ class ChangelogSize(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordedSubtopology:
-    """Sub-topology of a recorded Kafka Streams application: the topics that its tasks read, write
-    and store.
+    """Sub-topology of a recorded Kafka Streams application: its source, sink and changelog topics.
 
     Attributes:
-        number: the first number of its tasks' ids.
+        number: number of the sub-topology, the first part of its task ids.
         sources: dict from each topic that it reads to the number of partitions.
         sinks: repartition topics that it writes; empty if no record shows them.
         changelogs: changelog topics of its stores.
@@ -96,12 +101,12 @@ class RecordedClient:
 
 @dataclass(frozen=True)
 class RecordedApplication:
-    """A Kafka Streams application as the recording of its cluster shows it.
+    """Kafka Streams application at one moment, reconstructed from a recording of its cluster.
 
     Attributes:
         name: its ``application.id``.
         is_streams_group: whether it uses the streams protocol (KIP-1071), not the classic one.
-        at_ms: time of the described state.
+        at_ms: the moment, in ms since the epoch.
         subtopologies: its sub-topologies.
         clients: its clients at that time.
         sizes: dict from changelog partition to its size; empty if the capture does not show it.
@@ -124,17 +129,19 @@ class RecordedApplication:
 
     @property
     def assignor(self) -> str:
-        """Name of the default task assignor of applications with this rebalance protocol.
+        """Name of the task assignor that a recorded Kafka Streams application uses by default.
 
-        No record names the release of the brokers: that of streams groups is the one of 4.3.
+        The records do not show the broker's release, so streams groups get the assignor of Kafka
+        4.3.
         """
         return ServerSticky43.name if self.is_streams_group else "streams:high-availability"
 
 
 def longest_lasting(states: Iterable[tuple[int, int, int, _T]]) -> _T:
-    """Return the newest recorded state with an application's usual number of instances.
+    """Return a typical state of a Kafka Streams application from the history of its states.
 
-    The usual number is the one that held for the longest total time.
+    It is the newest state with the number of instances that the application had for the longest
+    time.
 
     Args:
         states: first and last time, number of clients, and the state, in order of time.
@@ -153,10 +160,31 @@ def longest_lasting(states: Iterable[tuple[int, int, int, _T]]) -> _T:
     return [state for _, _, clients, state in listed if clients == longest][-1]
 
 
-def store_name(application: str, changelog: str) -> str:
-    """Return the state store's name within the name of a changelog topic.
+def client_name(application: str, client_id: str, taken: Iterable[str]) -> str:
+    """Return a short, unique name for a Kafka Streams instance, from a stream thread's client id.
 
-    A topic whose name has another form is returned unchanged.
+    Args:
+        application: the ``application.id``.
+        client_id: client id of a stream thread, such as "shop-host7-StreamThread-1-consumer".
+        taken: names that other instances have already.
+
+    >>> client_name("shop", "shop-host7-StreamThread-1-consumer", ["host7"])
+    'host7-2'
+    """
+    name = _THREAD.sub("", client_id)
+    name = (name.removeprefix(f"{application}-") or name or "client")[:_LONGEST_NAME]
+    known, number, free = set(taken), 1, name
+    while free in known:
+        number += 1
+        free = f"{name[: _LONGEST_NAME - 8]}-{number}"
+    return free
+
+
+def store_name(application: str, changelog: str) -> str:
+    """Return the name of a Kafka Streams state store, given the name of its changelog topic.
+
+    A topic name that does not have Kafka's form ``<application>-<store>-changelog`` is returned
+    unchanged.
 
     >>> store_name("shop", "shop-totals-changelog"), store_name("shop", "prices")
     ('totals', 'prices')
@@ -168,8 +196,7 @@ def store_name(application: str, changelog: str) -> str:
 
 
 def describe(application: RecordedApplication) -> dict[str, Any]:
-    """Describe a recorded Kafka Streams application as the JSON object that `partage streams`
-    reads.
+    """Describe a recorded Kafka Streams application as input of `partage streams` (a JSON object).
 
     The object contains an example to simulate: the client with the most state crashes, loses its
     disk, and returns after two minutes.
@@ -184,17 +211,17 @@ def describe(application: RecordedApplication) -> dict[str, Any]:
     >>> found["subtopologies"][0]["stores"], found["subtopologies"][0]["recordBytes"]
     ({'words': {'records': [1000, 1000]}}, 20)
     """
-    _expect_describable(application)
+    _check_describable(application)
     found: dict[str, Any] = {
         "name": application.name,
-        "seconds": _seconds(application),
+        "seconds": _simulation_seconds(application),
         "subtopologies": [_subtopology(application, one) for one in application.subtopologies],
         "clients": {one.name: _client(one) for one in application.clients},
         "settings": dict(application.settings),
         "events": [
             {
-                "at": _CRASH_S, "do": "crash", "client": _fullest(application), "disk": False,
-                "backSeconds": _BACK_S,
+                "at": _CRASH_S, "do": "crash", "client": _client_with_most_state(application),
+                "disk": False, "backSeconds": _BACK_S,
             }
         ],
     }  # fmt: skip
@@ -205,11 +232,12 @@ def describe(application: RecordedApplication) -> dict[str, Any]:
     return found
 
 
-def _expect_describable(application: RecordedApplication) -> None:
-    """Check that the input file of `partage streams` can describe a recorded application.
+def _check_describable(application: RecordedApplication) -> None:
+    """Check that a recorded application can be described in the input format of ``partage
+    streams``.
 
     Raises:
-        UnsupportedProblemError: they cannot; the message says why.
+        UnsupportedProblemError: it cannot, because the capture lacks data; the message says which.
     """
     numbers = [one.number for one in application.subtopologies]
     if numbers != list(range(len(numbers))):
@@ -263,8 +291,9 @@ def _client(client: RecordedClient) -> dict[str, Any]:
 
 
 def _bytes_by_task(application: RecordedApplication) -> dict[str, int]:
-    """Return a dict from task id to the size of its changelogs in bytes; a record of unknown size
-    counts 100 bytes.
+    """Return the size of each Kafka Streams task's changelogs in bytes, as a dict by task id.
+
+    A record of unknown size counts 100 bytes.
     """
     return {
         f"{one.number}_{p}": sum(
@@ -277,8 +306,10 @@ def _bytes_by_task(application: RecordedApplication) -> dict[str, int]:
     }
 
 
-def _fullest(application: RecordedApplication) -> str:
-    """Return the name of the client whose active tasks have the most state in bytes."""
+def _client_with_most_state(application: RecordedApplication) -> str:
+    """Return the name of the Kafka Streams instance whose active tasks have the most state in
+    bytes.
+    """
     sizes = _bytes_by_task(application)
     return max(
         application.clients,
@@ -286,8 +317,8 @@ def _fullest(application: RecordedApplication) -> str:
     ).name
 
 
-def _seconds(application: RecordedApplication) -> int:
-    """Return the length of the simulation of a recorded application, in seconds.
+def _simulation_seconds(application: RecordedApplication) -> int:
+    """Return for how many seconds `partage streams` should simulate a recorded application.
 
     It is at least an hour, and enough to restore all tasks twice.
     """

@@ -22,7 +22,7 @@ __all__ = [
 
 
 class TaskAssignor(Protocol):
-    """Interface of a task assignor, which assigns the tasks of a Streams application to clients.
+    """Interface of a Kafka Streams task assignor, which assigns tasks to application instances.
 
     Attributes:
         name: begins with ``streams:``.
@@ -35,21 +35,22 @@ class TaskAssignor(Protocol):
     def exact_to(self) -> str | None: ...  # noqa: D102 - see Attributes
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign the tasks of a Streams application to its clients (application instances)."""
+        """Assign the tasks of a Kafka Streams application to its clients (application
+        instances).
+        """
 
 
 @runtime_checkable
 class Kip441Proposal(TaskAssignor, Protocol):
-    """Interface of a task assignor that decides itself whether a probing rebalance follows
-    (KIP-441).
+    """Interface of a Kafka Streams task assignor that decides itself when to improve the
+    assignment.
 
-    KIP-441's document proposes this; Kafka's leader probes at fixed intervals instead.
+    KIP-441's document proposes this. Kafka as shipped starts probing rebalances at fixed intervals.
     """
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Return whether the leader should start a probing rebalance.
-
-        It should if a better assignment is possible by now, because state has been restored.
+        """Return whether a rebalance is worthwhile now, because Kafka Streams clients have restored
+        state.
 
         Args:
             problem: the problem with the current lags.
@@ -57,13 +58,15 @@ class Kip441Proposal(TaskAssignor, Protocol):
         """
 
     def with_balance_factor(self, balance_factor: int) -> TaskAssignor:
-        """Return a copy of this assignor with another ``balance_factor``, KIP-441's tolerated load
-        difference.
+        """Return a copy of this Kafka Streams task assignor that tolerates another load difference.
+
+        Args:
+            balance_factor: greatest difference of clients' loads that is tolerated (KIP-441).
         """
 
 
 class TaskRow(NamedTuple):
-    """Row of one task assignor in the table that ``partage strategies`` prints.
+    """Row about one Kafka Streams task assignor in the table that ``partage strategies`` prints.
 
     Attributes:
         name: the assignor's name.
@@ -113,11 +116,10 @@ def _legacy_classes() -> tuple[Callable[[], TaskAssignor], ...]:
 
 
 def assignors() -> dict[str, TaskAssignor]:
-    """Return a dict from name to each task assignor of classic Kafka Streams groups, the default
-    first.
+    """Return all task assignors of classic Kafka Streams groups by name, the default first.
 
-    The coordinator's assignors (`partage.streams.kip1071_sticky.SERVER_ASSIGNORS`) are not among
-    them: their problem has members instead of clients, and sub-topologies by text.
+    The group coordinator's assignors (`partage.streams.kip1071_sticky.SERVER_ASSIGNORS`) are not
+    included, because their input differs: members instead of clients.
 
     >>> list(assignors())[:2]
     ['streams:high-availability', 'streams:legacy-sticky']
@@ -127,10 +129,11 @@ def assignors() -> dict[str, TaskAssignor]:
 
 
 def find_assignor(name: str) -> TaskAssignor:
-    """Return the task assignor with this name (with or without ``streams:``) or this Java class
-    name.
+    """Return the Kafka Streams task assignor with a name or a Java class name.
 
-    ``StreamsPartitionAssignor`` is the leader's own class; its default is high availability.
+    The prefix ``streams:`` of the name may be left out.
+
+    For the class ``StreamsPartitionAssignor`` it is Kafka's default, high availability.
 
     Raises:
         UnknownStrategyError: no assignor has this name.
@@ -150,8 +153,7 @@ def find_assignor(name: str) -> TaskAssignor:
 
 
 def describe() -> list[TaskRow]:
-    """Return a row for each task assignor, as ``partage strategies`` prints them; those of the
-    coordinator are last.
+    """Return the rows about Kafka Streams task assignors that ``partage strategies`` prints.
 
     >>> [row.name for row in describe()[-2:]]
     ['streams:server-sticky', 'streams:server-sticky@4.3']

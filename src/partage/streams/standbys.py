@@ -21,7 +21,9 @@ Tag = tuple[str, str]
 
 
 class TagIndex:
-    """Index of the clients' tags (KIP-708), such as the zone of each client, by key and client."""
+    """Client tags of all Kafka Streams clients, such as ``zone`` = "zone-a", by client and by key
+    (KIP-708).
+    """
 
     def __init__(self, problem: TaskProblem) -> None:
         self.configured = frozenset(problem.settings.rack_aware_assignment_tags)
@@ -32,10 +34,10 @@ class TagIndex:
                 self.values.setdefault(key, set()).add(value)
 
     def mark(self, used: set[Tag], client: int, copies: int) -> None:
-        """Record that ``client`` got a copy of a task, so that further copies avoid its tags.
+        """Mark a client's tags as used, so that further copies of a Kafka Streams task go
+        elsewhere.
 
-        The tags of a key, such as ``zone``, count as unused again if the key has no more distinct
-        values than the task has copies.
+        Tags describe clients, for example (``zone``, "a"); see KIP-708.
 
         Args:
             used: tags (key, value) of clients with a copy of the task; changed.
@@ -45,24 +47,31 @@ class TagIndex:
         for key, value in self.tags[client].items():
             if key not in self.configured:
                 continue
+            # A key with no more distinct values than the task has copies may use all its values
+            # again.
             if len(self.values[key]) <= copies:
                 used -= {(key, other) for other in self.values[key]}
             else:
                 used.add((key, value))
 
     def is_used(self, used: set[Tag], client: int) -> bool:
-        """Return whether a client has the same tag, such as a zone, as a client that already has a
-        copy of the task.
+        """Return whether a client shares a tag, such as its zone, with a client with a copy of the
+        task.
+
+        Args:
+            used: tags (key, value) of the clients with a copy of the task, see `mark`.
+            client: number of the client.
         """
         return any(self.tags[client].get(key) == value for key, value in used)
 
 
 class TagAwareStandbys:
-    """Standby placement that spreads the copies of a task over client tags (KIP-708).
+    """Placement of standby tasks that spreads the copies of a Kafka Streams task over zones
+    (KIP-708).
 
-    A standby goes to the least loaded client that shares no configured tag with another copy of
-    its task. A key with fewer values than the task has copies is ignored. The remaining
-    standbys go to the least loaded clients at the end, in the order of a Java hash map.
+    A standby goes to the least loaded client that shares no configured tag with another copy of its
+    task. A tag key with fewer values than the task has copies is ignored. Standbys for which there
+    is no such client go to the least loaded clients at the end, in the order of a Java hash map.
 
     Exact to ``ClientTagAwareStandbyTaskAssignor`` 4.3.1.
 
@@ -81,8 +90,8 @@ class TagAwareStandbys:
         self._index = TagIndex(problem)
 
     def assign(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Assign standbys to each of these tasks, which all have an active task, in the order
-        given.
+        """Assign standbys to Kafka Streams tasks that already have an active copy, in the given
+        order.
         """
         active_at = {task: client for client, own in enumerate(draft.active) for task in own}
         order = list(tasks)
@@ -96,7 +105,13 @@ class TagAwareStandbys:
 
     @staticmethod
     def _assign_by_load(draft: DraftAssignment, task: int, copies: int) -> None:
-        """Assign ``copies`` standbys of a task to the least loaded clients, whatever their tags."""
+        """Assign standbys of a Kafka Streams task to the least loaded clients, whatever their tags.
+
+        Args:
+            draft: assignment, which is changed.
+            task: number of the task.
+            copies: number of standbys to assign.
+        """
         for _ in range(copies):
             client = least_loaded(draft, lambda one: not draft.holds(one, task))
             if client is None:
@@ -104,14 +119,20 @@ class TagAwareStandbys:
             draft.assign_standby(client, task)
 
     def spread(self, draft: DraftAssignment, task: int, active_at: int) -> int:
-        """Assign standbys of a task to clients whose tags differ from those of its copies.
+        """Assign standbys of a Kafka Streams task to clients in other zones than its other copies.
 
-        Return how many standbys found no such client. Like Kafka's class, this tries to assign one
-        standby even if none is configured.
+        Args:
+            draft: assignment, which is changed.
+            task: number of the task.
+            active_at: client with the active task.
+
+        Returns:
+            The number of standbys for which no client with other tags (KIP-708) exists.
         """
         index = self._index
         used: set[Tag] = set()
         copies, left, last = 1, self._replicas, active_at
+        # Like Kafka's class, this tries to assign one standby even if none is configured.
         while True:
             index.mark(used, last, copies)
             client = least_loaded(
@@ -125,15 +146,17 @@ class TagAwareStandbys:
                 return left
 
     def may_balance(self, source: int, destination: int) -> bool:
-        """Return whether load balancing may move standbys between two clients: the destination
-        needs every tag of the source.
+        """Return whether load balancing may move Kafka Streams standbys from one client to another.
+
+        It may if the destination has all configured tags of the source (KIP-708).
         """
         return self._index.tags[source].items() <= self._index.tags[destination].items()
 
     def may_swap(self, draft: DraftAssignment, source: int, destination: int, task: int) -> bool:
-        """Return whether a standby may move to another client without loss of tag diversity.
+        """Return whether a standby may move to another client without worse spreading over zones.
 
-        The copies of its task must have at least as many distinct tags after the move.
+        The copies of the Kafka Streams task must have at least as many distinct tags after the
+        move.
         """
         others = {
             tag
@@ -147,9 +170,9 @@ class TagAwareStandbys:
 
 
 def least_loaded(draft: DraftAssignment, eligible: Callable[[int], bool]) -> int | None:
-    """Return the eligible client with the fewest tasks per thread; None if no client is eligible.
+    """Return the eligible Kafka Streams client with the fewest tasks per thread, or None.
 
-    Of several such clients it is the one with the lowest number.
+    Ties go to the client with the lowest number.
     """
     best, least = None, 0.0
     for client, load in enumerate(draft.load):
@@ -159,22 +182,30 @@ def least_loaded(draft: DraftAssignment, eligible: Callable[[int], bool]) -> int
 
 
 class StandbyPlacement(Protocol):
-    """Interface of a standby placement, which assigns standbys and restricts their later moves."""
+    """Interface of a rule that places the standby copies of Kafka Streams tasks on clients.
+
+    It also decides if later steps may move a standby.
+    """
 
     def assign(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Assign the configured number of standbys to each task, in the order given."""
+        """Assign the configured number of standbys to each Kafka Streams task, in the given
+        order.
+        """
 
     def may_balance(self, source: int, destination: int) -> bool:
-        """Return whether load balancing may move standbys from the source to the destination
-        client.
+        """Return whether load balancing may move standby tasks from one Kafka Streams client to
+        another.
         """
 
     def may_swap(self, draft: DraftAssignment, source: int, destination: int, task: int) -> bool:
-        """Return whether rack-aware optimisation may move this standby to the destination."""
+        """Return whether a standby task may move to another Kafka Streams client to save cross-rack
+        traffic.
+        """
 
 
 class DefaultStandbys:
-    """Standby placement by load: a standby goes to the least loaded client without a copy.
+    """Placement of Kafka Streams standby tasks by load: each goes to the least loaded client
+    without a copy.
 
     Ties go to the lower process id. Cost: O(log C) for each of T tasks times N standbys.
     Exact to ``DefaultStandbyTaskAssignor`` 4.3.1.
@@ -192,7 +223,9 @@ class DefaultStandbys:
         self._replicas = problem.settings.num_standby_replicas
 
     def assign(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Assign the configured number of standbys to each task, in the order given."""
+        """Assign the configured number of standbys to each Kafka Streams task, in the given
+        order.
+        """
         heap = [(load, client) for client, load in enumerate(draft.load)]
         heapq.heapify(heap)
         for task in tasks:
@@ -211,7 +244,7 @@ class DefaultStandbys:
                 heapq.heappush(heap, entry)
 
     def may_balance(self, source: int, destination: int) -> bool:  # noqa: ARG002 - the interface
-        """Return True: without client tags, load balancing may move any standby."""
+        """Return True: without client tags, any standby task may move to balance load."""
         return True
 
     def may_swap(
@@ -221,12 +254,14 @@ class DefaultStandbys:
         destination: int,  # noqa: ARG002 - the same
         task: int,  # noqa: ARG002 - the same
     ) -> bool:
-        """Return True: without tags, rack-aware optimisation may move any standby."""
+        """Return True: without client tags, any standby task may move to save cross-rack
+        traffic.
+        """
         return True
 
 
 def placement_for(problem: TaskProblem) -> StandbyPlacement:
-    """Return the standby placement of a problem: by tags if tags are configured, else by load.
+    """Return the rule that places standby tasks: by client tags if configured, else by load.
 
     Kafka's factory also has a placement by racks. It is never used, because the high
     availability assignor passes no racks to the factory.
@@ -237,9 +272,11 @@ def placement_for(problem: TaskProblem) -> StandbyPlacement:
 
 
 def standby_shortage(replicas: int, clients: int) -> str | None:
-    """Return a warning if there are fewer clients than copies of a task; else None.
+    """Return a warning if a Kafka Streams application has too few clients for its standbys, else
+    None.
 
-    Each copy of a task, active or standby, needs a client of its own.
+    Each copy of a task, active or standby, needs its own client. ``replicas`` is the configured
+    number of standbys.
 
     >>> standby_shortage(5, 2)
     'num.standby.replicas=5 is not possible on 2 clients: each task gets at most 1 standby'

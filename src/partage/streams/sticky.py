@@ -32,14 +32,14 @@ _HASH_BITS = 0xFFFFFFFF
 
 
 class TaskPairs:
-    """Record of which tasks have been on one client together, for the sticky assignors.
+    """Pairs of Kafka Streams tasks that have been on one client together.
 
-    The assignors prefer clients with which a task makes new pairs. This spreads the tasks of a
-    failed client over several others.
+    Sticky task assignors prefer new pairs, so that a failed client's tasks spread over several
+    others.
 
     Raises:
-        UnsupportedProblemError: there are so many tasks that Kafka's int32 number of pairs
-            overflows, and its hash set rejects the negative capacity.
+        UnsupportedProblemError: there are so many tasks that the number of pairs overflows Kafka's
+            int32, and Kafka's class fails.
     """
 
     def __init__(self, tasks: int) -> None:
@@ -54,20 +54,24 @@ class TaskPairs:
         self._pairs: set[int] = set()
 
     def add(self, task: int, others: Iterable[int]) -> None:
-        """Record that a task is on the same client as ``others``: a pair with each of them."""
+        """Record that a Kafka Streams task is on the same client as each task in ``others``."""
         self._pairs.update(self._pair(task, other) for other in others)
 
     def has_new(self, task: int, *others: Iterable[int]) -> bool:
-        """Return whether a task would form a new pair with any of a client's tasks, ``others``."""
+        """Return whether a Kafka Streams task would be with any of a client's tasks for the first
+        time.
+
+        Args:
+            task: number of the task.
+            others: the client's tasks, as one or several collections.
+        """
         if self.full:
             return False
         return any(self._pair(task, other) not in self._pairs for some in others for other in some)
 
     @property
     def full(self) -> bool:
-        """Return whether every two tasks have been on one client together, so that no new pair is
-        left.
-        """
+        """Return whether every two Kafka Streams tasks have already been on one client together."""
         return len(self._pairs) == self._most
 
     def _pair(self, task: int, other: int) -> int:
@@ -75,15 +79,16 @@ class TaskPairs:
 
 
 class StickyCore:
-    """Common steps of the sticky task assignors of Kafka Streams 0.11 to 4.3.
+    """Common steps of the sticky task assignors of Kafka Streams 0.11 to 4.3 (base class).
 
-    The assignors differ in the order in which they visit tasks, and in the comparison of loads.
+    The assignors differ in the order in which they visit tasks, and in how they compare equal
+    loads.
 
     Attributes:
         problem: input of the assignor.
         draft: assignment under construction.
-        given: actives and standbys of each client in the order of their assignment.
-        map_order: clients in the iteration order of the client map.
+        given: active and standby tasks of each client in the order of their assignment.
+        map_order: clients in the iteration order of Kafka's map of clients.
         quota: active tasks per thread that a client keeps.
         previous_active: dict from task to the client that ran it.
         previous_standby: dict from task to the clients with its state, in the order of their hash
@@ -106,21 +111,26 @@ class StickyCore:
         self.quota = len(problem.tasks) // sum(problem.capacity)
         self._ties = capacity_breaks_ties
         self._pairs = TaskPairs(len(problem.tasks))
-        self._read_previous(in_order or (lambda tasks: sorted(tasks, key=task_order_key)), hash_of)
+        self._collect_previous_tasks(
+            in_order or (lambda tasks: sorted(tasks, key=task_order_key)), hash_of
+        )
 
-    def _read_previous(
+    def _collect_previous_tasks(
         self,
         in_order: Callable[[Iterable[TaskId]], list[TaskId]],
         hash_of: Callable[[TaskId], int],
     ) -> None:
-        """Collect, for each task, the client that ran it before and the clients with a copy of its
-        state.
+        """Find the clients that had the active copy and the standbys of each Kafka Streams task
+        before.
 
-        If several clients ran a task, the last one in map order counts.
+        Args:
+            in_order: function that sorts a client's previous active tasks as Kafka visits them.
+            hash_of: hash code of a task id.
         """
         number_of = self.problem.number_of
         ran: dict[TaskId, int] = {}
         had: dict[TaskId, list[int]] = {}
+        # If several clients ran a task, the last one in the order of Kafka's map counts.
         for client in self.map_order:
             its = self.problem.clients[client]
             for task in in_order(its.previous_active):
@@ -141,13 +151,17 @@ class StickyCore:
     # -- assigning -------------------------------------------------------------------------------
 
     def assign_active(self, task: int, client: int) -> None:
-        """Assign an active task to a client, and record its pairs with the client's tasks."""
+        """Assign an active Kafka Streams task to a client, and record its pairs with the client's
+        tasks.
+        """
         self._add_pairs(task, client)
         self.draft.assign_active(client, task)
         self.given[client][0].append(task)
 
     def assign_standby(self, task: int, client: int) -> None:
-        """Assign a standby task to a client, and record its pairs with the client's tasks."""
+        """Assign a standby Kafka Streams task to a client, and record its pairs with the client's
+        tasks.
+        """
         self._add_pairs(task, client)
         self.draft.assign_standby(client, task)
         self.given[client][1].append(task)
@@ -157,13 +171,16 @@ class StickyCore:
         self._pairs.add(task, self.draft.standby[client])
 
     def has_room(self, client: int) -> bool:
-        """Return whether a client has fewer active tasks than its quota, which grows with its
-        threads.
+        """Return whether a Kafka Streams client may keep another active task (its quota is not
+        reached).
+
+        The quota grows with the client's number of threads.
         """
         return len(self.draft.active[client]) < self.draft.capacity[client] * self.quota
 
     def assign_previous(self, tasks: Iterable[int], *, ignore_quota: bool = False) -> list[int]:
-        """Assign active tasks to the clients that ran them, then to clients with their state.
+        """Assign Kafka Streams tasks to the clients that ran them, or else to clients with a
+        standby.
 
         Args:
             tasks: all tasks, in the order in which previous standbys are promoted.
@@ -190,8 +207,10 @@ class StickyCore:
         return remaining
 
     def assign_standbys(self, tasks: Iterable[int]) -> None:
-        """Assign the configured standbys of each task to clients without a copy, as long as there
-        are such clients.
+        """Assign the configured number of standbys of each Kafka Streams task to clients without a
+        copy.
+
+        A task gets fewer if there are too few clients.
         """
         for task in tasks:
             for _ in range(self.problem.settings.num_standby_replicas):
@@ -203,10 +222,13 @@ class StickyCore:
     # -- choosing --------------------------------------------------------------------------------
 
     def best(self, task: int, among: Sequence[int]) -> int:
-        """Return the best client for a task among these: its previous one, one with its state, or
-        the least loaded.
+        """Return the best of several clients for a Kafka Streams task.
 
-        A client that is full while others are less loaded is not chosen for its previous tasks.
+        It is the client that ran the task, else one with its standby, else the least loaded client.
+
+        Args:
+            task: number of the task.
+            among: numbers of the clients.
         """
         if len(among) == 1:
             return among[0]
@@ -215,6 +237,8 @@ class StickyCore:
         if before is None or before not in within:
             before = self._best_standby(task, within)
         if before is not None:
+            # A client with a task for each thread is not preferred while another client is less
+            # loaded.
             if not self._should_balance(before):
                 return before
             standby = self._best_standby(task, within)
@@ -233,9 +257,9 @@ class StickyCore:
         return self._least_loaded(task, [client for client in copied if client in within])
 
     def _should_balance(self, client: int) -> bool:
-        """Return whether a client is full, so that further tasks should go to less loaded clients.
+        """Return whether a Kafka Streams client is full: another client is less loaded.
 
-        It is if it has at least one task per thread while another client is less loaded.
+        A client with fewer tasks than threads is never full.
         """
         draft = self.draft
         if draft.count[client] < draft.capacity[client]:
@@ -273,7 +297,7 @@ _COSTS = 1, 10
 
 
 class LegacySticky:
-    """Task assignor of Kafka Streams before 2.6: tasks stay on their clients, or near their state.
+    """Task assignor of Kafka Streams before 2.6: tasks stay on their clients, or go to their state.
 
     Each client keeps tasks up to a quota. Guarantees, in order of priority:
 
@@ -309,23 +333,26 @@ class LegacySticky:
     )
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign all tasks of a Streams application to its clients.
+        """Assign all tasks of a Kafka Streams application to its clients (application instances).
 
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
         """
-        return TaskPlan.of(problem, _legacy_draft(problem, RackOptimizer.for_legacy(problem)))
+        return TaskPlan.of(problem, _run_legacy_sticky(problem, RackOptimizer.for_legacy(problem)))
 
 
-def _legacy_draft(
+def _run_legacy_sticky(
     problem: TaskProblem, racks: RackOptimizer | None, *, preserve: bool = False
 ) -> DraftAssignment:
-    """Run the legacy sticky assignor of Kafka Streams, and return the assignment as a draft.
+    """Run the sticky task assignor of Kafka Streams before 2.6 (``StickyTaskAssignor``).
+
+    Returns:
+        The assignment of active and standby tasks to clients.
 
     Args:
         problem: input of the assignor.
-        racks: rack-aware optimisation, None for none.
-        preserve: whether active tasks stay whatever the load.
+        racks: optimizer for racks; None if racks are not considered.
+        preserve: whether all active tasks stay on their clients, even if loads are uneven.
     """
     core = StickyCore(problem)
     draft = core.draft
@@ -343,12 +370,10 @@ def _legacy_draft(
 
 
 class FallbackPrior:
-    """Task assignor of Kafka Streams that keeps every active task on its client, whatever the load.
+    """Kafka Streams task assignor that leaves every active task on its client, whatever the load.
 
-    A probing rebalance follows.
-
-    Kafka's leader uses this assignor if it cannot read the end offsets of changelogs. It is
-    `LegacySticky` without a quota and without racks.
+    A probing rebalance follows. Kafka's leader uses this assignor if it cannot read the end offsets
+    of changelogs. It is `LegacySticky` without a limit of kept tasks and without racks.
 
     Exact to ``FallbackPriorTaskAssignor`` of kafka-streams 4.3.1 (KIP-441).
 
@@ -367,22 +392,23 @@ class FallbackPrior:
     )
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign all tasks of a Streams application to its clients. In the plan, ``probing`` is
-        always true.
+        """Assign all tasks of a Kafka Streams application to its clients (application instances).
+
+        The result always asks for a probing rebalance (``probing`` is true).
 
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
         """
-        return TaskPlan.of(problem, _legacy_draft(problem, None, preserve=True), probing=True)
+        return TaskPlan.of(problem, _run_legacy_sticky(problem, None, preserve=True), probing=True)
 
 
 class PublicSticky:
-    """Sticky task assignor of Kafka Streams 4 on the public interface of KIP-924.
+    """Sticky task assignor of Kafka Streams 4, which uses the public interface of KIP-924.
 
-    It differs from `LegacySticky` in three points: threads break no ties between equal loads,
-    only tasks with a changelog get standbys, and racks are optimised only if both costs are
-    configured (see `partage.streams.task_assignment_utils`). In 4.3.1 it is the only assignor on
-    this interface.
+    It differs from `LegacySticky` in three points: the number of threads does not break ties
+    between equal loads, only tasks with a changelog get standbys, and racks are optimised only if
+    both costs are configured (see `partage.streams.task_assignment_utils`). In 4.3.1 it is the only
+    assignor on this interface.
 
     Kafka visits the tasks that need standbys in the order of a hash set of objects without a
     hash code of their own, which differs from run to run. Here they have the hash of their task
@@ -407,7 +433,7 @@ class PublicSticky:
     preserve = False
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign all tasks of a Streams application to its clients.
+        """Assign all tasks of a Kafka Streams application to its clients (application instances).
 
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.

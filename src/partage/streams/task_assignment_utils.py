@@ -26,7 +26,7 @@ __all__ = [
 
 
 class AssignmentError(Enum):
-    """Reasons why Kafka's leader rejects a task assignment, by Kafka's names (KIP-924)."""
+    """Reasons for which Kafka Streams' leader rejects a task assignment (names of KIP-924)."""
 
     NONE = "none"
     UNKNOWN_TASK_ID = "a task that does not exist"
@@ -39,7 +39,9 @@ class AssignmentError(Enum):
 def identity_assignment(
     problem: TaskProblem,
 ) -> dict[ProcessId, tuple[list[TaskId], list[TaskId]]]:
-    """Return each client's previous (active, standby) tasks, including tasks that no longer exist.
+    """Return the previous active and standby tasks of each Kafka Streams client, by process id.
+
+    Tasks that no longer exist are included.
 
     Source: ``TaskAssignmentUtils.identityAssignment`` 4.3.1.
 
@@ -62,7 +64,7 @@ def validate_task_assignment(
     problem: TaskProblem,
     assignment: Sequence[tuple[ProcessId, Sequence[TaskId], Sequence[TaskId]]],
 ) -> AssignmentError:
-    """Validate a task assignment by the rules of Kafka's leader; return the first error, or
+    """Validate a Kafka Streams task assignment as Kafka's leader does; return the first error or
     ``NONE``.
 
     The leader checks the entries, then the tasks, then the clients. It accepts an assignment that
@@ -101,11 +103,12 @@ def validate_task_assignment(
 
 
 def default_standby_task_assignment(problem: TaskProblem, draft: DraftAssignment) -> None:
-    """Assign the configured standbys to clients: by client tags if tags are configured, else by
-    load.
+    """Assign the configured standbys of Kafka Streams tasks to clients, by client tags or by load.
 
-    Tasks are visited in Java's hash order. With tags, a task gets a standby even if
-    ``num.standby.replicas`` is 0, provided that a client with other tags exists.
+    Tags are used if they are configured (KIP-708).
+
+    Tasks are visited in Java's hash order. As in Kafka, a task gets one standby even if
+    ``num.standby.replicas`` is 0, if tags are configured and a client with other tags exists.
 
     Source: ``TaskAssignmentUtils.defaultStandbyTaskAssignment`` 4.3.1.
 
@@ -125,10 +128,10 @@ def default_standby_task_assignment(problem: TaskProblem, draft: DraftAssignment
 
 
 def stateful_in_hash_order(problem: TaskProblem) -> list[int]:
-    """Return the numbers of the tasks with a changelog, in the iteration order of a Java
-    ``HashSet`` of their ids.
+    """Return the Kafka Streams tasks with a changelog in the order in which a Java ``HashSet`` has
+    them.
 
-    Kafka fills the set from the hash map of all tasks.
+    Tasks are numbers. Kafka fills the set from the hash map of all tasks.
 
     >>> from partage.streams import ClientState, ProcessId, TaskId, TaskProblem
     >>> tasks = [TaskId(0, n) for n in range(3)]
@@ -147,11 +150,13 @@ def optimize_rack_aware_active_tasks(
     *,
     costs: tuple[int, int] | None = None,
 ) -> None:
-    """Move active tasks so that fewer partitions are read across racks.
+    """Move active Kafka Streams tasks between clients so that fewer partitions are read across
+    racks.
 
-    This does nothing unless both costs are configured. It differs from the internal assignors:
-    changelog partitions cost as much as source partitions, clients are numbered in the order
-    of a Java hash map, and the costs must be configured even if ``costs`` overrides them.
+    This does nothing unless both rack-aware costs are configured, even if ``costs`` overrides them.
+    In contrast to Kafka's internal assignors, changelog partitions cost as much as source
+    partitions, and clients are visited in the order of a Java hash map.
+
     Source: ``TaskAssignmentUtils.optimizeRackAwareActiveTasks`` 4.3.1.
 
     Args:
@@ -193,13 +198,14 @@ def optimize_rack_aware_standby_tasks(
     *,
     costs: tuple[int, int] | None = None,
 ) -> None:
-    """Exchange standby tasks between clients so that fewer changelog partitions are read across
+    """Exchange Kafka Streams standbys between clients so that fewer changelogs are read across
     racks.
 
-    This does nothing unless both costs are configured. It differs from the internal assignors: it
-    uses the graph of the configured strategy, visits pairs of clients in hash order, and tags never
-    prevent an exchange (Kafka compares the source with itself). Source:
-    ``TaskAssignmentUtils.optimizeRackAwareStandbyTasks`` 4.3.1.
+    This does nothing unless both rack-aware costs are configured. In contrast to Kafka's internal
+    assignors, the configured strategy decides how standbys are exchanged, pairs of clients are
+    visited in hash order, and client tags never prevent an exchange (a defect of Kafka's class).
+
+    Source: ``TaskAssignmentUtils.optimizeRackAwareStandbyTasks`` 4.3.1.
 
     Args:
         problem: input of the assignor.

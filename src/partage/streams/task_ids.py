@@ -29,7 +29,9 @@ def _int64(value: int) -> int:
 
 
 class TaskId(NamedTuple):
-    """Id of a Streams task, such as ``0_3``: sub-topology and partition, and the topology if named.
+    """Id of a Kafka Streams task, such as ``0_3``: sub-topology 0, partition 3.
+
+    With named topologies the name comes first.
 
     >>> str(TaskId(0, 2)), str(TaskId(1, 0, "billing"))
     ('0_2', 'billing__1_0')
@@ -47,7 +49,7 @@ class TaskId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> TaskId:
-        """Parse a task id in Kafka's notation, such as ``0_3``.
+        """Parse the id of a Kafka Streams task from text, such as ``0_3``.
 
         Raises:
             InvalidProblemError: the text is not a task id, or a number is not an int32.
@@ -65,7 +67,7 @@ class TaskId(NamedTuple):
 
 
 class ProcessId(NamedTuple):
-    """Process id of a client: a UUID as two signed halves, which sort like ``java.util.UUID``.
+    """Process id of a Kafka Streams client: a UUID as two signed int64, sorted as Java sorts UUIDs.
 
     >>> str(ProcessId(0, 1))
     '00000000-0000-0000-0000-000000000001'
@@ -82,7 +84,7 @@ class ProcessId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> ProcessId:
-        """Parse a process id from the text form of a UUID.
+        """Parse the process id of a Kafka Streams client from the text form of a UUID.
 
         Raises:
             InvalidProblemError: the text is not a UUID.
@@ -94,22 +96,21 @@ class ProcessId(NamedTuple):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> ProcessId:
-        """Build a process id from 16 bytes, the most significant first."""
+        """Build a Kafka Streams process id (a UUID) from 16 bytes, the most significant first."""
         return cls(
             int.from_bytes(raw[:8], "big", signed=True), int.from_bytes(raw[8:], "big", signed=True)
         )
 
     @property
     def raw(self) -> bytes:
-        """The UUID as 16 bytes, the most significant first."""
+        """Kafka Streams process id (a UUID) as 16 bytes, the most significant first."""
         return b"".join(half.to_bytes(8, "big", signed=True) for half in self)
 
 
 def early_task_hash(task: TaskId) -> int:
-    """Return the hash code of a task id in Kafka Streams 0.10 and 0.11, a signed int32
-    (``TaskId.hashCode``).
+    """Return the hash code that a task id has in Kafka Streams 0.10 and 0.11 (signed int32).
 
-    Topologies had no names then.
+    Source: ``TaskId.hashCode``, before topologies had names.
 
     >>> early_task_hash(TaskId(1, 2))
     3
@@ -121,7 +122,7 @@ def early_task_hash(task: TaskId) -> int:
 
 
 def process_hash(process: ProcessId) -> int:
-    """Return the hash code of a process id in Java (``UUID.hashCode``), a signed int32.
+    """Return the hash code that a Kafka Streams process id has in Java (``UUID.hashCode``, int32).
 
     >>> process_hash(ProcessId(0, 7))
     7

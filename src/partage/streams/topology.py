@@ -28,18 +28,20 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Subtopology:
-    """Sub-topology of a Kafka Streams application: connected processors that run as one task per
-    partition (``TopicsInfo``).
+    """Sub-topology of a Kafka Streams application: its source, sink and changelog topics.
+
+    It has connected processors that run as one task per partition (Kafka's ``TopicsInfo``).
 
     Attributes:
-        number: number of the node group.
+        number: number of the sub-topology, the first part of its task ids.
         sources: topics that it reads, including repartition topics.
         sinks: topics that it writes.
         repartition: dict from each repartition topic among its sources to the partition count that
             the user fixed; None if Kafka derives the count.
-        changelogs: changelog topics of its stores. A changelog that is a source topic as well
-            is not created.
-        stores: names of its stores, logged or not; None: one store for each changelog.
+        changelogs: changelog topics of its stores. A changelog that is a source topic as well is
+            not created.
+        stores: names of its stores, with or without a changelog; None: one store for each
+            changelog.
         topology: name of its topology, None where topologies have no names.
     """
 
@@ -65,17 +67,22 @@ class Subtopology:
 
     @property
     def stateful(self) -> bool:
-        """Return whether the sub-topology has a state store (``isStateful`` of KIP-924)."""
+        """Return whether the Kafka Streams sub-topology has a state store (``isStateful`` of
+        KIP-924).
+        """
         return bool(self.changelogs if self.stores is None else self.stores)
 
     @property
     def external(self) -> tuple[str, ...]:
-        """Source topics of the sub-topology that the user creates: all but repartition topics."""
+        """Source topics of the Kafka Streams sub-topology that the user creates: all but
+        repartition topics.
+        """
         return tuple(topic for topic in self.sources if topic not in self.repartition)
 
 
 class Topology:
-    """A Kafka Streams topology: its sub-topologies, and the sets of topics that it joins by key.
+    """Topology of a Kafka Streams application: its sub-topologies and the topics that it joins by
+    key.
 
     Attributes:
         subtopologies: sub-topologies by (topology, number).
@@ -83,8 +90,8 @@ class Topology:
         named: whether topologies have names.
 
     Raises:
-        InvalidProblemError: a sub-topology is listed twice, or some have a topology's name and
-            some have none.
+        InvalidProblemError: a sub-topology is listed twice, or only some of them have the name of a
+            topology.
         InvalidTopologyError: two sub-topologies read the same source topic.
 
     >>> Topology([Subtopology(1, ("b",)), Subtopology(0, ("a",))]).subtopologies[0].sources
@@ -125,11 +132,12 @@ class Topology:
                         java_exception="TopologyException",
                     )
 
-    def in_map_order(self, some: Iterable[Subtopology]) -> list[Subtopology]:
-        """Sort sub-topologies as a Java ``HashMap`` keyed by number and name would iterate over
-        them.
+    def in_map_order(self, subtopologies: Iterable[Subtopology]) -> list[Subtopology]:
+        """Sort Kafka Streams sub-topologies as a Java ``HashMap`` iterates over them.
+
+        The map is keyed by number and topology name.
         """
-        given = list(some)
+        given = list(subtopologies)
         hashes = [
             961 + 31 * one.number + (0 if one.topology is None else string_hash(one.topology))
             for one in given
@@ -139,8 +147,7 @@ class Topology:
     def missing_sources(
         self, counts: Mapping[str, int]
     ) -> list[tuple[Subtopology, tuple[str, ...]]]:
-        """Return the sub-topologies whose source topics do not exist in the cluster, each with its
-        missing topics.
+        """Return the Kafka Streams sub-topologies with missing source topics, and these topics.
 
         Topics that the application itself creates do not count.
 
@@ -159,7 +166,7 @@ class Topology:
 
 @dataclass(frozen=True)
 class TopologyLayout:
-    """Tasks and internal topics of a Streams topology on a cluster with given partition counts.
+    """Tasks and internal topics of a Kafka Streams topology, for given partition counts.
 
     Attributes:
         partitions_of: source partitions of each task, sorted; the tasks are in the order in
@@ -187,11 +194,11 @@ class TopologyLayout:
     def of(
         cls, topology: Topology, counts: Mapping[str, int], *, check_changelogs: bool = True
     ) -> TopologyLayout:
-        """Compute the tasks and internal topics of a topology from a cluster's partition counts.
+        """Compute the tasks and internal topics of a Kafka Streams topology from partition counts.
 
-        A sub-topology has as many tasks as its largest source topic has partitions. Task g_p
-        reads partition p of every source topic that has it, and owns partition p of each
-        changelog.
+        A sub-topology has as many tasks as its largest source topic has partitions. Its task with
+        number p reads partition p of each source topic that has so many partitions, and owns
+        partition p of each changelog.
 
         Args:
             topology: topology of the application.
@@ -248,7 +255,8 @@ class TopologyLayout:
         return layout
 
     def check_counts(self, counts: Mapping[str, int]) -> None:
-        """Check that every existing internal topic has the expected number of partitions.
+        """Check that existing internal topics of a Kafka Streams application have the expected
+        partitions.
 
         Raises:
             InvalidTopologyError: an internal topic has another partition count.
@@ -257,14 +265,16 @@ class TopologyLayout:
 
     @cached_property
     def task_arrival(self) -> list[TaskId]:
-        """All tasks of the application in the iteration order of the leader's ``HashMap``, as
-        assignors get them.
+        """All Kafka Streams tasks in the order in which Kafka's leader passes them to the task
+        assignor.
+
+        It is the iteration order of a ``HashMap``.
         """
         return tasks_in_hash_order(self.partitions_of)
 
     @cached_property
     def task_of(self) -> dict[TopicPartition, TaskId]:
-        """Dict from each source partition, as (topic, partition), to the task that reads it."""
+        """Kafka Streams task that reads each source partition, as a dict by (topic, partition)."""
         return {one: task for task in self.task_arrival for one in self.partitions_of[task]}
 
 
@@ -322,12 +332,12 @@ def repartition_counts(
     copartitioned: Iterable[frozenset[str]],
     counts: Mapping[str, int],
 ) -> dict[str, int]:
-    """Compute the partition count of each repartition topic, as Kafka Streams does.
+    """Compute the partition count of each Kafka Streams repartition topic, as Kafka does.
 
     A topic gets the largest partition count among the source topics of the sub-topologies that
-    write it. A source that is a repartition topic without a count is skipped if another source
-    has a count. Afterwards the topics of each co-partitioned set get equal counts. A count that
-    the user fixed does not change.
+    write it. Source topics whose count is not known yet are ignored if another one is known.
+    Afterwards the topics of each co-partitioned set get equal counts. A count that the user fixed
+    does not change.
 
     Kafka walks sub-topologies in the order of a hash over their topics' settings. This function
     walks them in the order given. The counts can differ where a topic gets its count while
@@ -418,10 +428,14 @@ def _external_count(topic: str, counts: Mapping[str, int]) -> int:
 def _enforce_copartitioning(
     topics: frozenset[str], derived: dict[str, int], fixed: set[str], counts: Mapping[str, int]
 ) -> None:
-    """Give all repartition topics of a co-partitioned set (topics joined by key) the same partition
-    count.
+    """Give the repartition topics that a Kafka Streams application joins by key equal partition
+    counts.
 
-    It is that of external topics, else one fixed by the user, else the largest.
+    Args:
+        topics: set of topics that must have equal counts.
+        derived: partition counts computed so far, by topic; changed.
+        fixed: repartition topics whose count the user fixed.
+        counts: partition counts of the cluster's topics.
     """
     internal = sorted(topic for topic in topics if topic in derived)
     external = sorted(topic for topic in topics if topic not in derived)
@@ -432,6 +446,7 @@ def _enforce_copartitioning(
             topics=absent,
             java_exception="IllegalStateException",
         )
+    # The count is that of the external topics, else the one that the user fixed, else the largest.
     if external:
         _check_equal(external, counts, "are joined, but have {}")
         target = counts[external[0]]

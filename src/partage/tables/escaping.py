@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-__all__ = ["document_line", "document_text"]
+__all__ = ["escape_document_line", "escape_document_text"]
 
 #: Control characters except tab and line ends, and bidirectional ones. XML 1.0 has no C0 controls
 #: and no half surrogate pairs, not even escaped.
@@ -15,13 +15,13 @@ _UNSAFE = re.compile(
 )
 
 
-def document_text(text: str, *, in_json: bool = False) -> str:
-    r"""Escape characters that a page, a picture or an XML document must not have.
+def escape_document_text(text: str, *, in_json: bool = False) -> str:
+    r"""Escape control and bidirectional characters, which HTML, SVG and XML must not contain.
 
-    These are control characters and bidirectional ones; others, such as hard blanks, stay. With
-    ``in_json`` the text is JSON, whose values stay the same.
+    Other characters stay, also non-breaking spaces. Set ``in_json`` for JSON text: it gets JSON's
+    own escapes, so that parsed values stay the same.
 
-    >>> document_text("a\u202e<b>\x1b[2J")
+    >>> escape_document_text("a\u202e<b>\x1b[2J")
     'a\\u202e<b>\\x1b[2J'
     """
     if in_json:
@@ -29,10 +29,10 @@ def document_text(text: str, *, in_json: bool = False) -> str:
     return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-def document_line(text: str) -> str:
-    r"""Escape a text as `document_text` does, and put it on one line.
+def escape_document_line(text: str) -> str:
+    r"""Escape a text for HTML, SVG or XML, and put it on one line with single spaces.
 
-    >>> document_line("a\nb\x1b")
+    >>> escape_document_line("a\nb\x1b")
     'a b\\x1b'
     """
-    return " ".join(document_text(text).split())
+    return " ".join(escape_document_text(text).split())

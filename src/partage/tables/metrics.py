@@ -17,7 +17,7 @@ from partage.tables.statuses import DONE, FAILED, NOT_YET, RECORDED, REFUSED
 
 __all__ = [
     "BY_NAME", "METRICS", "OWN", "REPLAY_COLUMNS", "SHOWN", "Aggregation", "Column", "Condition",
-    "Metric", "Shown",
+    "Metric", "OutputLevel",
 ]  # fmt: skip
 
 #: Policy that simulates a group with the settings that it ran with.
@@ -49,13 +49,14 @@ class Aggregation(Enum):
 
 
 class Condition(NamedTuple):
-    """Condition on a column of a table, which selects the rows that a metric counts.
+    """Condition on a table column that selects the simulated rebalances that a metric counts.
 
     A null value meets only ``is not``.
 
     Attributes:
         column: name of the column.
-        test: comparison; ``equals`` compares with the column that ``operand`` names.
+        test: comparison: ``is``, ``is not`` and ``above`` compare with ``operand``; ``is known``
+            means not null; ``equals`` compares with the column that ``operand`` names.
         operand: value or column name; unused by ``is known``.
     """
 
@@ -64,10 +65,11 @@ class Condition(NamedTuple):
     operand: str | int | bool | None = None
 
 
-class Shown(IntEnum):
-    """Outputs of the report that can show a metric, from JSON only (lowest) to the terminal.
+class OutputLevel(IntEnum):
+    """Outputs of a report that may show a metric: JSON, group page, overview page or terminal.
 
-    A metric declares the highest output that shows it. All lower outputs show it too.
+    They are in order of rising prominence. A metric declares the most prominent output that shows
+    it. All less prominent outputs show it too.
     """
 
     #: JSON only.
@@ -85,11 +87,12 @@ class Metric:
     """Declaration of one metric of simulated rebalances: its columns, aggregation, unit and texts.
 
     Attributes:
-        name: identifier in sums, JSON and templates.
+        name: identifier in code, JSON and templates.
         aggregation: how values of several rebalances become one.
-        columns: columns of table ``replays`` that this metric declares; an `INTERVAL` has its lower
-            bound first, an `ESTIMATE` its best estimate, then the 10th and the 90th percentile.
-            Several metrics may read a column, one declares it.
+        columns: columns of table ``replays`` (simulated rebalances) that this metric declares; a
+            metric with aggregation `INTERVAL` has its lower bound first, one with `ESTIMATE` its
+            best estimate, then the 10th and the 90th percentile. Several metrics may read a column,
+            one declares it.
         source: names of the columns that are aggregated, or of the two metrics of a `RATIO`, or of
             the policy of a `DIFFERENCE`; the declared columns if empty.
         where: conditions of a `COUNT`.
@@ -97,7 +100,7 @@ class Metric:
         better: direction of improvement; empty if neither is better.
         label: heading of table columns; a soft hyphen marks where it may break.
         help: definition for tooltips and the glossary.
-        shown: smallest output that shows it.
+        shown: most prominent output that shows it.
     """
 
     name: str
@@ -109,13 +112,14 @@ class Metric:
     better: Literal["lower", "higher", ""] = ""
     label: str = ""
     help: str = ""
-    shown: Shown = Shown.DATA
+    shown: OutputLevel = OutputLevel.DATA
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the columns from which the metric is computed.
+        """Names of the table columns from which the metric of simulated rebalances is computed.
 
-        For a ratio or a difference, these are its two parts.
+        For a ratio, these are its numerator and denominator metrics; for a difference, the base
+        policy.
         """
         return self.source or tuple(name for name, _, _ in self.columns)
 
@@ -151,23 +155,24 @@ METRICS: tuple[Metric, ...] = (
         "stopped", _INTERVAL,
         (("stopped_at_least_ps", "double?", "partition-seconds without consumption, lower bound"),
          ("stopped_at_most_ps", "double?", "partition-seconds without consumption, upper bound")),
-        unit="partition-seconds", better="lower", label="Down\N{SOFT HYPHEN}time",
-        help="Time in which no member consumed a partition because of a rebalance, added up over "
-        "partitions: one partition without consumption for one minute is one partition-minute "
-        "(p·min). A range, because the log records commits and not consumption. Consumption may "
-        "have continued after the last commit before the rebalance, and may have resumed before "
-        "the first commit after it.",
-        shown=Shown.TERMINAL,
+        unit="partition-seconds", better="lower",
+        help="Bounds of the downtime that follow from commits alone: consumption may have gone on "
+        "after the last commit before the rebalance, and may have resumed before the first commit "
+        "after it.",
     ),
     Metric(
         "stopped_estimate", _ESTIMATE,
         (("stopped_ps", "double?", "partition-seconds without consumption, best estimate"),
          ("stopped_p10_ps", "double?", "10th percentile of this estimate"),
          ("stopped_p90_ps", "double?", "90th percentile of this estimate")),
-        unit="partition-seconds", better="lower",
-        help="Best estimate of the time in which no member consumed a partition because of a "
-        "rebalance, added up over partitions, with an interval that holds the true value in 80 % "
-        "of cases. It uses the times of group records and of commits at revocation.",
+        unit="partition-seconds", better="lower", label="Down\N{SOFT HYPHEN}time",
+        help="Time in which no member consumed a partition because of a rebalance, added up over "
+        "partitions: one partition without consumption for one minute is one partition-minute "
+        "(p·min). Best estimate, with an interval that holds the true value in 80 % of cases. The "
+        "log has no record of when a member stops reading; the estimate uses the times of group "
+        "records and of commits at revocation. Without an estimate, the bounds by commits are "
+        "shown (lower–upper).",
+        shown=OutputLevel.TERMINAL,
     ),
     Metric(
         "no_consumer", _SUM,
@@ -180,11 +185,11 @@ METRICS: tuple[Metric, ...] = (
         "saved", _DIFFERENCE, source=(RECORDED,), unit="partition-seconds", better="higher",
         label="Saved",
         help="Downtime simulated with the present settings (policy own) minus downtime simulated "
-        "with other ones, because both contain the error of the simulation. The error, which is "
-        "the difference between own and the record, widens the range; where it contains zero, the "
+        "with other ones: best estimate and interval. The interval includes the simulation's "
+        "error, which is the difference between own and the record; where it contains zero, the "
         "table says that the difference is within the error. A negative value is additional "
-        "downtime. In the row own: recorded downtime minus simulated downtime.",
-        shown=Shown.TERMINAL,
+        "downtime.",
+        shown=OutputLevel.TERMINAL,
     ),
     Metric(
         "saved_against_own", _DIFFERENCE, source=(OWN,), unit="partition-seconds", better="higher",
@@ -201,7 +206,7 @@ METRICS: tuple[Metric, ...] = (
         help="A rebalance assigns the partitions of a group to its members anew: a generation of a "
         "classic group, an epoch of a consumer, share or streams group. Follow-up rebalances of "
         "the policy count.",
-        shown=Shown.TERMINAL,
+        shown=OutputLevel.TERMINAL,
     ),
     Metric("rebalances", _COUNT, where=(Condition("step", "is", 0),),
            help="Recorded rebalances that are simulated."),
@@ -224,7 +229,7 @@ METRICS: tuple[Metric, ...] = (
         unit="partitions", better="lower", label="Moved",
         help="Partitions reassigned from one live member to another. First assignments and "
         "partitions of departed members do not count.",
-        shown=Shown.TERMINAL,
+        shown=OutputLevel.TERMINAL,
     ),
     Metric(
         "avoidable", _SUM,
@@ -232,7 +237,7 @@ METRICS: tuple[Metric, ...] = (
         unit="partitions", better="lower", label="Avoid\N{SOFT HYPHEN}able",
         help="Moves beyond the minimum that a plan of at least the same balance needs. The minimum "
         "is found by minimum-cost flow and verified by an independent check.",
-        shown=Shown.TERMINAL,
+        shown=OutputLevel.TERMINAL,
     ),
     Metric("proven", _COUNT, where=(Condition("avoidable", "is known"),),
            help="Rows for which the number of avoidable moves is known."),
@@ -241,7 +246,7 @@ METRICS: tuple[Metric, ...] = (
         label="Bal\N{SOFT HYPHEN}anced",
         help="Share of rebalances with the smallest possible spread (partitions of the fullest "
         "member minus those of the emptiest), verified by maximum flow.",
-        shown=Shown.TERMINAL,
+        shown=OutputLevel.TERMINAL,
     ),
     Metric(
         "largest_spread", _MAXIMUM,
@@ -261,7 +266,7 @@ METRICS: tuple[Metric, ...] = (
         "idle", _SUM, (("idle", "int32?", "members without partitions that could own some"),),
         unit="members", better="lower", label="Idle",
         help="Members without partitions that could own some, added up over rebalances.",
-        shown=Shown.TERMINAL,
+        shown=OutputLevel.TERMINAL,
     ),
     Metric(
         "reread", _INTERVAL,
@@ -270,7 +275,7 @@ METRICS: tuple[Metric, ...] = (
         unit="records", better="lower", label="Re\N{SOFT HYPHEN}processed",
         help="Records consumed again after a rebalance, because the new owner started at the last "
         "committed offset.",
-        shown=Shown.PAGE,
+        shown=OutputLevel.PAGE,
     ),
     Metric(
         "unread_at_once", _MAXIMUM,
@@ -279,7 +284,7 @@ METRICS: tuple[Metric, ...] = (
         help="Partitions unread at the worst moment: the largest number of partitions that no "
         "member consumed at the same time in one rebalance. In consumer groups it is an upper "
         "bound, since members release and take partitions one after the other.",
-        shown=Shown.PAGE,
+        shown=OutputLevel.PAGE,
     ),
     Metric(
         "rack_mismatches", _SUM,
@@ -287,7 +292,7 @@ METRICS: tuple[Metric, ...] = (
         unit="partitions", better="lower", label="Cross-rack",
         help="Partitions whose owner is in a rack without a replica, so that each fetch crosses "
         "racks; added up over rebalances. Members without a rack do not count.",
-        shown=Shown.PAGE,
+        shown=OutputLevel.PAGE,
     ),
     Metric(
         "load_spread", _MEAN,
@@ -295,7 +300,7 @@ METRICS: tuple[Metric, ...] = (
         unit="records/s", better="lower", label="Load spread, records/s",
         help="Load of the most loaded member minus that of the least loaded one, in committed "
         "records per second; mean over rebalances.",
-        shown=Shown.GROUP,
+        shown=OutputLevel.GROUP,
     ),
     Metric(
         "colocation", _MEAN,
@@ -326,6 +331,6 @@ REPLAY_COLUMNS: tuple[Column, ...] = tuple(
 )
 
 #: Metrics that tables of policies have as columns, by output.
-SHOWN: dict[Shown, tuple[Metric, ...]] = {
-    output: tuple(m for m in METRICS if m.shown >= output) for output in Shown
+SHOWN: dict[OutputLevel, tuple[Metric, ...]] = {
+    output: tuple(m for m in METRICS if m.shown >= output) for output in OutputLevel
 }

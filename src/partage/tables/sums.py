@@ -27,8 +27,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "Estimate", "FigureRange", "Sums", "add_sums", "count_flags", "document", "empty_sums",
-    "metric_value", "sum_differences", "sum_rows",
+    "Estimate",
+    "FigureRange",
+    "Sums",
+    "add_sums",
+    "count_flags",
+    "empty_sums",
+    "json_metrics",
+    "metric_value",
+    "sum_differences",
+    "sum_rows",
 ]  # fmt: skip
 
 #: Entries of the metrics; a maximum is None where no row has a value.
@@ -44,7 +52,9 @@ _MAXIMA = frozenset(m.name for m in METRICS if m.aggregation is Aggregation.MAXI
 
 @dataclass(frozen=True, slots=True)
 class FigureRange:
-    """A range that contains a value: its lower and upper bound, in partition-seconds unless stated.
+    """Lower and upper bound of a metric whose exact value is unknown.
+
+    The unit is partition-seconds (seconds summed over partitions) unless stated otherwise.
 
     >>> FigureRange(1.0, 2.0) + FigureRange(0.5, 4.0)
     FigureRange(low=1.5, high=6.0)
@@ -59,9 +69,11 @@ class FigureRange:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An estimated value with its 80 % interval, in partition-seconds unless stated otherwise.
+    """Best estimate of a metric, with the bounds of its 80 % interval (10th and 90th percentile).
 
-    >>> Estimate.of_sums(10, below=(4, 16), above=(6, 36))
+    The unit is partition-seconds (seconds summed over partitions) unless stated otherwise.
+
+    >>> Estimate.from_sums(10, below=(4, 16), above=(6, 36))
     Estimate(best=10, low=6.0, high=16.0)
     """
 
@@ -70,13 +82,13 @@ class Estimate:
     high: float
 
     @classmethod
-    def of_sums(
+    def from_sums(
         cls, best: float, below: tuple[float, float], above: tuple[float, float]
     ) -> Estimate:
-        """Build the estimate of a sum of uncertain values.
+        """Estimate the sum of several uncertain values from the sums of their errors.
 
-        Distances are added like standard deviations of equally correlated errors: the variance of
-        the sum is (1 - r) times the sum of squares plus r times the square of the sum.
+        The errors count as equally correlated. With correlation r, the variance of the sum is (1 -
+        r) times the sum of the squared errors plus r times the square of their sum.
 
         Args:
             best: sum of the best estimates.
@@ -87,10 +99,12 @@ class Estimate:
         return cls(best, max(0.0, best - down), best + up)
 
     @classmethod
-    def of_differences(cls, parts: Iterable[Estimate]) -> Estimate:
-        """Build the estimate of a sum of values that may be negative, such as savings.
+    def from_differences(cls, parts: Iterable[Estimate]) -> Estimate:
+        """Estimate the sum of several uncertain values that may be negative, such as savings.
 
-        >>> Estimate.of_differences([Estimate(-10, -14, -6)])
+        Unlike `from_sums`, it does not cut the lower bound at 0.
+
+        >>> Estimate.from_differences([Estimate(-10, -14, -6)])
         Estimate(best=-10, low=-14.0, high=-6.0)
         """
         known = list(parts)
@@ -101,27 +115,29 @@ class Estimate:
 
     @property
     def excludes_zero(self) -> bool:
-        """Return whether the interval excludes zero: the sign of the value is certain."""
+        """Return whether zero is outside of the 80 % interval, so that the value's sign is
+        certain.
+        """
         return self.low > 0 or self.high < 0
 
 
 def _distance(total: float, squares: float) -> float:
-    """Return the distance of a sum's 10th or 90th percentile from its best estimate.
+    """Return the error of a sum of uncertain values: how far its 10th or 90th percentile is away.
 
-    The parts' errors count as equally correlated. ``total`` is the sum of the parts'
+    The errors of the summands count as equally correlated. ``total`` is the sum of the summands'
     distances, ``squares`` the sum of the squared distances.
     """
     return sqrt((1 - _CORRELATION) * squares + _CORRELATION * total * total)
 
 
 def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
-    """Add up the metrics of table ``replays`` for each distinct value of the key columns.
+    """Add up the metrics of simulated rebalances by the given columns, such as group and policy.
 
     Return one dictionary per key: the key columns, and the sums from which `metric_value` computes
     each metric.
 
     Args:
-        rows: rows of table ``replays``.
+        rows: rows of table ``replays`` (one per rebalance and simulated policy).
         keys: columns to group by.
     """
     table = rows.select(list(keys))
@@ -137,9 +153,9 @@ def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
 
 
 def _entries(metric: Metric, rows: pa.Table) -> dict[str, Any]:
-    """Return the columns whose sums a metric is computed from, one value per table row.
+    """Return the table columns that must be summed to compute a metric, as a dict by name.
 
-    The result is a dict from the name of the sum to its column.
+    Each column has one value per row of ``rows``. A maximum is not summed but has its column too.
     """
     from pyarrow import compute as pc
 
@@ -170,10 +186,10 @@ def _estimate_entries(name: str) -> list[str]:
 
 
 def _estimate_columns(metric: Metric, rows: pa.Table) -> list[Any]:
-    """Return the columns whose sums an estimate is computed from, one value per table row.
+    """Return the table columns that must be summed to estimate a metric and its 80 % interval.
 
-    They are best estimates, distances to the 10th and 90th percentile, and these distances squared.
-    The last column says whether the row has an estimate.
+    They are best estimates, distances to the 10th percentile, their squares, distances to the 90th
+    percentile, their squares, and whether the row has an estimate.
     """
     from pyarrow import compute as pc
 
@@ -208,7 +224,7 @@ def _meets(condition: Condition, rows: pa.Table) -> Any:
 
 
 def count_flags(mask: Any) -> Any:
-    """Convert a column of booleans to integers (null to 0), whose sum counts true values."""
+    """Convert a column of booleans to 0 and 1 (null to 0), so that its sum counts true values."""
     from pyarrow import compute as pc
 
     return pc.cast(pc.fill_null(mask, False), "int64")
@@ -217,14 +233,14 @@ def count_flags(mask: Any) -> Any:
 def sum_differences(
     rows: pa.Table, metric: Metric, keys: Sequence[str], rebalance: Sequence[str]
 ) -> list[Sums]:
-    """Add up the difference in stopped time between each simulated policy and a base policy.
+    """Add up how much less time each simulated policy stops consumption than a base policy.
 
-    Return one dictionary per distinct key: the key columns and the bounds of the difference.
-    Positive values mean that the policy stops less than the base.
+    Return one dictionary per distinct key: the key columns, and the bounds of the difference in
+    stopped time. Positive values mean that the policy's stopped time is shorter.
 
-    Both stopped times of one rebalance grow with its same unknown duration. So their difference
-    lies between the difference of the lower bounds and that of the upper bounds. Each of the two is
-    summed separately, so that the range is not wider than the uncertainty.
+    The stopped times of both policies grow with the same unknown duration of the rebalance. So
+    their difference lies between the difference of the lower bounds and the difference of the upper
+    bounds. The bounds are summed separately, which keeps the range as narrow as the uncertainty.
 
     Args:
         rows: rows of table ``replays``.
@@ -256,7 +272,7 @@ def sum_differences(
 
 
 def empty_sums() -> Sums:
-    """Return the sums of all metrics over no rows: a new dict whose entries are 0 or empty."""
+    """Return the metric sums over no rebalances: a new dict whose entries are 0 or empty."""
     return dict(_empty_sums())
 
 
@@ -277,7 +293,7 @@ def _empty_sums() -> Sums:
 
 
 def add_sums(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sums:
-    """Add the metric sums of two sets of rows that have no row in common.
+    """Add up the metric sums of two separate sets of rebalances.
 
     >>> add_sums({"moved": 1, "largest_spread": None}, {"moved": 2, "largest_spread": 3})
     {'moved': 3, 'largest_spread': 3}
@@ -307,7 +323,7 @@ def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
     if how is Aggregation.ESTIMATE:
         best, *distances, known = (sums[entry] for entry in _estimate_entries(name))
         below, below_square, above, above_square = distances
-        found = Estimate.of_sums(best, (below, below_square), (above, above_square))
+        found = Estimate.from_sums(best, (below, below_square), (above, above_square))
         return found if known else None
     if how is Aggregation.MEAN:
         return sums[name] / sums[f"{name}_known"] if sums[f"{name}_known"] else None
@@ -317,14 +333,13 @@ def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
     return sums[name]
 
 
-def document(sums: Mapping[str, Any]) -> dict[str, Any]:
+def json_metrics(sums: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of all metrics as fields of a JSON object.
 
     A range is ``{"low": ..., "high": ...}``. An estimate is a range with a field ``best``.
+    Differences between policies are left out if they have not been summed.
 
-    Metrics without sums are left out, because sums of workers have no differences between policies.
-
-    >>> found = document(empty_sums() | {"moved": 2})
+    >>> found = json_metrics(empty_sums() | {"moved": 2})
     >>> found["moved"], found["stopped_partition_seconds"]
     (2, None)
     """

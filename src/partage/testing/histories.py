@@ -33,7 +33,7 @@ from partage.wire.group_log import encode_record
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Size", "write_capture"]
+__all__ = ["Size", "write_capture", "write_parts"]
 
 _BEGAN_MS = 1_795_208_600_000
 #: Rows of a row group, about.
@@ -45,7 +45,8 @@ _MARK = 0x5A5A5A5A5A5A5A5A
 
 @dataclass(frozen=True)
 class Size:
-    """Size and shape of a synthetic recording of a cluster (capture).
+    """Size of a synthetic recording of ``__consumer_offsets``: numbers of records, groups and
+    partitions.
 
     Attributes:
         records: approximate number of records.
@@ -53,7 +54,7 @@ class Size:
         partitions: number of partitions of each group's topic.
         members: average number of members of a group.
         commits_a_rebalance: number of commits between two rebalances.
-        huge: whether the first group has half of all rebalances.
+        huge: whether one group (the first) has half of all rebalances.
         log_partitions: number of partitions of ``__consumer_offsets``; each has a file.
     """
 
@@ -66,24 +67,26 @@ class Size:
     log_partitions: int = 8
 
     @property
-    def many(self) -> int:
-        """Number of groups in the synthetic recording.
+    def group_count(self) -> int:
+        """Number of consumer groups in the synthetic recording.
 
-        Unless it is given, it depends on the number of records: at least one group for each log
+        If ``groups`` is 0, it follows from the number of records: at least one group for each log
         partition, and at most 2,000.
         """
         return self.groups or min(max(self.records // 20_000, self.log_partitions), 2_000)
 
     @property
-    def rounds(self) -> int:
-        """Duration of the synthetic history in seconds; each partition gets one offset commit per
+    def duration_s(self) -> int:
+        """Duration of the synthetic recording in seconds.
+
+        It follows from the number of records, because each partition gets one offset commit per
         second.
         """
-        return max(2, self.records // (self.many * self.partitions))
+        return max(2, self.records // (self.group_count * self.partitions))
 
 
 class _Group:
-    """Generator of the records of one synthetic group: members, generations and commits."""
+    """Generator of the ``__consumer_offsets`` records of one synthetic consumer group."""
 
     def __init__(self, number: int, size: Size, seed: int) -> None:
         self.rng = Random(f"{seed} {number}")  # noqa: S311 - made-up histories, no secrets
@@ -95,9 +98,11 @@ class _Group:
         self.members = [self._member() for _ in range(self.rng.randint(1, 2 * size.members - 1))]
         every = max(2, size.commits_a_rebalance // size.partitions)
         if size.huge:  # the other groups together have as many as the first one
-            others = max(1, size.many - 1)
+            others = max(1, size.group_count - 1)
             every = (
-                max(2, 2 * every // size.many) if number == 0 else 2 * every * others // size.many
+                max(2, 2 * every // size.group_count)
+                if number == 0
+                else 2 * every * others // size.group_count
             )
         self.every, self.phase = every, 0 if number == 0 else self.rng.randrange(every)
 
@@ -105,8 +110,11 @@ class _Group:
         return f"{self.name}-{self.rng.getrandbits(64):016x}"
 
     def record(self, time_ms: int) -> tuple[bytes, bytes]:
-        """Return the key and value of the record of the group's next generation, after a join or a
-        departure.
+        """Simulate the group's next rebalance (a member joins or leaves), and return the record of
+        it.
+
+        Returns:
+            The key and the value of the record in ``__consumer_offsets``.
         """
         if self.generation:
             self._change()
@@ -141,12 +149,14 @@ class _Group:
         }  # fmt: skip
 
     def key(self, partition: int) -> bytes:
-        """Return the record key of an offset commit for one partition."""
+        """Return the key of the ``__consumer_offsets`` record with the group's commit for a
+        partition.
+        """
         names = {"group": self.name, "topic": self.topic, "partition": partition}
         return encode_record(1, names)[0]
 
     def value(self) -> bytes:
-        """Return the record value of an offset commit, with placeholders for offset and time."""
+        """Return the value of an offset commit's record, with placeholders for offset and time."""
         cells = {
             "offset": _MARK, "leaderEpoch": 0, "metadata": "", "commitTimestamp": _MARK,
             "topicId": self.topic_id,
@@ -169,12 +179,14 @@ def write_capture(size: Size, out: str | Path, *, seed: int = 1) -> int:
 
     folder = Path(out) / "consumer_offsets.parquet"
     folder.mkdir(parents=True, exist_ok=True)
-    groups = [_Group(i, size, seed) for i in range(size.many)]
-    (Path(out) / "cluster.jsonl").write_text(json.dumps(_state(groups)) + "\n", encoding="utf-8")
+    groups = [_Group(i, size, seed) for i in range(size.group_count)]
+    (Path(out) / "cluster.jsonl").write_text(
+        json.dumps(_cluster_metadata(groups)) + "\n", encoding="utf-8"
+    )
     total = 0
-    for p in range(min(size.log_partitions, size.many)):
+    for p in range(min(size.log_partitions, size.group_count)):
         writer = None
-        for table in _partition(p, groups[p :: size.log_partitions], size):
+        for table in _partition_tables(p, groups[p :: size.log_partitions], size):
             file = folder / f"part-{p:05d}.parquet"
             writer = writer or parquet.ParquetWriter(file, table.schema, compression="zstd")
             writer.write_table(table)
@@ -184,8 +196,46 @@ def write_capture(size: Size, out: str | Path, *, seed: int = 1) -> int:
     return total
 
 
-def _state(groups: list[_Group]) -> dict[str, Any]:
-    """Return the metadata of the synthetic cluster, the only line of ``cluster.jsonl``."""
+def write_parts(size: Size, out: str | Path, *, parts: int, seed: int = 1) -> list[int]:
+    """Write a synthetic recording as files of equal duration, such as those of a growing capture.
+
+    Each file has all log partitions. There is no manifest. Return the number of records by file.
+
+    Args:
+        size: the number of records, groups and partitions.
+        out: folder of the capture.
+        parts: number of parts.
+        seed: seeds the random numbers.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     len(write_parts(Size(2_000, groups=2, log_partitions=1), folder, parts=3))
+    3
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    folder = Path(out) / "consumer_offsets.parquet"
+    folder.mkdir(parents=True, exist_ok=True)
+    groups = [_Group(i, size, seed) for i in range(size.group_count)]
+    (Path(out) / "cluster.jsonl").write_text(
+        json.dumps(_cluster_metadata(groups)) + "\n", encoding="utf-8"
+    )
+    logs = [_RecordGenerator(p, groups[p :: size.log_partitions], size)
+            for p in range(min(size.log_partitions, size.group_count))]  # fmt: skip
+    counts = []
+    for number in range(parts):
+        first, end = (size.duration_s * n // parts for n in (number, number + 1))
+        table = pa.concat_tables([log.records(first, end) for log in logs])
+        parquet.write_table(table, folder / f"part-{number:08d}.parquet", compression="zstd")
+        counts.append(table.num_rows)
+    return counts
+
+
+def _cluster_metadata(groups: list[_Group]) -> dict[str, Any]:
+    """Return the brokers, topics and replicas of the synthetic cluster, as JSON for
+    ``cluster.jsonl``.
+    """
     brokers = [{"id": b, "rack": "abc"[b - 1]} for b in (1, 2, 3)]
     topics = {
         g.topic: {
@@ -200,16 +250,25 @@ def _state(groups: list[_Group]) -> dict[str, Any]:
     return {"ts_ms": _BEGAN_MS - 1, "brokers": brokers, "topics": topics}
 
 
-def _partition(p: int, groups: list[_Group], size: Size) -> Iterator[pa.Table]:
-    """Yield the synthetic records of log partition ``p``, as tables of some seconds each."""
-    columns = _Columns(p, groups, size)
+def _partition_tables(p: int, groups: list[_Group], size: Size) -> Iterator[pa.Table]:
+    """Yield the synthetic records of partition ``p`` of ``__consumer_offsets``, a few seconds per
+    table.
+
+    Args:
+        p: number of the partition.
+        groups: the consumer groups whose records are in it.
+        size: the size of the recording.
+    """
+    columns = _RecordGenerator(p, groups, size)
     step = max(1, _ROWS // (len(groups) * size.partitions))
-    for first in range(0, size.rounds, step):
-        yield columns.rounds(first, min(first + step, size.rounds))
+    for first in range(0, size.duration_s, step):
+        yield columns.records(first, min(first + step, size.duration_s))
 
 
-class _Columns:
-    """Generator of the records of one partition of the synthetic log, as columns."""
+class _RecordGenerator:
+    """Generator of the synthetic records of one partition of ``__consumer_offsets``, as Arrow
+    tables.
+    """
 
     def __init__(self, p: int, groups: list[_Group], size: Size) -> None:
         import pyarrow as pa
@@ -228,15 +287,16 @@ class _Columns:
             ("key", pa.binary()), ("value", pa.binary()),
         ])  # fmt: skip
 
-    def rounds(self, first: int, end: int) -> pa.Table:
-        """Return the synthetic records of the seconds from ``first`` to before ``end``, in the
-        order of offsets.
+    def records(self, first_s: int, end_s: int) -> pa.Table:
+        """Return the synthetic records of a time range, as an Arrow table in offset order.
+
+        ``first_s`` and ``end_s`` are the first second and the second after the last one.
         """
         import pyarrow as pa
 
         count, each = len(self.groups), self.size.partitions
-        when = np.repeat(np.arange(first, end), count)
-        whose = np.tile(np.arange(count), end - first)
+        when = np.repeat(np.arange(first_s, end_s), count)
+        whose = np.tile(np.arange(count), end_s - first_s)
         every = np.array([g.every for g in self.groups])[whose]
         phase = np.array([g.phase for g in self.groups])[whose]
         due = (when == 0) | (when % every == phase)
@@ -247,7 +307,9 @@ class _Columns:
         commit = np.repeat(quiet, each)
         number = np.tile(np.arange(each), len(quiet))
         time_ms = _BEGAN_MS + when[commit] * 1_000 + 37 * number
-        values = self._values(whose[commit], when[commit], every[commit], phase[commit], time_ms)
+        values = self._commit_values(
+            whose[commit], when[commit], every[commit], phase[commit], time_ms
+        )
         keys = pa.array([*self.keys, *(k for k, _ in made)], pa.binary())
         code = np.concatenate(
             [whose[commit] * each + number, len(self.keys) + np.arange(len(made))]
@@ -268,23 +330,30 @@ class _Columns:
     def _ms(self, round_: int) -> int:
         return _BEGAN_MS + round_ * 1_000
 
-    def _values(
+    def _commit_values(
         self,
-        whose: NDArray[np.int64],
-        when: NDArray[np.int64],
-        every: NDArray[np.int64],
+        group: NDArray[np.int64],
+        second: NDArray[np.int64],
+        period: NDArray[np.int64],
         phase: NDArray[np.int64],
         time_ms: NDArray[np.int64],
     ) -> pa.Array:
-        """Return the values of synthetic offset commits, in the format of ``__consumer_offsets``.
+        """Encode the values of synthetic offset commits, in the format of ``__consumer_offsets``.
 
-        Each commit is 100 records after the one of the second before. The first after a rebalance
-        repeats 50 records.
+        Committed offsets advance by 100 per second, and go back by 50 after a rebalance. All
+        arguments have one element per commit.
+
+        Args:
+            group: index of the commit's group.
+            second: second of the recording in which the commit is written.
+            period: seconds between two rebalances of the group.
+            phase: second of the group's first rebalance within the period.
+            time_ms: commit timestamp.
         """
         import pyarrow as pa
 
-        rows = self.values[whose]
-        offset = when * 100 - 150 * ((when - phase) % every == 1)
+        rows = self.values[group]
+        offset = second * 100 - 150 * ((second - phase) % period == 1)
         for at, cells in ((self.offset_at, np.maximum(offset, 0)), (self.time_at, time_ms)):
             rows[:, at : at + 8] = cells.astype(">i8").view(np.uint8).reshape(-1, 8)
         starts = np.arange(len(rows) + 1, dtype=np.int32) * self.values.shape[1]
@@ -293,7 +362,7 @@ class _Columns:
 
 
 def main() -> None:
-    """Run the command line ``python -m partage.testing.histories``."""
+    """Write a synthetic recording of consumer groups (``python -m partage.testing.histories``)."""
     parser = argparse.ArgumentParser(prog="python -m partage.testing.histories")
     parser.add_argument("--records", type=int, required=True, help="about how many")
     parser.add_argument("--out", type=Path, required=True, help="folder of the capture")

@@ -25,7 +25,10 @@ _NOTHING = {"–", "-", "—"}
 
 
 def cluster(text: str) -> Cluster:
-    """Parse a cluster from text such as ``"t1x6 t2x7"``; racks of replicas are in parentheses.
+    """Parse a Kafka cluster from text such as ``"t1x6 t2x7"``: topic t1 with 6 partitions, t2 with
+    7.
+
+    Racks of the replicas are in parentheses, with ``|`` between partitions.
 
     Raises:
         InvalidProblemError: the text does not follow the notation.
@@ -34,7 +37,7 @@ def cluster(text: str) -> Cluster:
     ('b', 'c')
     """
     topics: dict[str, int | list[list[str | None]]] = {}
-    for match in _all(_TOPIC, text, "topics", r"\s*"):
+    for match in _consecutive_matches(_TOPIC, text, "topics", r"\s*"):
         count = int(match["count"])
         topics[match["name"]] = count
         if match["racks"] is not None:
@@ -47,10 +50,10 @@ def cluster(text: str) -> Cluster:
 
 
 def group(text: str) -> Group:
-    """Parse a group from text such as ``"a: t1 t2 | b#instance@rack: t1 {t1-0 @4}"``.
+    """Parse a consumer group from text such as ``"a: t1 t2 | b: t1"``: member ids and their topics.
 
-    Each member has its id and its topics. In the example, the static member b also has a rack, and
-    owned partition t1-0 in generation 4.
+    In ``"a: t1 t2 | b#instance@rack: t1 {t1-0 @4}"``, the static member b also has a rack, and owns
+    partition t1-0 in generation 4.
 
     Raises:
         InvalidProblemError: the text does not follow the notation.
@@ -67,12 +70,13 @@ def group(text: str) -> Group:
             owned=_pairs((match["owned"] or "").split()),
             generation=int(match["generation"] or NO_GENERATION),
         )
-        for match in _all(_MEMBER, text, "members", r"\s*\|?\s*")
+        for match in _consecutive_matches(_MEMBER, text, "members", r"\s*\|?\s*")
     )
 
 
 def assignment(text: str, cluster: Cluster) -> Assignment:
-    """Parse an assignment from text such as ``"a: t1-0 t1-2 | b: t1-1 | c: –"``.
+    """Parse an assignment from text such as ``"a: t1-0 t1-2 | b: t1-1 | c: –"``: partitions by
+    member.
 
     Raises:
         InvalidProblemError: the text does not follow the notation.
@@ -92,7 +96,7 @@ def assignment(text: str, cluster: Cluster) -> Assignment:
 
 
 def written(assigned: Assignment) -> str:
-    """Format an assignment as text, in the notation that `assignment` parses.
+    """Format an assignment as text, e.g. "a: t-1 t-0 | b: –"; `assignment` parses it.
 
     >>> written(assignment("a: t-1 t-0 | b:", cluster("t×2")))
     'a: t-1 t-0 | b: –'
@@ -113,14 +117,19 @@ def _pairs(names: list[str]) -> list[tuple[str, int]]:
     return pairs
 
 
-def _all(pattern: re.Pattern[str], text: str, path: str, between: str) -> list[re.Match[str]]:
-    """Return the consecutive matches of a pattern in a text.
+def _consecutive_matches(
+    pattern: re.Pattern[str], text: str, field: str, separator: str
+) -> list[re.Match[str]]:
+    """Return the matches of a regular expression that cover a text from its beginning to its end.
 
-    ``between`` is the pattern of the text between two matches. Raise InvalidProblemError if the
-    matches do not cover the whole text; ``path`` names the text in the error.
+    ``separator`` is the pattern of the text between two matches; ``field`` names the text in
+    errors.
+
+    Raises:
+        InvalidProblemError: a part of the text does not match.
     """
     found: list[re.Match[str]] = []
-    at, gap = 0, re.compile(between)
+    at, gap = 0, re.compile(separator)
     while True:
         skipped = gap.match(text, at)
         at = skipped.end() if skipped else at
@@ -128,16 +137,17 @@ def _all(pattern: re.Pattern[str], text: str, path: str, between: str) -> list[r
             return found
         match = pattern.match(text, at)
         if match is None:
-            raise InvalidProblemError("is not understood from here", path=path, value=text[at:])
+            raise InvalidProblemError("is not understood from here", path=field, value=text[at:])
         found.append(match)
         at = match.end()
 
 
 def pairs_with_unresolved(assigned: Assignment) -> dict[str, list[tuple[str, int]]]:
-    """Return a dict from member to its (topic, partition) pairs, including partitions that do not
-    exist.
+    """Return the (topic, partition) pairs of each member, even those that the cluster does not
+    have.
 
-    Such unresolved partitions, which the metadata lack, keep their position.
+    Unresolved partitions do not exist in the cluster's metadata. They keep their position in the
+    member's list.
 
     >>> from partage.model import Index
     >>> made = Assignment.of(Index.of({"t": 1}), {"c1": [("gone", 7), ("t", 0)]})

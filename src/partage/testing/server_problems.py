@@ -24,13 +24,16 @@ Pairs = list[tuple[str, list[int]]]
 
 
 def spec_from_json(problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> GroupSpec:
-    """Read an assignment problem of Kafka's group coordinator (KIP-848) from JSON text, parsed
-    JSON, or a file.
+    """Parse an assignment problem of Kafka's group coordinator (KIP-848) from JSON or a file.
 
-    ``topics`` is a list of ``{name, id, n}``, n = -1 for an unknown count, with ``noname`` for an
-    id that only previous targets mention. ``racks`` lists the racks of each partition's replicas.
-    ``members`` have ``id``, ``topics`` and optionally ``instance``, ``rack`` and ``target``, a list
-    of ``[topic id, [partitions]]``; ``assignable`` has the same form.
+    ``problem`` is JSON text, parsed JSON, or a path. Its fields are:
+
+    * ``topics``: a list of ``{name, id, n}`` with the partition count n, -1 if unknown. ``racks``
+      lists the racks of each partition's replicas. ``noname`` marks a deleted topic that occurs
+      only in previous target assignments.
+    * ``members``: ``id``, ``topics`` and optionally ``instance``, ``rack`` and ``target``, a list
+      of ``[topic id, [partitions]]``.
+    * ``assignable``: the partitions that may be assigned, in the form of ``target``.
 
     Raises:
         InvalidProblemError: a field is wrong; the error has its path and value.
@@ -59,7 +62,9 @@ def spec_from_json(problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> 
 
 
 class _Topic:
-    """A validated topic of the JSON problem: name, id and partition count."""
+    """Topic of an assignment problem in JSON, with name, id and partition count, after
+    validation.
+    """
 
     def __init__(
         self, name: str, topic_id: str, count: int, racks: Sequence[Sequence[str]], *, named: bool
@@ -100,7 +105,9 @@ def _id(value: object, path: str) -> str:
 
 
 def _pairs(value: object, path: str) -> Pairs:
-    """Parse a map from topic id to partition numbers; a later entry for a topic replaces an earlier
+    """Parse a JSON list of topic ids with partitions, e.g. [["AAAAAAAAAAAAAAAAAAAABw", [0, 1]]].
+
+    ``path`` is the field's path for error messages. A later entry for a topic replaces an earlier
     one.
     """
     out: dict[str, list[int]] = {}
@@ -132,7 +139,9 @@ def _member(entry: object, path: str) -> Member:
 
 
 def _cluster(topics: list[_Topic], targets: list[Pairs]) -> Cluster:
-    """Build the cluster; its index also has topics and partitions that only targets mention."""
+    """Build the cluster of an assignment problem, including topics that only previous targets
+    contain.
+    """
     known = {one.id: max(one.count, 0) for one in topics}
     width = dict(known)
     for topic_id, numbers in (pair for target in targets for pair in target):

@@ -28,7 +28,9 @@ _ODD_NAMES = ("Aa", "BB", "AaAa", "AaBB", "BBBB", "\U00010000", "ｚ", "é", "a-
 
 
 def topic_names() -> st.SearchStrategy[str]:
-    """Generate names of topics or members: mostly short and plain, some unusual."""
+    """Return a Hypothesis strategy for names of Kafka topics or members: mostly short, some
+    unusual.
+    """
     return st.one_of(
         st.integers(0, 15).map("t{}".format),
         st.sampled_from(_ODD_NAMES),
@@ -40,7 +42,10 @@ def topic_names() -> st.SearchStrategy[str]:
 def clusters(
     draw: st.DrawFn, *, max_topics: int = 6, max_partitions: int = 9, racks: bool = False
 ) -> Cluster:
-    """Generate clusters; with ``racks``, most partitions have replicas on some of three racks."""
+    """Return a Hypothesis strategy for Kafka clusters with topics and partitions.
+
+    With ``racks=True``, most partitions have replicas on some of three racks.
+    """
     names = draw(st.lists(topic_names(), max_size=max_topics, unique=True))
     usual = draw(st.integers(0, max_partitions))
     counts = st.one_of(st.just(usual), st.integers(0, max_partitions))
@@ -66,10 +71,11 @@ def groups(
     static: bool = True,
     claims: bool = False,
 ) -> Group:
-    """Generate groups whose members subscribe to existing topics and to topics that do not exist.
+    """Return a Hypothesis strategy for consumer groups that subscribe to existing and missing
+    topics.
 
-    With ``static`` some members have an instance id; with ``claims`` members claim partitions,
-    sometimes in conflict with each other.
+    With ``static=True``, some members have an instance id. With ``claims=True``, members report
+    partitions as owned, sometimes the same ones as other members.
     """
     ids = draw(st.lists(topic_names(), min_size=min_members, max_size=max_members, unique=True))
     known = st.sampled_from(sorted(topics)) if topics else st.nothing()
@@ -101,7 +107,9 @@ def problems(
     static: bool = True,
     claims: bool = False,
 ) -> Problem:
-    """Generate assignment problems: a group on a cluster."""
+    """Return a Hypothesis strategy for assignment problems: a consumer group and its Kafka
+    cluster.
+    """
     cluster = draw(clusters(racks=racks))
     group = draw(
         groups(

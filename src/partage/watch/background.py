@@ -1,8 +1,8 @@
 """Slow metrics, computed in a thread: lag, which needs broker requests, and balance of assignments.
 
 Both run in one thread, away from the capture and from the events. The lag has a connection of its
-own. A plan waits in a mailbox with one place for each group, so a storm costs at most one
-verdict for each group and pass.
+own. Only the newest assignment of each group is queued, so a rebalance storm costs at most one
+measurement per group and pass.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from partage.watch.watcher import CaptureProgress
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Background", "verdict"]
+__all__ = ["BackgroundMetrics", "measure_balance"]
 
 #: Seconds between two reads of end offsets.
 LAG_SECONDS = 15.0
@@ -39,10 +39,11 @@ _LOOKS = 4
 _Pair = tuple[str, int]
 
 
-class _Plan(NamedTuple):
-    """Recorded assignment whose balance is to be measured, and the cluster's metadata of that time.
+class _PendingAssignment(NamedTuple):
+    """A recorded assignment of a consumer group whose balance is still to be measured.
 
-    ``fresh`` is whether it was recorded after the watch began.
+    It has the cluster's metadata at its time. ``fresh`` is False if it was recorded before the
+    watch began.
     """
 
     generation: Generation
@@ -50,14 +51,15 @@ class _Plan(NamedTuple):
     fresh: bool
 
 
-def verdict(generation: Generation, cluster: Cluster) -> Measures | None:
-    """Measure the balance of a recorded assignment, and the partitions that it moved.
+def measure_balance(generation: Generation, cluster: Cluster) -> Measures | None:
+    """Measure how balanced a recorded assignment is, and how many partitions it moved.
 
-    Moves are counted from the group's previous assignment; ``fewest_moves_to_best`` counts from
-    this one. Return None for a streams group, and for an assignment that cannot be measured.
+    Moves are counted from the group's previous assignment, but ``fewest_moves_to_best`` from this
+    assignment to the most even one. Return None for a Streams group, and if the assignment cannot
+    be measured.
 
     Raises:
-        PartageError: a member sent data that no client can send.
+        PartageError: a member's recorded data is invalid.
     """
     if generation.protocol == "streams" or unsupported_reason(generation.first) is not None:
         return None
@@ -70,16 +72,15 @@ def verdict(generation: Generation, cluster: Cluster) -> Measures | None:
     return replace(made, fewest_moves_to_best=away)
 
 
-class Background:
-    """Thread that reads the groups' lag and measures the balance of assignments while a cluster is
-    recorded.
+class BackgroundMetrics:
+    """Thread that computes consumer lag and the balance of assignments during a capture.
 
-    It runs for as long as a ``with`` block lasts.
+    It runs while its ``with`` block lasts.
 
     Args:
         connect: function that opens a connection; called again after an error.
-        figures: the metrics, which receive the results.
-        trouble: function that shows a message to the user.
+        figures: the exported metrics, which receive the results.
+        trouble: function that shows a warning to the user.
     """
 
     def __init__(
@@ -89,36 +90,37 @@ class Background:
         trouble: Callable[[str], None],
     ) -> None:
         self._connect, self._figures, self._trouble = connect, figures, trouble
-        self._plans: dict[str, _Plan] = {}
+        self._plans: dict[str, _PendingAssignment] = {}
         self._lock = Lock()
         self._end = Event()
         self._committed: dict[str, dict[_Pair, int]] = {}
-        self._asked_ms = 0
+        self._passed_ms = 0
         self._ends = EndOffsets()
         self._lags: dict[str, list[tuple[float, GroupLag]]] = {}
         self._failing = False
         self._thread = Thread(target=self._run, name="partage-background", daemon=True)
 
-    def event(self, event: WatchEvent, live: LiveGroups) -> None:
-        """Queue the assignment of a new rebalance for this thread, which measures its balance.
+    def on_event(self, event: WatchEvent, live: LiveGroups) -> None:
+        """Queue a consumer group's new assignment, so that this thread measures its balance.
 
-        It replaces an older assignment of the same group that still waits. Events of other types
-        have no effect.
+        It replaces a queued older assignment of the same group. Other events are ignored.
         """
         if isinstance(event, RebalanceOpened):
             cluster = live.clusters.at(event.generation.timestamp_ms)
             with self._lock:
-                self._plans[event.group] = _Plan(event.generation, cluster, event.fresh)
+                self._plans[event.group] = _PendingAssignment(
+                    event.generation, cluster, event.fresh
+                )
 
-    def tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
-        """Give the groups' committed offsets to this thread, which computes their lag.
+    def on_tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
+        """Pass the groups' committed offsets to this thread, which computes the consumer lag.
 
-        A call has no effect within half of `LAG_SECONDS` after the last one that had.
+        This happens at most twice per `LAG_SECONDS`.
         """
         del progress
-        if 0 <= now_ms - self._asked_ms < LAG_SECONDS * 500:
+        if 0 <= now_ms - self._passed_ms < LAG_SECONDS * 500:
             return
-        self._asked_ms = now_ms
+        self._passed_ms = now_ms
         self._committed = {
             name: {pair: offset for pair, (offset, _) in group.history.committed().items()}
             for name, group in live.groups.items()
@@ -136,15 +138,15 @@ class Background:
 
     def _run(self) -> None:
         connection: ClusterConnection | None = None
-        next_look = time.monotonic() + 1.0
+        next_read = time.monotonic() + 1.0
         while not self._end.wait(0.2):
-            self._judge()
-            if time.monotonic() < next_look:
+            self._measure_pending()
+            if time.monotonic() < next_read:
                 continue
-            next_look = time.monotonic() + LAG_SECONDS
+            next_read = time.monotonic() + LAG_SECONDS
             try:
                 connection = connection or self._connect()
-                self._look(connection, self._committed)
+                self._read_lag(connection, self._committed)
                 self._failing = False
             except Exception as e:  # noqa: BLE001 - the events go on without lag
                 self._report(reason(e))
@@ -159,21 +161,22 @@ class Background:
         self._failing = True
         self._figures.lags = {}
 
-    def _judge(self) -> None:
+    def _measure_pending(self) -> None:
+        """Measure the balance of all assignments that wait in the queue."""
         with self._lock:
             plans, self._plans = self._plans, {}
         for name, plan in plans.items():
             if self._end.is_set():
                 return
             try:
-                found = verdict(plan.generation, plan.cluster)
+                found = measure_balance(plan.generation, plan.cluster)
             except Exception as e:  # noqa: BLE001 - the other groups are judged
                 self._trouble(f"group {name}: its plan cannot be judged ({reason(e)})")
                 continue
             if found is not None:
-                self._figures.judged.append((name, plan.generation, found, plan.fresh))
+                self._figures.measured.append((name, plan.generation, found, plan.fresh))
 
-    def _look(
+    def _read_lag(
         self, connection: ClusterConnection, committed: Mapping[str, Mapping[_Pair, int]]
     ) -> None:
         pairs = {pair for offsets in committed.values() for pair in offsets}

@@ -19,7 +19,7 @@ from partage.watch.figures import ExportedFamily
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Exporter", "parse_address", "rendered"]
+__all__ = ["Exporter", "encode_metrics", "parse_address"]
 
 #: Clients that are answered at a time, and seconds after which one of them is disconnected.
 _MOST_CLIENTS, _CLIENT_SECONDS = 8, 10.0
@@ -53,10 +53,11 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def rendered(families: Iterable[ExportedFamily], accept: str) -> tuple[bytes, str]:
-    """Encode metrics for a response to ``/metrics``; return its body and content type.
+def encode_metrics(families: Iterable[ExportedFamily], accept: str) -> tuple[bytes, str]:
+    """Encode Prometheus metrics for a response to ``/metrics``; return the body and content type.
 
-    The format is OpenMetrics if the client accepts it.
+    The format is OpenMetrics if the client's Accept header (``accept``) allows it, else Prometheus
+    text.
 
     Raises:
         MissingExtraError: prometheus_client is not installed.
@@ -67,8 +68,8 @@ def rendered(families: Iterable[ExportedFamily], accept: str) -> tuple[bytes, st
     except ImportError:
         raise MissingExtraError("prometheus_client", extra="watch") from None
 
-    class Registry:
-        """Prometheus registry that exports metric values which are already computed."""
+    class _Collector:
+        """Prometheus collector that returns the given metric values."""
 
         def collect(self) -> Iterator[Any]:
             """Yield the metrics as Prometheus metric families."""
@@ -80,17 +81,17 @@ def rendered(families: Iterable[ExportedFamily], accept: str) -> tuple[bytes, st
                 yield family
 
     encode, content_type = choose_encoder(accept)
-    body: bytes = encode(Registry())
+    body: bytes = encode(_Collector())
     return body, content_type
 
 
 class Exporter:
-    """HTTP server of ``/metrics`` and ``/healthz`` that runs for as long as a ``with`` block lasts.
+    """HTTP server for ``/metrics`` and ``/healthz``; it runs while its ``with`` block lasts.
 
     Args:
         address: host and port; port 0 takes a free one.
-        families: function that returns the metrics.
-        health: function that returns "" if the capture is healthy, else the reason.
+        families: function that returns the metrics with their samples.
+        health: function that returns "" if the capture is healthy, else the reason why not.
 
     Attributes:
         port: the port that the server listens on.
@@ -106,7 +107,7 @@ class Exporter:
         families: Callable[[], Iterable[ExportedFamily]],
         health: Callable[[], str],
     ) -> None:
-        rendered((), "")  # a missing library is reported before anything is opened
+        encode_metrics((), "")  # a missing library is reported before anything is opened
         host, port = address
         handler = type("Handler", (_Handler,), {"families": staticmethod(families),
                                                 "health": staticmethod(health)})  # fmt: skip
@@ -151,11 +152,10 @@ class _Server(ThreadingHTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore the error of an HTTP client that disconnects; the base class would print a
-        traceback.
-        """
+        """Ignore the error of an HTTP client that disconnects."""
 
 
+# The base class would print a traceback.
 class _Handler(BaseHTTPRequestHandler):
     families: Callable[[], Iterable[ExportedFamily]]
     health: Callable[[], str]
@@ -166,7 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/metrics":
-            body, kind = rendered(self.families(), self.headers.get("Accept", ""))
+            body, kind = encode_metrics(self.families(), self.headers.get("Accept", ""))
             self._answer(200, body, kind)
         elif path == "/healthz":
             trouble = self.health()

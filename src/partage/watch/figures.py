@@ -106,7 +106,7 @@ _MERGED: dict[str, Callable[[Iterable[float]], float]] = {
 }
 
 #: Gauges of a plan, in the order in which the judge names them.
-_JUDGED = (
+_BALANCE_GAUGES = (
     "partage_group_spread", "partage_group_best_spread", "partage_group_moves_to_best_plan",
 )  # fmt: skip
 _LAGS = ("partage_group_lag_records", "partage_group_lag_seconds", "partage_group_drain_seconds")
@@ -118,7 +118,10 @@ ExportedFamily = tuple[ExportedMetric, tuple[tuple[tuple[str, ...], float], ...]
 
 @dataclass(slots=True)
 class _GroupFigures:
-    """Gauges of one group by metric name, and the values by which groups are ranked for export."""
+    """Prometheus metrics of one consumer group: gauges, unread time (s) and number of rebalances.
+
+    Groups with the most unread time are exported by name.
+    """
 
     gauges: dict[str, float] = field(default_factory=dict)
     unread: float = 0.0
@@ -130,11 +133,10 @@ class _GroupFigures:
 
 
 class WatchFigures:
-    """All Prometheus metrics of `partage capture --follow`: rebalances, unread time and lag of its
-    groups.
+    """All Prometheus metrics of `partage capture --follow`: rebalances and lag of each group.
 
-    The watcher's thread calls `event` and `tick`. Other threads read `families` and deliver
-    results: they assign `lags` as a whole, and append to `judged`.
+    The watcher's thread calls `on_event` and `on_tick`. Other threads call `families`, replace
+    `lags`, and append to `measured`.
 
     Args:
         max_groups: maximum number of groups that are exported by name.
@@ -142,13 +144,14 @@ class WatchFigures:
     Attributes:
         lags: lag gauges of each group by metric name.
         lag_read_s: time of the last successful read of the lag, in seconds; 0 before the first one.
-        judged: (group, generation, balance and moves, whether it is fresh) of measured rebalances.
+        measured: queue of measured assignments: (group, generation, measures, whether it was
+            recorded after the start).
     """
 
     def __init__(self, max_groups: int) -> None:
         self.lags: Mapping[str, Mapping[str, float]] = {}
         self.lag_read_s = 0.0
-        self.judged: deque[tuple[str, Generation, Measures, bool]] = deque()
+        self.measured: deque[tuple[str, Generation, Measures, bool]] = deque()
         self._max_groups = max_groups
         self._groups: dict[str, _GroupFigures] = {}
         self._named: set[str] = set()
@@ -157,21 +160,23 @@ class WatchFigures:
         self._refreshed_ms = 0
 
     def families(self) -> tuple[ExportedFamily, ...]:
-        """Return all Prometheus metrics as of the last refresh, as an immutable value for any
-        thread.
+        """Return all Prometheus metrics with their samples, as of the last refresh.
+
+        Any thread may call it.
         """
         return self._families
 
     # --- the watcher's thread -------------------------------------------------------------
 
-    def event(self, event: WatchEvent, live: LiveGroups) -> None:
-        """Count a rebalance, or the unread time that it caused, in the group's metrics.
+    def on_event(self, event: WatchEvent, live: LiveGroups) -> None:
+        """Add a rebalance of a consumer group to its Prometheus metrics.
 
-        Unread time is how long no member consumed a partition.
+        A new rebalance is counted; later the time that it left partitions without a consumer
+        (unread time) is added.
         """
         del live
         if isinstance(event, RebalanceOpened):
-            self._opened(event)
+            self._count_rebalance(event)
         elif isinstance(event, RebalanceSettled):
             if event.fresh and event.unread is not None:
                 added = max(0.0, event.unread.best - event.reported)
@@ -180,28 +185,28 @@ class WatchFigures:
         elif event.event.event == "deleted":
             self._groups.pop(event.group, None)
 
-    def _opened(self, event: RebalanceOpened) -> None:
+    def _count_rebalance(self, event: RebalanceOpened) -> None:
         found, figures = event.generation, self._group_figures(event.group)
         figures.gauges |= {
             "partage_group_members": len(found.first.members),
             "partage_group_generation": found.number,
             "partage_group_last_rebalance_timestamp_seconds": found.timestamp_ms / 1_000,
         }
-        for name in _JUDGED:  # figures of the plan before
+        for name in _BALANCE_GAUGES:  # figures of the plan before
             figures.gauges.pop(name, None)
         if event.fresh:
             figures.rebalances += 1
             self._count("partage_group_rebalances", event.group, 1, found.causes[0].kind)
             self._count("partage_group_moved_partitions", event.group, len(event.moved))
 
-    def tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
-        """Refresh the exported Prometheus metrics, at most once a second."""
+    def on_tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
+        """Update the exported Prometheus metrics, at most once per second."""
         if 0 <= now_ms - self._refreshed_ms < _REFRESH_MS:
             return
         self._refreshed_ms = now_ms
-        while self.judged:
-            name, found, measures, fresh = self.judged.popleft()
-            self._judge(live, name, found, measures, fresh=fresh)
+        while self.measured:
+            name, found, measures, fresh = self.measured.popleft()
+            self._apply_measures(live, name, found, measures, fresh=fresh)
         lags = self.lags
         for name, figures in self._groups.items():
             for metric in _LAGS:  # figures of a group or a connection that is gone
@@ -225,7 +230,7 @@ class WatchFigures:
         }
         self._families = tuple(self._exported(single))
 
-    def _judge(
+    def _apply_measures(
         self,
         live: LiveGroups,
         name: str,
@@ -244,7 +249,7 @@ class WatchFigures:
         values = (measures.spread, measures.best_spread, measures.fewest_moves_to_best)
         self._group_figures(name).gauges |= {
             metric: float(value)
-            for metric, value in zip(_JUDGED, values, strict=True)
+            for metric, value in zip(_BALANCE_GAUGES, values, strict=True)
             if value is not None
         }
 

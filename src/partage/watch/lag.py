@@ -15,14 +15,14 @@ from math import inf
 
 __all__ = ["EndOffsets", "GroupLag", "drain_seconds", "group_lag"]
 
-_Pair = tuple[str, int]
+_TopicPartition = tuple[str, int]
 #: Samples of a partition: when there are more, every second one of the older half is dropped.
 _MOST_SAMPLES = 24
 
 
 @dataclass(slots=True)
 class EndOffsets:
-    """End offsets of partitions sampled over time, from which the lag in seconds is estimated.
+    """History of sampled end offsets of partitions, from which the lag in seconds is estimated.
 
     >>> ends = EndOffsets()
     >>> ends.add(0.0, {("t", 0): 100})
@@ -33,14 +33,17 @@ class EndOffsets:
     15.0
     """
 
-    _samples: dict[_Pair, tuple[list[float], list[int]]] = field(default_factory=dict)
+    _samples: dict[_TopicPartition, tuple[list[float], list[int]]] = field(default_factory=dict)
 
-    def add(self, now_s: float, ends: Mapping[_Pair, int]) -> None:
-        """Add one sample of partitions' end offsets, and forget partitions that are not in it."""
+    def add(self, now_s: float, ends: Mapping[_TopicPartition, int]) -> None:
+        """Store new end offsets of topic partitions, read at the time ``now_s`` (seconds).
+
+        Partitions that are missing in ``ends`` are forgotten.
+        """
         for gone in self._samples.keys() - ends.keys():
             del self._samples[gone]
-        for pair, end in ends.items():
-            times, offsets = self._samples.setdefault(pair, ([], []))
+        for partition, end in ends.items():
+            times, offsets = self._samples.setdefault(partition, ([], []))
             if offsets and end < offsets[-1]:  # the topic was recreated or truncated
                 times.clear()
                 offsets.clear()
@@ -50,17 +53,17 @@ class EndOffsets:
                 half = len(times) // 2
                 del times[1:half:2], offsets[1:half:2]
 
-    def end(self, pair: _Pair) -> int | None:
-        """Return the last sampled end offset of a partition; None if it is unknown."""
-        found = self._samples.get(pair)
+    def end(self, partition: _TopicPartition) -> int | None:
+        """Return the newest end offset of a topic partition; None if there is none."""
+        found = self._samples.get(partition)
         return None if found is None else found[1][-1]
 
-    def lag_seconds(self, pair: _Pair, committed: int, now_s: float) -> float | None:
-        """Return the age in seconds of the first record that a group has not consumed.
+    def lag_seconds(self, partition: _TopicPartition, committed: int, now_s: float) -> float | None:
+        """Estimate a partition's lag in seconds: the age of the first record not yet consumed.
 
-        Returns None if no end offset of the partition is known.
+        ``committed`` is the group's committed offset. Returns None if no end offset is known.
         """
-        times, offsets = self._samples.get(pair, ([], []))
+        times, offsets = self._samples.get(partition, ([], []))
         if not times:
             return None
         if committed >= offsets[-1]:
@@ -78,7 +81,7 @@ class EndOffsets:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """Lag of a group, or of some of its partitions, in records and in seconds.
+    """Lag of a consumer group, or of some of its partitions, in records and in seconds.
 
     Attributes:
         records: lag in records, summed over the partitions.
@@ -92,28 +95,32 @@ class GroupLag:
     ends: int
 
 
-def group_lag(committed: Mapping[_Pair, int], ends: EndOffsets, now_s: float) -> GroupLag | None:
-    """Sum up a group's lag over its partitions with committed offsets; None if no end offset is
-    known.
+def group_lag(
+    committed: Mapping[_TopicPartition, int], ends: EndOffsets, now_s: float
+) -> GroupLag | None:
+    """Compute a consumer group's lag over all partitions; None if no end offset is known.
+
+    Args:
+        committed: dict from partition to committed offset.
+        ends: the end offsets over time.
+        now_s: the present time in seconds.
     """
-    known = {pair: end for pair in committed if (end := ends.end(pair)) is not None}
+    known = {partition: end for partition in committed if (end := ends.end(partition)) is not None}
     if not known:
         return None
-    ages = [ends.lag_seconds(pair, committed[pair], now_s) for pair in known]
+    ages = [ends.lag_seconds(partition, committed[partition], now_s) for partition in known]
     return GroupLag(
-        sum(max(0, end - committed[pair]) for pair, end in known.items()),
+        sum(max(0, end - committed[partition]) for partition, end in known.items()),
         max((age for age in ages if age is not None), default=None),
-        sum(committed[pair] for pair in known),
+        sum(committed[partition] for partition in known),
         sum(known.values()),
     )
 
 
 def drain_seconds(before: GroupLag, now: GroupLag, elapsed_s: float) -> float | None:
-    """Return the seconds until a group has caught up, if the rates between two measurements
-    continue.
+    """Estimate the seconds until a consumer group has caught up, from two measurements of its lag.
 
-    The result is infinite if the lag does not shrink, and None without time between the
-    measurements.
+    The result is infinite if the lag does not shrink, and None if ``elapsed_s`` is 0.
 
     >>> before, now = GroupLag(80, 8.0, 20, 100), GroupLag(60, 5.0, 60, 120)
     >>> drain_seconds(before, now, 10.0)

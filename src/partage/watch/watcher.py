@@ -18,7 +18,7 @@ from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from partage.capture.durable import name_folder_in_errors, published
+from partage.capture.durable import name_folder_in_errors, write_atomically
 from partage.errors import InvalidCaptureError, InvalidConfigError
 from partage.history.live_groups import LiveGroups, RebalanceOpened, WatchEvent
 from partage.history.live_log import LogBatch
@@ -48,7 +48,8 @@ _TAIL = 1 << 20
 class EventSink:
     """Writer of rebalance events as JSON lines, to a file or to standard output (target ``-``).
 
-    An incomplete last line, as after a kill, is removed when the file is opened again.
+    An incomplete last line, such as a killed process leaves, is removed when the file is opened
+    again.
 
     Raises:
         InvalidConfigError: the file cannot be written.
@@ -107,12 +108,12 @@ class CaptureProgress:
     """Progress of a running `partage capture`, for metrics and health checks.
 
     Attributes:
-        records: number of records in the capture.
-        behind: number of offsets that are not read yet.
-        position: sum over log partitions of the next offset to read.
+        records: number of records captured so far.
+        behind: number of offsets that the capture still has to read.
+        position: next offset to read, summed over the log's partitions.
         missing: number of offsets that were compacted before they were read.
         troubles: number of warnings so far.
-        read_s: time of the last successful read, seconds since the epoch.
+        read_s: time of the last successful read, in seconds since the epoch.
     """
 
     records: int = 0
@@ -128,24 +129,27 @@ class WatchListener(Protocol):
     thread.
     """
 
-    def event(self, event: WatchEvent, live: LiveGroups) -> None:
-        """Process a rebalance event of a group.
+    def on_event(self, event: WatchEvent, live: LiveGroups) -> None:
+        """Process a rebalance event of a consumer group.
 
-        ``event.fresh`` is True if it was recorded after the watch began. ``live`` has the current
+        ``event.fresh`` is False if it was recorded before the watch began. ``live`` has the
         histories of all groups.
         """
 
-    def tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
-        """Process a clock tick; several come each second.
+    def on_tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
+        """Process a tick of the watcher's clock; there are several per second.
 
-        ``now_ms`` is the current time, ``live`` has the current histories of all groups, and
-        ``progress`` is that of the capture.
+        Args:
+            now_ms: current time in milliseconds.
+            live: the histories of all groups.
+            progress: progress of the capture, such as its number of records.
         """
 
 
 class _Reset:
-    """Message by which the watcher's thread replaces all group histories, because the log was
-    truncated.
+    """Queue message with rebuilt histories of all consumer groups.
+
+    It is sent after a log partition was truncated.
     """
 
     def __init__(self, live: LiveGroups) -> None:
@@ -156,20 +160,19 @@ _Round = tuple[list[Mapping[str, Any]], list[LogBatch], int]
 
 
 class Watcher:
-    """Observer of a running `partage capture` that turns records of ``__consumer_offsets`` into
-    rebalance events.
+    """Thread that turns the records of a running `partage capture` into rebalance events.
 
-    The state of the groups' histories is stored in the capture's folder every few minutes and at
-    the end; the next start reads only what came later.
+    The groups' histories are stored in the capture's folder every few minutes and at the end, so
+    the next start only reads newer records.
 
-    Call `start` before the capture runs and `progress` after each round of it. Use it in a ``with``
-    block, inside that of the connection.
+    Use it in a ``with`` block. Call `start` before the capture runs, and `flush` after each round
+    of fetches.
 
     Args:
-        sink: output of fresh events; None writes none.
-        stop: event that is set when the watcher fails, so that the capture ends.
-        trouble: function that shows a message to the user.
-        listeners: receive every event.
+        sink: output of events after the start; None for none.
+        stop: set when the watcher fails, so that the capture ends.
+        trouble: function that shows a warning to the user.
+        listeners: objects that receive every event.
     """
 
     def __init__(
@@ -195,7 +198,10 @@ class Watcher:
         self._thread = Thread(target=self._run, name="partage-watch", daemon=True)
 
     def start(self, writer: CaptureWriter) -> None:
-        """Rebuild the groups' histories from the records so far, and start the thread.
+        """Rebuild the consumer groups' histories from the records captured so far, and start the
+        thread.
+
+        ``writer`` is the open capture.
 
         Raises:
             InvalidCaptureError: a file of the capture is damaged.
@@ -205,9 +211,10 @@ class Watcher:
         self._thread.start()
 
     def _rebuild(self, writer: CaptureWriter, *, from_state: bool = True) -> LiveGroups:
-        """Rebuild the groups' histories from the records that the recording already has.
+        """Rebuild the consumer groups' histories from the records that the capture already has.
 
-        Events in it are not fresh, that is, they are from before the watch began.
+        Their events are marked as not fresh, because they are older than the watch.
+        ``from_state=False`` ignores the histories that an earlier process stored.
         """
         now_ms = _now_ms()
         live = LiveGroups(started_ms=now_ms)
@@ -231,18 +238,19 @@ class Watcher:
                 self._feed_past(live, some, now_ms)
                 some = []
         self._feed_past(live, some, now_ms)
-        self._note_known(live)
+        self._announce_groups(live)
         return live
 
-    def _note_known(self, live: LiveGroups) -> None:
+    def _announce_groups(self, live: LiveGroups) -> None:
         for name, group in live.groups.items():
             if group.opened is not None:
                 event = RebalanceOpened(name, group.opened, (), storm=False, fresh=False)
-                for one in self._listeners:
-                    one.event(event, live)
+                for listener in self._listeners:
+                    listener.on_event(event, live)
 
-    def _store(self, live: LiveGroups) -> None:
-        """Write the groups' histories to the recording's folder, so that the next start is fast.
+    def _store_histories(self, live: LiveGroups) -> None:
+        """Write the consumer groups' histories to the capture's folder, so that the next start is
+        fast.
 
         Raises:
             InvalidConfigError: the folder cannot be written.
@@ -254,41 +262,42 @@ class Watcher:
                 aside.write_bytes(blob)
 
             with name_folder_in_errors(folder):
-                published(folder / _STATE, write)
+                write_atomically(folder / _STATE, write)
         self._stored_s = time.monotonic()
 
     def _feed_past(self, live: LiveGroups, batches: list[LogBatch], now_ms: int) -> None:
         live.add(batches, received_ms=0)
         for event in live.advance(now_ms):
-            for one in self._listeners:
-                one.event(event, live)
+            for listener in self._listeners:
+                listener.on_event(event, live)
 
     # --- called by the capture ------------------------------------------------------------
 
-    def config(self, configs: Mapping[str, str]) -> None:
-        """Store the broker's session timeout, which applies to members that send none."""
+    def on_config(self, configs: Mapping[str, str]) -> None:
+        """Read the group session timeout from the broker's settings, for members that send none."""
         self._live.session_timeout_ms = _session_timeout(configs)
 
-    def batch(self, batch: LogBatch) -> None:
-        """Queue a recorded batch for the watcher's thread, until `progress` sends it."""
+    def on_batch(self, batch: LogBatch) -> None:
+        """Queue a recorded batch of log records; the next `flush` sends it to the watcher's
+        thread.
+        """
         self._batches.append(batch)
 
-    def state(self, state: Mapping[str, Any]) -> None:
-        """Queue a recorded state of the cluster for the watcher's thread; it precedes the batches
-        of the same round.
-        """
+    def on_state(self, state: Mapping[str, Any]) -> None:
+        """Queue recorded cluster metadata; the next `flush` sends it before all queued batches."""
         self._states.append(state)
 
-    def end(self, partition: int, first_end: int) -> None:
-        """Note that a log partition was read successfully, for the health check.
+    def on_fetch(self, partition: int, first_end: int) -> None:
+        """Store the time of a successful fetch from a log partition, for the health check.
 
-        Records before its first end count as past, not fresh.
+        Events of records below ``first_end`` (the partition's end offset at the first fetch) are
+        not fresh.
         """
         self._read_s = time.time()
         self._live.fresh_from.setdefault(partition, first_end)
 
-    def cut(self, partition: int) -> None:
-        """Rebuild the histories from the recording, because a log partition was truncated."""
+    def on_truncation(self, partition: int) -> None:
+        """Rebuild the consumer groups' histories, because a partition of the log was truncated."""
         self._batches = []
         if self._writer is not None:
             self._trouble(f"partition {partition}: histories are rebuilt from the capture")
@@ -297,18 +306,18 @@ class Watcher:
             self._live = live
             self._put(_Reset(live))
 
-    def progress(self, behind: int = 0, troubles: int = 0) -> None:
-        """Send all queued records to the watcher's thread; wait while the queue is full.
+    def flush(self, behind: int = 0, troubles: int = 0) -> None:
+        """Send all queued records to the watcher's thread; block while its queue is full.
 
         Args:
-            behind: number of offsets that are not read yet.
+            behind: number of offsets that the capture still has to read.
             troubles: number of warnings so far.
         """
         if self._writer is not None:
-            one = self._writer
-            position, missing = one.next_offsets, one.lost_offsets
+            writer = self._writer
+            position, missing = writer.next_offsets, writer.lost_offsets
             self._progress = CaptureProgress(
-                one.records, behind, position, missing, troubles, self._read_s
+                writer.records, behind, position, missing, troubles, self._read_s
             )
         if self._states or self._batches:
             self._put((self._states, self._batches, _now_ms()))
@@ -323,9 +332,9 @@ class Watcher:
             return
 
     def health(self) -> str:
-        """Return "" if the watcher's thread runs well, else the reason why not.
+        """Return "" if the watcher runs well, else the reason why not.
 
-        Any thread may call this.
+        Any thread may call it.
         """
         if self._error is not None:
             return "the watch has failed; the capture ends"
@@ -338,11 +347,13 @@ class Watcher:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """Stop the thread after it has processed its queue; raise its error unless another one is
-        pending.
+        """Stop the watcher's thread after it has processed its queue, and raise the error that it
+        had.
+
+        The error is not raised if the ``with`` block itself raised one.
         """
         if self._thread.is_alive():
-            self.progress()
+            self.flush()
             self._put(None)
             self._thread.join(_LONGEST_END)
         if self._thread.is_alive():
@@ -358,10 +369,10 @@ class Watcher:
         live = self._live
         try:
             while True:
-                item = self._next(live)
+                item = self._wait_for_message(live)
                 if item is None:
                     self._emit(live.finish(_now_ms()), live)
-                    self._store(live)
+                    self._store_histories(live)
                     break
                 if isinstance(item, _Reset):
                     live = item.live
@@ -372,10 +383,10 @@ class Watcher:
                     live.add(batches, received_ms)
                 now_ms = _now_ms()
                 self._emit(live.advance(now_ms), live)
-                for one in self._listeners:
-                    one.tick(now_ms, live, self._progress)
+                for listener in self._listeners:
+                    listener.on_tick(now_ms, live, self._progress)
                 if time.monotonic() - self._stored_s >= _STORE_SECONDS:
-                    self._store(live)
+                    self._store_histories(live)
         except BrokenPipeError as e:
             self._trouble("the reader of the events has closed the pipe: the capture ends")
             self._error = e
@@ -384,10 +395,10 @@ class Watcher:
             self._error = e
             self._stop.set()
 
-    def _next(self, live: LiveGroups) -> _Round | _Reset | Empty | None:
-        """Return the next message in the queue of the watcher's thread.
+    def _wait_for_message(self, live: LiveGroups) -> _Round | _Reset | Empty | None:
+        """Wait for the next message to the watcher's thread, and return it.
 
-        Returns `Empty` if an event is due or no message came for a while, and None at the end.
+        The result is `Empty` if no message came before the next event is due, and None at the end.
         """
         due_ms = live.next_due_ms()
         wait = _LONGEST_WAIT if due_ms is None else (due_ms - _now_ms()) / 1_000
@@ -400,8 +411,8 @@ class Watcher:
         for event in events:
             if self._sink is not None and event.fresh:
                 self._sink.write(event.to_json())
-            for one in self._listeners:
-                one.event(event, live)
+            for listener in self._listeners:
+                listener.on_event(event, live)
         for name in live.failed.keys() - self._reported:
             self._reported.add(name)
             self._trouble(f"group {name}: no more events ({live.failed[name]})")

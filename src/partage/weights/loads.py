@@ -27,15 +27,13 @@ def hold(
     *,
     band: float = BAND,
 ) -> dict[Partition, float]:
-    """Update the partition weights by newly measured loads, but keep weights that changed little
-    (hysteresis).
+    """Update partition weights by newly measured loads, but keep those that changed little.
 
-    Only shares count: ``measured`` is first scaled so that partitions with both values keep their
-    sum. A group whose traffic doubles therefore moves nothing. A partition gets its new weight if
-    that differs by more than ``band`` times the old one (or the mean, if larger); all others keep
-    their exact weight, so that the same weights give the same plan.
-
-    Values that are not loads (`is_load`) are dropped.
+    This hysteresis avoids needless moves of partitions. ``measured`` is first scaled so that the
+    sum over partitions with a weight before and now is equal: a group whose traffic doubles moves
+    nothing. A weight changes only if it differs by more than a quarter (``band``) of the old weight
+    or of the mean weight. All others stay exactly equal, so that the plan stays equal, too. Values
+    that are not loads (`is_load`) are dropped.
 
     >>> hold({("t", 0): 9.0, ("t", 1): 1.0}, {("t", 0): 20.0, ("t", 1): 2.4})
     {('t', 0): 9.0, ('t', 1): 1.0}
@@ -59,9 +57,9 @@ def hold(
 
 
 def known(loads: Mapping[Partition, float]) -> dict[Partition, float]:
-    """Return only the valid partition loads, sorted by topic and partition.
+    """Return the partition loads that are valid numbers, sorted by topic and partition.
 
-    A valid load is a finite number from 0 to `LARGEST_LOAD`.
+    A valid (known) load is a finite number from 0 to `LARGEST_LOAD`.
 
     >>> known({("t", 0): 2.0, ("t", 1): float("nan"), ("t", 2): -1.0})
     {('t', 0): 2.0}
@@ -97,10 +95,10 @@ def _mean(loads: Iterable[float]) -> float:
 def rates(
     before: Mapping[Partition, int], after: Mapping[Partition, int], seconds: float
 ) -> dict[Partition, float]:
-    """Compute the records per second of each partition from two measurements of its offset.
+    """Compute the records per second of each partition from two readings of its offset.
 
-    Partitions whose offset decreases (a recreated topic, a reset consumer) are left out. Without
-    time between the measurements the result is empty.
+    Partitions whose offset decreases (a recreated topic, a reset consumer) are omitted. The result
+    is empty if ``seconds`` is 0.
 
     >>> rates({("t", 0): 10, ("t", 1): 5}, {("t", 0): 30, ("t", 1): 4}, 2.0)
     {('t', 0): 10.0}

@@ -38,8 +38,8 @@ __all__ = [
     "OldMagicError",
     "batch_at",
     "batches_of",
-    "end_of_batch",
     "marker_of",
+    "offset_after_batch",
     "records_of",
 ]
 
@@ -122,8 +122,7 @@ class Batch:
 def batch_at(
     data: bytes | memoryview, position: int = 0, *, crc32c: Callable[[bytes], int] | None = None
 ) -> Batch | None:
-    """Parse the record batch that begins at a position in the data;
-    return None if it is incomplete.
+    """Parse the record batch at a position in the data; return None if the batch is incomplete.
 
     A Fetch response and a copied segment may end within a batch: that is no error.
 
@@ -207,13 +206,13 @@ def batches_of(
         position += batch.size
 
 
-def end_of_batch(data: bytes | memoryview, offset: int) -> int | None:
+def offset_after_batch(data: bytes | memoryview, offset: int) -> int | None:
     """Return the offset from which a reader can continue after a damaged record batch.
 
-    It is the offset after the first batch that ends at ``offset`` or later, damaged or not. Only
-    headers are read. If the header is damaged too, the result is None.
+    It is the offset after the first batch that ends at ``offset`` or later. Only headers are read.
+    The result is None if the header is damaged too.
 
-    >>> end_of_batch(b"", 0) is None
+    >>> offset_after_batch(b"", 0) is None
     True
     """
     position = 0
@@ -260,10 +259,10 @@ class LogRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The content of a control batch, such as the COMMIT or ABORT marker of a transaction.
+    """Decoded control record of a log, such as the COMMIT or ABORT marker of a transaction.
 
     Attributes:
-        type: a name of `CONTROL_TYPES`; UNKNOWN for a type of a later Kafka.
+        type: a name of `CONTROL_TYPES`; UNKNOWN for a type of a later version of Kafka.
         coordinator_epoch: epoch of the transaction coordinator; None for other types.
         value: the value of the control record.
     """
@@ -332,7 +331,10 @@ def _record(data: bytes, position: int, stop: int) -> tuple[int, int, bytes | No
 
 
 def _varint(data: bytes, position: int, end: int, most_bits: int) -> tuple[int, int]:
-    """Parse a zigzag-encoded varint; return its value and the position of the byte after it."""
+    """Parse a zigzag-encoded varint; return its value and the position of the byte after it.
+
+    The varint has at most ``most_bits // 7`` bytes; a longer one raises an error.
+    """
     if position < end:
         byte = data[position]
         if byte < 0x80:

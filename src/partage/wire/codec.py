@@ -19,9 +19,17 @@ from typing import Any, NamedTuple
 from partage.errors import WireFormatError
 from partage.wire.errors import TruncatedError, UnsupportedVersionError
 from partage.wire.primitives import Reader, Writer
-from partage.wire.schema import UNKNOWN_TAGS, Field, Message, default_of
+from partage.wire.schema import UNKNOWN_TAGS, Field, Message, default_value
 
-__all__ = ["Codec", "codec_of", "decode", "encode", "join_path", "message_codec", "set_location"]
+__all__ = [
+    "Codec",
+    "codec_with_replacements",
+    "decode",
+    "encode",
+    "join_path",
+    "message_codec",
+    "set_location",
+]
 
 Read = Callable[[Reader], Any]
 Write = Callable[[Writer, Any], None]
@@ -30,7 +38,7 @@ Write = Callable[[Writer, Any], None]
 class Codec(NamedTuple):
     """A pair of functions that decode and encode one type of field in Kafka's messages.
 
-    Their errors have the path within the type, and no version.
+    Their errors name the field within that type; the caller adds the message version.
     """
 
     read: Read
@@ -38,9 +46,9 @@ class Codec(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """One version of a message layout, as the encoder and decoder are built from it.
+    """One version of a message layout, with the caller's own codecs for some of its types.
 
-    ``replaced`` has the codecs that handle some types instead of the generic ones.
+    ``replaced`` maps a type, such as ``[]TaskId``, to the codec that replaces the generic one.
     """
 
     name: str
@@ -67,10 +75,10 @@ _BULK = {"int8": ("b", 1), "int16": ("h", 2), "int32": ("i", 4)}
 def decode(message: Message, reader: Reader, *, version: int, path: str = "") -> dict[str, Any]:
     r"""Decode a Kafka message body at the reader's position to a dict from field name to value.
 
-    ``path`` precedes the field's name in errors.
+    ``version`` is the message version. Errors have ``path`` before the field's name.
 
     Raises:
-        WireFormatError: the bytes are not this message, or it has no such version.
+        WireFormatError: the bytes do not follow this layout, or the message has no such version.
 
     >>> from partage.wire.messages import load_message
     >>> decode(load_message("ConsumerGroupMetadataValue"), Reader(b"\0\0\0\x0a\0"), version=0)
@@ -88,8 +96,8 @@ def decode(message: Message, reader: Reader, *, version: int, path: str = "") ->
 def encode(message: Message, values: Mapping[str, Any], *, version: int, path: str = "") -> bytes:
     r"""Encode a dict from field name to value as the body of a Kafka message, without header.
 
-    A field that the values lack gets its default. A name that the layout lacks is an error, and so
-    is a value other than the default for a field that this version lacks, unless it is ignorable.
+    Fields that are missing in ``values`` get their defaults. Unknown names are an error. A field
+    that this version does not have must be ignorable or have its default.
 
     Raises:
         EncodingError: a value does not fit the layout (path and version say where).
@@ -121,14 +129,14 @@ def message_codec(message: Message, version: int) -> Codec:
     if version not in message.versions:
         what = f"{message.name} has versions {message.versions}"
         raise UnsupportedVersionError(what, offset=0, field="version", version=version)
-    return codec_of(message, version, {})
+    return codec_with_replacements(message, version, {})
 
 
-def codec_of(message: Message, version: int, replaced: Mapping[str, Codec]) -> Codec:
-    """Return a codec of a Kafka message in which the caller's own codecs handle some types.
+def codec_with_replacements(message: Message, version: int, replaced: Mapping[str, Codec]) -> Codec:
+    """Return a codec of a Kafka message that uses given codecs for some types.
 
-    A replaced type is, for example, ``[]TaskId``. Large arrays of structs are decoded to NumPy
-    arrays this way.
+    ``replaced`` maps a type, such as ``[]TaskId``, to its codec. Large arrays of structs are
+    decoded to NumPy arrays this way.
     """
     layout = _Layout(message.name, version, version in message.flexible, replaced)
     return _struct_codec(message.fields, layout)
@@ -137,8 +145,7 @@ def codec_of(message: Message, version: int, replaced: Mapping[str, Codec]) -> C
 def set_location(error: WireFormatError, field: str, version: int) -> None:
     """Add the enclosing field's path and the message version to a decoding error.
 
-    The error object is modified, and the caller raises it again. So a bad record costs one error
-    and one traceback.
+    The error object is modified in place. The caller raises it again.
     """
     error.field, error.version = join_path(field, error.field), version
 
@@ -180,14 +187,14 @@ def _struct_codec(fields: tuple[Field, ...], layout: _Layout) -> Codec:
     codecs = [(f, _codec(f, layout)) for f in plain]
     read = _struct_reader([(f.name, codec.read) for f, codec in codecs])
     write = _struct_writer(
-        [(f.name, codec.write, default_of(f, version)) for f, codec in codecs],
+        [(f.name, codec.write, default_value(f, version)) for f, codec in codecs],
         _names_checker(fields, layout),
     )
     if not layout.flexible:
         return Codec(read, write)
     tagged = [f for f in present if version in f.tagged]
     known = {
-        f.tag: (f.name, _codec(f, layout, tagged=True), default_of(f, version))
+        f.tag: (f.name, _codec(f, layout, tagged=True), default_value(f, version))
         for f in tagged
         if f.tag is not None
     }
@@ -230,13 +237,14 @@ def _struct_writer(
 def _names_checker(
     fields: tuple[Field, ...], layout: _Layout
 ) -> Callable[[Writer, Mapping[str, Any]], None]:
-    """Return a function that rejects fields which a struct cannot encode.
+    """Return a function that rejects values which a version of a struct cannot encode.
 
-    These are unknown names, and values of fields that the message version does not have.
+    These are unknown field names, and values other than the default for fields that the version
+    does not have.
     """
     known = {f.name for f in fields} | {UNKNOWN_TAGS}
     absent = [
-        (f.name, default_of(f, layout.version))
+        (f.name, default_value(f, layout.version))
         for f in fields
         if layout.version not in f.versions and not f.ignorable
     ]
@@ -305,8 +313,8 @@ def _flexible_codec(
 def _tags_reader(known: _Tagged) -> Callable[[Reader, dict[str, Any]], None]:
     """Return a function that decodes the tagged fields at the end of a struct.
 
-    Known tags are read by their type, whatever size they claim, as in Kafka. A known field with
-    its default is left out, like one that was not written.
+    As in Kafka, known tags are decoded by their type, and their encoded size is ignored. A field
+    with its default value is left out of the result.
     """
 
     def read_one(reader: Reader, values: dict[str, Any], unknown: list[tuple[int, bytes]]) -> None:
@@ -393,9 +401,10 @@ def _check_unknown(writer: Writer, unknown: Any, known: _Tagged) -> None:
 def _length_writer(
     fixed: Write, *, flexible: bool, nullable: bool
 ) -> Callable[[Writer, int | None], None]:
-    """Return a function that encodes the length of a string or array.
+    """Return a function that encodes the length of a string or array, or null for None.
 
-    Flexible versions have compact lengths, others use ``fixed``. A length of None encodes null.
+    Flexible versions encode a compact varint. Other versions use ``fixed``, a function that writes
+    an integer of fixed width.
     """
 
     def write(writer: Writer, length: int | None) -> None:

@@ -87,9 +87,12 @@ class ConsumerAssignment:
 
 
 class Embedded(NamedTuple):
-    """A message that was decoded from a bytes field of another message.
+    """A subscription or assignment that was decoded from a bytes field of another message.
 
-    It has the version of the header, the decoded fields, and the number of bytes after them.
+    Attributes:
+        version: the version in its header.
+        data: the decoded fields.
+        trailing: the number of bytes after the last field.
     """
 
     version: int
@@ -105,7 +108,7 @@ def _unsupported(message: Message, version: int) -> UnsupportedVersionError:
 def read_embedded(message: Message, data: bytes, *, version: int | None = None) -> Embedded:
     r"""Decode a member's subscription or assignment to a dict of raw fields, with its version.
 
-    With ``version``, the bytes are of that version and have no header.
+    If ``version`` is given, the bytes have that version and no header.
 
     Raises:
         WireFormatError: the bytes are not this message.
@@ -131,11 +134,11 @@ def read_embedded(message: Message, data: bytes, *, version: int | None = None) 
 
 
 def read_recorded_subscription(data: bytes) -> Embedded:
-    r"""Decode the subscription in a group's record to raw fields, also if a Faust worker wrote it.
+    r"""Decode a subscription from a group's log record to raw fields, also one of a Faust worker.
 
     Faust writes version 4 into the header, followed by the fields of version 0. Such bytes end with
-    the user data; later versions of Kafka's layout have owned partitions after it.
-    `decode_subscription` raises an error for Faust's bytes, as Kafka's class does.
+    the user data, where Kafka's layout continues with owned partitions. `decode_subscription`
+    raises an error for Faust's bytes, as Kafka's class does.
 
     Raises:
         WireFormatError: the bytes are not a subscription.
@@ -161,9 +164,8 @@ def read_recorded_subscription(data: bytes) -> Embedded:
 def decode_subscription(data: bytes, *, version: int | None = None) -> ConsumerSubscription:
     r"""Decode the bytes of a group member's subscription.
 
-    With ``version``, the bytes are of that version and have no header.
-
-    A negative generation and an empty rack mean none, as in Kafka.
+    If ``version`` is given, the bytes have that version and no header. A negative generation and an
+    empty rack become None, as in Kafka.
 
     Raises:
         WireFormatError: the bytes are not a subscription.
@@ -186,7 +188,7 @@ def decode_subscription(data: bytes, *, version: int | None = None) -> ConsumerS
 def decode_assignment(data: bytes, *, version: int | None = None) -> ConsumerAssignment:
     r"""Decode the bytes of a group member's assignment.
 
-    With ``version``, the bytes are of that version and have no header.
+    If ``version`` is given, the bytes have that version and no header.
 
     Raises:
         WireFormatError: the bytes are not an assignment.
@@ -209,8 +211,8 @@ def encode_subscription(
 ) -> bytes:
     r"""Encode a group member's subscription, byte for byte as Kafka's Java consumer does.
 
-    Topics are sorted, owned partitions sorted and grouped by topic. Fields that ``version`` does
-    not have are dropped.
+    Topics are sorted. Owned partitions are sorted and grouped by topic. Fields that the message
+    ``version`` does not have are dropped.
 
     Raises:
         UnsupportedVersionError: ``version`` is below 0.
@@ -243,7 +245,7 @@ def encode_assignment(
 ) -> bytes:
     r"""Encode a group member's assignment, as the group's leader does.
 
-    Topics are ordered by first use, partitions as given.
+    Topics are in order of first use. The partitions of a topic keep their order.
 
     Raises:
         UnsupportedVersionError: ``version`` is below 0.
@@ -286,7 +288,7 @@ _MIN_BYTES = 4  # version 0 with an empty list of topics
 class StickyClaims(NamedTuple):
     """The partitions that a member with Kafka's sticky assignor owned, and their generation.
 
-    ``generation`` is None if the bytes have none, and -1 if they are not valid user data.
+    ``generation`` is None if the user data have no generation, and -1 if they are damaged.
     """
 
     partitions: tuple[tuple[str, int], ...]

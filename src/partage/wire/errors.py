@@ -26,14 +26,14 @@ __all__ = [
 
 
 class TruncatedError(WireFormatError):
-    """Error for bytes that end within a number, which has a fixed width or is a varint."""
+    """Error for bytes that end in the middle of a number, of fixed width or a varint."""
 
 
 class LengthError(WireFormatError):
     """Error for an impossible length, count or varint in received bytes.
 
     A length or count exceeds the remaining bytes or the limit of its type, or is negative (null)
-    for a field that cannot be null. Or a varint has more than five bytes.
+    for a field that cannot be null. A varint has more than five bytes.
     """
 
 

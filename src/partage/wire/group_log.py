@@ -100,7 +100,7 @@ class DecodedRecord(NamedTuple):
 
 
 def record_type(key: bytes | None) -> int:
-    r"""Return the number of a record's type, which its key begins with; the type may be unknown.
+    r"""Return the record type number at the start of the key of a ``__consumer_offsets`` record.
 
     Raises:
         TruncatedError: the key is null, or has fewer than two bytes.
@@ -144,10 +144,10 @@ def decode_key(key: bytes | None) -> tuple[int, dict[str, Any]]:
 def decode_value(number: int, value: bytes) -> tuple[int, dict[str, Any]]:
     r"""Decode the value of a ``__consumer_offsets`` record to its version and a dict of fields.
 
-    ``number`` is the record type, from the record's key.
+    ``number`` is the record type, which the record's key begins with.
 
     Raises:
-        UnknownRecordVersionError: Kafka 4.3.1 knows no such version of it.
+        UnknownRecordVersionError: Kafka 4.3.1 knows no such version of this record type.
         WireFormatError: the bytes are not a value of that type.
 
     >>> decode_value(3, b"\x00\x00\x00\x00\x00\x0a\x00")
@@ -194,9 +194,9 @@ def encode_record(
     version: int | None = None,
     value: Mapping[str, Any] | None = None,
 ) -> tuple[bytes, bytes | None]:
-    r"""Encode a ``__consumer_offsets`` record of a given type to the bytes of its key and value.
+    r"""Encode a ``__consumer_offsets`` record to the bytes of its key and value.
 
-    Without ``value`` the record is a tombstone.
+    ``number`` is the record type. If ``value`` is None, the record is a tombstone.
 
     Raises:
         UnknownRecordTypeError: Kafka 4.3.1 knows no such type.

@@ -24,7 +24,7 @@ from partage.wire.codec import decode, encode
 from partage.wire.messages import load_message
 from partage.wire.primitives import Reader
 
-__all__ = ["EXTRAS", "Extras", "split", "trailer_body", "with_extras"]
+__all__ = ["EXTRAS", "Extras", "split", "trailer_start", "with_extras"]
 
 EXTRAS = load_message("PartageExtras")
 
@@ -38,12 +38,12 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True)
 class Extras:
-    """The trailer that Partage's assignor appends to a strategy's user data.
+    """The trailer that Partage's assignor appends to a strategy's user data in a subscription.
 
-    It has the member's owned partitions and measured loads.
+    It tells the group's leader the member's owned partitions and their loads.
 
     Attributes:
-        claims: the partitions that the member owned before it revoked everything.
+        claims: the partitions that the member owned before it revoked all partitions to rejoin.
         generation: the generation of the claims; -1 for none.
         measured: dict from partition to the load that the member measured.
         held: dict from partition to the load in the last plan (see `partage.weights`).
@@ -92,7 +92,7 @@ def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
     >>> split(b"no trailer"), split(b"PTG1"), split(None)
     ((b'no trailer', None), (b'PTG1', None), (None, None))
     """
-    start = trailer_body(data)
+    start = trailer_start(data)
     if data is None or start < 0:
         return data, None
     reader = Reader(data[start:-_TAIL_BYTES])
@@ -105,12 +105,13 @@ def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
     return data[:start] or None, _extras(values)
 
 
-def trailer_body(data: bytes | None) -> int:
-    """Return the position at which the content of Partage's trailer begins in user data.
+def trailer_start(data: bytes | None) -> int:
+    """Return the position in user data at which the content of Partage's trailer begins.
 
-    The content ends 8 bytes before the end. The result is -1 if there is no trailer.
+    The last 8 bytes are no content: they are the trailer's size and a marker. The result is -1 if
+    there is no trailer.
 
-    >>> trailer_body(with_extras(b"own", Extras())), trailer_body(b"own")
+    >>> trailer_start(with_extras(b"own", Extras())), trailer_start(b"own")
     (3, -1)
     """
     if data is None or len(data) < _TAIL_BYTES or data[-4:] != _MARKER:

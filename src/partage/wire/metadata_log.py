@@ -36,7 +36,7 @@ METADATA_RECORDS = {
 class MetadataRecord(NamedTuple):
     """A decoded record of the topic ``__cluster_metadata``, with a dict of its fields.
 
-    ``type`` is "" and ``value`` empty for a record that is not decoded.
+    For a record type that is not decoded, ``type`` is "" and ``value`` is empty.
     """
 
     type: str

@@ -37,12 +37,12 @@ _INT64 = Struct(">q")
 
 
 class Reader:
-    r"""A cursor that reads Kafka's primitive types from bytes;
-    each method decodes a value and advances.
+    r"""A cursor that reads Kafka's primitive types from bytes; each method decodes a value and
+    advances.
 
     ``position`` and ``end`` are byte offsets in ``data``. Methods raise `TruncatedError` or
-    `LengthError` with the offset at which the value begins and an empty ``field``, which the
-    schema engine sets.
+    `LengthError` with the offset at which the value begins. The caller adds the field's name to the
+    error.
 
     >>> reader = Reader(b"\x00\x02hi\x07")
     >>> reader.string(), reader.int8(), reader.left
@@ -182,7 +182,7 @@ class Reader:
         return length
 
     def count(self, length: int) -> int:
-        """Check that the bytes left can contain an array of ``length`` elements, and return
+        """Check that enough bytes are left for an array of ``length`` elements, and return
         ``length``.
 
         Like Kafka, it assumes at least one byte per element, whatever the size of the elements.

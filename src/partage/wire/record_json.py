@@ -60,12 +60,12 @@ def plain_json(value: Any) -> Any:
 
 
 def to_json(record: DecodedRecord, **place: Any) -> dict[str, Any]:
-    r"""Convert a decoded ``__consumer_offsets`` record to the JSON object
-    that `partage decode` prints.
+    r"""Convert a decoded ``__consumer_offsets`` record to the JSON object that `partage decode`
+    prints.
 
     Args:
         record: the decoded record.
-        place: the first fields: ``partition``, ``offset`` and ``timestamp_ms``, if known.
+        place: fields to put first: ``partition``, ``offset`` and ``timestamp_ms``, if known.
 
     A tombstone has ``value`` null and no ``value_version``.
 

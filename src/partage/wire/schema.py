@@ -18,7 +18,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 __all__ = [
-    "UNKNOWN_TAGS", "Field", "Message", "Versions", "default_of", "parse_message", "parse_versions",
+    "UNKNOWN_TAGS", "Field", "Message", "Versions", "default_value", "parse_message",
+    "parse_versions",
 ]  # fmt: skip
 
 UNKNOWN_TAGS: Final = "_unknownTaggedFields"
@@ -76,7 +77,7 @@ class Field:
 
     Attributes:
         name: the name in decoded values and in Kafka's JSON; its first letter is lower case.
-        type: see the module's docstring.
+        type: Kafka's name of the type, such as ``int32`` or ``[]string``.
         versions: versions of the message that have the field.
         nullable: versions in which its value may be null.
         tagged: versions in which it is a tagged field, with number ``tag``.
@@ -162,11 +163,13 @@ def _parse_fields(
     return tuple(fields)
 
 
-def default_of(field: Field, version: int) -> Any:
-    """Return the value that a field gets when it is decoded from a version without the field.
+def default_value(field: Field, version: int) -> Any:
+    """Return the default value of a field, which it gets if the bytes do not have it.
+
+    ``version`` is the message version, which decides the fields of a struct.
 
     >>> document = {"name": "x", "type": "int32", "default": "-1"}
-    >>> default_of(_parse_fields([document], {})[0], version=0)
+    >>> default_value(_parse_fields([document], {})[0], version=0)
     -1
     """
     if field.default == "null":
@@ -175,7 +178,7 @@ def default_of(field: Field, version: int) -> Any:
         return ()
     if field.type not in _ZERO:
         return {
-            member.name: default_of(member, version)
+            member.name: default_value(member, version)
             for member in field.fields
             if version in member.versions and version not in member.tagged
         }

@@ -8,7 +8,7 @@ import pytest
 
 from partage import Cluster
 from partage.capture.groups import LiveGroup, LiveMember, _classic_group
-from partage.commands.live_groups import judge_group
+from partage.commands.live_groups import measure_live_group
 from partage.groups.failover import Priorities, write_priorities
 from partage.wire.consumer_protocol import encode_assignment, encode_subscription
 from partage.wire.faust import FaustMetadata, write_faust_subscription
@@ -53,7 +53,7 @@ def test_other_strategies_do_not_read_the_groups_user_data(strategy) -> None:
         LiveMember(f"m{i}", f"m{i}", "/h", None, None, ("t",), owned[i], 7, sent[i]) for i in (0, 1)
     )
     group = LiveGroup("g", "classic", "Stable", strategy, "1", members)
-    look = judge_group(group, {}, {}, Cluster.from_topics({"t": 4}), None, asked=True)
+    look = measure_live_group(group, {}, {}, Cluster.from_topics({"t": 4}), None, compare=True)
     for name in ("sticky", "cooperative-sticky"):
         row = look.compared[name]
         assert (row.measures.moved, row.measures.avoidable, row.warnings) == (2, 0, ()), name

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.support.wire_samples import ROOT
 
-from partage.capture.connection import Fetched, PartitionRequest
-from partage.capture.live import LiveCapture, Pace
+from partage.capture.connection import FetchedPartition, PartitionRequest
+from partage.capture.live import CaptureIntervals, LiveCapture
 from partage.capture.manifest import Manifest
 from partage.capture.writing import CaptureWriter
 from partage.errors import ClusterUnreachableError
@@ -73,14 +73,16 @@ class Cluster:
     def fetch(self, node, _topic, **_how):
         return [self._answer(*one) for wanted in node.values() for one in wanted], {}
 
-    def _answer(self, p: int, offset: int, epoch: int) -> Fetched:
+    def _answer(self, p: int, offset: int, epoch: int) -> FetchedPartition:
         end = 10 * len(self.logs[p])
         error = self.errors[p] or (OUT_OF_RANGE if offset > end else 0)
         if not error and epoch >= 0:
             error, parting = self._compared(p, offset, epoch)
             if parting is not None:
-                return Fetched(p, 0, end, 0, b"", parting)
-        return Fetched(p, error, end, 0, b"" if error else b"".join(self.logs[p][offset // 10 :]))
+                return FetchedPartition(p, 0, end, 0, b"", parting)
+        return FetchedPartition(
+            p, error, end, 0, b"" if error else b"".join(self.logs[p][offset // 10 :])
+        )
 
     def _compared(self, p: int, offset: int, epoch: int) -> tuple[int, tuple[int, int] | None]:
         """As Kafka's Partition.readRecords compares the epoch that was fetched last with its own."""
@@ -101,7 +103,7 @@ def read(cluster: Cluster, out: Path, *, patience: float = 5.0) -> list[str]:
     limit.start()
     try:
         with CaptureWriter(out) as writer:
-            pace = Pace(0.05, 60, patience)
+            pace = CaptureIntervals(0.05, 60, patience)
             LiveCapture(cluster, writer, pace=pace, stop=stop, trouble=said.append).run(
                 follow=False
             )
@@ -129,7 +131,7 @@ def test_a_partition_that_cannot_be_read_ends_it(tmp_path, how) -> None:
     with pytest.raises(ClusterUnreachableError, match="partitions 1 of"):
         read(cluster, tmp_path / "out", patience=0.3)
     assert offsets(tmp_path / "out", 0) == list(range(30))
-    assert any("1 could not be read" in one for one in Manifest.of(tmp_path / "out").troubles)
+    assert any("1 could not be read" in one for one in Manifest.load(tmp_path / "out").troubles)
     cluster.leaders[1], cluster.errors[1] = 1, 0
     read(cluster, tmp_path / "out")
     assert offsets(tmp_path / "out", 1) == list(range(20))
@@ -155,7 +157,7 @@ def test_a_log_that_was_cut_back_is_there_once(tmp_path) -> None:
     read(shorter, out)
     assert offsets(out, 0) == list(range(60))
     assert offsets(out, 1) == list(range(20))
-    assert Manifest.of(out).records == 80
+    assert Manifest.load(out).records == 80
 
 
 @pytest.mark.parametrize(
@@ -203,12 +205,12 @@ def test_offsets_compacted_during_a_pause_are_counted_and_reported(tmp_path) -> 
     compact(cluster, 3, 4, 5, 9)
     (said,) = read(cluster, tmp_path)
     assert said.startswith("partition 0: 40 offsets between 30 and 99 are missing: the log cleaner")
-    manifest = Manifest.of(tmp_path)
+    manifest = Manifest.load(tmp_path)
     assert manifest is not None
     assert (manifest.cleaned, manifest.troubles) == ({0: 40}, [said])
     cluster.logs = [log_of(13)]
     assert read(cluster, tmp_path) == []
-    again = Manifest.of(tmp_path)
+    again = Manifest.load(tmp_path)
     assert again is not None
     assert (again.cleaned, again.troubles) == ({0: 40}, [said])
 
@@ -220,10 +222,10 @@ def test_offsets_compacted_before_the_first_capture_are_counted_only(tmp_path) -
     cluster = Cluster(log_of(6))
     compact(cluster, 0, 1, 3)
     with CaptureWriter(tmp_path) as writer:
-        writer.see_end(0, 60)
+        writer.set_first_end(0, 60)
         writer.add(0, next(batches_of(cluster.logs[0][2])))
     assert read(cluster, tmp_path) == []
-    manifest = Manifest.of(tmp_path)
+    manifest = Manifest.load(tmp_path)
     assert manifest is not None
     assert (manifest.cleaned, manifest.troubles) == ({0: 30}, [])
 
@@ -245,7 +247,12 @@ def test_a_capture_behind_the_cleaner_reports_it_while_it_follows(tmp_path) -> N
 
     with CaptureWriter(tmp_path) as writer:
         capture = LiveCapture(
-            cluster, writer, pace=Pace(0.05, 0.1, 5), stop=stop, trouble=heard, progress=grow
+            cluster,
+            writer,
+            pace=CaptureIntervals(0.05, 0.1, 5),
+            stop=stop,
+            trouble=heard,
+            progress=grow,
         )
         capture.run(follow=True)
     limit.cancel()
@@ -266,7 +273,7 @@ def test_a_log_that_was_written_anew_from_before_the_first_known_epoch(tmp_path)
     out = tmp_path / "out"
     ours = (1, 1, 1, 6, 6)
     with CaptureWriter(out) as writer:
-        pace = Pace(0.05, 60, 5.0)
+        pace = CaptureIntervals(0.05, 60, 5.0)
         LiveCapture(Cluster(log_of(3, epochs=ours[:3])), writer, pace=pace).run(follow=False)
         writer.epochs.forget(0)
     read(Cluster(log_of(5, epochs=ours)), out)
@@ -280,8 +287,8 @@ def test_where_something_was_skipped_nothing_is_compared(tmp_path) -> None:
     """The record before the position was not read: no epoch is asked for."""
     with CaptureWriter(tmp_path / "out") as writer:
         writer.epochs.record_batch(0, 3, 90, 100)
-        assert writer.epochs.last(0, 100) == 3
-        assert writer.epochs.last(0, 120) == -1
+        assert writer.epochs.last_epoch(0, 100) == 3
+        assert writer.epochs.last_epoch(0, 120) == -1
     assert PartitionRequest(0, 120).epoch == -1
 
 
@@ -296,9 +303,9 @@ def test_killed_while_it_cuts_the_next_one_does_it(tmp_path, monkeypatch) -> Non
         raise KeyboardInterrupt
 
     with CaptureWriter(out) as writer, monkeypatch.context() as patched:
-        patched.setattr(writing, "drop_cut_rows", killed)
+        patched.setattr(writing, "drop_lost_rows", killed)
         with pytest.raises(KeyboardInterrupt):
-            writer.cut(0, 30, "an unclean leader")
+            writer.truncate(0, 30, "an unclean leader")
     with CaptureWriter(out) as writer:
         assert writer.position(0) == 30
         assert writer.manifest.cut == {}
@@ -356,13 +363,13 @@ def test_trouble_is_reported_once_a_minute_and_at_its_end(monkeypatch) -> None:
     monkeypatch.setattr(live.time, "time", lambda: now[0])
     said: list[str] = []
     kept: list[str] = []
-    one = live.LastingConditions(said.append, kept.append)
+    one = live.ProblemReporter(said.append, kept.append)
     for _ in range(6000):
-        one.say("broker 1 does not answer: NodeNotReadyError")
-        one.say("metadata cannot be had: refused")
+        one.report_problem("broker 1 does not answer: NodeNotReadyError")
+        one.report_problem("metadata cannot be had: refused")
         now[0] += 0.1
-    one.well()
-    one.well()
+    one.report_recovery()
+    one.report_recovery()
     assert len(said) == 2 * 10 + 1
     assert "still so, since" in said[2]
     assert said[-1] == "reading again, after 600 s"
@@ -373,16 +380,16 @@ def test_an_observer_learns_of_all_that_is_written(tmp_path) -> None:
     """Batches in the order of their log partition, the metadata, the first ends, and a cut."""
     seen: dict[str, list] = {"batch": [], "state": [], "end": [], "config": [], "cut": []}
     observer = SimpleNamespace(
-        batch=seen["batch"].append,
-        state=seen["state"].append,
-        end=lambda *where: seen["end"].append(where),
-        config=seen["config"].append,
-        cut=seen["cut"].append,
+        on_batch=seen["batch"].append,
+        on_state=seen["state"].append,
+        on_fetch=lambda *where: seen["end"].append(where),
+        on_config=seen["config"].append,
+        on_truncation=seen["cut"].append,
     )
 
     def run(cluster: Cluster) -> None:
         with CaptureWriter(tmp_path / "out", observer=observer) as writer:
-            LiveCapture(cluster, writer, pace=Pace(0.05, 60, 5.0)).run(follow=False)
+            LiveCapture(cluster, writer, pace=CaptureIntervals(0.05, 60, 5.0)).run(follow=False)
 
     run(Cluster(log_of(3), log_of(2)))
     found = {p: [b.base_offset for b in seen["batch"] if b.partition == p] for p in (0, 1)}

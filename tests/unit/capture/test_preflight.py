@@ -13,7 +13,7 @@ from tests.support.notebooks import parsed
 from typer.testing import CliRunner
 
 import partage as pg
-from partage.capture.connection import Fetched
+from partage.capture.connection import FetchedPartition
 from partage.capture.preflight import AccessReport, PartitionExtent, check_access
 from partage.cli.app import app
 from partage.wire.group_log import encode_record
@@ -96,7 +96,7 @@ class Cluster:
             error = self.errors.get(one.partition, 0)
             # A broker sends a batch that is larger than the limit only as the first of a response.
             data = b"" if error else self._read(one, partition_bytes, first=not found)
-            found.append(Fetched(one.partition, error, self.ends[one.partition], 0, data))
+            found.append(FetchedPartition(one.partition, error, self.ends[one.partition], 0, data))
         return found, {}
 
     def _read(self, one, limit: int, *, first: bool) -> bytes:

@@ -20,7 +20,7 @@ from tests.support.wire_samples import ROOT
 from partage.capture import durable, writing
 from partage.capture.log_dir import batches_in
 from partage.capture.manifest import Manifest
-from partage.capture.unpacking import checksum
+from partage.capture.unpacking import crc32c_function
 from partage.capture.writing import CaptureWriter
 from partage.errors import InvalidCaptureError, InvalidConfigError
 from partage.jobs.replay.capture import open_capture
@@ -36,7 +36,7 @@ class Killed(BaseException):
 @pytest.fixture(scope="module")
 def batches():
     """Four real batches of ten records, of four partitions of a log."""
-    found = list(batches_in(SEGMENT, crc32c=checksum(), report=pytest.fail))
+    found = list(batches_in(SEGMENT, crc32c=crc32c_function(), report=pytest.fail))
     assert len(found) == 4
     return found
 
@@ -45,7 +45,7 @@ def capture_once(out, batches, together=60):
     """A capture of the batches, each into a part of its own; so many parts are merged."""
     with CaptureWriter(out, part_rows=1, together=together) as writer:
         for p, one in enumerate(batches):
-            writer.state({"ts_ms": p, "brokers": [], "topics": {str(p): {"partitions": []}}})
+            writer.add_state({"ts_ms": p, "brokers": [], "topics": {str(p): {"partitions": []}}})
             if writer.position(p) <= one.last_offset:
                 writer.add(p, one)
 
@@ -77,7 +77,7 @@ def test_killed_before_any_step_it_goes_on(batches, tmp_path, monkeypatch, toget
         _forget_locks()
         if not died:
             break
-        known = Manifest.of(out)
+        known = Manifest.load(out)
         found = records_of(out) if known and known.parts else []
         assert found == [one for one in expected if one in set(found)], f"killed at step {steps}"
         capture_once(out, batches, together)
@@ -104,7 +104,7 @@ def _dies_at(patched, step):
     patched.setattr(durable.os, "fsync", counted(os.fsync))
     patched.setattr(Path, "replace", counted(Path.replace))
     patched.setattr(Path, "unlink", counted(Path.unlink))
-    patched.setattr(writing, "appended", counted(durable.appended))
+    patched.setattr(writing, "append_line", counted(durable.append_line))
     # What runs in a process that is gone: nothing.
     real_exit = CaptureWriter.__exit__
 
@@ -128,7 +128,7 @@ def test_a_full_disk_names_the_output_folder(batches, tmp_path, monkeypatch):
         writer.add(0, batches[0])
         monkeypatch.setattr(durable.os, "fsync", full)
         with pytest.raises(InvalidConfigError) as caught:
-            writer.roll()
+            writer.write_part()
     assert str(caught.value).startswith("--out: cannot be written (No space left on device)")
     assert str(tmp_path) in str(caught.value)
     with pytest.raises(InvalidConfigError, match="--out: cannot be written"):
@@ -151,7 +151,7 @@ def small_parts(batches, out, count, together):
 def test_small_parts_become_larger_ones(batches, tmp_path):
     """Forty parts by threes: one file a level, every record once, in the log's order."""
     small_parts(batches, tmp_path / "out", 40, together=3)
-    manifest = Manifest.of(tmp_path / "out")
+    manifest = Manifest.load(tmp_path / "out")
     assert [one.level for one in manifest.parts] == [3, 2, 1, 0]  # 40 by threes is 1111
     files = [tmp_path / "out" / "consumer_offsets.parquet" / one.name for one in manifest.parts]
     assert [o for file in files for o in pq.read_table(file)["offset"].to_pylist()] == list(
@@ -182,10 +182,10 @@ def test_who_reads_while_parts_are_merged_finds_them(batches, tmp_path):
 def test_a_part_that_is_damaged_is_not_merged_and_ends_nothing(batches, tmp_path):
     """The capture goes on beside it, and says so; the other parts are as they were."""
     small_parts(batches, tmp_path, 2, together=3)
-    damaged = tmp_path / "consumer_offsets.parquet" / Manifest.of(tmp_path).parts[0].name
+    damaged = tmp_path / "consumer_offsets.parquet" / Manifest.load(tmp_path).parts[0].name
     damaged.write_bytes(damaged.read_bytes()[:200])
     small_parts(batches, tmp_path, 7, together=3)
-    manifest = Manifest.of(tmp_path)
+    manifest = Manifest.load(tmp_path)
     assert any("cannot be merged" in one for one in manifest.troubles)
     assert manifest.records == 70
     files = [tmp_path / "consumer_offsets.parquet" / one.name for one in manifest.parts]
@@ -200,7 +200,7 @@ def test_parts_that_are_large_stay_alone(batches, tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "PART_ROWS", 25)
     small_parts(batches, tmp_path, 12, together=4)
     files = [
-        tmp_path / "consumer_offsets.parquet" / one.name for one in Manifest.of(tmp_path).parts
+        tmp_path / "consumer_offsets.parquet" / one.name for one in Manifest.load(tmp_path).parts
     ]
     assert max(pq.read_metadata(file).num_rows for file in files) <= 25
     assert [row[1] for row in records_of(tmp_path)] == list(range(120))
@@ -308,7 +308,7 @@ def test_another_cluster_is_refused(tmp_path):
         pytest.raises(InvalidCaptureError, match="another folder"),
     ):
         writer.set_ids(cluster_id="b")
-    assert Manifest.of(tmp_path).cluster_id == "a"
+    assert Manifest.load(tmp_path).cluster_id == "a"
 
 
 def test_a_damaged_manifest_is_named(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from partage.clients.shared import ClusterView, Consumer, Joined, configured
+from partage.clients.shared import ClusterView, Consumer, Joined, configure_strategy
 from partage.wire.consumer_protocol import decode_assignment, decode_subscription
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Live:
     answer: SyncGroupAssignments | None = None
 
     def join(self, member: str, strategy: str, **options: Any) -> None:
-        self.consumers[member] = Consumer(configured(strategy, options))
+        self.consumers[member] = Consumer(configure_strategy(strategy, options))
 
     def rebalance(self, leader: str | None = None) -> dict[str, set[tuple[str, int]]]:
         self.generation += 1

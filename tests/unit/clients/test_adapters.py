@@ -19,7 +19,7 @@ from kafka.protocol.consumer.metadata import (
 )
 
 from partage.clients import aiokafka, assignor_class_state, kafka_python
-from partage.clients.load_sampling import Sampler
+from partage.clients.load_sampling import LoadSampler
 from partage.errors import InvalidConfigError, UnknownStrategyError
 from partage.groups.api import PlainStrategy
 from partage.wire.consumer_protocol import (
@@ -252,26 +252,26 @@ def test_a_sampler_measures_what_comes_and_what_was_not_read() -> None:
     """What arrives by the ends of the log, where they are known, else what was read; lag now; a
     reader that was set back starts anew; partitions that are gone are forgotten.
     """
-    speed, lag = Sampler("throughput"), Sampler("lag")
+    speed, lag = LoadSampler("throughput"), LoadSampler("lag")
     for one in (speed, lag):
-        one.see(({("t", 0): 100, ("t", 1): 7, ("t", 2): 5}, {("t", 0): 150}), now=10.0)
-        one.see(({("t", 0): 300, ("t", 1): 3, ("t", 2): 25}, {("t", 0): 450}), now=20.0)
+        one.add_sample(({("t", 0): 100, ("t", 1): 7, ("t", 2): 5}, {("t", 0): 150}), now=10.0)
+        one.add_sample(({("t", 0): 300, ("t", 1): 3, ("t", 2): 25}, {("t", 0): 450}), now=20.0)
     assert speed.loads() == {("t", 0): 30.0, ("t", 2): 2.0}
     assert lag.loads() == {("t", 0): 150.0}
-    speed.see(({}, {}), now=30.0)
+    speed.add_sample(({}, {}), now=30.0)
     assert speed.loads() == {}
-    speed.see(({("t", 0): 900}, {("t", 0): 990}), now=40.0)
+    speed.add_sample(({("t", 0): 900}, {("t", 0): 990}), now=40.0)
     assert speed.loads() == {}
 
 
 def test_a_sampler_sees_what_is_hot_now() -> None:
     """A week at an even rate, then a minute in which one partition has all: that minute counts."""
-    sampler = Sampler("throughput", window=60.0)
+    sampler = LoadSampler("throughput", window=60.0)
     now, ends = 0.0, [0, 0]
 
     def look() -> None:
         at = {("t", p): end for p, end in enumerate(ends)}
-        sampler.see((at, at), now=now)
+        sampler.add_sample((at, at), now=now)
 
     for _ in range(5000):
         look()
@@ -282,13 +282,13 @@ def test_a_sampler_sees_what_is_hot_now() -> None:
     loads = sampler.loads()
     assert loads["t", 0] == pytest.approx(1000, rel=0.1)
     assert loads["t", 1] == 0
-    assert len(sampler._looks) < 40
+    assert len(sampler._samples) < 40
 
 
 def test_a_sampler_outlives_a_look_that_fails() -> None:
     """The client changes its tables while they are read: the next look counts."""
     sampler, looks = (
-        Sampler("lag", seconds=0.01),
+        LoadSampler("lag", seconds=0.01),
         iter([ValueError("changed"), ({("t", 0): 1}, {("t", 0): 4}), None]),
     )
 
@@ -298,7 +298,7 @@ def test_a_sampler_outlives_a_look_that_fails() -> None:
             raise one
         return one
 
-    sampler.watch(read)
+    sampler.start(read)
     sampler._thread.join(timeout=10)
     assert sampler.loads() == {("t", 0): 3.0}
 
@@ -480,7 +480,7 @@ def test_a_join_after_an_interrupted_sync_has_the_generation_of_its_user_data(cl
 
 def test_a_leader_reads_its_metadata_once() -> None:
     """Until the client has other metadata, topics or racks, the view and its cluster are the same."""
-    state = assignor_class_state.new_state(
+    state = assignor_class_state.create_state(
         "range", client="a", cooperative=False, rack=None, eager=False
     )
     metadata, racks = Metadata(), {1: "a", 2: "b"}

@@ -13,7 +13,7 @@ import pytest
 from tests.support.processes import ROOT, client_python
 
 from partage.clients import plan_metrics
-from partage.clients.assignor_class_state import AssignorState, new_state
+from partage.clients.assignor_class_state import AssignorState, create_state
 from partage.clients.shared import ClusterView, Joined
 from partage.errors import AssignorFailedError
 
@@ -51,7 +51,7 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
 
 
 def sticky(rack: str | None = None) -> AssignorState:
-    return new_state("sticky", client="test", cooperative=False, rack=rack, eager=False)
+    return create_state("sticky", client="test", cooperative=False, rack=rack, eager=False)
 
 
 def lead(leader: AssignorState, members: dict[str, AssignorState]) -> None:
@@ -61,7 +61,7 @@ def lead(leader: AssignorState, members: dict[str, AssignorState]) -> None:
     plan = leader.assign(joined, VIEW, group="billing", generation=generation).plan
     for member, pairs in plan.to_pairs().items():
         if member in members:
-            members[member].received(pairs, None, generation, "billing")
+            members[member].store_assignment(pairs, None, generation, "billing")
 
 
 def test_a_plan_is_recorded_with_its_moves_spread_and_rack_mismatches(meter: Meter) -> None:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from partage import kernels
-from partage.clients.shared import Consumer, Joined, configured
+from partage.clients.shared import Consumer, Joined, configure_strategy
 from partage.clients.shared.loads import Loads
 from partage.errors import AssignorFailedError, InvalidConfigError
 from partage.groups import registry
@@ -27,13 +27,13 @@ EAGER = [n for n in registry.contestants() if not n.startswith("faust") and n !=
 
 def test_a_subscription_is_what_java_s_consumer_sends() -> None:
     """Version 3, topics sorted, the generation, the rack; owned partitions under COOPERATIVE only."""
-    one = Consumer(configured("sticky", {}), rack="r1")
+    one = Consumer(configure_strategy("sticky", {}), rack="r1")
     one.received([("t", 1), ("t", 0)], None, 7)
     said = sent(one, ["u", "t"])
     assert (said.version, said.topics, said.generation, said.rack) == (3, ("t", "u"), 7, "r1")
     assert said.owned == ()
     assert said.user_data == encode_sticky_user_data([("t", 1), ("t", 0)], 7)
-    keeps = Consumer(configured("cooperative-sticky", {}))
+    keeps = Consumer(configure_strategy("cooperative-sticky", {}))
     keeps.received([("t", 1), ("gone", 0)], None, 7)
     said = sent(keeps, ["t"], cooperative=True)
     assert said.owned == (("t", 1),)
@@ -81,12 +81,12 @@ def test_fail_over_takes_back_or_not_by_option() -> None:
 
 def test_the_trailer_hides_behind_the_documented_four_bytes() -> None:
     """A reader of the documented fail-over format sees the priority first, whatever follows."""
-    one = Consumer(configured("failover", {"priority": 5, "preemption": False}))
+    one = Consumer(configure_strategy("failover", {"priority": 5, "preemption": False}))
     one.received([("t", 0)], None, 3)
     data = sent(one, ["t"]).user_data
     assert data[:4] == (5).to_bytes(4, "big")
     assert split(data)[1].claims == (("t", 0),)
-    plain = Consumer(configured("failover", {"priority": 5}))
+    plain = Consumer(configure_strategy("failover", {"priority": 5}))
     plain.received([("t", 0)], None, 3)
     assert sent(plain, ["t"]).user_data == (5).to_bytes(4, "big")
 
@@ -138,7 +138,7 @@ def test_garbage_in_a_cooperative_group_hurts_nobody(junk) -> None:
     """Generations of a time to come, in the subscription or in the user data, and bytes that say
     nothing: the others keep what they had but for its fair share, and one warning names it.
     """
-    lead = Consumer(configured("cooperative-sticky", {}))
+    lead = Consumer(configure_strategy("cooperative-sticky", {}))
     mine = {"a": range(3), "b": range(3, 6)}
     good = [
         Joined(m, encode_subscription(["t"], owned=[("t", p) for p in has], generation=4,
@@ -156,7 +156,7 @@ def test_who_claims_everything_gets_its_share_only(name) -> None:
     """All six partitions, in the very generation in which the leader gave them to others: the
     others keep theirs but for its share, and one warning names it.
     """
-    lead = Consumer(configured(name, {}))
+    lead = Consumer(configure_strategy(name, {}))
     kept = name == "cooperative-sticky"
 
     def said(member: str, has, of: int) -> Joined:
@@ -183,7 +183,7 @@ def test_who_claims_everything_gets_its_share_only(name) -> None:
 @pytest.mark.parametrize("name", ["range", "roundrobin", "optimal", "server:uniform"])
 def test_unreadable_user_data_gives_one_warning(name) -> None:
     """User data where a strategy has none: a fair share, and one warning that names the member."""
-    lead = Consumer(configured(name, {}))
+    lead = Consumer(configure_strategy(name, {}))
     sent = [Joined(m, encode_subscription(["t"])) for m in "ab"]
     junk = Joined("z", encode_subscription(["t"], user_data=b"\xff" * 9))
     for warned in (1, 0):
@@ -206,7 +206,7 @@ class _Says(PlainStrategy):
 def test_a_subscription_from_the_future_is_read_as_the_newest_known() -> None:
     """Version 9 with fields of tomorrow: what version 3 has counts, the rest is passed over."""
     tomorrow = b"\0\x09" + encode_subscription(["t"], rack="r")[2:] + b"fields of tomorrow"
-    one = Consumer(configured("range", {}))
+    one = Consumer(configure_strategy("range", {}))
     answer = one.assign(
         [Joined("new", tomorrow), Joined("old", one.subscription(["t"]))], view({"t": 4})
     )
@@ -218,7 +218,7 @@ def test_a_subscription_from_the_future_is_read_as_the_newest_known() -> None:
 
 def test_bytes_that_are_no_subscription_get_nothing_and_a_warning() -> None:
     """The others go on; a member that cannot be read subscribes to nothing."""
-    one = Consumer(configured("roundrobin", {}))
+    one = Consumer(configure_strategy("roundrobin", {}))
     answer = one.assign(
         [Joined("junk", b"\x00"), Joined("good", one.subscription(["t"]))], view({"t": 4})
     )
@@ -251,7 +251,7 @@ def test_a_strategy_that_raises_is_named_with_group_and_generation() -> None:
 def test_nothing_is_compiled_where_heartbeats_wait() -> None:
     """A leader's plan of a size that would pay for compiling runs interpreted all the same."""
     ready = {k for k in kernels._all if k.ready}
-    one = Consumer(configured("sticky", {}))
+    one = Consumer(configure_strategy("sticky", {}))
     topics = {f"t{i}": 400 for i in range(10)}
     answer = one.assign(
         [Joined(f"c{i}", one.subscription(list(topics))) for i in range(20)], view(topics)
@@ -262,7 +262,7 @@ def test_nothing_is_compiled_where_heartbeats_wait() -> None:
 
 def test_an_assignment_beyond_all_bounds_takes_no_memory() -> None:
     """A hostile leader's partition 2147483647 is no list of two billion entries."""
-    one = Consumer(configured("sticky", {}))
+    one = Consumer(configure_strategy("sticky", {}))
     one.received([("t", 2**31 - 1), ("t", 2), ("u", 15_999_999), ("v", 15_999_999)], None, 1)
     assert len(one.subscription(["t"])) < 100
 
@@ -270,15 +270,17 @@ def test_an_assignment_beyond_all_bounds_takes_no_memory() -> None:
 def test_options_say_what_there_is() -> None:
     """A wrong option names those that the strategy has."""
     with pytest.raises(InvalidConfigError, match="priority, priority_by_topic, preemption"):
-        configured("failover", {"prio": 1})
-    assert configured("failover", {"priority_by_topic": {"t": 4}}).topic_priority == {"t": 4}
-    assert configured("failover", {"assignment.consumer.priority": 4}).priority == 4
+        configure_strategy("failover", {"prio": 1})
+    assert configure_strategy("failover", {"priority_by_topic": {"t": 4}}).topic_priority == {
+        "t": 4
+    }
+    assert configure_strategy("failover", {"assignment.consumer.priority": 4}).priority == 4
 
 
 def _weighted(members: str) -> Live:
     live = Live(view({"t": 12}))
     for member in members:
-        live.consumers[member] = Consumer(configured("optimal", {}), loads=Loads())
+        live.consumers[member] = Consumer(configure_strategy("optimal", {}), loads=Loads())
     return live
 
 

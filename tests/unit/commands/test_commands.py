@@ -111,6 +111,7 @@ def test_runs_are_compared_and_checked_as_the_commands_do(runs) -> None:
     checked = pg.check_run(after, max_unread=0.01, max_rebalances=10)
     expected = _printed("check", str(after), "--max-unread", "1%", "--max-rebalances", "10/h")
     assert checked.to_dict() == expected
+    assert pg.check_run(after, max_unread="1%", max_rebalances="10/h").to_dict() == expected
     assert (checked.status, checked.passed) == ("failed", False)
     assert pg.check_run(opened[0], max_rebalances=10).passed
 
@@ -156,8 +157,10 @@ WRONG = [
     (lambda: pg.decode({"key": [KEY]}), "source"),
     (lambda: pg.diff(7, "run"), "before"),
     (lambda: pg.check_run("run"), "max_unread"),
-    (lambda: pg.check_run("run", max_unread="1%"), "max_unread"),
+    (lambda: pg.check_run("run", max_unread="0.01"), "max_unread"),
     (lambda: pg.check_run("run", max_rebalances=True), "max_rebalances"),
+    (lambda: pg.check_run("run", max_rebalances="ten"), "max_rebalances"),
+    (lambda: pg.check_run("run", max_unread=2), "max_unread"),
     (lambda: pg.owner("run", "noon"), "at"),
     (lambda: pg.reassign(7), "source"),
     (lambda: pg.reassign("capture", "drain"), "command"),

@@ -25,9 +25,9 @@ def costs_of_restart(policy: str, seed: int) -> tuple[float, float]:
     clock, draws = Clock(), RandomDraws(seed)
     kind = SimulatedConsumerGroup if policy.startswith("consumer") else SimulatedClassicGroup
     group = kind(settings, clock, draws, {})
-    group.fill("abcd")
-    clock.at(10_000, lambda: group.stop("d"))
-    clock.at(40_000, lambda: group.start("e"))
+    group.create_members("abcd")
+    clock.schedule_at(10_000, lambda: group.stop("d"))
+    clock.schedule_at(40_000, lambda: group.start("e"))
     clock.run(before_ms=40_000)
     left = group.unread.unread_ms / 1_000
     clock.run()

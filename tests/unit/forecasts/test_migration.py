@@ -122,3 +122,25 @@ def test_a_client_that_may_be_kafka_python_can_become_cooperative() -> None:
     unsure = plan("cooperative", member("kafka-python or aiokafka"))
     assert "aiokafka" in texts(unsure, CHECK)
     assert unsure.status != BLOCKED
+
+
+def test_the_way_back_names_the_patterns_that_the_broker_matches() -> None:
+    """A classic Java consumer rejects SubscriptionPattern: the code changes first."""
+    new = member(subscription_version=None, session_timeout_ms=-1, pattern="^orders-.*")
+    done = plan("consumer", new, kind="consumer")
+    assert done.status == DONE
+    assert "^orders-.*" in texts(done, NOTE)
+    assert done.back[0].startswith("code: subscribe to ^orders-.* with java.util.regex.Pattern")
+    mixed = plan("consumer", new, member(), kind="consumer")
+    assert mixed.back[0] == done.back[0]
+    assert "no record of a classic member" in texts(mixed, CHECK)
+
+
+def test_without_a_pattern_the_way_back_has_no_change_of_code() -> None:
+    """A pattern of a classic member is unknown: the check says so, and no step claims one."""
+    found = plan("consumer", member(pattern=None))
+    assert not any(step.startswith("code:") for step in found.back)
+    assert "no record of a classic member shows them" in texts(found, CHECK)
+    of_protocol = member(subscription_version=None, session_timeout_ms=-1)
+    assert any("group.protocol=classic" in step
+               for step in plan("consumer", of_protocol, kind="consumer").back)  # fmt: skip

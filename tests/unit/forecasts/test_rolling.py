@@ -16,8 +16,8 @@ from partage.forecasts.rolling import (
     alternatives,
     forecast_rollout,
     kubernetes_lines,
-    slowdown,
-    slowed,
+    recorded_slowdown,
+    scale_unread,
 )
 from partage.simulation.policies import Policy
 
@@ -26,7 +26,7 @@ def deployment(policy: str, **more) -> Deployment:
     """Return a deployment of 12 partitions on 4 members, 20 s (16 to 25) a restart."""
     base = Deployment(
         load=constant_load({"orders": 12}, 120.0), policy=Policy.parse(policy), members=4,
-        restart=RestartTime.given(20.0),
+        restart=RestartTime.from_range(20.0),
     )  # fmt: skip
     return replace(base, **more)
 
@@ -148,7 +148,7 @@ def test_restart_times_are_learnt_with_a_prior_spread() -> None:
     assert many.high == pytest.approx(10.7, abs=0.3)
     assert RestartTime.learnt([]) is None
     with pytest.raises(InvalidConfigError, match="restart_time"):
-        RestartTime.given(30.0, 10.0)
+        RestartTime.from_range(30.0, 10.0)
 
 
 def test_alternatives_differ_from_the_present_settings() -> None:
@@ -339,19 +339,19 @@ def test_past_rebalances_are_learnt_by_cause() -> None:
 def test_slow_rebalances_of_the_past_raise_the_forecast() -> None:
     """The simulated time counts like six rebalances; fast rebalances lower nothing."""
     found = forecast_rollout(deployment("eager/range"))
-    factor = slowdown(5 * found.wait_s, 6, found)
+    factor = recorded_slowdown(5 * found.wait_s, 6, found)
     assert factor == pytest.approx(3.0)
-    assert slowed(found, factor).unread.best == pytest.approx(3 * found.unread.best)
-    assert slowdown(found.wait_s / 5, 60, found) == slowdown(0.0, 0, found) == 1.0
-    assert slowed(found, 1.0) is found
+    assert scale_unread(found, factor).unread.best == pytest.approx(3 * found.unread.best)
+    assert recorded_slowdown(found.wait_s / 5, 60, found) == recorded_slowdown(0.0, 0, found) == 1.0
+    assert scale_unread(found, 1.0) is found
 
 
 def test_static_and_killed_members_are_not_slowed() -> None:
     """Their restarts and session timeouts decide, which are learnt by themselves."""
     for policy, leaves in (("eager/range+static", True), ("eager/range", False)):
         found = forecast_rollout(deployment(policy, replaced=1, leaves=leaves))
-        assert slowdown(99.0, 60, found) == 1.0
-        assert slowed(found, 3.0) is found
+        assert recorded_slowdown(99.0, 60, found) == 1.0
+        assert scale_unread(found, 3.0) is found
 
 
 def test_the_interval_includes_the_error_of_the_model() -> None:

@@ -68,10 +68,15 @@ def test_a_catch_up_phase_counts_for_its_own_member() -> None:
     busy, quiet = OwnedSpan("t", 0, "busy", 0, None), OwnedSpan("t", 1, "quiet", 0, None)
     found = learn_capacity(load, [busy, quiet])
     assert found is not None
-    assert (found.rate, found.member, found.minutes, found.is_known) == (10.0, "busy", 0, False)
+    assert (found.rate, found.member, found.minutes, found.is_near_capacity) == (
+        10.0,
+        "busy",
+        0,
+        False,
+    )
     alone = learn_capacity(load, [quiet])
     assert alone is not None
-    assert (alone.rate, alone.minutes, alone.is_known) == (5.0, 1, True)
+    assert (alone.rate, alone.minutes, alone.is_near_capacity) == (5.0, 1, True)
 
 
 @pytest.mark.parametrize("partitions", [1, 5, 12])
@@ -88,7 +93,7 @@ def test_the_answer_is_that_of_arithmetic_for_an_even_load(partitions: int) -> N
 
 def test_the_lag_is_that_of_a_queue_second_by_second() -> None:
     """Lindley's recursion over minutes equals a queue that is stepped through each second."""
-    random, rates = JavaRandom.of(5), []
+    random, rates = JavaRandom.from_seed(5), []
     for _ in range(30):
         number, random = random.next_below(400)
         rates.append(float(number))

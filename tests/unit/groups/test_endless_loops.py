@@ -13,7 +13,7 @@ from tests.support.wire_samples import ROOT
 
 import partage as pg
 from partage.clients.assignor_class_state import AssignorState
-from partage.clients.shared import Consumer, Joined, configured
+from partage.clients.shared import Consumer, Joined, configure_strategy
 from partage.groups.registry import find
 from partage.groups.sticky import general as general_module
 from partage.groups.sticky.quirks.member_lists import ListBalancer
@@ -185,7 +185,7 @@ def test_the_dialect_of_aiokafka_ends_where_its_class_never_returns() -> None:
 def test_a_live_leader_gets_the_plan_and_logs_the_warning(caplog) -> None:
     """A consumer of ours that leads such a group answers it, and its log names the loop."""
     group, _ = looping()
-    leader = AssignorState(Consumer(configured("cooperative-sticky", {})))
+    leader = AssignorState(Consumer(configure_strategy("cooperative-sticky", {})))
     joined = [
         Joined(m.id, encode_subscription(m.topics, owned=list(m.owned), generation=m.generation))
         for m in group

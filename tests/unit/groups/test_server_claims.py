@@ -56,7 +56,7 @@ def test_one_pass_reads_what_columns_read(monkeypatch, clean) -> None:
         by_pass += fast.given is not None or not len(fast.topic)  # no claims, no pass
         for name in ("set_start", "topic", "uuid_hash", "start", "partition"):
             assert getattr(fast, name).tolist() == getattr(slow, name).tolist(), name
-        assert np.array_equal(fast.marked(20), slow.marked(20))
+        assert np.array_equal(fast.owned_partitions(20), slow.owned_partitions(20))
         assert plan.to_pairs() == again.to_pairs()
     assert by_pass == 300 if clean and read_claims.ready else by_pass < 300
 

@@ -129,13 +129,15 @@ def test_a_stretch_has_the_figures_of_its_runs(form):
                     near = [max(-(1 << 61) + 1, min(o, (1 << 61) - 1))
                             for o in (run.first_offset, run.last_offset)]  # fmt: skip
                     traffic = rates.setdefault((run.topic, run.partition), CommitRate())
-                    traffic.add(run.first_ms, run.last_ms, *near)
+                    traffic.add_commits(run.first_ms, run.last_ms, *near)
             with kernels.form(form):
                 stretches, _ = folding.feed(run_columns(some))
             got = []
             for _, stretch in stretches:
                 got += other.stretch(stretch)
-                folded.setdefault((stretch.topic, stretch.partition), CommitRate()).stretch(stretch)
+                folded.setdefault((stretch.topic, stretch.partition), CommitRate()).add_stretch(
+                    stretch
+                )
             assert sorted(map(repr, got)) == sorted(map(repr, wanted))
             assert known(other) == known(one)
         sane = [k for k in rates if abs(rates[k].records) < 1 << 60]

@@ -9,6 +9,7 @@ from tests.support.rebuilt import rebalances, rebuilt
 
 from partage.history.events import CurrentAssignment, Generation, LifecycleEvent
 from partage.history.records import assigned_partitions
+from partage.jobs.replay.group_rows import member_row
 
 
 def test_every_target_assignment_is_a_rebalance() -> None:
@@ -78,6 +79,11 @@ def test_a_regular_expression_is_resolved() -> None:
     topics = set(by_number[2].first.members[0].subscription.topics)
     assert {"growing-topic", "tmp.doomed", "keyed.java"} <= topics
     assert len(topics) == 8
+    pattern = "(growing-topic|tmp.doomed|keye.*)"
+    sent = [m for f in by_number.values() for m in f.first.members]
+    assert {m.subscription.pattern for m in sent} == {pattern}
+    state = by_number[2].first
+    assert member_row(state.members[0], state)["pattern"] == pattern
     gone = [
         f for f in by_number.values() if "tmp.doomed" not in f.first.members[0].subscription.topics
     ]

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from tests.support.estimate_accuracy import Accuracy, Compared, compare, measure
+from tests.support.estimate_accuracy import READINGS, Accuracy, Compared, compare, measure
 from tests.support.recordings import names, recording
 
 
@@ -21,25 +21,39 @@ def accuracy(name: str) -> Accuracy:
     return measure(list(compared(name)))
 
 
+#: Recordings of a quiet machine; in the others, rebalances take seconds longer.
+QUIET = ("sample", "seed-421")
+
+
 @pytest.mark.parametrize("name", names())
 def test_the_estimate_of_a_recording_is_close(name: str) -> None:
     """The limits are a little below the measured figures in docs/estimates.md."""
     found = accuracy(name)
-    assert 0.8 <= found.estimate.best / found.true <= 1.2, str(found)
+    least = 0.9 if name in QUIET else 0.77
+    assert least <= found.estimate.best / found.true <= 1.1, str(found)
     assert found.estimate.high / found.estimate.low <= 1.6, str(found)
     assert found.error_s <= 0.3, str(found)
     assert 0.65 <= found.covered_positive <= 0.92, str(found)
-    assert found.spearman >= 0.6, str(found)
+    assert found.spearman >= (0.87 if name in QUIET else 0.65), str(found)
+    assert found.top >= (4 if name in QUIET else 3), str(found)
 
 
-def test_the_estimate_of_the_sample_names_its_worst_groups() -> None:
-    """Four of the five groups with the most downtime are among the first five by estimate."""
-    found = accuracy("sample")
-    assert found.rebalances > 500
-    assert found.top >= 4
-    assert found.spearman >= 0.8
-    assert found.covered_positive >= 0.75
+@pytest.mark.parametrize("name", QUIET)
+def test_intervals_contain_the_truth(name: str) -> None:
+    """The share of rebalances, of those with downtime, and the total."""
+    found = accuracy(name)
+    assert found.rebalances > 450
+    assert 0.78 <= found.covered <= 0.92
+    assert found.covered_positive >= 0.78
     assert found.estimate.low <= found.true <= found.estimate.high
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_the_estimate_is_close_however_times_without_members_are_read(reading: str) -> None:
+    """The truth of the unseen recording differs by 7 % between the readings."""
+    found = measure(compare(recording("seed-421"), reading))
+    assert 0.9 <= found.estimate.best / found.true <= 1.1, str(found)
+    assert found.spearman >= 0.84, str(found)
 
 
 @pytest.mark.parametrize("half", [0, 1])

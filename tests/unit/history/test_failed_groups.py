@@ -23,11 +23,12 @@ from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.engines import LocalRows
 from partage.jobs.replay.group_rows import GroupRows
 from partage.jobs.replay.histories import mark_failed
-from partage.jobs.replay.replay import JobResults, _receive
+from partage.jobs.replay.replay import JobResults, _add_results
 from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.simulations import work_units
 from partage.jobs.replay.spill_files import RebalanceCollector, SpilledHistory
-from partage.report.data import run_of
+from partage.jobs.replay.streams_settings import StreamsFacts
+from partage.report.data import load_run
 from partage.report.messages import notes
 from partage.runs.published_run import PublishedRun
 from partage.simulation.policies import Policy
@@ -53,7 +54,7 @@ STATES = tuple((SAMPLE / "cluster.jsonl").read_text(encoding="utf-8").splitlines
 def _histories(out) -> JobResults:
     """Return what the histories job gives the driver."""
     done = JobResults(SimpleNamespace())
-    batches = histories._task(
+    batches = histories._rebuild_histories(
         SimpleNamespace(value=STATES), Selection(), iter(_batches()),
         around=None, many=False, out=str(out), run_id="r",
     )  # fmt: skip
@@ -62,7 +63,7 @@ def _histories(out) -> JobResults:
 
 
 def _received(batches, done) -> list[SpilledHistory]:
-    return _receive(LocalRows(lambda: batches), done)
+    return _add_results(LocalRows(lambda: batches), done)
 
 
 def _groups(out, done) -> dict[str, dict]:
@@ -129,8 +130,9 @@ def test_a_group_that_cannot_be_replayed_is_failed(tmp_path, monkeypatch) -> Non
 
     monkeypatch.setattr(lives._UnitSimulation, "run", broken)
     work = [work_units(done.kept, policies=1, cores=1)]
-    batches = lives._task(
-        (SimpleNamespace(value=work), SimpleNamespace(value=STATES)),
+    values = (work, STATES, StreamsFacts())
+    batches = lives._simulate_units(
+        tuple(SimpleNamespace(value=value) for value in values),
         (Policy.of("range"),), Selection(), (str(tmp_path), "r"), [pa.record_batch({"id": [0]})],
     )  # fmt: skip
     assert _received(batches, done) == []
@@ -148,7 +150,7 @@ def test_the_report_leaves_a_failed_group_out_and_says_so(tmp_path) -> None:
     rows = made_tables()
     name = rows["groups"][0]["group"]
     rows["groups"][0] |= {"status": "failed", "why": "KeyError: 'spoilt'", "traceback": "..."}
-    run = run_of(PublishedRun(published(tmp_path, rows)))
+    run = load_run(PublishedRun(published(tmp_path, rows)))
     (group,) = run.failed
     assert (group.name, group.replayed) == (name, False)
     assert any(name in note and "KeyError" in note for note in notes(run))
@@ -158,7 +160,7 @@ def test_the_command_ends_with_4(tmp_path, capsys) -> None:
     """The group and the reason are on stderr."""
     rows = made_tables()
     rows["groups"][0] |= {"status": "failed", "why": "KeyError: 'spoilt'", "traceback": "..."}
-    run = run_of(PublishedRun(published(tmp_path, rows)))
+    run = load_run(PublishedRun(published(tmp_path, rows)))
     with pytest.raises(typer.Exit) as ended:
         _judged(run)
     assert ended.value.exit_code == 4

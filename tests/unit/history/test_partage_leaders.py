@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partage.clients.shared import Consumer, Joined, configured
+from partage.clients.shared import Consumer, Joined, configure_strategy
 from partage.clients.shared.loads import Loads
 from partage.history.agreement import check_agreement
 from partage.history.classic_groups import ClassicGroup, ClassicRecord
@@ -32,7 +32,9 @@ def simulated_records(strategy: str, *, loads: bool, keeps: bool = False) -> lis
     records = []
     for number, came in enumerate(("a", "b", "c", None), 1):
         if came:
-            mine[came] = Consumer(configured(strategy, {}), loads=Loads() if loads else None)
+            mine[came] = Consumer(
+                configure_strategy(strategy, {}), loads=Loads() if loads else None
+            )
         sent = {
             m: one.subscription(["t"], cooperative=keeps, measured={p: LOADS[p] for p in one.owned})
             for m, one in mine.items()

@@ -14,7 +14,7 @@ from tests.support.rebuilt import rebalances, rebuilt
 from partage.history.pauses import Pause, PauseTracker
 from partage.history.records import assigned_partitions
 from partage.history.transactions import Outcome, Transactions
-from partage.simulation.costs import pause_bounds, stop_length
+from partage.simulation.costs import pause_bounds, rebalance_duration
 from partage.simulation.metrics import NOTHING, Bounds
 from partage.wire.group_log import decode_record
 
@@ -132,7 +132,7 @@ def test_a_partition_that_had_nothing_to_read_tells_nothing_of_a_rebalances_leng
     assert shown[busy] == Bounds(1_500, 2_500)
     # At least nothing, then; at most what it shows, as ever.
     assert shown[idle] == Bounds(0, 161_500)
-    assert stop_length([shown[idle], shown[busy]]) == Bounds(0, 2_500)
+    assert rebalance_duration([shown[idle], shown[busy]]) == Bounds(0, 2_500)
     tracker.rebalance(0, 5, [("t", 1)])
     (back,) = tracker.stretch(stretch_of(CommitRun.of("g", "t", 1, 6_000, 3)))
     assert (back.advance, back.rewind) == (0, 6)

@@ -30,5 +30,9 @@ def test_most_causes_are_known() -> None:
 
 
 #: A little below what was measured (docs/replay.md).
-LEAST_RIGHT = {"sample": 0.97, "seed-11": 0.9, "seed-12": 0.94, "seed-13": 0.86}
-LEAST_SHARE = {"sample": 0.95, "seed-11": 0.75, "seed-12": 0.85, "seed-13": 0.84}
+LEAST_RIGHT = {
+    "sample": 0.98, "seed-11": 0.9, "seed-12": 0.96, "seed-13": 0.86, "seed-421": 0.96,
+}  # fmt: skip
+LEAST_SHARE = {
+    "sample": 0.95, "seed-11": 0.75, "seed-12": 0.9, "seed-13": 0.84, "seed-421": 0.93,
+}  # fmt: skip

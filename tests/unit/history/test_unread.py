@@ -121,15 +121,29 @@ def test_an_assignment_that_no_member_received_does_not_end_the_unread_time() ->
 
 
 def test_a_member_that_exceeded_its_poll_interval_was_alive() -> None:
-    """Its group has no member for 40 s, until the same client polls and joins again."""
-    for cause, unread in (("poll", 40.0), ("leave", 1.5)):
+    """It owns its partitions until it polls again; the time without a member counts for none."""
+    for cause, apart in (("poll", 0.0), ("leave", 39.0)):
         group = Group()
         group.generation(1_000, member("a", 0))
         group.commit(4_000, 0)
         group.commit(5_000, 0)
         group.generation(20_000, cause=cause)
         again = replace(member("a-2", 0), client_id="a")
-        assert group.generation(60_000, again).best == pytest.approx(unread, abs=2.5)
+        found = group.generation(60_000, again)
+        assert found.best == pytest.approx(1.5, abs=0.1)
+        assert found.no_consumer == pytest.approx(apart, abs=0.2)
+
+
+def test_a_member_that_stopped_polling_loses_no_time_to_another_owner() -> None:
+    """Another member is assigned the partition while its owner still counts as its reader."""
+    for cause, least, most in (("poll", 0.0, 0.1), ("expiry", 2.0, 16.0)):
+        group = Group()
+        group.generation(1_000, member("a", 0), member("b", 1))
+        for at in range(2_000, 20_000, 1_000):
+            group.commit(at, 1)
+            group.commit(at, *(0,) * (at <= 12_000))
+        found = group.generation(20_000, member("b", 0, 1, owned=(1,)), cause=cause)
+        assert least <= found.best <= most
 
 
 def test_time_without_a_subscriber_is_apart() -> None:
@@ -239,3 +253,22 @@ def test_each_partition_has_an_interval() -> None:
     assert (found.unread_ms, found.no_consumer_ms) == (round(1_000 * estimate.best), 0)
     assert found.unread_p10_ms <= found.unread_ms <= found.unread_p90_ms
     assert group.tracker.take_intervals() == ()
+
+
+def test_a_commit_long_before_a_short_rebalance_does_not_mark_the_revocation() -> None:
+    """A member without another one to wait for revokes just before the record."""
+    long_ago, at_once = (MemberCommits(last, 5_000, 0.5) for last in (7_000, 9_990))
+    for commits in (long_ago, at_once):
+        assert 10_000 - revocation_time(commits, 10_000, 1_500, 1).mean < 500
+
+
+def test_a_stalled_client_that_rejoins_was_running() -> None:
+    """Its partitions were taken over by a member that left; nobody read them until it rejoined."""
+    group = Group()
+    group.generation(1_000, member("a", 0), member("b", 1))
+    group.generation(16_000, member("b", 0, 1), cause="poll")
+    group.commit(20_000, 0, 1)
+    group.generation(20_010)
+    found = group.generation(26_000, replace(member("a-2", 0, 1), client_id="a"))
+    assert found.no_consumer == 0
+    assert found.best == pytest.approx(2 * 6.0, abs=1.5)

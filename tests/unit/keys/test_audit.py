@@ -15,17 +15,17 @@ from partage.errors import InvalidProblemError
 from partage.jobs.audit.topics import known_families
 from partage.keys.audit import (
     Family,
+    JoinSide,
     KeyPairs,
-    Side,
     broken_joins,
     families,
     null_keys,
     split_keys,
     who_wrote,
 )
-from partage.keys.audit.client_names import clients_of, hash_of, remedy
+from partage.keys.audit.client_names import advise_settings, clients_of, hash_name
 from partage.keys.audit.evidence import KeyPart, log_chance
-from partage.keys.audit.joins import canonical
+from partage.keys.audit.joins import decode_keys
 
 
 def _adler(key: bytes) -> int:
@@ -168,9 +168,9 @@ def test_keyless_records() -> None:
     assert null_keys(np.zeros(50, np.int32), 1).behaviour == "one partition only"
 
 
-def _side(topic: str, name: str, partitions: int, keys: Sequence[bytes] = KEYS) -> Side:
+def _side(topic: str, name: str, partitions: int, keys: Sequence[bytes] = KEYS) -> JoinSide:
     seen = KeyPairs.of(_written(name, partitions, keys))
-    return Side(topic, partitions, seen, who_wrote(seen, [partitions], FAMILIES, place))
+    return JoinSide(topic, partitions, seen, who_wrote(seen, [partitions], FAMILIES, place))
 
 
 def test_a_join_that_holds() -> None:
@@ -251,7 +251,7 @@ def test_a_count_that_nobody_knows_breaks_no_join() -> None:
     verdict = who_wrote(seen, [1], FAMILIES, place)
 
     def kinds(one: tuple[int, bool], other: tuple[int, bool]) -> list[str]:
-        sides = [Side(name, count, seen, verdict, known)
+        sides = [JoinSide(name, count, seen, verdict, known)
                  for name, (count, known) in zip("ab", (one, other), strict=True)]  # fmt: skip
         return [b.words for b in broken_joins(sides)]
 
@@ -275,7 +275,7 @@ def test_numbers_that_begin_with_a_zero_are_no_frames() -> None:
 
 def test_a_key_of_many_brackets_is_no_json() -> None:
     """A key that is too deep for a parser is read as nothing, and stops no audit."""
-    assert canonical([b"[" * 5_000, b"[1]"], "JSON") == {"[1]": b"[1]"}
+    assert decode_keys([b"[" * 5_000, b"[1]"], "JSON") == {"[1]": b"[1]"}
 
 
 def test_keyless_records_in_turns() -> None:
@@ -318,10 +318,10 @@ def test_clients_of_every_family_are_named() -> None:
     for family in known_families():
         clients = clients_of(family.partitioners)
         assert not set(clients) & set(family.partitioners) - {"kafka-python", "aiokafka"}
-        assert hash_of(family.partitioners) not in family.partitioners or (
+        assert hash_name(family.partitioners) not in family.partitioners or (
             "murmur2" in family.partitioners
         )
         if "murmur2" not in family.partitioners and any(
             one.startswith(("librdkafka", "sarama", "scala")) for one in family.partitioners
         ):
-            assert remedy([family.partitioners, ["murmur2"]]).startswith("set ")
+            assert advise_settings([family.partitioners, ["murmur2"]]).startswith("set ")

@@ -10,7 +10,7 @@ import pytest
 import partage as pg
 from partage.errors import InvalidConfigError, InvalidKeysError
 from partage.keys import contract, registry, serializers, start
-from partage.keys.contract import CustomPartitioner, RecordPartitioner, chosen
+from partage.keys.contract import CustomPartitioner, RecordPartitioner, create_partitioner
 from partage.keys.default_09 import DefaultPartitioner
 from partage.keys.registry import find
 from partage.model import Cluster
@@ -158,11 +158,11 @@ def test_plug_ins_are_found_by_entry_point(monkeypatch) -> None:
         "gone": EntryPoint("gone", "no_such_package:One", contract.ENTRY_POINTS),
     }
     monkeypatch.setattr(contract, "plugged_in", lambda: points)
-    assert isinstance(chosen({"partitioner.class": "mine"}), DefaultPartitioner)
+    assert isinstance(create_partitioner({"partitioner.class": "mine"}), DefaultPartitioner)
     with pytest.raises(
         InvalidConfigError, match=r"partage\.partitioners\.gone: the plug-in cannot be loaded"
     ):
-        chosen({"partitioner.class": "gone"})
+        create_partitioner({"partitioner.class": "gone"})
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_plug_ins_are_found_by_entry_point(monkeypatch) -> None:
 def test_what_is_no_partitioner(named, says) -> None:
     """Missing, not loadable, not made, without the methods: each has its own words."""
     with pytest.raises(InvalidConfigError, match=says):
-        chosen({"partitioner.class": named})
+        create_partitioner({"partitioner.class": named})
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from partage.cli.place import place as place_command
 from partage.kernels import form
 from partage.replicas import StripedPlacer, default_directory, extend
 from partage.replicas.draws import JavaDraws, next_int
-from partage.replicas.placing import alternating
+from partage.replicas.placing import alternate_racks
 
 
 @pytest.mark.parametrize("how", ["compiled", "interpreted"])
@@ -54,7 +54,7 @@ SIX = "0:rack1 1:rack3 2:rack3 3:rack2 4:rack2 5:rack1"
 
 def test_the_alternating_list() -> None:
     """Racks take turns: 0, 3, 1, 5, 4, 2."""
-    assert alternating(racked(SIX)) == [0, 3, 1, 5, 4, 2]
+    assert alternate_racks(racked(SIX)) == [0, 3, 1, 5, 4, 2]
 
 
 def test_the_seventh_partition_is_shifted() -> None:

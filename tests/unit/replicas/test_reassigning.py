@@ -21,7 +21,7 @@ from partage.model import NewReplicas
 from partage.model.replicas import RANKS
 from partage.replicas import tasks
 from partage.replicas.bands import PlanLimits
-from partage.replicas.batches import batches, changed
+from partage.replicas.batches import batches, changed_partitions
 from partage.replicas.cluster_parser import cluster_from_json, sizes_from_log_dirs
 from partage.replicas.kafka_json import reassignment, rollback
 from partage.replicas.moves import ReplicaMoves, directories
@@ -458,7 +458,8 @@ def test_batches_and_the_way_back() -> None:
     split = batches(moves, most=2)
     assert [len(batch) for batch in split] == [2, 2, 2]
     assert (
-        sorted(p for batch in split for p in batch) == changed(found.task, moves.replica).tolist()
+        sorted(p for batch in split for p in batch)
+        == changed_partitions(found.task, moves.replica).tolist()
     )
     there = reassignment(found.task, moves.replica, None, split[0])
     assert there["version"] == 1

@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.made_groups import figures, lost, made_group, made_run
 
-from partage.report.advice import RULES, advice_for, best_policy, coverage_advice, merged, savable
-from partage.report.client_settings import base_policy, lines_of, parse_policy
+from partage.report.advice import (
+    RULES,
+    advice_for,
+    best_policy,
+    coverage_advice,
+    merge_advice,
+    total_savings,
+)
+from partage.report.client_settings import base_policy, parse_policy, settings_lines
 from partage.report.recommendations import recommendations_for
 from partage.report.run import CauseShare, Estimate, Traits
 from partage.tables.statuses import RECORDED
@@ -245,7 +252,7 @@ def test_advice_that_saves_most_comes_first() -> None:
                        saving("consumer/uniform", 20, 60), causes=(CauseShare("bounce", 1),),
                        traits=Traits(session_ms=10_000, dynamic_members=1))  # fmt: skip
     assert [a.rule for a in advice_for(group)] == ["consumer-protocol"]
-    found = merged([CASES["static-members"], group, CASES["consumer-protocol"]])
+    found = merge_advice([CASES["static-members"], group, CASES["consumer-protocol"]])
     assert [m.advice.rule for m in found] == ["consumer-protocol", "static-members"]
     assert found[0].saves.best == 65.0
     assert 30.0 < found[0].saves.low < found[0].saves.high < 100.0
@@ -307,7 +314,7 @@ def test_advice_never_contradicts_itself(some) -> None:
     settings = {"consumer-protocol", "cooperative", "strategy", "static-members",
                 "idle-under-range", "roundrobin-moves", "as-it-is"}  # fmt: skip
     run = made_run(*some)
-    whole, _ = savable(run)
+    whole, _ = total_savings(run)
     for group in some:
         given_ = [a for a in advice_for(group) if a.rule in settings]
         assert len(given_) <= 1
@@ -326,7 +333,7 @@ def test_advice_never_contradicts_itself(some) -> None:
                 own = group.figures["own"].saved
                 assert a.saves.high > max(abs(own.low), abs(own.high))
                 assert 0 < a.saves.low <= a.saves.best <= a.saves.high <= group.lost.high
-    for one in merged(some):
+    for one in merge_advice(some):
         if one.saves is not None:
             assert (one.saves.low, one.saves.high) <= (whole.low, whole.high)
             assert one.saves.high <= whole.high
@@ -351,8 +358,8 @@ def test_poor_coverage_says_how_to_record(missing, speaks) -> None:
 )  # fmt: skip
 def test_a_policys_lines(policy, line) -> None:
     """A policy becomes Kafka's settings for protocol, assignor class, static membership and timeout."""
-    assert line in lines_of(policy)
-    assert lines_of("own") is None
+    assert line in settings_lines(policy)
+    assert settings_lines("own") is None
 
 
 @pytest.mark.parametrize(

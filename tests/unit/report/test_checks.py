@@ -19,7 +19,7 @@ from partage.report.checks import (
     check_groups,
 )
 from partage.report.rates import read_recording
-from partage.tables.escaping import document_text
+from partage.tables.escaping import escape_document_text
 
 #: A name with everything that XML must escape, and a character that it does not have.
 NASTY = "a<b>&\"'\x1b\x9b\u202e]]>\n"
@@ -61,7 +61,7 @@ def test_a_check_prints_its_counts_and_the_first_failures(recording) -> None:
     assert first.endswith(": failed (3 passed, 5 failed, 4 unknown)")
     assert 1 <= len(lines) <= 10
     assert any(line.startswith("failed  busy  max-unread: ") for line in lines)
-    assert document_text(repr(check)) == repr(check)
+    assert escape_document_text(repr(check)) == repr(check)
 
 
 def test_only_given_limits_and_groups_are_checked(recording) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from partage.report.group_details import _ends
-from partage.report.traits import _crowded, causes_by_group
+from partage.report.group_details import _history_span
+from partage.report.traits import _count_crowded, causes_by_group
 
 DAY = 86_400_000
 
@@ -22,7 +22,7 @@ DAY = 86_400_000
 )
 def test_a_wrong_clock_elsewhere_does_not_stretch_a_groups_picture(times, cover, ends) -> None:
     """A timestamp of 1970 or years ahead does not stretch the timeline."""
-    first, last = _ends(times, cover)
+    first, last = _history_span(times, cover)
     assert (first, max(last - (ends[0] == ends[1]), first)) == ends
 
 
@@ -56,7 +56,7 @@ def test_the_time_of_a_second_step_is_its_causes() -> None:
         "group": ["g", "g", "g", "h"], "incarnation": [0] * 4, "generation": [1, 2, 3, 1],
         "log_partition": [0] * 4, "log_offset": [1, 2, 3, 4],
         "cause_kind": ["leave", "follow-up", "join", "follow-up"],
-        "cause_source": ["inferred"] * 4,
+        "cause_source": ["inferred"] * 4, "members": [2, 2, 3, 2],
     })  # fmt: skip
     replays = pa.table({
         "group": ["g", "g", "g", "h"], "incarnation": [0] * 4, "generation": [1, 2, 3, 1],
@@ -70,6 +70,25 @@ def test_the_time_of_a_second_step_is_its_causes() -> None:
     assert [(one.kind, one.high) for one in found["h"]] == [("follow-up", 7.0)]
 
 
+@pytest.mark.parametrize(("lost", "cause"), [("expiry", "expiry"), ("leave", "join")])
+def test_the_time_after_a_group_lost_its_last_member_is_the_losss(lost, cause) -> None:
+    """The rejoin ends what an eviction began; after a leave, a join has its own downtime."""
+    steps = pa.table({
+        "group": ["g"] * 3, "incarnation": [0] * 3, "generation": [1, 2, 3],
+        "log_partition": [0] * 3, "log_offset": [1, 2, 3], "members": [0, 1, 2],
+        "cause_kind": [lost, "join", "join"], "cause_source": ["inferred"] * 3,
+    })  # fmt: skip
+    replays = pa.table({
+        "group": ["g"] * 3, "incarnation": [0] * 3, "generation": [1, 2, 3],
+        "policy": ["recorded"] * 3, "strategy": ["range"] * 3,
+        "stopped_at_least_ps": [0.0] * 3, "stopped_at_most_ps": [0.0, 10.0, 100.0],
+        "stopped_ps": [0.0, 8.0, 1.0],
+    })  # fmt: skip
+    shares = {one.kind: one.best for one in causes_by_group(steps, replays)["g"]}
+    assert max(shares, key=shares.__getitem__) == cause
+    assert shares["join"] == (1.0 if cause == "expiry" else 9.0)
+
+
 def test_crowds_are_counted_by_rebalance() -> None:
     """Two of three rebalances have more members than partitions."""
-    assert _crowded(rebalances()) == {"g": (2, 3)}
+    assert _count_crowded(rebalances()) == {"g": (2, 3)}

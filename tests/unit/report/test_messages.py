@@ -6,7 +6,7 @@ import pytest
 from tests.support.made_groups import figures, lost, made_group, made_run
 
 from partage.report import messages
-from partage.report.advice import savable
+from partage.report.advice import total_savings
 from partage.report.json_document import json_document
 from partage.report.messages import notes, simulated_note
 from partage.report.run import CauseShare, FigureRange, Figures
@@ -14,7 +14,7 @@ from partage.tables.statuses import RECORDED
 
 
 def lead_of(run) -> str:
-    return messages.lead(run, *savable(run))
+    return messages.lead(run, *total_savings(run))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from partage.report.owners import Missing, missing_at
+from partage.report.owners import HistoryGap, gaps_at
 
 
 class Run:
@@ -26,14 +26,14 @@ class Run:
 @pytest.mark.parametrize(
     ("time_ms", "missing"),
     [
-        (500, Missing("g", 4, None, None, 1_000, 5)),
-        (1_000, Missing("g", 3, 1_000, 5, 9_000, 9)),
-        (8_999, Missing("g", 3, 1_000, 5, 9_000, 9)),
+        (500, HistoryGap("g", 4, None, None, 1_000, 5)),
+        (1_000, HistoryGap("g", 3, 1_000, 5, 9_000, 9)),
+        (8_999, HistoryGap("g", 3, 1_000, 5, 9_000, 9)),
         (9_000, None),
         (99_000, None),
     ],
 )
 def test_a_gap_is_found_at_its_instants(time_ms, missing) -> None:
     """An instant before the first record, or between two with missing generations, is in a gap."""
-    assert missing_at(Run(), time_ms) == ([] if missing is None else [missing])
-    assert missing_at(Run(), time_ms, groups=["h"]) == []
+    assert gaps_at(Run(), time_ms) == ([] if missing is None else [missing])
+    assert gaps_at(Run(), time_ms, groups=["h"]) == []

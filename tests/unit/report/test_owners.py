@@ -14,7 +14,7 @@ from pyarrow import parquet
 from tests.support.published import NASTY, published, tables
 from typer.testing import CliRunner
 
-from partage.cli.command_errors import guarded
+from partage.cli.command_errors import exit_on_error
 from partage.cli.owner import owner
 from partage.errors import InvalidConfigError
 from partage.jobs.replay.selection import parse_time
@@ -60,7 +60,7 @@ def run(*arguments: str):
     import typer
 
     app = typer.Typer()
-    app.command()(guarded(owner))
+    app.command()(exit_on_error(owner))
     return CliRunner().invoke(app, list(arguments))
 
 

@@ -14,7 +14,7 @@ pytest.importorskip("jinja2")
 from tests.support.published import NASTY, published, summary
 from tests.support.synthetic_runs import published_run, synthetic
 
-from partage.report.data import read_run, run_of
+from partage.report.data import load_run, read_run
 from partage.report.group_details import details
 from partage.report.html import render, write_page
 from partage.runs.published_run import PublishedRun
@@ -62,7 +62,7 @@ def read(text: str) -> Reader:
 
 def rendered(out) -> str:
     folder = PublishedRun(out)
-    run = run_of(folder)
+    run = load_run(folder)
     return render(run, details(folder, run))
 
 

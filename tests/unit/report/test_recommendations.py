@@ -8,9 +8,9 @@ import pytest
 from tests.support.made_groups import figures, made_group, made_run
 
 from partage.report import messages
-from partage.report.advice import best_policy, savable
-from partage.report.client_settings import lines_of
-from partage.report.gains import error_of, gain_of, gains_by_policy
+from partage.report.advice import best_policy, total_savings
+from partage.report.client_settings import settings_lines
+from partage.report.gains import gain_of, gains_by_policy, simulation_error
 from partage.report.json_document import json_document
 from partage.report.recommendations import (
     combined_gain,
@@ -19,7 +19,7 @@ from partage.report.recommendations import (
 )
 from partage.report.run import CauseShare, Figures, Traits
 from partage.report.view_model import cause_list, group_row, policy_rows
-from partage.tables.metrics import SHOWN, Shown
+from partage.tables.metrics import SHOWN, OutputLevel
 from partage.tables.statuses import RECORDED
 
 
@@ -68,7 +68,7 @@ def test_a_gain_has_the_length_of_the_estimated_stops() -> None:
 def test_a_gain_within_the_simulations_error_is_no_measurable_difference() -> None:
     """The error widens the interval; an interval that contains zero promises nothing."""
     certain, uncertain = paged(error=200.0), paged(error=400.0)
-    assert error_of(certain) == pytest.approx(20)
+    assert simulation_error(certain) == pytest.approx(20)
     assert gain_of(certain, COOPERATIVE).low == pytest.approx(12)
     assert best_policy(certain).policy == COOPERATIVE
     assert gain_of(uncertain, COOPERATIVE).low < 0
@@ -85,7 +85,7 @@ def test_no_change_promises_more_than_the_downtime_or_the_best_settings() -> Non
     all_of_it = paged(saves=(900, 5_000))
     assert gain_of(all_of_it, COOPERATIVE).best == 100
     assert gain_of(all_of_it, COOPERATIVE).high == 120
-    saved, helped = savable(made_run(all_of_it))
+    saved, helped = total_savings(made_run(all_of_it))
     assert (saved.best, helped) == (100, 1)
 
 
@@ -93,7 +93,7 @@ def test_no_change_promises_more_than_the_downtime_or_the_best_settings() -> Non
 def test_an_error_too_small_to_show_is_called_none(error, words) -> None:
     """No sentence says that something differs by 0 partition-seconds."""
     group = paged(error=error)
-    assert error_of(group) == pytest.approx(error / 10)
+    assert simulation_error(group) == pytest.approx(error / 10)
     assert words in recommendations_for(group)[0].advice.why.replace("\xa0", " ")
 
 
@@ -111,7 +111,7 @@ def test_no_change_promises_more_than_all_of_them(saves, expiry) -> None:
     else:
         assert max(gains) <= together + 1e-9
         assert together <= group.unread.best + 1e-9
-    saved, _ = savable(made_run(group))
+    saved, _ = total_savings(made_run(group))
     assert saved is None or saved.best <= (together or 0) + 1e-9
 
 
@@ -121,7 +121,7 @@ def test_the_first_recommendation_has_the_largest_simulated_gain() -> None:
     assert (first.advice.rule, first.confidence) == ("cooperative", "medium")
     assert first.gain == "80\xa0p·s (32–120)"
     assert second.advice.rule == "session-timeout"
-    assert second.gain == "about 15\xa0p·s: 1 of 4 session timeout rebalances"
+    assert second.gain == "about 6.7\xa0p·s: 1 of 6 join rebalances"
     assert second.confidence == "low"
 
 
@@ -130,6 +130,7 @@ def test_unsimulated_changes_stand_in_the_order_of_their_gains() -> None:
     causes = (
         CauseShare("expiry", 4, timed=4, high=300.0, best=20.0),
         CauseShare("poll", 4, timed=4, high=700.0, best=80.0),
+        CauseShare("join", 4, timed=4, high=100.0, best=8.0),
     )
     traits = Traits(session_ms=6_000, returned=1, longest_silence_ms=9_000, poll_ms=15_000,
                     newest_members=3, late_polls=2)  # fmt: skip
@@ -156,7 +157,7 @@ def test_a_recommendation_can_be_carried_out() -> None:
 
 def test_every_change_of_strategy_in_java_keeps_a_common_strategy() -> None:
     """Members without a common strategy are rejected: the old one stays for the first restart."""
-    lines = lines_of("eager/sticky", "range")
+    lines = settings_lines("eager/sticky", "range")
     assert [line.strip() for line in lines[2:]] == [
         "org.apache.kafka.clients.consumer.StickyAssignor,\\",
         "org.apache.kafka.clients.consumer.RangeAssignor",
@@ -192,7 +193,7 @@ def test_the_headline_is_one_number_with_its_share() -> None:
         "Rebalances kept partitions unread for 2.5\xa0partition-minutes (2.1 to 2.9): "
         "2.5\xa0% of all consuming time."
     )
-    lead = messages.lead(run, *savable(run))
+    lead = messages.lead(run, *total_savings(run))
     assert "66.7\xa0% of the downtime is in 1 group: g 66.7\xa0%." in lead
     assert (
         "Main cause: a member was evicted by session timeout (60.0\xa0% of the downtime)." in lead
@@ -235,7 +236,7 @@ def with_estimates(own: float, other: float, **more):
 def test_a_gain_is_the_difference_of_two_estimates() -> None:
     """70 of 98 are left under the policy; bounds say 80, and the error is 2."""
     group = with_estimates(98.0, 28.0)
-    assert error_of(group) == pytest.approx(2)
+    assert simulation_error(group) == pytest.approx(2)
     gain = gain_of(group, COOPERATIVE)
     assert gain.best == pytest.approx(70)
     assert gain.low == pytest.approx(min(32, 70 * 80 / 100 / 2) - 2)
@@ -250,11 +251,11 @@ def test_a_gain_counts_only_if_both_methods_exclude_zero() -> None:
 
 
 @pytest.mark.parametrize(("own", "other", "shown"), [
-    (98.0, 28.0, "0.4–2\xa0p·min"), (60.0, 50.0, "within error"),
+    (98.0, 28.0, "70\xa0p·s (26–120)"), (60.0, 50.0, "within error"),
 ])  # fmt: skip
 def test_tables_of_policies_show_savings_outside_the_error_only(own, other, shown) -> None:
     """A saving within the difference of `own` and the record is no saving."""
     group = with_estimates(own, other)
-    rows = policy_rows([COOPERATIVE], group.figures, Shown.TERMINAL, gains_by_policy([group]))
-    at = [metric.name for metric in SHOWN[Shown.TERMINAL]].index("saved")
+    rows = policy_rows([COOPERATIVE], group.figures, OutputLevel.TERMINAL, gains_by_policy([group]))
+    at = [metric.name for metric in SHOWN[OutputLevel.TERMINAL]].index("saved")
     assert [row.cells[at].text for row in rows] == ["", shown]

@@ -12,7 +12,7 @@ from tests.support.published import group, published, rebalance, replayed, table
 from tests.support.synthetic_runs import published_run, synthetic
 
 from partage.report.data import read_run
-from partage.report.terminal import _Name, summary
+from partage.report.terminal import _WrappingName, summary
 from partage.tables.statuses import FAILED, RECORDED, REFUSED
 
 
@@ -100,7 +100,7 @@ def test_policies_fold_between_words(width, lines) -> None:
     from rich.console import Console
 
     console = Console(file=io.StringIO(), width=width, color_system=None)
-    console.print(_Name("cooperative/cooperative-sticky+static"))
+    console.print(_WrappingName("cooperative/cooperative-sticky+static"))
     assert [line.rstrip() for line in console.file.getvalue().splitlines()] == lines
 
 

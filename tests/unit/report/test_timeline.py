@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from partage.report.group_details import _changes, member_labels
-from partage.report.timeline import MAX_BINNED_ROWS, Owned, UnreadTimes, draw_timeline
+from partage.report.timeline import MAX_BINNED_ROWS, OwnedIntervals, UnreadTimes, draw_timeline
 
 
-def owned(*intervals, partitions: int) -> Owned:
+def owned(*intervals, partitions: int) -> OwnedIntervals:
     row, owner, start, end = (np.array(c, np.int64) for c in zip(*intervals, strict=True))
     names = [f"m{i}" for i in range(int(owner.max()) + 1)]
-    return Owned(row, owner, start, end, [("t", p) for p in range(partitions)], names)
+    return OwnedIntervals(row, owner, start, end, [("t", p) for p in range(partitions)], names)
 
 
 def boxes(found) -> list[list[int]]:
@@ -85,7 +85,7 @@ def test_time_without_an_owner_stays_empty() -> None:
 def test_nothing_owned_is_no_drawing() -> None:
     """A group without ownership has neither rows nor boxes."""
     empty = np.zeros(0, np.int64)
-    found = draw_timeline(Owned(empty, empty, empty, empty, [], []), 0, 10, 100)
+    found = draw_timeline(OwnedIntervals(empty, empty, empty, empty, [], []), 0, 10, 100)
     assert (rows(found), boxes(found)) == ([], [])
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from dataclasses import fields
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from tests.support.captures import capture, records
+from tests.support.compared_runs import made_run
 from tests.support.notebooks import parsed
 from tests.support.published import NASTY, published, tables
 
@@ -50,6 +54,23 @@ def test_rows_have_types_and_order(run: pg.Run) -> None:
     assert run.rebalances[-1].generation == 2
     with pytest.raises(IndexError):
         run.groups[3]
+
+
+def test_causes_have_the_names_of_the_report(tmp_path: Path) -> None:
+    """A group, a rebalance and an event say `session timeout` as page and terminal do; `where`
+    takes the kind of the published tables, too.
+    """
+    steps = [{"cause_kind": "first"}, {"unread": 9.0, "cause_kind": "expiry"}, {"unread": 1.0}]
+    run = pg.open_run(made_run(tmp_path / "run", {"billing": steps}))
+    assert run.groups[0].main_cause == "session timeout"
+    assert run.to_dict()["groups"][0]["verdict"]["main_cause"] == "session timeout"
+    assert [one.cause for one in run.rebalances] == ["first", "session timeout", "join"]
+    for name in ("session timeout", "expiry"):
+        assert [one.generation for one in run.rebalances.where(cause=name)] == [2], name
+        assert len(run.groups.where(main_cause=name)) == 1
+    assert "session timeout" in repr(run.rebalances)
+    assert "session timeout" in run._repr_html_()
+    assert run.table("rebalances")["cause_kind"].to_pylist() == ["first", "expiry", "join"]
 
 
 def test_policies_begin_with_the_record(run: pg.Run) -> None:
@@ -102,8 +123,13 @@ def test_a_slice_and_a_filter_are_views(run: pg.Run) -> None:
 
 def test_wrong_names_are_errors_that_name_them(run: pg.Run, tmp_path: Path) -> None:
     """A group, a table, a folder that is not there."""
-    with pytest.raises(pg.InvalidConfigError, match="setting group: must be a group of the run"):
+    with pytest.raises(
+        pg.InvalidConfigError, match=r"setting group: must be a group of the run .*mean orders\?"
+    ):
         run.group("ordres")
+    with pytest.raises(pg.InvalidConfigError) as nothing_near:
+        run.group("zzz")
+    assert "did you mean" not in str(nothing_near.value)
     with pytest.raises(pg.InvalidConfigError, match="setting name: must be one of"):
         run.table("group")
     with pytest.raises(pg.InvalidCaptureError, match="no published run"):
@@ -181,3 +207,57 @@ def test_notebooks_show_tables_with_pictures(run: pg.Run) -> None:
     text = "".join(parsed(run._repr_html_()).text)
     assert NASTY in text
     assert repr(run).splitlines()[0] in text
+
+
+def test_progress_is_shown_if_wanted_and_in_a_session(tmp_path, capsys, monkeypatch) -> None:
+    """One line on stderr with progress=True or at a prompt, nothing in a script; an error ends the
+    line with its stage.
+    """
+    folder = capture(tmp_path / "c", records().slice(0, 1_000))
+    arguments = {"policies": "range", "engine": "local"}
+    pg.replay(folder, **arguments)
+    assert capsys.readouterr() == ("", "")
+    pg.replay(folder, progress=True, **arguments)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    stages = [re.split(r" \(|:", one)[0].strip() for one in shown.err.split("\r")]
+    assert list(dict.fromkeys(stages[1:-1])) == [
+        "checking the capture", "decoding records", "rebuilding histories",
+        "simulating rebalances under other policies", "publishing tables",
+    ]  # fmt: skip
+    assert re.fullmatch(
+        r"replayed 1,000 records, \d+ rebalances in \d+ s *\n", shown.err.split("\r")[-1]
+    )
+    monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
+    pg.replay(folder, **arguments)
+    assert capsys.readouterr().err.startswith("\rchecking the capture")
+    pg.replay(folder, progress=False, **arguments)
+    assert capsys.readouterr() == ("", "")
+    with pytest.raises(pg.InvalidConfigError, match="setting groups"):
+        pg.replay(folder, groups="none", **arguments)
+    assert "stopped while rebuilding histories after" in capsys.readouterr().err
+
+
+def test_a_notebook_has_one_output_for_progress(tmp_path, capsys, monkeypatch) -> None:
+    """Each update replaces the output; the last one has the counts and the time."""
+    shown: list[str] = []
+
+    class Output:
+        def update(self, data: dict[str, str], *, raw: bool) -> None:
+            assert raw
+            shown.append(data["text/plain"])
+
+    def display(data: dict[str, str], *, raw: bool, display_id: bool) -> Output:
+        assert not shown
+        assert display_id
+        Output().update(data, raw=raw)
+        return Output()
+
+    monkeypatch.setattr("sys.ps1", "In : ", raising=False)  # as IPython does
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    folder = capture(tmp_path / "c", records().slice(0, 1_000))
+    pg.replay(folder, policies="range", engine="local")
+    assert capsys.readouterr() == ("", "")
+    assert shown[0].startswith("checking the capture")
+    assert shown[-1].startswith("replayed 1,000 records")

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from partage.solve.assignment.local_search import fill, improve_plan
+from partage.solve.assignment.local_search import assign_unowned, improve_plan
 from partage.solve.assignment.weighted_plan import Items, Members, WeightedPlan
 
 
@@ -29,6 +29,6 @@ def test_claims_leave_no_larger_load_than_a_fresh_plan() -> None:
     for seed in range(12, 24):
         items, members = _problem(random.Random(seed))
         fresh = WeightedPlan(items, members)
-        fill(fresh)
+        assign_unowned(fresh)
         found = improve_plan(items, members).plan
         assert float(found.relative.max()) <= float(fresh.relative.max()), seed

@@ -17,7 +17,7 @@ from partage.tables.metrics import (
     REPLAY_COLUMNS,
     Aggregation,
     Condition,
-    Shown,
+    OutputLevel,
 )
 from partage.tables.schemas import COLUMNS, schema
 from partage.tables.statuses import CUMULATIVE, RECORDED, STATUSES
@@ -25,8 +25,8 @@ from partage.tables.sums import (
     Estimate,
     FigureRange,
     add_sums,
-    document,
     empty_sums,
+    json_metrics,
     metric_value,
     sum_differences,
     sum_rows,
@@ -170,8 +170,8 @@ def test_sums_without_differences_have_a_document() -> None:
     (sums,) = sum_rows(replays(random_rows(1)), ["reading"])
     del sums["reading"]
     keys = {m.key for m in METRICS if m.aggregation is not Aggregation.DIFFERENCE}
-    assert set(document(sums)) == keys
-    assert set(document(empty_sums())) == {m.key for m in METRICS}
+    assert set(json_metrics(sums)) == keys
+    assert set(json_metrics(empty_sums())) == {m.key for m in METRICS}
 
 
 def test_each_metric_is_declared_completely() -> None:
@@ -180,7 +180,7 @@ def test_each_metric_is_declared_completely() -> None:
     columns = {name for name, _, _ in COLUMNS["replays"]}
     for metric in METRICS:
         assert metric.help
-        assert metric.label or metric.shown is Shown.DATA
+        assert metric.label or metric.shown is OutputLevel.DATA
         if metric.aggregation is Aggregation.RATIO:
             assert set(metric.inputs) <= set(BY_NAME)
         elif metric.aggregation is Aggregation.DIFFERENCE:

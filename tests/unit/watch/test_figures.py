@@ -17,7 +17,7 @@ from tests.support.recordings import recording
 from partage.errors import InvalidConfigError
 from partage.history.live_groups import LiveGroups, RebalanceOpened, RebalanceSettled
 from partage.watch import background
-from partage.watch.background import Background, verdict
+from partage.watch.background import BackgroundMetrics, measure_balance
 from partage.watch.exporter import Exporter, parse_address
 from partage.watch.figures import METRICS, OTHER, WatchFigures
 from partage.watch.lag import EndOffsets, drain_seconds, group_lag
@@ -35,8 +35,8 @@ def figures(max_groups: int, *, now_ms: int = 2_000_000_000_000) -> WatchFigures
     live, events = watched()
     made = WatchFigures(max_groups)
     for event in events:
-        made.event(event, live)
-    made.tick(now_ms, live, CaptureProgress(records=7, read_s=5.0))
+        made.on_event(event, live)
+    made.on_tick(now_ms, live, CaptureProgress(records=7, read_s=5.0))
     return made
 
 
@@ -80,8 +80,8 @@ def test_the_counter_of_the_others_never_decreases() -> None:
     live, events = watched()
     made, before = WatchFigures(2), 0.0
     for i, event in enumerate(events):
-        made.event(event, live)
-        made.tick(2_000_000_000_000 + i * 1_000, live, CaptureProgress())
+        made.on_event(event, live)
+        made.on_tick(2_000_000_000_000 + i * 1_000, live, CaptureProgress())
         rows = samples(made)["partage_group_rebalances"]
         now = sum(value for (group, _), value in rows.items() if group == OTHER)
         assert now >= before
@@ -95,16 +95,18 @@ def test_the_judge_s_figures_are_those_of_the_newest_plan() -> None:
     made = WatchFigures(1_000)
     newest, avoidable = {}, Counter()
     for event in events:
-        made.event(event, live)
+        made.on_event(event, live)
         if isinstance(event, RebalanceOpened):
-            found = verdict(event.generation, live.clusters.at(event.generation.timestamp_ms))
+            found = measure_balance(
+                event.generation, live.clusters.at(event.generation.timestamp_ms)
+            )
             if found is None:
                 newest.pop(event.group, None)
                 continue
-            made.judged.append((event.group, event.generation, found, True))
+            made.measured.append((event.group, event.generation, found, True))
             newest[event.group] = found
             avoidable[event.group] += found.avoidable or 0
-    made.tick(2_000_000_000_000, live, CaptureProgress())
+    made.on_tick(2_000_000_000_000, live, CaptureProgress())
     rows = samples(made)
     assert newest
     for group, found in newest.items():
@@ -118,19 +120,19 @@ def test_lag_and_verdicts_come_from_the_background(monkeypatch) -> None:
     """End offsets become the lag of each group, plans become verdicts; a failure clears the lag."""
     live, events = watched()
     made, troubles = WatchFigures(1_000), []
-    one = Background(pytest.fail, made, troubles.append)
+    one = BackgroundMetrics(pytest.fail, made, troubles.append)
     for event in events:
-        made.event(event, live)
-        one.event(event, live)
-    one.tick(2_000_000_000_000, live, CaptureProgress())
+        made.on_event(event, live)
+        one.on_event(event, live)
+    one.on_tick(2_000_000_000_000, live, CaptureProgress())
     committed = one._committed
     ends = {pair: at + 5 for offsets in committed.values() for pair, at in offsets.items()}
     monkeypatch.setattr(background, "end_offsets", lambda *_: ends)
-    one._look(SimpleNamespace(metadata=lambda: None), committed)
-    one._judge()
-    assert {name for name, *_ in made.judged} <= {event.group for event in events}
-    assert made.judged
-    made.tick(2_000_000_000_000, live, CaptureProgress())
+    one._read_lag(SimpleNamespace(metadata=lambda: None), committed)
+    one._measure_pending()
+    assert {name for name, *_ in made.measured} <= {event.group for event in events}
+    assert made.measured
+    made.on_tick(2_000_000_000_000, live, CaptureProgress())
     rows = samples(made)["partage_group_lag_records"]
     assert rows
     for (group,), value in rows.items():
@@ -138,7 +140,7 @@ def test_lag_and_verdicts_come_from_the_background(monkeypatch) -> None:
         assert value == sum(behind)
     one._report("no broker")
     one._report("no broker")
-    made.tick(2_000_000_001_000, live, CaptureProgress())
+    made.on_tick(2_000_000_001_000, live, CaptureProgress())
     assert samples(made)["partage_group_lag_records"] == {}
     assert troubles == ["the lag cannot be read: no broker; trying again"]
 

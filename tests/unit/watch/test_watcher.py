@@ -16,7 +16,7 @@ from tests.support.wire_samples import ROOT
 from typer.testing import CliRunner
 
 from partage.capture.log_dir import batches_in
-from partage.capture.unpacking import checksum
+from partage.capture.unpacking import crc32c_function
 from partage.capture.writing import CaptureWriter
 from partage.cli.app import app
 from partage.errors import InvalidConfigError
@@ -39,11 +39,11 @@ def run(
     ):
         watcher.start(writer)
         for state in json_lines(recording("seed-11").capture, "cluster.jsonl"):
-            watcher.state(state)
+            watcher.on_state(state)
         for number, batch in enumerate(log_batches(recording("seed-11"))[first:last]):
-            watcher.batch(batch)
+            watcher.on_batch(batch)
             if number % 50 == 49:
-                watcher.progress()
+                watcher.flush()
     return stop
 
 
@@ -107,9 +107,9 @@ def test_what_precedes_the_first_end_of_the_log_is_no_event(tmp_path) -> None:
     ):
         watcher.start(writer)
         for batch in log_batches(recording("seed-11"))[:SOME]:
-            watcher.end(batch.partition, 1 << 40)
-            watcher.batch(batch)
-        watcher.progress()
+            watcher.on_fetch(batch.partition, 1 << 40)
+            watcher.on_batch(batch)
+        watcher.flush()
     assert target.read_text("utf-8") == ""
 
 
@@ -138,11 +138,14 @@ def test_a_capture_that_is_continued_rebuilds_what_it_read(tmp_path) -> None:
     """The batches of the files are those that were observed when they were read."""
     seen: list = []
     observer = SimpleNamespace(
-        batch=seen.append, state=lambda _: None, end=lambda *_: None, config=lambda _: None
+        on_batch=seen.append,
+        on_state=lambda _: None,
+        on_fetch=lambda *_: None,
+        on_config=lambda _: None,
     )
-    found = list(batches_in(SEGMENT, crc32c=checksum(), report=pytest.fail))
+    found = list(batches_in(SEGMENT, crc32c=crc32c_function(), report=pytest.fail))
     with CaptureWriter(tmp_path / "out", observer=observer, part_rows=15) as writer:
-        writer.config({"group.consumer.session.timeout.ms": "6000"})
+        writer.write_config({"group.consumer.session.timeout.ms": "6000"})
         for partition, batch in enumerate(found):
             writer.add(partition, batch)
     with CaptureWriter(tmp_path / "out") as writer:

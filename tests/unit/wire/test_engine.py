@@ -17,7 +17,7 @@ from partage.wire.codec import decode, encode
 from partage.wire.errors import EncodingError, LengthError, TruncatedError, UnsupportedVersionError
 from partage.wire.group_log import KEYS, VALUES, decode_record, encode_record
 from partage.wire.primitives import LONGEST_STRING, Reader, Writer
-from partage.wire.schema import UNKNOWN_TAGS, default_of, parse_message
+from partage.wire.schema import UNKNOWN_TAGS, default_value, parse_message
 
 LAYOUTS = [(m, v) for m in messages() for v in range(m.versions.lowest, m.versions.highest + 1)]
 NAMES = [f"{m.name}-v{v}" for m, v in LAYOUTS]
@@ -71,7 +71,7 @@ def _without_defaults(fields, version, values):
         if field.name not in values:
             continue
         value = _inner(field, version, values[field.name])
-        if version not in field.tagged or value != default_of(field, version):
+        if version not in field.tagged or value != default_value(field, version):
             made[field.name] = value
     return made | ({UNKNOWN_TAGS: values[UNKNOWN_TAGS]} if UNKNOWN_TAGS in values else {})
 
@@ -102,7 +102,7 @@ def test_left_out_fields_are_written_as_their_defaults(message, version):
     """An empty dict is a message of defaults; reading it gives those that are not tagged."""
     decoded = decode(message, Reader(encode(message, {}, version=version)), version=version)
     expected = {
-        f.name: default_of(f, version)
+        f.name: default_value(f, version)
         for f in message.fields
         if version in f.versions and version not in f.tagged
     }

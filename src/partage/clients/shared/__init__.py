@@ -11,6 +11,6 @@ from __future__ import annotations
 from partage.clients.shared.cluster import ClusterView
 from partage.clients.shared.consumer import Consumer, SyncGroupAssignments
 from partage.clients.shared.joined import Joined
-from partage.clients.shared.options import configured
+from partage.clients.shared.options import configure_strategy
 
-__all__ = ["ClusterView", "Consumer", "Joined", "SyncGroupAssignments", "configured"]
+__all__ = ["ClusterView", "Consumer", "Joined", "SyncGroupAssignments", "configure_strategy"]

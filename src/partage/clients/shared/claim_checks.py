@@ -22,24 +22,32 @@ from partage.model import NO_GENERATION, Claims, Index, Member, Plan
 from partage.model.index import Int32Array
 from partage.wire.consumer_protocol import decode_sticky_user_data, encode_sticky_user_data
 
-__all__ = ["OwnLastPlan", "believable", "located", "missing_claims", "undisputed"]
+__all__ = [
+    "LeaderPlan",
+    "drop_impossible_claims",
+    "drop_refuted_claims",
+    "find_nonexistent_claims",
+    "locate_claims",
+]
 
 _GENERATION_BYTES = 4
 Partition = tuple[str, int]
 
 
-def missing_claims(members: Sequence[JoinedMember], view: ClusterView) -> list[Partition | None]:
-    """Find, for each member, its first claim on a partition that does not exist; None if it has
-    none.
+def find_nonexistent_claims(
+    members: Sequence[JoinedMember], view: ClusterView
+) -> list[Partition | None]:
+    """Return, for each group member, the first partition that it reports as owned but does not
+    exist.
 
-    A claim is a partition that a member says it owns. Claims on topics that the metadata lack are
-    not counted.
+    It is None for a member without such a partition.
 
     Raises:
         InvalidProblemError: a partition number of the metadata is out of range.
     """
+    # Claims on topics that the metadata do not have are ignored.
     cluster = view.cluster()
-    member, dense = located([one.claims for one in members], cluster.index)
+    member, dense = locate_claims([one.claims for one in members], cluster.index)
     exists = dense >= 0
     exists[exists] = cluster.partition_exists[dense[exists]]
     out: list[Partition | None] = [None] * len(members)
@@ -49,12 +57,15 @@ def missing_claims(members: Sequence[JoinedMember], view: ClusterView) -> list[P
     return out
 
 
-def located(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, Int32Array]:
-    """Convert members' claims to indices: two int32 arrays with one element per claim.
+def locate_claims(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, Int32Array]:
+    """Convert the partitions that members report as owned to two arrays: member and partition.
 
-    A claim is a partition that a member says it owns. The first array has the member's index in
-    ``claims``, the second the partition's dense index, which is -1 if ``index`` does not have the
-    partition.
+    Args:
+        claims: reported partitions of each member.
+        index: the numbering of partitions.
+
+    Returns:
+        int32[n] positions of the members, and int32[n] numbers of the partitions (-1: missing).
     """
     topics: dict[int, Int32Array] = {}
     of = [np.zeros(0, np.int32)]
@@ -69,22 +80,24 @@ def located(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, Int32Ar
     return claimant, index.locate_all(np.concatenate(of), number)
 
 
-def believable(
-    strategy: Strategy, joined: JoinedMember, missing: Partition | None, generation: int
+def drop_impossible_claims(
+    strategy: Strategy, joined: JoinedMember, nonexistent: Partition | None, generation: int
 ) -> tuple[JoinedMember, str | None]:
-    """Remove a member's claims that cannot be true: partitions that it says it owns and cannot own.
+    """Remove the partitions that a group member reports as owned if the report is impossible.
 
-    Return the member, and the reason for a warning (None without one).
+    A partition may not exist, or the generation of the group may lie in the future. The result is
+    the member, and a warning or None.
 
     Args:
         strategy: the strategy, which decides whether claims are in the user data.
         joined: the member as it joined.
-        missing: its first claim on a partition that does not exist.
+        nonexistent: its first claimed partition that does not exist; None if all exist.
         generation: the group's generation, -1 if unknown.
 
     >>> from partage.groups.registry import find
     >>> odd = Member("c", ["t"], owned={"t": [7]}, generation=1)
-    >>> believable(find("cooperative-sticky"), JoinedMember(odd, odd.owned), ("t", 7), 2)[1]
+    >>> joined = JoinedMember(odd, odd.owned)
+    >>> drop_impossible_claims(find("cooperative-sticky"), joined, ("t", 7), 2)[1]
     'c claims t-7, which does not exist: it is taken for a newcomer'
     """
     member = joined.member
@@ -94,7 +107,7 @@ def believable(
         of = NO_GENERATION if joined.generation is None else joined.generation
     else:
         of = _generation(member) if cooperates else member.generation
-    wrong = _wrong(of, missing, generation)
+    wrong = _wrong(of, nonexistent, generation)
     if wrong is not None:
         return _newcomer(strategy, joined), f"{member.id} {wrong}: it is taken for a newcomer"
     if sticky:
@@ -122,48 +135,52 @@ def _newcomer(strategy: Strategy, one: JoinedMember) -> JoinedMember:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnLastPlan:
-    """The last assignment that this group leader computed.
-
-    The leader checks members' claims (partitions that they say they own) against it.
+class LeaderPlan:
+    """Last assignment that this consumer computed as leader of its group.
 
     Attributes:
         generation: the group's generation, -1 if unknown.
         plan: the assignment; partitions withheld until they are revoked have no owner in it.
     """
 
+    # The leader compares the partitions that members report as owned (claims) with it.
     generation: int
     plan: Plan
 
 
-def undisputed(
-    strategy: Strategy, members: Sequence[JoinedMember], led: OwnLastPlan | None
+def drop_refuted_claims(
+    strategy: Strategy, members: Sequence[JoinedMember], last_plan: LeaderPlan | None
 ) -> tuple[list[JoinedMember], list[str]]:
-    """Remove false claims of members: those that this leader's last assignment refutes.
+    """Remove reported partitions of group members that contradict the leader's last assignment.
 
-    A claim is a partition that a member says it owns. ``led`` is the last assignment; None if this
-    leader has none. Return the members, and warnings.
+    Args:
+        strategy: the strategy.
+        members: the members with the partitions that they report as owned.
+        last_plan: this leader's last assignment, or None.
 
-    Where two members claim a partition in one generation, Kafka's class accepts neither claim, so a
-    member that claims everything takes everything from all. The leader of that generation knows
-    which of them owns the partition.
+    Returns:
+        The members, and warnings.
 
     >>> from partage.groups.registry import find
     >>> two = [Member(m, ["t"], owned={"t": [0]}, generation=4) for m in "az"]
-    >>> led = OwnLastPlan(4, Plan.of(Index.of({"t": 1}), {"a": {"t": [0]}}))
+    >>> last_plan = LeaderPlan(4, Plan.of(Index.of({"t": 1}), {"a": {"t": [0]}}))
     >>> joined = [JoinedMember(one, one.owned) for one in two]
-    >>> members, said = undisputed(find("cooperative-sticky"), joined, led)
+    >>> members, said = drop_refuted_claims(find("cooperative-sticky"), joined, last_plan)
     >>> [len(one.member.owned) for one in members], said
     ([1, 0], ['z claims t-0, which a was given: that is not believed'])
     """
+    # If two members claim a partition in one generation, Kafka's assignor accepts neither claim.
+    # The leader of that generation knows which one is right.
     out, warnings = list(members), list[str]()
-    if led is None or led.generation < 0:
+    if last_plan is None or last_plan.generation < 0:
         return out, warnings
-    plan = led.plan
+    plan = last_plan.plan
     of_generation = [
-        m for m, one in enumerate(members) if _generation_of_claims(strategy, one) == led.generation
+        m
+        for m, one in enumerate(members)
+        if _generation_of_claims(strategy, one) == last_plan.generation
     ]
-    cited, dense = located([members[m].claims for m in of_generation], plan.index)
+    cited, dense = locate_claims([members[m].claims for m in of_generation], plan.index)
     claimant = np.array(of_generation, np.int32)[cited]
     position = {one.member.id: m for m, one in enumerate(members)}
     present = np.array([*(position.get(member, -1) for member in plan.members), -1], np.int32)
@@ -180,18 +197,22 @@ def undisputed(
         by = plan.members[plan.owner[plan.index.locate(topic, number)]]
         what = f"{one.member.id} claims {topic}-{number}, which {by} was given"
         warnings.append(f"{what}: that is not believed")
-        out[m] = _claiming(strategy, one, [pair for pair in one.claims if pair not in set(false)])
+        out[m] = _with_claims(
+            strategy, one, [pair for pair in one.claims if pair not in set(false)]
+        )
     return out, warnings
 
 
 def _generation_of_claims(strategy: Strategy, joined: JoinedMember) -> int:
-    """Return the generation in which a member owned the partitions that it says it owns."""
+    """Return the group generation in which a member owned the partitions that it reports."""
     if strategy.name == Sticky.name:
         return NO_GENERATION if joined.generation is None else joined.generation
     return _generation(joined.member)
 
 
-def _claiming(strategy: Strategy, one: JoinedMember, claims: Iterable[Partition]) -> JoinedMember:
+def _with_claims(
+    strategy: Strategy, one: JoinedMember, claims: Iterable[Partition]
+) -> JoinedMember:
     if strategy.name == Sticky.name:
         data = encode_sticky_user_data(claims, _generation_of_claims(strategy, one))
         left, of = decode_sticky_user_data(data)
@@ -202,11 +223,11 @@ def _claiming(strategy: Strategy, one: JoinedMember, claims: Iterable[Partition]
 
 
 def _generation(member: Member) -> int:
-    """Return the generation in which a cooperative member owned the partitions that it says it
-    owns.
-
-    It is in the subscription, or before version 2 in the user data.
+    """Return the group generation in which a cooperative member owned the partitions that it
+    reports.
     """
+    # It is read from the subscription, or from the user data if the subscription's version is below
+    # 2.
     data = member.user_data
     if member.generation >= 0 or not data or len(data) < _GENERATION_BYTES:
         return member.generation

@@ -13,8 +13,7 @@ __all__ = ["ClusterView"]
 
 @dataclass(frozen=True)
 class ClusterView:
-    """Cluster metadata of the topics to which a group subscribes, independent of the client
-    library.
+    """Kafka cluster metadata of the subscribed topics, in a form independent of the client library.
 
     Attributes:
         topics: dict from topic to a dict from partition number to the node ids of its replicas. A
@@ -30,7 +29,7 @@ class ClusterView:
     racks: Mapping[int, str | None] = field(default_factory=dict)
 
     def cluster(self) -> Cluster:
-        """Return the `Cluster` (topics, partitions and racks) that a strategy gets; it is cached.
+        """Return the Kafka cluster (topics, partitions, racks) as input of an assignment strategy.
 
         Topics without partitions are left out, as in Kafka.
 
@@ -45,6 +44,8 @@ class ClusterView:
         return Cluster.from_replicas(topics, self.racks)
 
     def has(self, topic: str, number: int) -> bool:
-        """Return whether the metadata has a partition; True if they lack its topic (unknown)."""
+        """Return whether a Kafka partition exists; True for a topic that the metadata do
+        not have.
+        """
         partitions = self.topics.get(topic)
         return partitions is None or number in partitions

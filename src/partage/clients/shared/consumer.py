@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from partage.clients.shared.claim_checks import (
-    OwnLastPlan,
-    believable,
-    located,
-    missing_claims,
-    undisputed,
+    LeaderPlan,
+    drop_impossible_claims,
+    drop_refuted_claims,
+    find_nonexistent_claims,
+    locate_claims,
 )
 from partage.clients.shared.cluster import ClusterView
 from partage.clients.shared.joined import NO_CLAIMS, Joined, JoinedMember, decode_members
@@ -37,13 +37,13 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class SyncGroupAssignments:
-    """Assignments of all group members, which the leader sends to the coordinator with SyncGroup.
+    """Assignments of all group members, which the group leader sends to Kafka with SyncGroup.
 
     Attributes:
         sent: the assignment of each member, as bytes for SyncGroup.
-        plan: the same assignments as a plan.
-        problem: the members with their claims, and the cluster.
-        warnings: new warnings, which earlier rebalances did not have.
+        plan: the same assignments as a `Plan`.
+        problem: the members with their owned partitions, and the cluster.
+        warnings: warnings that earlier rebalances did not have.
     """
 
     sent: Mapping[str, bytes]
@@ -54,12 +54,12 @@ class SyncGroupAssignments:
 
 @dataclass(slots=True)
 class Consumer:
-    """State of one consumer's assignor between rebalances: strategy, memory and last assignment.
+    """State of one Kafka consumer's partition assignor between rebalances.
 
-    Members follow Kafka's ``ConsumerCoordinator`` (4.3.1): a subscription of version 3 with
-    the generation and rack, and the owned partitions if the group is COOPERATIVE. In an EAGER
-    group, strategies that only Partage has get the owned partitions behind their user data
-    (`partage.wire.member_extras`).
+    It has the strategy, its memory and the last assignment.
+
+    It encodes subscriptions as Kafka's ``ConsumerCoordinator`` (4.3.1) does, and computes
+    assignments if the consumer is the group leader.
 
     Attributes:
         strategy: the configured strategy.
@@ -83,7 +83,7 @@ class Consumer:
     generation: int = NO_GENERATION
     owned: tuple[Partition, ...] = ()
     _along_with: bytes | None = None
-    _led: OwnLastPlan | None = None
+    _led: LeaderPlan | None = None
     _said: set[str] = field(default_factory=set)
 
     def subscription(
@@ -95,11 +95,8 @@ class Consumer:
         generation: int | None = None,
         measured: Mapping[Partition, float] | None = None,
     ) -> bytes:
-        """Encode the subscription that the consumer sends when it joins the group (JoinGroup).
-
-        The generation sent is that of the last assignment received, as the user data are. A client
-        has the next generation as soon as the coordinator answers its JoinGroup; if a rebalance
-        interrupts its SyncGroup, it joins again without an assignment of that generation.
+        """Encode the subscription that the consumer sends when it joins its group (JoinGroup
+        request).
 
         Args:
             topics: the subscribed topics.
@@ -111,6 +108,9 @@ class Consumer:
         Raises:
             EncodingError: a topic's name is too long.
         """
+        # It has the generation of the last assignment received. The client's own generation may be
+        # newer: it rises with the JoinGroup response, and a rebalance may interrupt the SyncGroup
+        # after it.
         names = list(dict.fromkeys(topics))
         mine = set(names)
         has = [one for one in (self.owned if owned is None else owned) if one[0] in mine]
@@ -129,7 +129,9 @@ class Consumer:
         )
 
     def decoded(self, members: Sequence[Joined]) -> list[JoinedMember]:
-        """Decode the members' subscriptions, which the leader gets with the JoinGroup response."""
+        """Decode the subscriptions of all group members, from Kafka's JoinGroup response to the
+        leader.
+        """
         return decode_members(self.strategy, members)
 
     def assign(
@@ -139,16 +141,16 @@ class Consumer:
         *,
         group: str = "?",
         generation: int = NO_GENERATION,
-        looked: Mapping[Partition, float] | None = None,
+        leader_loads: Mapping[Partition, float] | None = None,
     ) -> SyncGroupAssignments:
-        """Compute the assignment of all members of the group, as its leader.
+        """Assign partitions to all members of the consumer group, as its leader.
 
         Args:
             members: the members in the order of JoinGroup's response.
             view: the leader's metadata.
             group: the group id, for errors.
             generation: generation of this rebalance, -1 if unknown.
-            looked: loads from the leader's load function; None without one.
+            leader_loads: loads from the leader's load function; None if it has none.
 
         Raises:
             AssignorFailedError: the strategy raised; the error has the strategy, group and
@@ -160,14 +162,14 @@ class Consumer:
         ]  # fmt: skip
         warnings: list[str] = []
         try:
-            read = self._believed(read, view, generation, warnings)
+            read = self._drop_false_claims(read, view, generation, warnings)
             problem = self._problem(read, view)
-            plan = self._plan(problem, read, view, looked or {})
+            plan = self._plan(problem, read, view, leader_loads or {})
             sent = dict(zip(plan.members, self._encoded(plan), strict=True))
         except Exception as e:
             raise AssignorFailedError(self.strategy.name, group, generation, e) from e
         self.memory = plan.memory if plan.memory is not None else self.memory
-        self._led = OwnLastPlan(generation, plan)
+        self._led = LeaderPlan(generation, plan)
         new = [w for w in (*warnings, *plan.warnings) if w not in self._said]
         self._said.update(new)
         return SyncGroupAssignments(sent, plan, problem, tuple(new))
@@ -175,10 +177,14 @@ class Consumer:
     def received(
         self, pairs: Sequence[Partition], user_data: bytes | None, generation: int
     ) -> None:
-        """Store the partitions that this consumer was assigned, with the strategy's user data.
+        """Store the partitions that this consumer was assigned.
 
-        Partition numbers that are out of range are left out of the strategy's memory.
+        Args:
+            pairs: (topic, partition) pairs.
+            user_data: the strategy's user data in the assignment.
+            generation: generation of the group.
         """
+        # Partition numbers that are out of range are left out of the strategy's memory.
         own, extras = split(user_data)
         counts: dict[str, int] = {}
         for topic, number in pairs:
@@ -190,27 +196,25 @@ class Consumer:
         self.memory = self.strategy.on_assignment(part, own, generation, self.memory)
         self.owned, self.generation, self._along_with = tuple(pairs), generation, user_data
         if self.loads is not None:
-            self.loads.received({} if extras is None else extras.held)
+            self.loads.store_weights({} if extras is None else extras.held)
 
     def is_assigned_by_broker(self, user_data: bytes | None) -> bool:
-        """Return whether the broker computed this consumer's assignment, although the consumer runs
-        `optimal`.
+        """Return whether the broker, and not a group leader, computed this consumer's assignment.
 
-        ``user_data`` is that of the assignment. If a classic member joins a KIP-848 group, the
-        broker assigns by its own assignor, whatever protocols the member lists. A group leader that
-        runs `optimal` appends the trailer of `partage.wire.member_extras` to the user data; the
-        broker appends nothing.
+        Args:
+            user_data: user data of the assignment.
         """
+        # This happens to classic members of a KIP-848 group: a leader that runs `optimal` marks the
+        # assignment with a trailer, the broker does not.
         return self.strategy.name == Optimal.name and split(user_data)[1] is None
 
-    def generation_is(self, generation: int) -> None:
-        """Set the generation of the last assignment, because kafka-python 2 passes it after the
-        assignment.
-        """
+    def set_generation(self, generation: int) -> None:
+        """Set the group generation of this consumer's last assignment."""
+        # kafka-python 2 only knows it after the assignment.
         if generation != self.generation:
             self.received(self.owned, self._along_with, generation)
 
-    def _believed(
+    def _drop_false_claims(
         self,
         joined: Sequence[JoinedMember],
         view: ClusterView,
@@ -219,17 +223,17 @@ class Consumer:
     ) -> list[JoinedMember]:
         # A claim is a partition that a member says it owns; warnings are appended.
         out = []
-        for one, missing in zip(joined, missing_claims(joined, view), strict=True):
+        for one, nonexistent in zip(joined, find_nonexistent_claims(joined, view), strict=True):
             if not one.member.topics:
                 what = "subscribes to nothing, or its subscription is unreadable"
                 warnings.append(f"{one.member.id} {what}")
-            believed, wrong = believable(self.strategy, one, missing, generation)
+            believed, wrong = drop_impossible_claims(self.strategy, one, nonexistent, generation)
             if wrong is not None:
                 warnings.append(wrong)
                 if one.revoked is one.member.owned:
                     believed = replace(believed, revoked=NO_CLAIMS)
             out.append(believed)
-        out, false = undisputed(self.strategy, out, self._led)
+        out, false = drop_refuted_claims(self.strategy, out, self._led)
         warnings += false
         return out
 
@@ -244,12 +248,12 @@ class Consumer:
         problem: Problem,
         joined: Sequence[JoinedMember],
         view: ClusterView,
-        looked: Mapping[Partition, float],
+        leader_loads: Mapping[Partition, float],
     ) -> Plan:
         strategy = self.strategy
         if self.loads is not None:
             reported = [(one.member, one.measured, one.held) for one in joined]
-            strategy = self.loads.weighed(strategy, reported, looked, view)
+            strategy = self.loads.with_weights(strategy, reported, leader_loads, view)
         # Compiling on a poll thread or an event loop would stop heartbeats for seconds.
         with never_compiling():
             plan = strategy.assign(problem, self.memory)
@@ -259,27 +263,31 @@ class Consumer:
         # In the plan's order, as bytes for SyncGroup.
         index = plan.index
         # The next owner of a withheld partition gets its planned load now.
-        coming = {} if self.loads is None else plan.settled().to_pairs()
+        next_owned = {} if self.loads is None else plan.settled().to_pairs()
         return encode_assignments(
             index.topics,
             plan.start,
             index.topic_of[plan.partition],
             index.number_of[plan.partition],
-            [self._user_data_of(plan, one, coming) for one in plan.members],
+            [self._user_data_of(plan, one, next_owned) for one in plan.members],
         )
 
     def _user_data_of(
-        self, plan: Plan, member: str, coming: Mapping[str, Sequence[Partition]]
+        self, plan: Plan, member: str, next_owned: Mapping[str, Sequence[Partition]]
     ) -> bytes | None:
         """Return the user data that the group leader sends with one member's assignment.
 
-        It is the strategy's own bytes, then the weights of the member's partitions (``coming``).
-        `optimal` always appends weights, perhaps none, so that members recognise an assignment by a
-        leader.
+        Args:
+            plan: the assignment of all members.
+            member: id of the member.
+            next_owned: partitions that each member will own.
         """
+        # They are the strategy's own bytes, then the weights of the partitions that the member will
+        # own. `optimal` always appends a trailer, even without weights, so that members see that a
+        # leader computed the assignment.
         own = plan.user_data.get(member)
         weights = {} if self.loads is None else self.loads.weights
-        held = {one: weights[one] for one in coming.get(member, ()) if one in weights}
+        held = {one: weights[one] for one in next_owned.get(member, ()) if one in weights}
         if held:
             return with_extras(own, Extras(held=held))
         return (own or b"") + _EMPTY_TRAILER if self.strategy.name == Optimal.name else own
@@ -289,13 +297,15 @@ def _revoked(plan: Plan, joined: Sequence[JoinedMember]) -> set[Partition]:
     # Their previous owners revoked them before they joined.
     index = plan.index
     is_revoked = np.zeros(index.partitions, bool)
-    dense = located([one.revoked for one in joined], index)[1]
+    dense = locate_claims([one.revoked for one in joined], index)[1]
     is_revoked[dense[dense >= 0]] = True
     return {index.name(p) for p in plan.withheld[is_revoked[plan.withheld]].tolist()}
 
 
 def _is_own_strategy(strategy: Strategy) -> bool:
-    """Return whether a strategy exists only in Partage and reads members' owned partitions."""
+    """Return whether a strategy exists only in Partage and uses the partitions that members
+    owned.
+    """
     if getattr(strategy, "in_broker", False):
         return True
     return strategy.exact_to is None and RebalanceProtocol.COOPERATIVE in strategy.protocols

@@ -17,7 +17,7 @@ from partage.model import NO_GENERATION, Claims, Member
 from partage.wire.columns.partition_lists import PartitionList
 from partage.wire.columns.subscriptions import decode_subscriptions, split_user_data
 from partage.wire.consumer_protocol import ConsumerSubscription, decode_subscription
-from partage.wire.member_extras import Extras, split, trailer_body
+from partage.wire.member_extras import Extras, split, trailer_start
 
 __all__ = ["NO_CLAIMS", "Joined", "JoinedMember", "decode_members"]
 
@@ -28,7 +28,7 @@ NO_CLAIMS = Claims.of(())
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A group member in the leader's JoinGroup response.
+    """Member of a consumer group in Kafka's JoinGroup response to the group leader.
 
     ``metadata`` is its subscription, as bytes or decoded.
     """
@@ -38,8 +38,8 @@ class Joined:
     instance_id: str | None = None
 
     def subscription(self) -> ConsumerSubscription:
-        """Return the member's decoded subscription; malformed bytes count as a subscription to no
-        topic.
+        """Return the group member's decoded subscription; one without topics if the bytes are
+        malformed.
         """
         if not isinstance(self.metadata, bytes):
             return self.metadata
@@ -51,13 +51,12 @@ class Joined:
 
 @dataclass(slots=True)
 class JoinedMember:
-    """A group member as the leader sees it, with its decoded subscription.
+    """Member of a consumer group with its decoded subscription, as the group leader sees it.
 
     Attributes:
-        member: the member as strategies see it.
-        claims: partitions that the member says it owns, as the strategy reads them; ``sticky``
-            reads those in the user data.
-        generation: generation of claims in the user data; None if they have none.
+        member: the member as input of a strategy.
+        claims: partitions that the member reports as owned; for ``sticky`` those in the user data.
+        generation: generation of the claims in the user data; None if they have none.
         revoked: partitions that the member owned and revoked before it joined.
         measured: loads that the member measured.
         held: weights of its partitions in the last plan.
@@ -79,11 +78,14 @@ class _Subscription(NamedTuple):
     rack: str | None
 
 
-class _Trailer(NamedTuple):
-    """A member's user data, divided into the strategy's own bytes and the trailer that Partage
-    appends.
+class _SplitUserData(NamedTuple):
+    """User data of a group member, split into the strategy's bytes and what Partage appends.
 
-    The trailer has the partitions that the member says it owns, as arrays.
+    Attributes:
+        user_data: the strategy's own bytes.
+        claims: partitions that the member reports as owned in the trailer.
+        generation: the generation in which it owned them.
+        extras: other content of the trailer.
     """
 
     user_data: bytes | None
@@ -93,7 +95,9 @@ class _Trailer(NamedTuple):
 
 
 def decode_members(strategy: Strategy, joined: Sequence[Joined]) -> list[JoinedMember]:
-    """Decode the subscriptions of all group members, in the order of the JoinGroup response."""
+    """Decode the subscriptions of all group members from Kafka's JoinGroup response to the
+    leader.
+    """
     subscriptions = _subscriptions(joined)
     trailers = _trailers([sent.user_data for sent in subscriptions])
     out = []
@@ -132,17 +136,17 @@ def _subscriptions(joined: Sequence[Joined]) -> list[_Subscription]:
     return out
 
 
-def _trailers(user_data: Sequence[bytes | None]) -> list[_Trailer]:
-    out = list(map(_Trailer, user_data))
-    ends = [i for i, data in enumerate(user_data) if trailer_body(data) >= 0]
+def _trailers(user_data: Sequence[bytes | None]) -> list[_SplitUserData]:
+    out = list(map(_SplitUserData, user_data))
+    ends = [i for i, data in enumerate(user_data) if trailer_start(data) >= 0]
     payloads = [user_data[i] or b"" for i in ends]
     for i, data, found in zip(ends, payloads, split_user_data(payloads), strict=True):
         if found is not None:
-            out[i] = _Trailer(found.user_data, _claims(found.claims), found.generation)
+            out[i] = _SplitUserData(found.user_data, _claims(found.claims), found.generation)
         else:
             own, extras = split(data)
             if extras is not None:
-                out[i] = _Trailer(own, Claims.of(extras.claims), extras.generation, extras)
+                out[i] = _SplitUserData(own, Claims.of(extras.claims), extras.generation, extras)
     return out
 
 

@@ -22,46 +22,42 @@ Reported = tuple[Member, Mapping[Partition, float], Mapping[Partition, float]]
 
 @dataclass(slots=True)
 class Loads:
-    """Partition weights (measured loads) that a group learns while it runs, as one of its consumers
-    knows them.
-
-    Each assignment carries the weights that the plan used, and the member's next subscription
-    returns them. So a new leader continues from the last weights, which the hysteresis of
-    `partage.weights` needs, and no leader has to remember them.
+    """Measured partition loads ("weights") that consumers pass on from rebalance to rebalance.
 
     Attributes:
         tolerance: see `TOLERANCE`; None if the strategy's own setting decides.
-        held: weights of this member's partitions in the last plan.
-        weights: weights of all partitions in the last plan that this consumer made.
+        held: weights of this member's own partitions in the last plan.
+        weights: weights of all partitions, if this consumer made the last plan as the leader.
     """
 
+    # The leader sends the weights of its plan with each assignment, and members send them back when
+    # they join again. A new leader therefore continues with the last weights, and small changes of
+    # the load move nothing.
     tolerance: float | None = TOLERANCE
     held: dict[Partition, float] = field(default_factory=dict)
     weights: dict[Partition, float] = field(default_factory=dict)
 
-    def received(self, held: Mapping[Partition, float]) -> None:
-        """Store the partition weights that the leader sent with this consumer's assignment."""
-        self.held = dict(held)
+    def store_weights(self, weights: Mapping[Partition, float]) -> None:
+        """Store the partition loads that the group leader sent with this consumer's assignment."""
+        self.held = dict(weights)
 
-    def weighed(
+    def with_weights(
         self,
         strategy: Strategy,
         reported: Iterable[Reported],
-        looked: Mapping[Partition, float],
+        leader_loads: Mapping[Partition, float],
         view: ClusterView,
     ) -> Strategy:
         """Return a copy of the strategy that balances partitions by their measured loads.
 
-        Members report the loads of their partitions. Reports count only for partitions that a
-        member says it owns, so that no member can change the weights of another's partitions. Loads
-        that the leader measured replace reports.
-
         Args:
             strategy: the strategy to configure.
-            reported: each member with its measured loads and the weights of its last plan.
-            looked: loads from the leader's load function.
+            reported: (member, its measured loads, its weights in the last plan) tuples.
+            leader_loads: loads from the leader's load function.
             view: the leader's metadata.
         """
+        # Loads come from the members, each for partitions that it owns, and from the leader's own
+        # measurement, which has precedence.
         measured: dict[Partition, float] = {}
         before: dict[Partition, float] = {}
         for member, loads, held in reported:
@@ -70,7 +66,7 @@ class Loads:
             before |= {one: load for one, load in held.items() if one in mine}
         # For partitions without an owner: the weights of this leader's last plan.
         before = {**self.weights, **before}
-        now = {**measured, **looked}
+        now = {**measured, **leader_loads}
         # Rounded to thousandths as on the wire, so that a replay of the log gives the same plan.
         self.weights = {
             one: max(round(load, 3), _SMALLEST)

@@ -9,26 +9,25 @@ from partage.errors import InvalidConfigError
 from partage.groups import registry
 from partage.groups.api import Setting, Strategy
 
-__all__ = ["configured"]
+__all__ = ["configure_strategy"]
 
 _PER_TOPIC = ".<topic>"
 
 
-def configured(name: str, options: Mapping[str, Any]) -> Strategy:
-    """Create the strategy with this name, configured by the keyword arguments of a client's
-    ``assignor``.
+def configure_strategy(name: str, options: Mapping[str, Any]) -> Strategy:
+    """Create a partition assignment strategy from its name and options, such as ``priority=10``.
 
-    An option is the end of a setting's key with ``_`` for ``.``: ``priority`` means
-    ``assignment.consumer.priority``. A key that ends in ``.<topic>`` is a mapping,
-    ``priority_by_topic``. Whole keys work, too.
+    An option is named by the last part of its setting: ``priority`` means
+    ``assignment.consumer.priority``. ``priority_by_topic`` is a dict for the settings
+    ``assignment.consumer.priority.<topic>``. Whole setting names work, too.
 
     Raises:
         UnknownStrategyError: no strategy has the name.
         InvalidConfigError: the strategy has no such option, or the value is wrong.
 
-    >>> configured("failover", {"priority": 10, "preemption": False}).preemption
+    >>> configure_strategy("failover", {"priority": 10, "preemption": False}).preemption
     False
-    >>> configured("failover", {"prority": 10})
+    >>> configure_strategy("failover", {"prority": 10})
     Traceback (most recent call last):
     partage.errors.InvalidConfigError: setting prority: failover has no such option; ...
     """

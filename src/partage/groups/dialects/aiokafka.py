@@ -13,7 +13,7 @@ __all__ = ["AiokafkaRange", "AiokafkaRoundRobin", "AiokafkaSticky"]
 
 
 class AiokafkaRange(PlainStrategy):
-    """aiokafka's range assignor: ranges per topic by member id, without racks or instance ids.
+    """aiokafka's range assignor: members, sorted by id, get consecutive partitions of each topic.
 
     Differs from Java's ``range``: instance ids and racks have no effect, so the plan changes
     when a static member rejoins with a new id; names sort by code points; a member's list is in
@@ -33,16 +33,16 @@ class AiokafkaRange(PlainStrategy):
     aliases = ("aiokafka.coordinator.assignors.range.RangePartitionAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of aiokafka's range assignor, which accepts every input."""
+        """Assign partitions as aiokafka's range assignor does; every input has a plan."""
         ids = problem.group.ids
         return assign_ranges(problem, lambda members: sorted(members, key=ids.__getitem__))
 
 
 class AiokafkaRoundRobin(PlainStrategy):
-    """aiokafka's round-robin assignor: partitions in turn to members by id, without instance ids.
+    """aiokafka's round-robin assignor: partitions go in turn to members, sorted by member id.
 
-    Differs from Java's ``roundrobin``: instance ids have no effect, names sort by code points,
-    and a group without members has a plan, the empty one.
+    Differs from Java's ``roundrobin``: instance ids have no effect, names sort by code points, and
+    a group without members has an empty plan instead of an error.
 
     Exact to ``aiokafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor`` of
     aiokafka 0.14.0. Cost: O(P + M log M), and one step for each member skipped.
@@ -60,7 +60,7 @@ class AiokafkaRoundRobin(PlainStrategy):
     aliases = ("aiokafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of aiokafka's round-robin assignor, which accepts every input."""
+        """Assign partitions as aiokafka's round-robin assignor does; every input has a plan."""
         ids = problem.group.ids
         return assign_round_robin(
             PeerProblem(problem), sorted(range(len(ids)), key=ids.__getitem__)
@@ -68,14 +68,13 @@ class AiokafkaRoundRobin(PlainStrategy):
 
 
 class AiokafkaSticky(RemembersAssignment):
-    """aiokafka's sticky assignor: even loads, then few moves; its class may never return.
+    """aiokafka's sticky assignor: even loads first, then few moves.
 
-    It is kafka-python's sticky algorithm with Java's user data. It differs from Java's ``sticky``
-    as `partage.groups.dialects.kafka_python.KafkaPythonSticky` does, except for the user data,
-    which is Java's. It reads version 1 only: trailing bytes are ignored and version 0 is
-    unreadable. It also lacks kafka-python's remedy for moves that undo each other. If two moves of
-    one topic cause each other, the class never returns; here a repeated state proves that, and the
-    plan is the best valid one that the class reached.
+    aiokafka's own code loops forever on some inputs: two moves of one topic cause each other,
+    without kafka-python's remedy. Here a repeated state proves that, and the plan is the best valid
+    one that the loop reaches. Otherwise it is kafka-python's sticky algorithm
+    (`partage.groups.dialects.kafka_python.KafkaPythonSticky`) with Java's user data: only version 1
+    is read, and trailing bytes are ignored.
 
     Not imitated: the class keeps its memory on the class, so that all consumers of a process share
     it. Here each member has its own.
@@ -101,10 +100,12 @@ class AiokafkaSticky(RemembersAssignment):
     )
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of aiokafka's sticky assignor, with a warning if its class never returns.
+        """Assign partitions as aiokafka's sticky assignor does.
+
+        The plan has a warning if aiokafka would loop forever on this input.
 
         Raises:
-            PeerAssignorError: the class raises on this problem.
+            PeerAssignorError: aiokafka raises an error on this problem.
         """
         peer = PeerProblem(problem)
         claims = [decode_claims(m.user_data, version_first=False) for m in problem.group]

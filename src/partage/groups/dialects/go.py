@@ -19,7 +19,7 @@ __all__ = ["FranzGoRange", "FranzGoRoundRobin", "SaramaRange", "SaramaRoundRobin
 
 
 class FranzGoRange(PlainStrategy):
-    """franz-go's range assignor: ranges per topic, static members first, without racks.
+    """franz-go's range assignor: members, static ones first, get consecutive partitions per topic.
 
     Differs from Java's ``range``: racks have no effect (the option ``BalanceRacks`` is off by
     default and not imitated), names sort by bytes, and a member that names a topic twice has two
@@ -38,7 +38,9 @@ class FranzGoRange(PlainStrategy):
     exact_to = "kgo.RangeBalancer franz-go 1.22.2"
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of franz-go's range assignor, which accepts every input."""
+        """Assign partitions as the range assignor of the Go client franz-go does; every input has a
+        plan.
+        """
         peer = PeerProblem(problem)
         rank = _franz_go_ranks(problem.group)
         lists: list[list[int]] = [[] for _ in problem.group]
@@ -68,7 +70,9 @@ class FranzGoRoundRobin(PlainStrategy):
     exact_to = "kgo.RoundRobinBalancer franz-go 1.22.2"
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of franz-go's round-robin assignor, which accepts every input."""
+        """Assign partitions as the round-robin assignor of the Go client franz-go does; every input
+        has a plan.
+        """
         rank = _franz_go_ranks(problem.group)
         return assign_round_robin(
             PeerProblem(problem), sorted(range(len(rank)), key=rank.__getitem__)
@@ -76,7 +80,7 @@ class FranzGoRoundRobin(PlainStrategy):
 
 
 class SaramaRange(PlainStrategy):
-    """Sarama's range assignor: ranges per topic by member id, without racks or instance ids.
+    """Sarama's range assignor: members, sorted by id, get consecutive partitions of each topic.
 
     Differs from Java's ``range``: instance ids and racks have no effect, so the plan changes when a
     static member rejoins with a new id, and names sort by bytes.
@@ -94,7 +98,9 @@ class SaramaRange(PlainStrategy):
     exact_to = "sarama.BalanceStrategyRange Sarama 1.61.1"
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of Sarama's range assignor, which accepts every input."""
+        """Assign partitions as the range assignor of the Go client Sarama does; every input has a
+        plan.
+        """
         peer = PeerProblem(problem)
         lists: list[list[int]] = [[] for _ in problem.group]
         for topic, subscribers in enumerate(peer.subscribers):
@@ -105,7 +111,7 @@ class SaramaRange(PlainStrategy):
 
 
 class SaramaRoundRobin(PlainStrategy):
-    """Sarama's round-robin assignor: partitions in turn, in the order of their names as text.
+    """Sarama's round-robin assignor: partitions, sorted as text, go to members in turn.
 
     Differs from Java's ``roundrobin``: ``t-10`` comes before ``t-2``, instance ids have no effect,
     and a group without members or without topics is an error.
@@ -123,7 +129,7 @@ class SaramaRoundRobin(PlainStrategy):
     exact_to = "sarama.BalanceStrategyRoundRobin Sarama 1.61.1"
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of Sarama's round-robin assignor.
+        """Assign partitions as the round-robin assignor of the Go client Sarama does.
 
         Raises:
             PeerAssignorError: the group has no members or subscribes to no topic.
@@ -144,9 +150,10 @@ class SaramaRoundRobin(PlainStrategy):
 
 
 def _franz_go_ranks(group: Group) -> list[int]:
-    """Return each member's position in the member order of franz-go (a Go client).
+    """Return each member's rank in the order in which the Go client franz-go sorts consumer group
+    members.
 
-    Static members by instance id come first, then dynamic members by member id.
+    Static members come first, by instance id, then dynamic members by member id.
     """
     members = sorted(
         range(len(group)),

@@ -38,12 +38,12 @@ __all__ = [
 
 
 class KafkaPythonRange(PlainStrategy):
-    """kafka-python's range assignor: ranges per topic without racks; some members get nothing.
+    """kafka-python's range assignor; a defect leaves some members without partitions.
 
-    Differs from Java's ``range``: racks have no effect; names sort by code points; a member's
-    list is in order of topic names; a member that names a topic twice loses its first range;
-    and where static and dynamic members alternate in join order, only the last run of each kind
-    gets partitions (`sort_members`).
+    Differs from Java's ``range``: racks have no effect; names sort by code points; a member's list
+    is in order of topic names; a member that names a topic twice loses its first range. If static
+    and dynamic members alternate in join order, only the last ones of each kind get partitions
+    (`sort_members`).
 
     Exact to ``kafka.coordinator.assignors.range.RangePartitionAssignor`` of kafka-python 3.0.12.
     Cost: O(P + M log M) for P partitions and M members with equal subscriptions.
@@ -59,18 +59,17 @@ class KafkaPythonRange(PlainStrategy):
     aliases = ("kafka.coordinator.assignors.range.RangePartitionAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of kafka-python's range assignor, which accepts every input."""
+        """Assign partitions as kafka-python's range assignor does; every input has a plan."""
         return assign_ranges(problem, partial(sort_members, problem.group))
 
 
 class KafkaPythonRoundRobin(PlainStrategy):
-    """kafka-python's round-robin assignor: partitions in turn; fails if a member must be skipped.
+    """kafka-python's round-robin assignor, which fails if a member must be skipped.
 
-    Differs from Java's ``roundrobin``: names sort by code points; where static and dynamic
-    members alternate in join order, only the last run of each kind gets partitions
-    (`sort_members`); and where the next member does not subscribe, the class looks the following
-    member up by a pair instead of its id, which raises ``KeyError``. Groups with unequal
-    subscriptions therefore mostly have no plan.
+    Differs from Java's ``roundrobin``: names sort by code points. If static and dynamic members
+    alternate in join order, only the last ones of each kind get partitions (`sort_members`). If a
+    member must be skipped because it does not subscribe, the class raises ``KeyError``. Groups with
+    unequal subscriptions therefore mostly have no plan.
 
     Exact to ``kafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor`` of
     kafka-python 3.0.12. Cost: O(P + M log M), P partitions, M members.
@@ -88,10 +87,11 @@ class KafkaPythonRoundRobin(PlainStrategy):
     aliases = ("kafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of kafka-python's round-robin assignor.
+        """Assign partitions as kafka-python's round-robin assignor does.
 
         Raises:
-            PeerAssignorError: a member has to be skipped; the class raises KeyError.
+            PeerAssignorError: the next member does not subscribe to a topic; kafka-python raises
+                KeyError.
         """
         peer, group = PeerProblem(problem), problem.group
         members, topic_sets = sort_members(group, range(len(group))), peer.topic_sets
@@ -110,12 +110,12 @@ class KafkaPythonRoundRobin(PlainStrategy):
 
 
 class KafkaPythonSticky(RemembersAssignment):
-    """kafka-python's sticky assignor: even loads, then few moves; no racks.
+    """kafka-python's sticky assignor: even loads first, then few moves; racks have no effect.
 
-    Differs from Java's ``sticky``: no racks; no separate algorithm for equal subscriptions; ties
-    go by member id in order of code points and not by hash; each list is sorted by topic and
-    number; and its user data begins with a version, so it ignores what Java's or aiokafka's
-    members owned, and they ignore what its members owned (`partage.groups.dialects.user_data`).
+    Differs from Java's ``sticky`` in four points. It has no racks, and no separate algorithm for
+    equal subscriptions. Of equal candidates, the first by member id counts, and not by hash. Each
+    list is sorted by topic and number. Its user data begins with a version, so members of Java or
+    aiokafka cannot read it, and it cannot read theirs (`partage.groups.dialects.user_data`).
 
     Guarantees: loads differ by at most one, or no partition can go from a member to one that
     has at least two less. A partition stays with its newest claimant unless balance needs it.
@@ -147,10 +147,12 @@ class KafkaPythonSticky(RemembersAssignment):
     version_first = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of kafka-python's sticky assignor; warn if its class never returns.
+        """Assign partitions as kafka-python's sticky assignor does.
+
+        The plan has a warning if kafka-python would loop forever on this input.
 
         Raises:
-            PeerAssignorError: the class raises on this problem.
+            PeerAssignorError: kafka-python raises an error on this problem.
         """
         peer = PeerProblem(problem)
         claims = [decode_claims(m.user_data, version_first=True) for m in problem.group]
@@ -161,11 +163,11 @@ class KafkaPythonSticky(RemembersAssignment):
 class KafkaPythonCooperativeSticky(PlainStrategy):
     """kafka-python's cooperative-sticky assignor: its sticky plan in two rebalances (KIP-429).
 
-    Differs from Java's ``cooperative-sticky``: the placement is that of ``kafka-python:sticky``.
-    Claims are the subscription's owned partitions, with its generation from version 2 on.
-    kafka-python's members send version 1, so their generation is -1 and the first of two
-    claimants keeps a partition. A partition is withheld where the **last** member to claim it is
-    not its new owner.
+    Differs from Java's ``cooperative-sticky``: the plan is that of ``kafka-python:sticky``. If two
+    members report the same partition as owned, the newer generation counts. kafka-python's members
+    send no generation (subscription version 1), so the first of them keeps the partition. A
+    partition waits for the second rebalance if the **last** member that reports it is not its new
+    owner.
 
     Exact to ``kafka.coordinator.assignors.cooperative_sticky.CooperativeStickyAssignor`` of
     kafka-python 3.0.12. Cost: as `KafkaPythonSticky`.
@@ -187,20 +189,21 @@ class KafkaPythonCooperativeSticky(PlainStrategy):
     protocols = (RebalanceProtocol.COOPERATIVE,)
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes:
-        """Return b"": members of this strategy send no user data.
+        """Return empty user data (b""), as kafka-python's cooperative-sticky members send it.
 
-        Their claims are the subscription's owned partitions. kafka-python sends b"" rather than
-        null.
+        They report their partitions in the subscription's owned partitions. kafka-python sends b""
+        rather than null.
         """
         return b""
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of the cooperative-sticky assignor; warn if its class never returns.
+        """Assign partitions as kafka-python's cooperative-sticky assignor does.
 
         A partition that moves is revoked in the first rebalance and assigned in the next (KIP-429).
+        The plan has a warning if kafka-python would loop forever on this input.
 
         Raises:
-            PeerAssignorError: the class raises on this problem.
+            PeerAssignorError: kafka-python raises an error on this problem.
         """
         peer = PeerProblem(problem)
         claims = [(list(m.owned), m.generation) for m in problem.group]
@@ -223,17 +226,18 @@ class KafkaPythonCooperativeSticky(PlainStrategy):
 
 
 def sort_members(group: Group, members: Sequence[int]) -> list[int]:
-    """Sort members as kafka-python does: static ones by (instance id, id), then others by id.
+    """Sort members as kafka-python does, including a bug that drops some members of a mixed group.
 
-    The client groups members by "is static" with ``itertools.groupby`` without sorting first,
-    and collects the runs in a dict. Of several runs in join order only the **last** of each kind
-    remains; members of the other runs get no partitions. Strings sort by code points.
+    Static members come first, by (instance id, id), then dynamic ones by id. If static and dynamic
+    members alternate in join order, only the **last** sequence of each kind remains; the other
+    members get no partitions.
 
     >>> from partage.model import Member
     >>> group = Group([Member("a"), Member("b", instance_id="i"), Member("c")])
     >>> [group[m].id for m in sort_members(group, [0, 1, 2])]
     ['b', 'c']
     """
+    # The client calls ``itertools.groupby`` without sorting first. Strings sort by code points.
     runs = {
         is_static: list(run)
         for is_static, run in groupby(members, key=lambda m: group[m].instance_id is not None)
@@ -248,20 +252,21 @@ def sort_members(group: Group, members: Sequence[int]) -> list[int]:
 def assign_sticky(
     peer: PeerProblem, claims: Sequence[Claims], *, undoes_exchanges: bool
 ) -> tuple[list[list[int]], EndlessLoop | None]:
-    """Assign partitions by the sticky algorithm of kafka-python or aiokafka.
-
-    Return each member's partitions, and the endless loop if the client would never return. In that
-    case the partitions are the most even valid assignment after any of its moves. Partitions are
-    numbers in this problem.
+    """Assign partitions by the sticky algorithm of the Python clients kafka-python and aiokafka.
 
     Args:
-        peer: the problem.
-        claims: the partitions that each member says it owns.
+        peer: the group's members, topics and partitions.
+        claims: the partitions that each member reports as owned, and their generation.
         undoes_exchanges: whether to apply kafka-python's remedy for endless exchanges, see
             `PythonAssignment`.
 
+    Returns:
+        The partitions of each member (indices of the problem's sorted partitions); and the endless
+            loop if the client would loop forever, else None. In case of a loop the partitions are
+            the most even valid assignment that it visits.
+
     Raises:
-        PeerAssignorError: the class raises on this problem.
+        PeerAssignorError: the client raises an error on this problem.
     """
     if not claims:
         what = "the sticky assignor needs at least one member (its queue is empty)"
@@ -275,17 +280,17 @@ def assign_sticky(
 
 
 def settle_claims(peer: PeerProblem, claims: Sequence[Claims]) -> SettledClaims:
-    """Resolve conflicting claims as the Python clients do: the member with the newest generation is
-    the owner.
+    """Choose one owner for each partition that members report as owned, as the Python clients do.
 
-    A claim is a partition that a member says it owns. The second newest claimant is the previous
-    owner. Of two claims of one generation the first counts. Of two claims of generation 0 the last
-    counts, because the clients take 0 for "no generation".
+    The member with the newest generation is the owner, the one with the second newest generation
+    the previous owner.
     """
     claimants_by_slot: dict[int, dict[int, int]] = {}
     for member, (partitions, generation) in enumerate(claims):
         for slot in peer.claimed_slots(partitions):
             claimants = claimants_by_slot.setdefault(slot, {})
+            # With equal generations the first member counts. Only with generation 0, which the
+            # clients take for "no generation", the last one does.
             if generation == 0 or generation not in claimants:
                 claimants[generation] = member
     owned: list[list[int]] = [[] for _ in claims]
@@ -299,16 +304,15 @@ def settle_claims(peer: PeerProblem, claims: Sequence[Claims]) -> SettledClaims:
 
 
 def order_slots(peer: PeerProblem, claims: SettledClaims, *, has_claims: bool) -> list[int]:
-    """Return all partitions in the order in which the Python clients assign and move them.
+    """Return all partitions in the order in which kafka-python's sticky algorithm assigns and moves
+    them.
 
-    Those with the fewest subscribers come first. Where members claim anything and subscriptions are
-    identical, the owned partitions come first (`owned_slots_in_turns`). Partitions are numbers in
-    this problem.
+    Partitions with the fewest subscribers come first.
 
     Args:
-        peer: the problem.
-        claims: the owners after conflicting claims are resolved.
-        has_claims: whether a member claims anything, even partitions that do not exist.
+        peer: the group's members, topics and partitions.
+        claims: the owners after conflicting reports are resolved.
+        has_claims: whether a member reports any partition, even one that does not exist.
     """
     subscribers = [len(members) for members in peer.subscribers]
     slots = range(len(peer.topic_of_slot))
@@ -317,23 +321,24 @@ def order_slots(peer: PeerProblem, claims: SettledClaims, *, has_claims: bool) -
     # members with the same topics may have "different" subscriptions.
     if not has_claims or not subscriptions_identical(peer, peer.subscriptions):
         return by_subscribers
+    # With identical subscriptions the owned partitions come first.
     owned = owned_slots_in_turns(peer, claims)
     is_owned = set(owned)
     return owned + [slot for slot in by_subscribers if slot not in is_owned]
 
 
 class PythonAssignment(GeneralAssignment):
-    """One run of the general sticky algorithm as kafka-python and aiokafka implement it.
+    """One run of Kafka's sticky algorithm, as kafka-python and aiokafka implement it.
 
     Args:
-        peer: the problem.
-        claims: the owners after conflicting claims are resolved.
-        order: all partitions in the order of `order_slots`, as numbers in this problem.
-        undoes_exchanges: whether a slot that has to move in place of another (`Movements`), but
-            has a new owner by now, first undoes the move of that other slot, as in kafka-python
-            3.0. In aiokafka the owner then never loses a slot: the class may exchange two slots
+        peer: the group's members, topics and partitions.
+        claims: the owners after conflicting reports of members are resolved.
+        order: all partitions in the order of `order_slots`.
+        undoes_exchanges: whether kafka-python's remedy for endless exchanges is applied (3.0):
+            before a partition moves in place of another one (`Movements`) but has a new owner
+            already, the move of that other one is undone. aiokafka may exchange two partitions
             forever.
-        watch: whether to compare the plan after each move with the best one so far.
+        watch: whether to keep the best plan so far, for inputs on which the client loops forever.
     """
 
     def __init__(
@@ -351,16 +356,17 @@ class PythonAssignment(GeneralAssignment):
         # Fixed members that the class looked up in a defaultdict and so added again, empty.
         self._added_again: set[int] = set()
 
-    def _replace_fixed(self, owner: int, target: int) -> int:
-        """Return -1, so that a partition goes to the least loaded subscriber, not to its previous
-        owner.
+    def _replace_excluded_target(self, owner: int, target: int) -> int:
+        """Return -1 if a partition's previous owner cannot get it, so that the least loaded
+        subscriber does.
 
-        The caller asks for a member in place of a previous owner that can take no partition.
-        kafka-python then takes that owner's load for 0, so it fails if the owner has more than one
-        partition.
+        Args:
+            owner: the current owner of the partition.
+            target: the previous owner.
 
         Raises:
-            PeerAssignorError: the class raises KeyError.
+            PeerAssignorError: kafka-python raises KeyError, because the current owner has other
+                partitions.
         """
         self._added_again.add(target)
         if self._queue.load[owner] > 1:
@@ -411,23 +417,23 @@ class PythonAssignment(GeneralAssignment):
 
 
 class Movements:
-    """Record of the partitions moved so far: first source and present target of each.
-
-    It is Kafka's ``PartitionMovements``. The clients keep the partitions that moved from one member
-    to another in a hash set and take any of them, in an order that changes with the process's hash
-    seed. Here they are sorted.
+    """Record of the partitions that moved so far, with source and target (Kafka's
+    ``PartitionMovements``).
     """
 
     def __init__(self) -> None:
+        # The clients keep the partitions that moved from one member to another in a hash set and
+        # pick an arbitrary one, which depends on the process's hash seed. Here the first one by
+        # topic and number is picked.
         self._way: dict[int, tuple[int, int]] = {}
         self._slots: dict[tuple[int, int, int], list[int]] = {}
 
     def opposite(self, slot: int, topic: int, source: int, target: int) -> int:
-        """Return the partition to move back instead of moving ``slot``, or ``slot`` if there is
-        none.
+        """Return the partition to move: one that can move back to member ``target``, or the
+        partition ``slot``.
 
-        It is a partition of the topic that moved in the opposite direction earlier. Moving it back
-        has the same effect on loads and keeps one more partition in place.
+        A partition of the same topic moves back if it moved from ``target`` to ``source`` before.
+        This has the same effect on loads and keeps one more partition in place.
         """
         if slot in self._way:
             source = self._way[slot][0]
@@ -435,9 +441,9 @@ class Movements:
         return back[0] if back else slot
 
     def add(self, slot: int, topic: int, source: int, target: int) -> None:
-        """Record that a partition has moved from one member to another.
+        """Record that a partition has moved from member ``source`` to member ``target``.
 
-        If it is back at its first source, it counts as not moved.
+        A partition that returned to its first owner counts as not moved.
         """
         if slot in self._way:
             source, before = self._way.pop(slot)
@@ -451,8 +457,7 @@ class Movements:
         insort(self._slots.setdefault((topic, source, target), []), slot)
 
     def state(self) -> frozenset[tuple[int, tuple[int, int]]]:
-        """Return all moves recorded so far as a comparable value, to detect endless loops.
-
-        The run never ends if it has equal values after two of its passes.
+        """Return all moves of partitions recorded so far as one comparable value, to detect endless
+        loops.
         """
         return frozenset(self._way.items())

@@ -38,12 +38,12 @@ __all__ = [
 
 
 class LibrdkafkaRange(PlainStrategy):
-    """librdkafka's range assignor, with racks (KIP-881); members sort differently from Java's.
+    """librdkafka's range assignor, with racks (KIP-881); its order of members differs from Java's.
 
-    Differs from Java's ``range``: where static and dynamic members mix, Java puts static ones
-    first (`sort_members`); topics with equal subscribers and counts are assigned by rack together
-    even where all racks have all partitions, so that a member without a rack comes last; and
-    names sort as UTF-8. A member with an empty subscription is an error.
+    Differs from Java's ``range`` in three points. If static and dynamic members are mixed, Java
+    puts static ones first (`sort_members`). Topics with equal subscribers and counts are assigned
+    by rack together even if all racks have replicas of all partitions; a member without a rack then
+    comes last. Names sort as UTF-8. A member with an empty subscription is an error.
 
     Exact to ``rd_kafka_range_assignor_assign_cb`` of librdkafka 2.16.0, except the order of a
     member's topics. Cost: O(P M) at most, with racks or without.
@@ -58,7 +58,7 @@ class LibrdkafkaRange(PlainStrategy):
     exact_to = "rd_kafka_range_assignor_assign_cb librdkafka 2.16.0"
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of librdkafka's range assignor.
+        """Assign partitions as librdkafka's range assignor does.
 
         Raises:
             PeerAssignorError: a member has an empty subscription.
@@ -86,7 +86,7 @@ class LibrdkafkaRange(PlainStrategy):
 
 
 class LibrdkafkaRoundRobin(PlainStrategy):
-    """librdkafka's round-robin assignor; members sort differently from Java's.
+    """librdkafka's round-robin assignor; its order of members differs from Java's.
 
     Differs from Java's ``roundrobin`` where static and dynamic members mix (Java puts static
     ones first, see `sort_members`) and in the order of names beyond U+FFFF. A member with an
@@ -105,7 +105,7 @@ class LibrdkafkaRoundRobin(PlainStrategy):
     exact_to = "rd_kafka_roundrobin_assignor_assign_cb librdkafka 2.16.0"
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of librdkafka's round-robin assignor.
+        """Assign partitions as librdkafka's round-robin assignor does.
 
         Raises:
             PeerAssignorError: a member has an empty subscription.
@@ -120,12 +120,14 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
     """librdkafka's cooperative-sticky assignor: even loads, then few moves, in two rebalances.
 
     It runs Kafka's general sticky algorithm of 2.4. It differs from Java's ``cooperative-sticky``:
-    no separate algorithm for equal subscriptions; ties go by member id, not by hash; two claims of
-    **any** one generation on a partition leave it without owner; with racks a member without one
-    (this library sends the empty string) fits no rack and loses all its partitions; a list has the
-    partitions that stay first and the new ones after them, so a topic may be in it twice; and a
-    claimed partition that is not assigned, for example of a deleted topic, goes **back** to its
-    last claimant.
+
+    * there is no separate algorithm for equal subscriptions;
+    * of equal candidates, the first by member id counts, and not by hash;
+    * a partition that two members report with the same generation, even an old one, has no owner;
+    * with racks, a member without rack (it sends the empty string) loses all its partitions;
+    * a list has the partitions that stay first, then the new ones, so a topic may be in it twice;
+    * a reported partition that is not assigned, for example of a deleted topic, goes **back** to
+      the last member that reports it.
 
     Guarantees: as `partage.groups.sticky.CooperativeSticky`, but for the differences above.
 
@@ -150,11 +152,11 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
     merges_topics = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of the cooperative-sticky assignor; warn if the library never returns.
+        """Assign partitions as librdkafka's cooperative-sticky assignor does.
 
         A partition that moves is revoked in the first rebalance and assigned in the next (KIP-429).
-        ``unresolved`` of the plan has the claims of partitions that do not exist and go back to a
-        member.
+        ``plan.unresolved`` has the partitions that no longer exist, which librdkafka gives back to
+        their owners. The plan has a warning if librdkafka would loop forever on this input.
 
         Raises:
             PeerAssignorError: the library would crash or its behaviour is undefined, or a member
@@ -172,7 +174,7 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
             for p, m in target.items()
             if p in claimant and _is_same_member(problem.group, m, claimant[p])
         }
-        lists = _lists_of_phase(len(problem.group), target, claimant, staying)
+        lists = _build_lists(len(problem.group), target, claimant, staying)
         withheld = [(p, m) for p, m in target.items() if p in claimant and p not in staying]
         plan: Plan = Plan.from_lists(
             problem.index,
@@ -189,11 +191,6 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
 def sort_members(group: Group, members: Sequence[int]) -> list[int]:
     """Sort members as librdkafka does: two static members by instance id, other pairs by member id.
 
-    Strings compare as UTF-8 bytes. This relation is no order if both kinds are present: the result
-    depends on which pairs the sort compares. The sort is therefore the merge sort of the GNU C
-    library's ``qsort`` (halves, the left one shorter; ties keep their order), with which librdkafka
-    is built on Linux.
-
     >>> from partage.model import Member
     >>> group = Group([Member("b", instance_id="1"), Member("a", instance_id="2"), Member("c")])
     >>> [group[m].id for m in sort_members(group, [0, 1, 2])]
@@ -201,6 +198,9 @@ def sort_members(group: Group, members: Sequence[int]) -> list[int]:
     """
     if len(members) <= 1:
         return list(members)
+    # Strings compare as UTF-8 bytes. If static and dynamic members are mixed, the relation is not
+    # transitive, and the result depends on the sort algorithm. So this is the merge sort of the GNU
+    # C library's qsort, with which librdkafka is built on Linux.
     half = len(members) // 2
     left, right = sort_members(group, members[:half]), sort_members(group, members[half:])
     merged: list[int] = []
@@ -223,15 +223,14 @@ def _is_not_after(group: Group, member: int, other: int) -> bool:
 
 
 class _TopicRange:
-    """One topic during librdkafka's range assignment: its subscribers and its unassigned
-    partitions.
+    """One topic's subscribers and unassigned partitions in librdkafka's range assignor.
 
     Each subscriber gets the quota, and the first ones get one more partition.
 
     Attributes:
-        topic: the topic.
-        members: its subscribers in order.
-        slots: its partitions, as numbers in this problem.
+        topic: index of the topic in the problem.
+        members: the topic's subscribers in order.
+        slots: the topic's partitions, as indices of the problem's sorted partitions.
         quota: the number of partitions that each member gets at least.
     """
 
@@ -269,9 +268,10 @@ class _TopicRange:
         return has_rack and self.is_on_rack(member, slot) and self.capacity(member) > 0
 
     def assign(self, fits: Callable[[int, int], bool]) -> None:
-        """Assign partitions to the topic's members, in order, up to each member's quota.
+        """Give each subscriber, in order, the topic's first suitable unassigned partitions, up to
+        its quota.
 
-        A member gets the first unassigned partitions for which ``fits(member, partition)`` is true.
+        ``fits`` is a function of a member and a partition that tells whether the member may get it.
         """
         for member in self.members:
             capacity = self.capacity(member)
@@ -288,10 +288,12 @@ class _TopicRange:
 
 
 def _assign_copartitioned(ranges: Sequence[_TopicRange]) -> None:
-    """Assign partitions with equal numbers of several topics to the same member.
+    """Assign partitions with the same number of several topics to the same consumer.
 
-    It is the first with free capacity that has the rack of a replica of each of them.
+    ``ranges`` are the topics, which have equal subscribers and partition counts.
     """
+    # The member chosen for a number is the first with free capacity whose rack has a replica of
+    # this partition of every topic.
     for number in range(len(ranges[0].slots)):
         for member in ranges[0].members:
             if all(one.can_give_by_rack(member, one.slots[number]) for one in ranges):
@@ -300,16 +302,20 @@ def _assign_copartitioned(ranges: Sequence[_TopicRange]) -> None:
                 break
 
 
-def _lists_of_phase(
+def _build_lists(
     members: int, target: dict[int, int], claimant: dict[int, int], staying: set[int]
 ) -> list[list[int]]:
-    """Return each member's list of partitions for one of the two rebalances of a cooperative move.
+    """Return the list of partitions that each consumer gets in one of the two cooperative
+    rebalances.
 
-    Each list has the partitions that stay, then those that no member claims, then those that a
-    member claims but that have no planned owner. ``target`` has the planned owner of each
-    partition, ``claimant`` the member that claims it, and ``staying`` the partitions that do not
-    move.
+    Args:
+        members: number of members.
+        target: planned owner of each partition.
+        claimant: member that reports each partition as owned.
+        staying: the partitions that do not move.
     """
+    # Each list has first the partitions that stay, then those without a current owner, then those
+    # that the member owns but the plan does not assign.
     lists: list[list[int]] = [[] for _ in range(members)]
     for p in target:
         if p in staying:
@@ -330,10 +336,10 @@ def _is_same_member(group: Group, member: int, other: int) -> bool:
 
 
 def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolved]]:
-    """Find the last member, in join order, that claims each partition.
+    """Return the last member in join order that reports each existing partition as owned, as a
+    dict.
 
-    A claim is a partition that a member says it owns. The first result maps existing partitions to
-    these members. The second yields the last claim of each partition that does not exist.
+    A second iterator yields an `Unresolved` for each reported partition that does not exist.
     """
     start, claimed = problem.claims
     claimant: dict[int, int] = {}
@@ -350,11 +356,12 @@ def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolv
 
 
 def assign_sticky(peer: LibrdkafkaProblem) -> tuple[list[list[int]], EndlessLoop | None]:
-    """Assign partitions by librdkafka's sticky algorithm.
+    """Assign partitions by the sticky algorithm of the C client librdkafka.
 
-    Return each member's partitions, and the endless loop if the library would never return. In that
-    case the partitions are the most even valid assignment after any of its moves. Partitions are
-    numbers in this problem, and one may be in the lists of two members.
+    Returns:
+        The partitions of each member (indices of the problem's sorted partitions; one may have two
+            owners); and the endless loop if librdkafka would loop forever, else None. In case of a
+            loop the partitions are the most even valid assignment that it visits.
 
     Raises:
         PeerAssignorError: the library would crash, or its behaviour is undefined.
@@ -364,27 +371,22 @@ def assign_sticky(peer: LibrdkafkaProblem) -> tuple[list[list[int]], EndlessLoop
 
 @dataclass(frozen=True)
 class LibrdkafkaClaims(SettledClaims):
-    """Owner of each partition after librdkafka has resolved conflicting claims of members.
-
-    A claim is a partition that a member says it owns. The library takes the last claimant for the
-    owner when it moves a partition.
+    """Owner of each partition after librdkafka has resolved conflicting reports of members.
 
     Attributes:
-        last_claimant: the last member that claims each partition, even with an older generation;
-            absent if two claims have one generation.
+        last_claimant: the last member that reports each partition as owned, even with an older
+            generation. librdkafka takes it for the owner when the partition moves. Absent if two
+            members report the partition with the same generation.
     """
 
     last_claimant: dict[int, int]
 
 
 def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
-    """Resolve conflicting claims as librdkafka does: the member with the newest generation is the
-    owner.
+    """Choose one owner for each partition that members report as owned, as librdkafka does.
 
-    A claim is a partition that a member says it owns. The second newest claimant is the previous
-    owner. Two claims of any one generation leave the partition without owner. Members' lists are in
-    the reverse of the order in which partitions were first claimed, because the library walks its
-    maps from the latest entry.
+    The member with the newest generation is the owner, the one with the second newest generation
+    the previous owner. Two reports with the same generation leave the partition without owner.
     """
     claims: dict[int, list[tuple[int, int]]] = {}
     last_claimant = {}
@@ -394,6 +396,8 @@ def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
             last_claimant[slot] = member
     owned: list[list[int]] = [[] for _ in peer.problem.group]
     previous = {}
+    # Members' lists are in the reverse order of first reports, because librdkafka visits its maps
+    # from the latest entry.
     for slot in reversed(list(claims)):
         by_generation = sorted(claims[slot])
         if len({generation for generation, _ in by_generation}) < len(by_generation):
@@ -406,15 +410,16 @@ def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
 
 
 def order_slots(peer: LibrdkafkaProblem, claims: SettledClaims) -> list[int]:
-    """Return all partitions in the order in which librdkafka assigns and moves them.
+    """Return all partitions in the order in which librdkafka's sticky algorithm assigns and moves
+    them.
 
-    Those with the fewest subscribers come first. Where subscriptions are identical, the owned
-    partitions come first (`owned_slots_in_turns`, each list from its start), then the others in the
-    reverse of the metadata's order. Partitions are numbers in this problem.
+    Partitions with the fewest subscribers come first.
     """
     slots = range(len(peer.topic_of_slot))
     if not subscriptions_identical(peer, peer.topic_sets):
         return sorted(slots, key=lambda s: len(peer.subscribers[peer.topic_of_slot[s]]))
+    # With identical subscriptions the owned partitions come first, each list from its start, then
+    # the others in the reverse of the metadata's order.
     backwards = [slots_of_member[::-1] for slots_of_member in claims.owned]
     order = owned_slots_in_turns(peer, SettledClaims(backwards, claims.previous))
     if not order:
@@ -426,12 +431,12 @@ def order_slots(peer: LibrdkafkaProblem, claims: SettledClaims) -> list[int]:
 
 
 class LibrdkafkaAssignment(GeneralAssignment):
-    """One run of the general sticky algorithm as librdkafka implements it.
+    """One run of Kafka's sticky algorithm, as the C client librdkafka implements it.
 
     Args:
         peer: the problem.
-        claims: the owners after conflicting claims are resolved.
-        watch: whether to compare the plan after each move with the best one so far.
+        claims: the owners after conflicting reports of members are resolved.
+        watch: whether to keep the best plan so far, for inputs on which librdkafka loops forever.
     """
 
     def __init__(
@@ -481,20 +486,19 @@ class LibrdkafkaAssignment(GeneralAssignment):
         super()._give(member, slot)
         self.lists[member].append(slot)
 
-    def _replace_fixed(self, owner: int, target: int) -> int:
+    def _replace_excluded_target(self, owner: int, target: int) -> int:
         raise _crash("asks for the load of a member that it has excluded")
 
     def _move(self, slot: int, topic: int, target: int) -> None:
-        """Move a partition to a member, or the partition that librdkafka moves in its place by
-        mistake.
-
-        `LibrdkafkaMovements` selects the partition. The source member loses it only if it has it.
+        """Move a partition to a member; a defect of librdkafka may move another partition
+        instead.
         """
         moving, source = self._movements.move(slot, topic, self.owner, target)
         # A slot that moves in place of another may have a new owner by now.
         self._is_irregular |= self.owner[moving] != source
         self._moving.add(moving)
         self._give(target, moving)
+        # The source member loses the partition only if its list has it.
         if moving in self.lists[source]:
             self.lists[source].remove(moving)
             self._queue.change_load(source, -1)
@@ -526,8 +530,9 @@ class LibrdkafkaAssignment(GeneralAssignment):
 
 
 class _ListedOwners(dict[int, int]):
-    """Dict from partition to owner in which a missing key raises an error, because the library
-    would crash.
+    """Dict from partition to owner that raises `PeerAssignorError` for a missing partition.
+
+    librdkafka would crash there.
     """
 
     def __missing__(self, slot: int) -> int:
@@ -539,7 +544,7 @@ class _ListedOwners(dict[int, int]):
 
 @dataclass(eq=False, slots=True)
 class _Direction:
-    """Direction in which partitions move: from a source member to a target member.
+    """Source and target member of moves of partitions in librdkafka's sticky assignor.
 
     Directions are compared by identity, as the library compares addresses.
     """
@@ -550,10 +555,12 @@ class _Direction:
 
 @dataclass(eq=False, slots=True)
 class _MovedSlots:
-    """List of a topic's partitions that moved in the same direction (from one member to another).
+    """Partitions of a topic that moved from one member to another, as librdkafka stores them.
 
-    ``key`` is the direction object under which librdkafka stores the list. The library may free
-    that object while the list still uses it, which is one of its defects.
+    Attributes:
+        key: the direction object under which librdkafka stores the list. A defect may free this
+            object while librdkafka still uses it as the key.
+        slots: the partitions.
     """
 
     key: _Direction
@@ -563,9 +570,8 @@ class _MovedSlots:
 class LibrdkafkaMovements:
     """Record of the partitions moved so far, with three defects of librdkafka that change plans.
 
-    It records each partition's source and target, and the partitions by topic and direction.
-
-    Three defects of the library decide plans, as far as they are defined:
+    Where a defect reads freed memory, the result is undefined, and an error is raised here. The
+    defects are:
 
     * It looks for an opposite move under (target, present owner) where Kafka looks under (target,
       first source). A partition that returns therefore finds the list that it is in itself.
@@ -583,14 +589,15 @@ class LibrdkafkaMovements:
         self._alive: list[_Direction] = []  # freed ways stay alive here, so that ids are unique
 
     def move(self, slot: int, topic: int, owner: Sequence[int], target: int) -> tuple[int, int]:
-        """Record the move of a partition to a member.
+        """Record the move of a partition; return the partition that librdkafka really moves, and
+        its source.
 
-        Return the partition that librdkafka moves instead, mostly the same one, and its source.
+        It is mostly ``slot`` itself, but may be another partition of the topic.
 
         Args:
-            slot: the partition that should move, as a number in this problem.
+            slot: the partition that should move.
             topic: its topic.
-            owner: the present owner of each partition.
+            owner: the current owner of each partition.
             target: the member to which it should move.
 
         Raises:
@@ -654,14 +661,12 @@ class LibrdkafkaMovements:
         moved.slots.append(slot)
 
     def state(self) -> object:
-        """Return all moves recorded so far as a comparable value, to detect endless loops.
-
-        Equal values in two passes show that librdkafka loops forever. For each list of moved
-        partitions, the value also says which partition's record allocated the list's key, and
-        whether it is freed, because that affects later moves.
+        """Return all moves of partitions recorded so far as one comparable value, to detect endless
+        loops.
         """
         ways = {slot: (way.source, way.target) for slot, way in self._way.items()}
         slot_of = {id(way): slot for slot, way in self._way.items()}
+        # The value includes which keys of lists are freed, because that affects later moves.
         lists = {
             (topic, *way): (slot_of.get(id(one.key)), id(one.key) in self._freed, *one.slots)
             for topic, moved in self._moved.items()

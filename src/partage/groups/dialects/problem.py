@@ -32,11 +32,11 @@ __all__ = [
 
 
 class PeerAssignorError(UnsupportedProblemError):
-    """Raised for an input on which another client's own class or function fails.
+    """Raised for an input on which another client's assignor, such as kafka-python's, itself fails.
 
     Attributes:
-        peer_exception: name of the client's exception; ``"hangs"`` where it never returns,
-            ``"crash"`` where the process ends, ``"undefined"`` where it reads freed memory.
+        peer_exception: name of the client's exception. ``"hangs"``: the client loops forever;
+            ``"crash"``: its process ends; ``"undefined"``: it reads freed memory.
 
     >>> PeerAssignorError("the group has no members", "TypeError").peer_exception
     'TypeError'
@@ -48,14 +48,12 @@ class PeerAssignorError(UnsupportedProblemError):
 
 
 class PeerProblem:
-    """Members, topics and numbered partitions of a rebalance, as assignors of non-Java clients see
-    them.
+    """Members, topics and partitions of a rebalance, as assignors of non-Java clients see them.
 
-    A partition's number in this problem is called its slot (an array index). Slots are by topic
-    name, then partition number. Names sort by code points (Java's order differs beyond U+FFFF). The
-    clients request metadata only of the topics to which the group subscribes, so a topic without
-    subscriber has no slots. A topic without partitions has no effect and is left out. "Topic" means
-    a position in ``topics`` in all attributes, and a member is its position in the group.
+    A *slot* is the index of a partition in an array that is sorted by topic name and partition
+    number. Names sort by code points (Java's order differs beyond U+FFFF). Topics without
+    subscribers or without partitions have no slots. In all attributes a topic is an index of
+    ``topics``, and a member an index of the group.
 
     Attributes:
         problem: the group and the cluster.
@@ -80,7 +78,7 @@ class PeerProblem:
 
     @cached_property
     def topic_by_name(self) -> dict[str, int]:
-        """Dict from topic name to the topic's position in ``topics``."""
+        """Dict from topic name to the topic's index in the list ``topics``."""
         return {self.problem.index.topics[t]: k for k, t in enumerate(self.topics)}
 
     @cached_property
@@ -111,7 +109,7 @@ class PeerProblem:
 
     @cached_property
     def id_rank(self) -> list[int]:
-        """Position of each member's id among all member ids sorted by code points."""
+        """Rank of each member's id among all member ids, sorted by code points."""
         ids = self.problem.group.ids
         rank = [0] * len(ids)
         for r, m in enumerate(sorted(range(len(ids)), key=ids.__getitem__)):
@@ -120,7 +118,7 @@ class PeerProblem:
 
     @cached_property
     def topic_of_slot(self) -> list[int]:
-        """Topic of each partition, by slot (the partition's number in this problem)."""
+        """Topic of each partition, as an index into the list ``topics``."""
         return [k for k in range(len(self.topics)) for _ in self.slots_of(k)]
 
     @cached_property
@@ -129,11 +127,14 @@ class PeerProblem:
         return [{number[s]: s for s in self.slots_of(k)} for k in range(len(self.topics))]
 
     def slots_of(self, topic: int) -> range:
-        """Return the partitions of a topic as slots (numbers in this problem)."""
+        """Return the range of indices of a topic's partitions, in the array of all sorted
+        partitions.
+        """
         return range(self.first_slot[topic], self.first_slot[topic + 1])
 
     def claimed_slots(self, claims: Iterable[tuple[str | None, int]]) -> list[int]:
-        """Convert (topic name, partition number) pairs to partition numbers of this problem.
+        """Convert (topic name, partition number) pairs to indices in the array of all sorted
+        partitions.
 
         Pairs of unknown topics or partitions are left out.
         """
@@ -147,12 +148,15 @@ class PeerProblem:
         return slots
 
     def name(self, slot: int) -> str:
-        """Return the name of a partition as "topic-number"."""
+        """Return the name of a partition, e.g. "orders-3"."""
         topic, number = self.problem.index.name(int(self.partition_of_slot[slot]))
         return f"{topic}-{number}"
 
     def plan(self, lists: Sequence[Sequence[int]], **attributes: object) -> Plan:
-        """Build a plan from each member's list of partitions, given as numbers in this problem."""
+        """Build a plan from each member's list of partitions (indices of the sorted partitions).
+
+        ``attributes`` are further fields of the plan.
+        """
         group = self.problem.group
         partitions = [self.partition_of_slot[np.array(slots, np.int32)] for slots in lists]
         plan: Plan = Plan.from_lists(self.problem.index, group.ids, partitions, **attributes)
@@ -162,11 +166,11 @@ class PeerProblem:
 class LibrdkafkaProblem(PeerProblem):
     """Members, topics, racks and partitions of a rebalance, as librdkafka's assignors see them.
 
-    Other than in `PeerProblem`, a topic that a member names twice counts once.
+    In contrast to `PeerProblem`, a topic that a member names twice counts once.
 
     Raises:
-        PeerAssignorError: a member has an empty subscription. The library cannot read it and
-            uses it all the same.
+        PeerAssignorError: a member has an empty subscription, which librdkafka cannot parse but
+            uses nevertheless.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -183,25 +187,25 @@ class LibrdkafkaProblem(PeerProblem):
 
     @cached_property
     def metadata_order(self) -> list[int]:
-        """Topics in the order in which the group leader requests their metadata: as members first
-        name them.
+        """Topics in the order in which members first name them; the leader requests metadata in
+        this order.
 
-        The library keeps the order of the response, which brokers may choose.
+        This is assumed to be the order of the broker's response, which librdkafka keeps.
         """
         return list(dict.fromkeys(k for topics in self.subscriptions for k in topics))
 
     @cached_property
     def racks(self) -> list[frozenset[str]]:
-        """Racks of each partition's replicas, by slot (the partition's number in this problem)."""
+        """Racks of each partition's replicas; partitions are in order of topic name and number."""
         return [
             frozenset(self.problem.cluster.racks_of(p)) for p in self.partition_of_slot.tolist()
         ]
 
     def uses_racks(self, topics: Sequence[int], members: Sequence[int]) -> bool:
-        """Return whether librdkafka considers racks when it assigns these topics to these members.
+        """Return whether librdkafka considers racks when it assigns the given topics to the given
+        members.
 
-        It does if a replica is on a member's rack, and not all racks have replicas of all
-        partitions.
+        It does if a replica is on a member's rack, and some rack lacks replicas of some partition.
         """
         member_racks = {self.problem.group[m].rack for m in members} - {None, ""}
         if not member_racks:
@@ -217,14 +221,11 @@ class LibrdkafkaProblem(PeerProblem):
 
 
 def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int]]) -> Plan:
-    """Return the plan of the range assignor of kafka-python or aiokafka, which ignores racks.
-
-    A member that names a topic twice has two ranges. The second replaces the first, so that the
-    partitions of the first have no owner.
+    """Assign partitions as the range assignors of kafka-python and aiokafka do, which ignore racks.
 
     Args:
-        problem: the problem.
-        in_order: sorts a topic's subscribers as the client does; it may leave some out.
+        problem: the group and the cluster.
+        in_order: function that sorts a topic's subscribers as the client does, and may drop some.
     """
     peer = PeerProblem(problem)
     lists: list[list[int]] = [[] for _ in problem.group]
@@ -234,6 +235,8 @@ def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int
         if subscriber_set not in sorted_members:
             sorted_members[subscriber_set] = in_order(subscriber_set)
         members = sorted_members[subscriber_set]
+        # If a member names a topic twice, it gets two ranges, of which the second replaces the
+        # first. The partitions of the first then have no owner.
         for member, slots in dict(divide_into_ranges(members, peer.slots_of(k))).items():
             lists[member].extend(slots)
     return peer.plan(lists)
@@ -242,8 +245,8 @@ def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int
 def divide_into_ranges(members: Sequence[int], slots: range) -> list[tuple[int, range]]:
     """Divide a topic's partitions into consecutive ranges, one for each member.
 
-    If the division leaves a remainder, the first members get one more partition. ``slots`` are the
-    topic's partitions as numbers in this problem.
+    For example, 5 partitions and 2 members give the ranges 0 to 2 and 3 to 4. ``slots`` are the
+    indices of the topic's partitions.
     """
     quota, extra = divmod(len(slots), len(members))
     first = slots.start
@@ -256,11 +259,10 @@ def divide_into_ranges(members: Sequence[int], slots: range) -> list[tuple[int, 
 
 
 def assign_round_robin(peer: PeerProblem, members: Sequence[int]) -> Plan:
-    """Return the round-robin plan: each partition goes to the next member in turn that subscribes
-    to it.
+    """Assign partitions round robin: each goes to the next member that subscribes to its topic.
 
     Args:
-        peer: the problem.
+        peer: the group's members, topics and partitions.
         members: all members in the client's order.
     """
     topic_sets = peer.topic_sets

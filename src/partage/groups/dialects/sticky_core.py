@@ -26,14 +26,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SettledClaims:
-    """Partitions that each member owns after conflicts between members' claims are resolved.
-
-    A claim is a partition that a member says it owns. A slot is a partition's number in this
-    problem.
+    """Owner of each partition after conflicting reports of consumers are resolved.
 
     Attributes:
-        owned: the slots of each member.
-        previous: the owner before the present one, for each slot with conflicting claims.
+        owned: the partitions of each member, as indices of the problem's sorted partitions.
+        previous: the previous owner of each partition that several members report as owned.
     """
 
     owned: list[list[int]]
@@ -41,16 +38,17 @@ class SettledClaims:
 
 
 class GeneralAssignment(ABC):
-    """Base class of other clients' ports of Kafka's general sticky algorithm (2.3 and 2.4).
+    """Base class of the sticky assignors of non-Java clients, which run the algorithm of Kafka 2.3
+    and 2.4.
 
-    An instance is used for one call of `run`. A slot is a partition's number in this problem.
+    An instance is used for one call of `run`. A "slot" is the index of a partition in the problem's
+    sorted partitions.
 
     Args:
-        peer: the problem.
-        claims: the resolved claims.
+        peer: the group's members, topics and partitions.
+        claims: the owners after conflicting reports of members are resolved.
         order: all slots in the order in which the client visits them.
-        watch: whether to compare the plan after each move with the best one so far, which is
-            the result where the client never returns.
+        watch: whether to keep the best plan so far; it is the result if the client loops forever.
 
     Attributes:
         owner: the member that the client considers the owner of each slot, -1 for none.
@@ -93,9 +91,8 @@ class GeneralAssignment(ABC):
         self.loop: EndlessLoop | None = None
 
     def run(self) -> None:
-        """Assign unassigned partitions, then balance the members' loads.
-
-        Partitions that cannot move are excluded from balancing.
+        """Assign the partitions without an owner, then move partitions until the consumers' loads
+        are even.
         """
         self._assign(self._unassigned)
         self._exclude_fixed()
@@ -122,9 +119,8 @@ class GeneralAssignment(ABC):
                 self._fixed.add(member)
 
     def _balance(self) -> None:
-        """Move partitions from more to less loaded members as long as that makes loads more even.
-
-        If Kafka's balance score has not improved, undo all moves.
+        """Move partitions from members with many partitions to members with fewer, until loads are
+        even.
         """
         start, score = self._copied_lists(), self._balance_score()
         self._best, self._best_score, moved = start, score, False
@@ -134,30 +130,30 @@ class GeneralAssignment(ABC):
             moved = self._repeat_passes(self._order)
         if self.loop is not None:
             self.lists = self._best
+        # If Kafka's balance score has not improved, all moves are undone.
         elif not self._starts_empty and moved and self._balance_score() >= score:
             self.lists = start
         else:
             self.lists = self._copied_lists()
 
     def _repeat_passes(self, slots: Sequence[int]) -> bool:
-        """Repeat passes over the partitions until none of them moves; return whether any has moved.
-
-        If the run returns to an earlier state, the client would loop forever; this sets `loop`.
+        """Try to move each of the given partitions, repeatedly, until none moves; return whether
+        any moved.
         """
         moved, repeated = False, RepeatedState()
         while self._pass_over(slots):
             moved = True
             if repeated.matches(self._state()):
+                # An earlier state recurs, so the client would loop forever.
                 self.loop = self._endless_loop(slots, repeated)
                 break
         return moved
 
     def _pass_over(self, slots: Sequence[int]) -> bool:
-        """Move each partition to a less loaded member if that helps; return whether any moved.
+        """Try once to move each of the given partitions to a less loaded member; return whether any
+        moved.
 
-        This is one pass of Kafka's ``performReassignments``. The partition moves to its previous
-        owner if that has at least two partitions fewer than the owner, else to the least loaded
-        subscriber that does.
+        This is one pass of Kafka's ``performReassignments``.
         """
         queue, topic_of_slot, moved = self._queue, self._peer.topic_of_slot, False
         for slot in slots:
@@ -168,7 +164,9 @@ class GeneralAssignment(ABC):
             if target in self._fixed or owner in self._fixed:
                 if self._is_balanced():
                     break
-                target = self._replace_fixed(owner, target)
+                target = self._replace_excluded_target(owner, target)
+            # A partition moves to its previous owner, or else to the least loaded subscriber. The
+            # target must have at least two partitions fewer than the current owner.
             load = queue.load[owner]
             if target < 0 or load <= queue.load[target] + 1:
                 target = self._least_loaded(topic)
@@ -191,8 +189,9 @@ class GeneralAssignment(ABC):
     # --- balance ---
 
     def _is_balanced(self) -> bool:
-        """Return whether no member could take a partition from a more loaded member (Kafka's
-        ``isBalanced``).
+        """Return whether no member could take a partition from a member with more partitions.
+
+        This is Kafka's ``isBalanced``.
         """
         queue, peer = self._queue, self._peer
         if queue.is_even:
@@ -226,8 +225,8 @@ class GeneralAssignment(ABC):
             self._best, self._best_score = self._copied_lists(), score
 
     def _endless_loop(self, slots: Sequence[int], repeated: RepeatedState) -> EndlessLoop:
-        """Run one more period of the client's endless loop; return its length and the partitions
-        that move in it.
+        """Run the client's endless loop once more; return its length and the partitions that move
+        in it.
         """
         self._moving = set()
         for _ in range(repeated.length):
@@ -254,12 +253,18 @@ class GeneralAssignment(ABC):
         return ()
 
     @abstractmethod
-    def _replace_fixed(self, owner: int, target: int) -> int:
-        """Return the new target of a partition whose owner or target can neither lose nor get
-        partitions.
+    def _replace_excluded_target(self, owner: int, target: int) -> int:
+        """Return the new target of a partition whose current or previous owner cannot take part in
+        balancing.
 
-        ``owner`` is the present owner, ``target`` the previous owner, to which the partition would
-        return. The result -1 means the least loaded subscriber.
+        Members are excluded from balancing if they can neither lose nor get partitions.
+
+        Args:
+            owner: the current owner.
+            target: the previous owner, to which the partition would return.
+
+        Returns:
+            The new target; -1 for the least loaded subscriber.
 
         Raises:
             PeerAssignorError: the client fails there.
@@ -267,10 +272,11 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _move(self, slot: int, topic: int, target: int) -> None:
-        """Move a partition to a member, or move another one back instead.
+        """Move a partition to member ``target``, or move another partition of the topic back
+        instead.
 
-        If another partition of the topic moved in the opposite direction earlier, that one moves
-        back (Kafka's ``getTheActualPartitionToBeMoved``).
+        The latter is done if that partition moved in the opposite direction before (Kafka's
+        ``getTheActualPartitionToBeMoved``).
         """
 
     @abstractmethod
@@ -279,23 +285,28 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _is_valid(self) -> bool:
-        """Return whether each owner subscribes to the topic, and no partition has two owners."""
+        """Return whether each owner subscribes to its partitions' topics, and no partition has two
+        owners.
+        """
 
     @abstractmethod
     def _state(self) -> object:
-        """Return owners and moves as a comparable value, to detect endless loops.
-
-        The run never ends if it has equal values after two of its passes.
+        """Return owners and moves of partitions as one comparable value, to detect endless
+        loops.
         """
 
 
 def run_to_end(
     make: Callable[..., GeneralAssignment],
 ) -> tuple[list[list[int]], EndlessLoop | None]:
-    """Run a client's assignment; if the client would never return, run it again for the best plan.
+    """Run another client's sticky algorithm, and return each member's partitions.
 
-    Return each member's partitions and the endless loop. ``make`` creates a run for an argument
-    ``watch`` (see `GeneralAssignment`).
+    Args:
+        make: function that creates the algorithm (`GeneralAssignment`) for an argument ``watch``.
+
+    Returns:
+        The partitions of each member, and the endless loop if the client would loop forever, else
+            None. In case of a loop the partitions are the best plan that it visits.
     """
     run = make(watch=False)
     run.run()
@@ -306,9 +317,9 @@ def run_to_end(
 
 
 def subscriptions_identical(peer: PeerProblem, by_member: Sequence[object]) -> bool:
-    """Return whether all topics have the same subscribers, and all members the same subscription.
+    """Return whether all members of the consumer group subscribe to the same topics.
 
-    ``by_member`` is each member's subscription in the form that the client compares.
+    ``by_member`` is each member's subscription, as a list or a set, as the client compares it.
     """
     by_topic = peer.subscribers
     return all(one == by_topic[0] for one in by_topic) and all(
@@ -317,10 +328,9 @@ def subscriptions_identical(peer: PeerProblem, by_member: Sequence[object]) -> b
 
 
 class SortedMembers:
-    """Queue of the members that can lose or get partitions, least loaded first.
+    """Queue of a consumer group's members, sorted by their number of partitions, fewest first.
 
-    They are sorted by (load, rank of id), as in Java's ``TreeSet``. A load is a number of
-    partitions.
+    Members with equal numbers are sorted by the rank of their id, as in Java's ``TreeSet``.
 
     Example: loads ``[2, 0, 2]`` and ranks ``[1, 2, 0]`` of members 0, 1, 2 give the keys ``[(0, 2),
     (2, 0), (2, 1)]``, so the order of members is 1, 2, 0.
@@ -342,43 +352,45 @@ class SortedMembers:
 
     @property
     def highest(self) -> int:
-        """Largest load (number of partitions) of a member in the queue."""
+        """Largest number of partitions of a member in the queue."""
         return self._keys[-1][0]
 
     @property
     def is_even(self) -> bool:
-        """True if the loads (numbers of partitions) in the queue differ by at most one."""
+        """True if the numbers of partitions of the members in the queue differ by at most one."""
         return self._keys[0][0] >= self._keys[-1][0] - 1
 
     def remove(self, member: int) -> None:
-        """Remove a member from the queue, because it can no longer lose or get partitions.
-
-        Its entry in ``load`` stays.
-        """
+        """Remove a member from the queue, because it can no longer lose or get partitions."""
         del self._keys[bisect_left(self._keys, (self.load[member], self._rank[member]))]
 
     def change_load(self, member: int, by: int) -> None:
-        """Add ``by`` to a member's load and move the member in the queue."""
+        """Add ``by`` to a member's number of partitions and move the member in the queue."""
         self.remove(member)
         self.load[member] += by
         insort(self._keys, (self.load[member], self._rank[member]))
 
     def first(self, fits: Callable[[int], bool]) -> int:
-        """Return the least loaded member that satisfies a condition, -1 if there is none."""
+        """Return the member with the fewest partitions for which ``fits(member)`` is true, -1
+        without one.
+        """
         return next((m for m in self if fits(m)), -1)
 
 
 def owned_slots_in_turns(peer: PeerProblem, claims: SettledClaims) -> list[int]:
     """Return all owned partitions, taken one by one from the member with the most partitions left.
 
-    If several members have the most left, the last one by id is next. A member first gives the
-    partitions that had another owner before, by topic and number (the clients take any of these),
-    then the others from the end of its list. Partitions are numbers in this problem.
+    Args:
+        peer: the group's members, topics and partitions.
+        claims: the owner of each partition.
     """
     disputed = claims.previous
     others = [[s for s in slots if s not in disputed] for slots in claims.owned]
     first = [sorted((s for s in slots if s in disputed), reverse=True) for slots in claims.owned]
     rank = peer.id_rank
+    # Of several such members, the last one by id is next. A member first gives the partitions that
+    # several members report as owned, by topic and number. Then it gives the others from the end of
+    # its list.
     heap = [(-len(slots), -rank[m], m) for m, slots in enumerate(claims.owned) if slots]
     heapq.heapify(heap)
     in_turns = []

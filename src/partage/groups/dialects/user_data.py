@@ -32,7 +32,8 @@ Claims = tuple[Sequence[tuple["str | None", int]], int]
 
 @dataclass(frozen=True, slots=True)
 class LastAssignment:
-    """Memory of a sticky assignor's member: its last assigned partitions, and their generation.
+    """Partitions and generation of a sticky member's last assignment, stored until the next
+    rebalance.
 
     >>> LastAssignment((("t", 0),), 3).generation
     3
@@ -43,10 +44,10 @@ class LastAssignment:
 
     @classmethod
     def of(cls, memory: object) -> LastAssignment | None:
-        """Check that ``memory`` is a member's last assignment, and return it; return None for None.
+        """Return the stored state of a sticky member (or None), after a check of its type.
 
         Raises:
-            InvalidConfigError: the memory is another strategy's.
+            InvalidConfigError: the state was stored by another strategy.
         """
         if memory is None or isinstance(memory, cls):
             return memory
@@ -64,8 +65,9 @@ class RemembersAssignment(PlainStrategy):
     merges_topics: bool = True
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes:
-        """Encode the member's last assignment and its generation; return b"" before the first
-        assignment.
+        """Encode the consumer's last assignment and its generation as user data for JoinGroup.
+
+        The result is b"" before the first assignment.
         """
         last = LastAssignment.of(memory)
         if last is None:
@@ -84,7 +86,9 @@ class RemembersAssignment(PlainStrategy):
         generation: int,
         memory: object = None,
     ) -> LastAssignment:
-        """Return the member's memory: the assigned partitions and the generation."""
+        """Return the state that the consumer stores until the next rebalance: its partitions and
+        generation.
+        """
         pairs = tuple(pair for owned in assignment.to_pairs().values() for pair in owned)
         return LastAssignment(pairs, generation)
 
@@ -96,12 +100,12 @@ def encode_claims(
     version_first: bool,
     merge_topics: bool = True,
 ) -> bytes:
-    r"""Encode the partitions that a member owns, and their generation, as sticky user data.
+    r"""Encode a consumer's owned partitions and their generation as user data of a sticky assignor.
 
     Args:
         partitions: (topic, partition number) pairs.
         generation: the generation of the assignment.
-        version_first: whether to write kafka-python's form, which begins with the version.
+        version_first: whether to write kafka-python's format, which begins with the version.
         merge_topics: whether to write each topic once, in order of its first partition.
 
     Raises:
@@ -127,17 +131,17 @@ def encode_claims(
 
 
 def decode_claims(data: bytes | None, *, version_first: bool) -> Claims:
-    r"""Decode the partitions that a member says it owns, and their generation, from sticky user
-    data.
+    r"""Decode a consumer's owned partitions and their generation from user data of a sticky
+    assignor.
 
     Malformed bytes give no partitions and generation -1.
 
     Args:
         data: the user data as sent.
-        version_first: whether to decode kafka-python's form, which begins with the version.
+        version_first: whether to decode kafka-python's format, which begins with the version.
 
     Raises:
-        PeerAssignorError: a list is null. The class decodes it and then fails to loop over it.
+        PeerAssignorError: a list is null, on which the Python client fails.
 
     >>> decode_claims(b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\2\0\0\0\5", version_first=False)
     ([('t', 2)], 5)
@@ -165,14 +169,14 @@ def _read_topics(reader: _LenientReader) -> list[tuple[str | None, list[int] | N
 
 
 class _UnreadableError(Exception):
-    """Raised if user data ends too early or a name is not UTF-8.
+    """Raised if sticky user data ends too early, or a topic name is not UTF-8.
 
-    The member then counts as owning nothing.
+    The member then has no previous partitions.
     """
 
 
 class _LenientReader:
-    """Decoder of sticky user data that treats malformed bytes as kafka-python and aiokafka do.
+    """Decoder of sticky user data that treats malformed bytes as the Python clients do.
 
     A negative length is null, and trailing bytes are ignored.
     """

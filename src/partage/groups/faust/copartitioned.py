@@ -22,7 +22,7 @@ __all__ = ["MAX_TABLE_SIZE", "FaustCopartitioned", "SplitMix64", "assign_actives
 
 @dataclass(frozen=True, repr=False)
 class FaustCopartitioned(FaustStrategy):
-    """Assignor after Faust's design document: standbys take over, and are spread evenly.
+    """Assignor by Faust's design document, not its code: standbys replace failed workers evenly.
 
     Topics with equally many partitions and the same subscribers are assigned together. For each
     such group of topics, the aims are, each only as far as the previous ones allow:
@@ -70,7 +70,14 @@ class FaustCopartitioned(FaustStrategy):
     def assign_copartitioned(
         self, topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
     ) -> list[CopartitionedAssignment]:
-        """Return the active and standby partitions of each subscriber of copartitioned topics.
+        """Choose the active and standby members of each partition number of copartitioned topics.
+
+        Args:
+            topics: copartitioned topics: equal partition counts and equal subscribers.
+            metadata: what each member reported about its previous partitions.
+
+        Returns:
+            The active and standby partitions of each subscriber.
 
         Raises:
             ProblemTooLargeError: more than 16 million pairs of partition and member.
@@ -104,16 +111,18 @@ _INFINITE = 2**62
 
 
 class _Penalties(NamedTuple):
-    """Costs of the minimum-cost flow that assigns partitions: one cost for each aim.
+    """Costs of the minimum-cost flow that assigns active Faust partitions, one for each ranked aim.
 
     A cost outweighs all costs of less important aims; a move costs 1.
 
     Attributes:
-        cold_start: a partition on a member without a copy.
-        load: one partition on a member, multiplied by the member's load.
-        disturbed: a partition that a member takes over while others are lost, unless it is new.
-        missed_standby: a lost partition on neither a standby nor a new member.
-        idle: an idle member; 0 if there are fewer partitions than members.
+        cold_start: for a partition on a member without a copy.
+        load: for one partition on a member, multiplied by the member's load.
+        disturbed: for a partition that a member takes from another one while partitions of failed
+            members must be reassigned; new members are exempt.
+        missed_standby: for a partition of a failed member that goes neither to one of its standbys
+            nor to a new member.
+        idle: for an idle member; 0 if there are fewer partitions than members.
     """
 
     cold_start: int
@@ -185,6 +194,10 @@ def _initial_owners(previous: PreviousCopies, members: int) -> list[int]:
 
     It is the previous owner, else the least loaded member with a standby, else the least loaded
     member.
+
+    Args:
+        previous: the previous owners and standbys.
+        members: number of members.
     """
     owner = list(previous.owner)
     load = np.bincount([m for m in owner if m >= 0], minlength=members).tolist()
@@ -200,9 +213,14 @@ def _initial_owners(previous: PreviousCopies, members: int) -> list[int]:
 
 
 def _assignment_costs(previous: PreviousCopies, members: int, penalties: _Penalties) -> Costs:
-    """Return the cost of each partition on each member (int64[partitions, members]).
+    """Return the cost of assigning each partition to each member (int64[partitions, members]).
 
     The cost of the member's load is not included.
+
+    Args:
+        previous: the previous owners and standbys.
+        members: number of members.
+        penalties: the cost of each aim.
     """
     pairs = list(zip(previous.owner, previous.standbys, strict=True))
     costs = np.full((len(previous.owner), members), penalties.cold_start + 1, np.int64)
@@ -223,8 +241,7 @@ def _assignment_costs(previous: PreviousCopies, members: int, penalties: _Penalt
 
 
 class _MinimumCostFlow:
-    """Minimum-cost flow that moves partitions between members in place, by successive shortest
-    paths.
+    """Minimum-cost flow that moves Faust partitions between members, by successive shortest paths.
 
     Attributes:
         _owner: the active member of each partition.
@@ -249,7 +266,9 @@ class _MinimumCostFlow:
             self._update_moves(member)
 
     def augment_until_optimal(self) -> None:
-        """Move partitions along shortest paths until no path lowers the cost."""
+        """Move partitions between members along shortest paths until no path lowers the total
+        cost.
+        """
         while (path := self._shortest_path()) is not None:
             moves = [(int(self._move_partition[a, b]), a, b) for a, b in pairwise(path)]
             for p, source, target in moves:
@@ -260,9 +279,7 @@ class _MinimumCostFlow:
                 self._update_moves(member)
 
     def _update_moves(self, member: int) -> None:
-        """Find the partition of this member that is cheapest to move, for each other member as its
-        target.
-        """
+        """Find the member's partition that is cheapest to move to each other member."""
         owned = self._owned[member]
         self._move_cost[member] = _INFINITE
         if owned:
@@ -273,16 +290,17 @@ class _MinimumCostFlow:
         self._move_cost[member, member] = _INFINITE
 
     def _shortest_path(self) -> list[int] | None:
-        """Return the path of members along which partitions should move to lower the cost most.
+        """Return the path of members along which moving one partition each lowers the cost most, or
+        None.
 
-        Each member on it passes one partition to the next. None if no path lowers the cost.
-
-        Bellman-Ford algorithm: there is no negative cycle, so as many rounds as there are members
-        suffice. The path's ends add the changes of their load costs.
+        Each member on the path passes one partition to the next. None means that no path lowers the
+        cost.
         """
         load = np.array([len(owned) for owned in self._owned])
         distance = np.where(load > 0, -self._load_cost(load), _INFINITE)
         predecessor = np.full(self._members, -1, np.int64)
+        # Bellman-Ford algorithm: there is no negative cycle, so as many rounds as there are members
+        # suffice.
         for _ in range(self._members):
             is_blocked = (distance[:, None] >= _INFINITE) | (self._move_cost >= _INFINITE)
             through = np.where(is_blocked, _INFINITE, distance[:, None] + self._move_cost)
@@ -350,7 +368,7 @@ class SplitMix64:
         return numbers
 
     def permute(self, items: Sequence[_Item]) -> list[_Item]:
-        """Return the items in a random order that the seed determines."""
+        """Return the items of a list in a random order that the seed determines."""
         order = np.argsort(self.next_numbers(len(items)), kind="stable")
         return [items[i] for i in order.tolist()]
 
@@ -362,9 +380,11 @@ def place_standbys(
     replicas: int,
     generator: SplitMix64,
 ) -> list[set[int]]:
-    """Choose the standbys of each partition so that others take over a failed member's load evenly.
+    """Choose the members with a standby of each partition, so that a failed member's load spreads
+    evenly.
 
-    Standbys stay where they are as far as the placement stays even. Two values are even at the end:
+    Standbys stay where they are as far as the placement stays even. The placement is even in two
+    ways:
 
     * for each member, how many standbys of its partitions each other member has (the counts
       differ by at most one);
@@ -393,11 +413,8 @@ def place_standbys(
 
 
 class _Placement:
-    """Standbys placed on members so far, with the counts that keep the placement even.
-
-    The best member for a standby has the fewest standbys of the owner's partitions, then the
-    smallest total, then the lowest random number. A choice changes only the counts of the chosen
-    member, so one sort chooses all standbys of a partition.
+    """Standby copies of Faust partitions placed on members so far, with the counts that keep them
+    even.
 
     Attributes:
         standbys: the members with a standby of each partition.
@@ -410,6 +427,8 @@ class _Placement:
     """
 
     def __init__(self, owner: Sequence[int], members: int, generator: SplitMix64) -> None:
+        # The best member for a standby has the fewest standbys of the active member's partitions,
+        # then the fewest active and standby partitions, then the lowest random number.
         self._owner = owner
         self._members = members
         self._count = np.zeros((members, members), np.int64)
@@ -423,18 +442,21 @@ class _Placement:
         self._existing: list[set[int]] = [set() for _ in owner]
 
     def keep_existing(self, previous: PreviousCopies, standbys_wanted: int) -> None:
-        """Keep existing copies of each partition as its standbys, at most ``standbys_wanted`` for a
-        partition.
+        """Keep members that already have a copy of a partition as its standbys, up to a maximum
+        number.
 
-        If there are more, those that spread standbys most evenly stay.
+        Args:
+            previous: the previous owners and standbys.
+            standbys_wanted: the maximum number of standbys of a partition.
         """
         for p in self._order:
+            # If more members have a copy, those are kept that spread standbys most evenly.
             copies = {*previous.standbys[p], previous.owner[p]} - {-1, self._owner[p]}
             self._add(p, self._best_members(p, np.array(sorted(copies), np.intp), standbys_wanted))
             self._existing[p] = set(self.standbys[p])
 
     def add_missing(self, wanted: int) -> None:
-        """Add standbys on the best members until each partition has ``wanted``."""
+        """Add standbys until each partition has ``wanted``, on the members that have the fewest."""
         is_candidate = np.ones(self._members, np.bool_)
         for p in self._order:
             missing = wanted - len(self.standbys[p])
@@ -458,7 +480,7 @@ class _Placement:
                 self._move(owner, int(others[score.argmax()]), int(others[score.argmin()]))
 
     def balance_totals(self) -> None:
-        """Move standbys from members with more active and standby copies to members with fewer.
+        """Move standbys from members with more active and standby partitions to members with fewer.
 
         A move must leave the standbys of each member's active partitions evenly spread.
         """
@@ -466,12 +488,11 @@ class _Placement:
             self._move(*exchange)
 
     def _find_exchange(self) -> tuple[int, int, int] | None:
-        """Find a standby whose move makes the members' totals of active and standby copies more
-        even.
+        """Find a standby to move from a member with more partitions to one with fewer.
 
-        Return the active member of its partition, and the members that lose and get the standby;
-        None if there is no such move. Members with the largest totals lose first, those with the
-        smallest get first.
+        Returns:
+            The active member of the standby's partition, the source and the target member; None if
+                there is no such move.
         """
         total = self._total
         order = np.argsort(total, kind="stable")
@@ -489,7 +510,11 @@ class _Placement:
         return None
 
     def _best_members(self, p: int, candidates: NDArray[np.intp], limit: int) -> list[int]:
-        """Return up to ``limit`` candidates for standbys of a partition, the best first."""
+        """Return up to ``limit`` members on which to place standbys of partition ``p``, the best
+        first.
+
+        ``candidates`` (int64[n]) are the members to choose from.
+        """
         owner = self._owner[p]
         keys = (
             self._random[owner, candidates],
@@ -507,13 +532,12 @@ class _Placement:
     def _move(self, owner: int, source: int, target: int) -> None:
         """Move a standby of one of the owner's partitions from member ``source`` to member
         ``target``.
-
-        A standby that has no copy of the data yet is preferred.
         """
         movable = [
             p for p in self._owned[owner]
             if source in self.standbys[p] and target not in self.standbys[p]
         ]  # fmt: skip
+        # A standby that has no copy of the data yet is preferred.
         p = min(movable, key=lambda p: source in self._existing[p])
         self.standbys[p].remove(source)
         self._count[owner, source] -= 1

@@ -38,9 +38,9 @@ _MAX_NAMES_IN_WARNING = 3
 
 
 class CopartitionedTopics(NamedTuple):
-    """Topics with equally many partitions and the same subscribers, which are assigned together.
+    """Topics with equal partition counts and equal subscribers, which Faust assigns together.
 
-    Both strategies assign the partitions with one number, one of each topic, to one member.
+    Partitions with the same number go to the same member.
 
     Attributes:
         group: number in Faust's ``topic_groups``: the position of the partition count among all
@@ -61,8 +61,8 @@ def find_copartitioned_topics(
 ) -> tuple[list[CopartitionedTopics], tuple[str, ...]]:
     """Group the subscribed topics with equal partition counts and equal subscribers.
 
-    Groups with fewer partitions come first. The second result has the subscribed topics without
-    partitions.
+    Groups with fewer partitions come first. A second tuple has the subscribed topics that do not
+    exist.
 
     >>> from partage.model import Cluster, Group, Member
     >>> members = Group([Member("a", ["s", "t", "u"]), Member("b", ["s", "gone"])])
@@ -94,17 +94,19 @@ def find_copartitioned_topics(
 
 
 def read_metadata(problem: Problem) -> tuple[list[FaustMetadata], tuple[str, ...]]:
-    """Decode each member's Faust metadata, with a warning for each member whose metadata is
-    malformed.
+    """Decode the Faust metadata of each member: the active and standby partitions that it had.
 
-    A member with malformed metadata counts as a new one: it gets its share and the others keep
-    theirs. Faust's own leader fails there. Without user data, the owned partitions count.
+    For a member without user data, the subscription's owned partitions are used.
+
+    Returns:
+        The metadata of each member, and warnings.
     """
     metadata, warnings = [], []
     for member in problem.group:
         try:
             metadata.append(_read_member(member))
         except WireFormatError as e:
+            # Such a member is treated as a new one. Faust's own leader fails there.
             metadata.append(FaustMetadata())
             what = f"sent user data that is not Faust's: {e}; it counts as a new member"
             warnings.append(f"{member.id} {what}")
@@ -118,7 +120,7 @@ def _read_member(member: Member) -> FaustMetadata:
 
 
 def partitions_by_topic(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """Return a dict from topic to its partition numbers, in the order of the pairs.
+    """Group (topic, partition number) pairs by topic, as a dict from topic to numbers.
 
     >>> partitions_by_topic([("t", 1), ("s", 0), ("t", 0)])
     {'t': [1, 0], 's': [0]}
@@ -130,9 +132,9 @@ def partitions_by_topic(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]
 
 
 class PreviousCopies(NamedTuple):
-    """Previous active member and standbys of each partition number of copartitioned topics.
+    """Previous active member and standbys of each partition number of copartitioned Faust topics.
 
-    Members are positions in `CopartitionedTopics.members`. Members that left are not among them.
+    Members are indices of `CopartitionedTopics.members`. Members that left are not among them.
 
     Attributes:
         owner: the active member, -1 for none.
@@ -146,11 +148,12 @@ class PreviousCopies(NamedTuple):
 def find_previous_owners(
     topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
 ) -> PreviousCopies:
-    """Return the previous active member and standbys of each partition, as members report them.
+    """Return the previous active member and standbys of each partition, as Faust members report
+    them.
 
-    ``topics`` are copartitioned. If members dispute a partition, the one that reports it for more
-    of the topics was the owner (one of the topics may be new), then the one that joined first.
-    Numbers that the topics do not have are ignored.
+    If several members report a partition as active, the owner is the one that reports it for most
+    of the topics (one of the topics may be new), then the one that joined first. Partition numbers
+    that the topics do not have are ignored.
 
     >>> topics = CopartitionedTopics(0, 2, ("s", "t"), (0, 1))
     >>> reported = [FaustMetadata({"s": [0, 9]}), FaustMetadata({"t": [1]}, {"t": [0]})]
@@ -188,7 +191,9 @@ def collect_warnings(
     without_partitions: Sequence[str],
     settings: FaustSettings,
 ) -> tuple[str, ...]:
-    """Return warnings about missing topics, misconfigured changelogs and too few members."""
+    """Return warnings about a Faust group: missing topics, misconfigured changelogs, too few
+    members.
+    """
     return (
         *missing_topics(problem.group, problem.cluster),
         *(

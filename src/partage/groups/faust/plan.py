@@ -22,7 +22,8 @@ ByTopic = dict[str, list[int]]
 
 @dataclass(slots=True)
 class CopartitionedAssignment:
-    """Active and standby partition numbers of one member, which apply to all copartitioned topics.
+    """Active and standby partition numbers of one Faust member, for each topic of a copartitioned
+    set.
 
     Source: Faust's class of the same name.
 
@@ -35,8 +36,9 @@ class CopartitionedAssignment:
 
     @classmethod
     def of(cls, actives: Iterable[int], standbys: Iterable[int]) -> CopartitionedAssignment:
-        """Build an assignment from the lists that a member sent; partitions in both lists count as
-        active only.
+        """Build an assignment from lists of active and standby partition numbers.
+
+        A partition in both lists is active only.
         """
         assignment = cls(set(actives), set(standbys))
         if not assignment.actives.isdisjoint(assignment.standbys):
@@ -50,10 +52,10 @@ class CopartitionedAssignment:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FaustPlan(Plan):
-    """Plan of a Faust group, with the Faust metadata that each worker receives with its assignment.
+    """Assignment of a Faust group, with the metadata that each worker receives with it.
 
-    The owner of a partition is its one active member by the assignment rule. All members are
-    active for a global table's changelog, but only ``metadata`` and `wire` show that.
+    Each partition has one owner. All members are active for a global table's changelog; this is
+    only visible in ``metadata`` and `wire`.
 
     Attributes:
         metadata: the contents of each member's user data.
@@ -71,11 +73,11 @@ class FaustPlan(Plan):
     changelogs: frozenset[str] = frozenset()
 
     def wire(self) -> dict[str, list[tuple[str, list[int]]]]:
-        """Return the (topic, partition numbers) pairs that each member's client consumes, as a dict
-        by member.
+        """Return the partitions that each Faust member consumes: active ones, then standbys of
+        changelogs.
 
-        The pairs are sorted by topic. The numbers are the active partitions, followed by the
-        standbys of changelogs. A partition that is both occurs twice.
+        The result is a dict from member to (topic, partition numbers) pairs, sorted by topic. A
+        partition that is active and standby is listed twice.
         """
         consumed = {}
         for member, metadata in self.metadata.items():
@@ -88,7 +90,9 @@ class FaustPlan(Plan):
 
     @property
     def standbys(self) -> dict[str, ByTopic]:
-        """The standby partitions by member and topic, sorted, without topics that have none.
+        """Standby partitions of each Faust member, by topic, e.g. {"a": {"t": [0]}}.
+
+        Topics without standbys are left out.
 
         >>> from partage.groups.registry import find
         >>> from partage.model import Cluster, Group, Member
@@ -116,9 +120,10 @@ class FaustPlan(Plan):
         return [*standbys, *super()._remarks()]
 
     def with_standbys(self) -> Assignment:
-        """Return the active and the standby partitions of all members as one assignment with roles.
+        """Return one assignment with the active and standby partitions of all Faust members, with
+        roles.
 
-        The active ones come first.
+        A member's active partitions come first.
 
         >>> from partage.groups.registry import find
         >>> from partage.model import Cluster, Group, Member
@@ -157,10 +162,10 @@ def build_plan(
 
     Args:
         problem: the consumer group and the cluster.
-        placed: each group of copartitioned topics, with the assignments of its subscribers.
-        metadata: what each member sent; its URL goes to all members.
+        placed: each set of copartitioned topics, with the assignments of its subscribers.
+        metadata: the metadata that each member sent; its URL is sent to all members.
         settings: the leader's settings.
-        warnings: warnings for the operator, which the plan carries.
+        warnings: warnings for the operator, which become part of the plan.
 
     Raises:
         PeerAssignorError: a global table's changelog is not among the topics; Faust raises
@@ -218,11 +223,15 @@ def _assign_global_changelogs(
     actives: Sequence[ByTopic],
     standbys: Sequence[ByTopic],
 ) -> None:
-    """Make each member active for all partitions of global tables' changelogs.
+    """Make each member of a Faust group active for all partitions of global tables' changelogs.
 
-    ``actives`` and ``standbys`` are changed. The standbys are the partitions that another member
-    owns, or all partitions for the topics in ``settings.copied``. Source:
-    ``PartitionAssignor._global_table_standby_assignments``.
+    Args:
+        groups: the sets of copartitioned topics.
+        settings: the leader's settings, which name the changelogs.
+        actives: active partitions of each member by topic; changed in place.
+        standbys: standby partitions of each member by topic; changed in place.
+
+    Source: ``PartitionAssignor._global_table_standby_assignments``.
     """
     count = {topic: group.partitions for group in groups for topic in group.topics}
     for topic in settings.global_changelogs:
@@ -232,6 +241,8 @@ def _assign_global_changelogs(
         every = set(range(count[topic]))
         for active_by_topic, standby_by_topic in zip(actives, standbys, strict=True):
             owned = set(active_by_topic.get(topic, ()))
+            # A member's standbys are the partitions that another member owns; for topics in
+            # ``settings.copied`` they are all partitions.
             copied = every if topic in settings.copied else every - owned
             standby_by_topic[topic] = list(copied)
             active_by_topic[topic] = list(every)

@@ -49,14 +49,15 @@ class FaustSettings:
         replicas: number of standbys of each partition.
         changelogs: changelog topics of tables.
         global_changelogs: changelog topics of global tables.
-        copied: global changelogs whose standbys include the member's active partitions.
+        copied: those global changelogs of which a member also has standbys of its own active
+            partitions.
         url: the URL of this member's web server, empty if unknown.
-        replicas_are_configured: whether ``replicas`` was set. The default asks for a standby that
-            a single member cannot have.
+        replicas_are_configured: whether ``replicas`` was set. The default asks for a standby that a
+            single member cannot have.
 
     >>> FaustSettings().with_config({REPLICAS: "2", CHANGELOGS: "a-changelog, b-changelog"})
     FaustSettings(replicas=2, changelogs=('a-changelog', 'b-changelog'), global_changelogs=(), \
-copied=(), url='')
+    copied=(), url='')
     """
 
     replicas: int = 1
@@ -67,9 +68,8 @@ copied=(), url='')
     replicas_are_configured: bool = field(default=False, repr=False, compare=False)
 
     def with_config(self, config: Mapping[str, object]) -> Self:
-        """Check the Faust settings of a configuration, and return a copy that has them.
-
-        Other keys are ignored.
+        """Return a copy of the settings, updated from a client's configuration; other keys are
+        ignored.
 
         Raises:
             InvalidConfigError: a value has the wrong type.
@@ -89,7 +89,7 @@ copied=(), url='')
 
     @property
     def all_changelogs(self) -> frozenset[str]:
-        """The changelog topics of tables and of global tables."""
+        """Changelog topics of tables and of global tables of a Faust application."""
         return frozenset(self.changelogs) | frozenset(self.global_changelogs)
 
 
@@ -97,7 +97,7 @@ copied=(), url='')
 class SeededSettings(FaustSettings):
     """Settings of ``faust:copartitioned``: those of both Faust strategies, and a random seed.
 
-    The seed decides among equal placements of standbys.
+    The seed decides between equally good placements of standbys.
 
     >>> SeededSettings().with_config({SEED: 7}).seed
     7
@@ -106,8 +106,8 @@ class SeededSettings(FaustSettings):
     seed: int = 0
 
     def with_config(self, config: Mapping[str, object]) -> Self:
-        """Check the Faust settings of a configuration, with the seed, and return a copy that has
-        them.
+        """Return a copy of the settings, updated from a configuration that may have a random
+        seed.
         """
         settings = super().with_config(config)
         if SEED in config:

@@ -28,11 +28,11 @@ __all__ = ["FaustStrategy"]
 
 @dataclass(frozen=True, repr=False)
 class FaustStrategy(PlainStrategy, ABC):
-    """Base class of the assignors for Faust groups.
+    """Base class of the assignors for groups of the stream processing library Faust.
 
-    A subclass assigns each group of copartitioned topics. Its members remember the `FaustMetadata`
-    of their last assignment and send it when they join again. Both strategies send the same, so one
-    group can have members of both; the leader decides.
+    A subclass assigns each set of copartitioned topics. Members keep the `FaustMetadata` of their
+    last assignment and send it when they join again. Both strategies send the same user data, so
+    one group can have members of both; the leader's strategy is used.
     """
 
     settings: FaustSettings = field(default_factory=FaustSettings)
@@ -41,7 +41,7 @@ class FaustStrategy(PlainStrategy, ABC):
     version = 4
 
     def configure(self, config: Mapping[str, object]) -> Self:
-        """Check the settings of a configuration, and return the strategy with them.
+        """Return a copy of the assignor with the settings of a client's configuration.
 
         Raises:
             InvalidConfigError: a setting has the wrong type.
@@ -49,7 +49,7 @@ class FaustStrategy(PlainStrategy, ABC):
         return replace(self, settings=self.settings.with_config(config))
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes:
-        """Encode the metadata of the member's last assignment, and its URL.
+        """Encode the metadata of the Faust member's last assignment, and its URL, as user data.
 
         The metadata is empty before the first assignment.
         """
@@ -63,10 +63,11 @@ class FaustStrategy(PlainStrategy, ABC):
         generation: int,
         memory: object = None,
     ) -> FaustMetadata:
-        """Return the member's memory: the metadata that the leader sent with the assignment.
+        """Return the state that a Faust member stores until the next rebalance: the leader's
+        metadata.
 
         Raises:
-            WireFormatError: the leader's bytes are not Faust's.
+            WireFormatError: the user data is not Faust metadata.
         """
         if user_data is not None:
             return read_faust_assignment(user_data)
@@ -74,13 +75,15 @@ class FaustStrategy(PlainStrategy, ABC):
         return FaustMetadata(partitions_by_topic(pairs), url=self.settings.url)
 
     def assign(self, problem: Problem, memory: object = None) -> FaustPlan:
-        """Return the leader's plan, with the user data that each member gets with its assignment.
+        """Assign active and standby partitions to the members of a Faust group, as its leader.
+
+        The plan has the user data that each member gets with its assignment.
 
         Raises:
-            PeerAssignorError: Faust's class fails on this problem, or a global table's changelog is
+            PeerAssignorError: Faust itself fails on this problem, or a global table's changelog is
                 not among the subscribed topics.
-            ProblemTooLargeError: ``faust:copartitioned`` only: topics with more than 16 million
-                pairs of partition and member.
+            ProblemTooLargeError: topics have more than 16 million pairs of partition and member
+                (only with ``faust:copartitioned``).
         """
         metadata, warnings = read_metadata(problem)
         groups, without_partitions = find_copartitioned_topics(problem)
@@ -93,7 +96,7 @@ class FaustStrategy(PlainStrategy, ABC):
     def assign_copartitioned(
         self, topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
     ) -> list[CopartitionedAssignment]:
-        """Choose the active and standby partitions of each subscriber of copartitioned topics.
+        """Choose the active and standby members of each partition number of copartitioned topics.
 
         The result is in the order of the subscribers.
 

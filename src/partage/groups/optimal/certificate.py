@@ -53,9 +53,16 @@ _COST_REASON = "rack cost, moves: partitions cost at least this at the members' 
 def certify_counts(
     canonical: CanonicalProblem, found: CountPlan, costs: RackCosts | None, table: RackTable | None
 ) -> Certificate:
-    """Return the certificate that proves a plan optimal in partition counts, rack cost and moves.
+    """Prove that a plan is optimal in partition counts, rack cost and moves; return the
+    certificate.
 
-    Levels of topics prove the counts; dual prices of members prove rack cost and moves.
+    `partage.judge.verify_certificate` verifies it without the solver.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        found: the plan, with the dual values of the minimum-cost flow.
+        costs: the costs of consuming across racks; None if they do not matter.
+        table: these costs by partition and member.
     """
     loads = np.bincount(found.owner, minlength=canonical.members)[canonical.takes_part]
     figures: dict[str, float] = {
@@ -67,11 +74,12 @@ def certify_counts(
     price[canonical.order] = found.price
     level = np.zeros(len(canonical.problem.index.topics), np.int64)
     level[canonical.rows.topics] = found.topic_level
+    # A level for each topic proves the counts; dual prices of members prove rack cost and moves.
     why = (
         "spread: for each load k, the topics of a level above k fill their subscribers beyond k",
         _COST_REASON,
     )
-    figures, bounds = _with_topics(canonical, found.owner, figures, figures)
+    figures, bounds = _add_topic_excess(canonical, found.owner, figures, figures)
     return Certificate(
         settled_owner(canonical, found.owner), "counts", figures, bounds, why,
         topic_level=level, price=price, racks=costs, rack_weight=found.rack_weight,
@@ -85,10 +93,15 @@ def certify_limited(
     table: RackTable | None,
     max_moves: int,
 ) -> Certificate:
-    """Return the certificate that no plan with at most ``max_moves`` moves has more even loads.
+    """Prove that no plan with at most ``max_moves`` moves has more even loads; return the
+    certificate.
 
-    Dual prices for each level of load prove the loads (partition counts); dual prices of members
-    prove the rest.
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        found: the plan, with the dual prices of the minimum-cost flow.
+        costs: the costs of consuming across racks; None if they do not matter.
+        table: these costs by partition and member.
+        max_moves: the greatest allowed number of moves.
     """
     load = np.bincount(found.owner, minlength=canonical.members)
     mine = load[canonical.takes_part]
@@ -104,12 +117,14 @@ def certify_limited(
     bounds |= cost_bounds(
         least, (found.rack_weight, found.move_weight), figures, max_moves, table is not None
     )
-    figures, bounds = _with_topics(canonical, found.owner, figures, bounds)
+    figures, bounds = _add_topic_excess(canonical, found.owner, figures, bounds)
     details: dict[str, object] = {
         "max_moves": max_moves,
         "levels": tuple((level, _by_member(canonical, one)) for level, one in found.proofs),
         "move_weight": found.move_weight,
     }
+    # Dual prices for each load level prove the loads (partition counts); dual prices of members
+    # prove rack cost and moves.
     why = (
         "largest, spread: one member fewer at any level of load needs more moves than the limit",
         _COST_REASON,
@@ -120,15 +135,21 @@ def certify_limited(
     )  # fmt: skip
 
 
-def _with_topics(
+def _add_topic_excess(
     canonical: CanonicalProblem,
     owner: Int32Array,
     figures: Mapping[str, float],
     bounds: Mapping[str, float],
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Add the topic excess to a plan's measured values, with 0 as its lower bound.
+    """Add the topic excess to the measured values of a plan, and 0 to their lower bounds.
 
-    The topic excess is how much less evenly topics are spread over members than possible.
+    The topic excess says how much less evenly topics are spread over consumers than possible.
+
+    Args:
+        canonical: the problem.
+        owner: int32[n], owner of each partition.
+        figures: measured value by criterion, such as "moves".
+        bounds: lower bound by criterion.
     """
     excess = topic_excess(canonical, owner)
     if excess is None:
@@ -146,10 +167,16 @@ def _by_member(canonical: CanonicalProblem, price: Int64Array) -> Int64Array:
 def _least_cost(
     canonical: CanonicalProblem, table: RackTable | None, found: LimitedPlan, load: Int64Array
 ) -> int:
-    """Return the lower bound of rack weight * rack cost + move weight * moves that dual prices
-    prove.
+    """Return a lower bound of what any plan costs in rack cost and moves, from a plan's dual
+    prices.
 
-    ``load`` is the number of partitions of each member in the plan.
+    The bounded sum is: rack weight * rack cost + move weight * moves.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        table: rack costs by partition and member; None if they do not matter.
+        found: the plan with its dual prices and weights.
+        load: int64[M], the number of partitions of each member in the plan.
     """
     claims, price = canonical.claims, found.price
     columns = np.zeros(canonical.members, np.int64)
@@ -191,18 +218,20 @@ def certify_weights(
     together: Int64Array | None,
     max_moves: int | None,
 ) -> Certificate:
-    """Return the certificate of a plan with weighted partitions: its overload, its largest load and
-    their bounds.
+    """Measure a plan with weighted partitions, prove lower bounds of its loads, and return both.
+
+    The values are, for example, the largest load and the number of moves.
 
     Args:
-        canonical: the problem.
+        canonical: the problem, with members and partitions sorted independently of the join order.
         found: the plan.
         weight: float64[P], the weight of each partition, as given.
         scale: the factor by which weights were multiplied to find the plan.
         shares: the share and capacity of each member, in units of ``weight``.
         costs: the costs of consuming across racks; None if they do not matter.
         table: these costs by partition and member.
-        together: int64[T], the family of each topic; topics of a family must have the same owners.
+        together: int64[T], number of each topic's co-location set; partitions with the same number
+            in topics of a set must have the same owner.
         max_moves: the limit of moves, None for none.
     """
     mine = weight[canonical.rows.partition]
@@ -250,7 +279,7 @@ def certify_weights(
         "together": _by_topic(canonical, together),
     }
     proven = {name: min(figures[name], bound.value) for name, bound in bounds.items()}
-    figures, proven = _with_topics(canonical, found.owner, figures, proven)
+    figures, proven = _add_topic_excess(canonical, found.owner, figures, proven)
     why = tuple(
         f"{name}: {_explain_bound(weighted, bound, len(topics[name]))}"
         for name, bound in bounds.items()
@@ -270,8 +299,8 @@ def _mark_eligible(canonical: CanonicalProblem, members: NDArray[np.bool_]) -> N
 
 
 def forced_moves(canonical: CanonicalProblem) -> int:
-    """Return how many owned partitions must move because no previous owner still subscribes to
-    them.
+    """Return the number of partitions that must move because no previous owner subscribes to them
+    any more.
     """
     claims = canonical.claims
     return int(np.count_nonzero(claims.owned & (claims.keeper == -1)))
@@ -302,10 +331,14 @@ def _by_topic(canonical: CanonicalProblem, together: Int64Array | None) -> Int64
 
 
 def settled_owner(canonical: CanonicalProblem, owner: Int32Array) -> Int32Array:
-    """Convert a plan's owners from canonical order to positions in the group, -1 for none
-    (int32[P]).
+    """Return the owner of each partition as an index into the consumer group's members, -1 for
+    none.
 
-    Canonical order sorts members and partitions independently of the join order.
+    The result is int32[P]. It undoes the sorting of the solver's input.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        owner: int32[n], the owner of each partition, both in this sorted order.
     """
     out = np.full(canonical.problem.index.partitions, -1, np.int32)
     out[canonical.rows.partition] = canonical.order[owner] if len(owner) else owner
@@ -313,7 +346,9 @@ def settled_owner(canonical: CanonicalProblem, owner: Int32Array) -> Int32Array:
 
 
 def count_moves(canonical: CanonicalProblem, owner: Int32Array) -> int:
-    """Return how many owned partitions have a new owner that is none of the previous owners."""
+    """Return the number of owned partitions that a plan gives to a member that did not own them
+    before.
+    """
     claims = canonical.claims
     stays = int(np.count_nonzero((claims.keeper == owner) & (owner >= 0)))
     if len(claims.contested):
@@ -323,6 +358,13 @@ def count_moves(canonical: CanonicalProblem, owner: Int32Array) -> int:
 
 
 def sum_rack_cost(canonical: CanonicalProblem, table: RackTable, owner: Int32Array) -> int:
-    """Return the total rack cost of a plan, in the integer units of the table."""
+    """Return the total cost of consuming across racks under a plan, in the integer units of
+    ``table``.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        table: rack costs by partition and member.
+        owner: int32[n], the owner of each partition.
+    """
     column: Int64Array = table.row[canonical.order][owner] if len(owner) else table.row[:0]
     return int(table.cost[table.profile[canonical.rows.partition], column].sum())

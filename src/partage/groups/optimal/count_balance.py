@@ -52,14 +52,15 @@ _MOST_INTERLEAVED = 1 << 17
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountPlan:
-    """Best plan by partition counts, with the data that prove it optimal.
+    """Assignment with the most even partition counts, and the dual values that prove it optimal.
 
-    A row is a partition in canonical order, which does not depend on the join order.
+    Partitions and members are indices in an order that does not depend on the join order
+    (canonical).
 
     Attributes:
-        owner: int32[n], the owner of each row, as the member's position in canonical order.
-        topic_level: int64[T], levels of topics that prove the loads; price: int64[M], dual prices
-            of members that prove rack cost and moves.
+        owner: int32[n], the owner of each of n partitions.
+        topic_level: int64[T], a level for each topic; the levels prove the loads.
+        price: int64[M], dual prices of members, which prove rack cost and moves.
         rack_weight: the number of moves that one unit of rack cost outweighs.
     """
 
@@ -72,15 +73,15 @@ class CountPlan:
 def balance_counts(
     canonical: CanonicalProblem, racks: RackTable | None, together: Int64Array | None
 ) -> CountPlan:
-    """Return the plan with the most even partition counts.
+    """Return the assignment in which consumers' partition counts are as even as possible.
 
-    Among such plans it has the least rack cost, then the fewest moves.
+    Among such assignments it has the least rack cost, then the fewest moves.
 
     Args:
-        canonical: the problem.
+        canonical: the problem, with members and partitions sorted independently of the join order.
         racks: rack costs by partition and member of the problem, None if racks do not matter.
-        together: int64[T], the family of each topic: in all topics of a family, equal partition
-            numbers go to one member where that costs nothing.
+        together: int64[T], number of each topic's co-location set: partitions with the same number
+            in topics of a set get the same owner if that costs nothing.
 
     Raises:
         ProblemTooLargeError: the exact answer would take too long.
@@ -121,15 +122,16 @@ def balance_counts(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransportArcs:
-    """Arcs of the transportation problem that assigns partitions to members: stay, or move to a
-    group.
+    """Arcs of the transportation problem (minimum-cost flow) that assigns partitions to consumers.
 
-    Interchangeable partitions form a class. Contested partitions (several members may keep them)
-    form classes of their own. A row is a partition in canonical order.
+    A partition either stays with its previous owner, or goes to a group of equivalent members.
+    Equivalent partitions form a class. Partitions that several members may keep form separate
+    classes.
 
     Attributes:
-        of_row: int64[n], class of each row, contested ones included.
-        cell: int64[n], index of the keep arc of each row with one keeper, else -1.
+        of_row: int64[n], class of each partition.
+        cell: int64[n], index of the arc "stays with its owner" for each partition with one previous
+            owner, else -1.
         supply, keep_class, keep_member, keep_most, keep_cost, free_class, free_group, free_cost:
             see `partage.solve.TransportProblem`.
     """
@@ -154,12 +156,17 @@ class TransportArcs:
         weight: int,
         move: int = 1,
     ) -> TransportArcs:
-        """Build the arcs of the transportation problem, with their costs.
+        """Build the arcs of the transportation problem that assigns partitions to members, with
+        their costs.
 
-        The cost of assigning a partition is its rack cost times ``weight``, minus ``move`` if it
-        stays.
+        Args:
+            classes: classes of equivalent partitions, and groups of equivalent members.
+            claims: the members that may keep each partition.
+            subscription_classes: which classes of members subscribe to which classes of topics.
+            weight: weight of the rack cost.
+            move: cost of a move.
         """
-        of_row, base, class_keepers = _with_contested(classes, claims)
+        of_row, base, class_keepers = _add_contested_classes(classes, claims)
         supply = np.bincount(of_row, minlength=len(base))
         members = max(len(classes.group), 1)
         cell = np.full(len(of_row), -1, np.int64)
@@ -172,6 +179,8 @@ class TransportArcs:
         keep_member = np.concatenate([cells % members, several[:, 1]])
         keep_most = np.concatenate([most, supply[several[:, 0]]])
         column = classes.column[classes.group[keep_member]] if len(keep_member) else keep_member
+        # The cost of assigning a partition is its rack cost times the weight, minus ``move`` if it
+        # stays.
         keep_cost = classes.cost[classes.profile[base[keep_class]], column] * weight - move
         free_class, free_group = _eligible_pairs(classes, subscription_classes, base)
         free_cost = classes.cost[classes.profile[base[free_class]], classes.column[free_group]]
@@ -181,13 +190,20 @@ class TransportArcs:
         )  # fmt: skip
 
 
-def _with_contested(
+def _add_contested_classes(
     classes: PartitionClasses, claims: NewestClaims
 ) -> tuple[Int64Array, Int64Array, list[tuple[int, tuple[int, ...]]]]:
-    """Add partition classes for contested partitions, which several members may keep.
+    """Put partitions that several members may keep into classes of their own.
 
-    Contested partitions of one class with the same several members form an added class. Return each
-    partition's class, the original class of each class, and each added class with its members.
+    Other partitions keep their class of equivalent partitions.
+
+    Args:
+        classes: classes of equivalent partitions.
+        claims: the members that may keep each partition.
+
+    Returns:
+        The class of each partition; for each class the original class to which it belongs; and the
+            (new class, members) pairs.
     """
     plain = len(classes.topic_class)
     base = list(range(plain))
@@ -210,8 +226,15 @@ def _with_contested(
 def _eligible_pairs(
     classes: PartitionClasses, subscription_classes: SubscriptionClasses, base: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the pairs of partition class and member group in which the members subscribe, sorted
-    by class.
+    """Return which groups of members subscribe to which classes of equivalent partitions.
+
+    Args:
+        classes: classes of equivalent partitions, and groups of equivalent members.
+        subscription_classes: which classes of members subscribe to which classes of topics.
+        base: the original class of each partition class.
+
+    Returns:
+        The partition class and the member group of each pair, as two arrays, sorted by class.
     """
     open_groups: list[list[int]] = [[] for _ in range(len(subscription_classes.size))]
     for g, b in enumerate(classes.member_class.tolist()):
@@ -235,10 +258,12 @@ def _eligible_pairs(
 
 
 def keep_partitions(owner: Int32Array, arcs: TransportArcs, stay_counts: Int64Array) -> None:
-    """Leave partitions with their previous owners, as many for each owner as the minimum-cost flow
-    decides.
+    """Let previous owners keep as many of their partitions as the minimum-cost flow decides.
 
-    ``owner`` is changed in place. An owner keeps its first partitions.
+    Args:
+        owner: int32[n], owner of each partition, -1 for none; changed in place.
+        arcs: arcs of the transportation problem.
+        stay_counts: number of partitions that stay on each "keep" arc.
     """
     cells = len(stay_counts) if not len(arcs.cell) else int(arcs.cell.max()) + 1
     whole = np.zeros(len(stay_counts) + 1, bool)
@@ -272,13 +297,11 @@ def _keep_first(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentOrder:
-    """Order in which partitions without an owner are assigned, and whether members take turns.
-
-    A row is a partition in canonical order, which does not depend on the join order.
+    """Order in which partitions without an owner are assigned to consumers.
 
     Attributes:
-        order: int64[n], rows (partitions); None for ascending rows.
-        in_blocks: whether a member gets all its rows at once, so that neighbours stay
+        order: int64[n], partitions as indices in canonical order; None for ascending ones.
+        in_blocks: whether a member gets all its partitions at once, so that consecutive ones stay
             together. Otherwise members take turns, so that every topic is spread.
     """
 
@@ -287,10 +310,14 @@ class AssignmentOrder:
 
     @classmethod
     def of(cls, canonical: CanonicalProblem, together: Int64Array | None) -> AssignmentOrder:
-        """Return the default order: partitions by number.
+        """Return the order in which partitions are assigned: by number, and co-located ones
+        together.
 
-        With topic families (topics whose equal partition numbers belong together), equal numbers of
-        a family are adjacent.
+        Args:
+            canonical: the problem, with members and partitions sorted independently of the join
+                order.
+            together: int64[T], number of each topic's co-location set: partitions with the same
+                number in topics of a set belong together. None without such sets.
         """
         if together is None:
             return cls(None, in_blocks=False)
@@ -298,7 +325,9 @@ class AssignmentOrder:
         return cls(np.lexsort((number, together[canonical.topic])), in_blocks=True)
 
     def without_owner(self, owner: Int32Array) -> Int64Array:
-        """Return the partitions without owner, in the order in which they are assigned."""
+        """Return the partitions without an owner (-1 in ``owner``), in the order in which they are
+        assigned.
+        """
         if self.order is None:
             return np.flatnonzero(owner < 0)
         return self.order[owner[self.order] < 0]
@@ -311,7 +340,15 @@ def assign_rest(
     group: Int64Array,
     found: CheapestPlan,
 ) -> None:
-    """Assign the partitions without an owner, as many to each member group as the flow decides."""
+    """Assign the partitions without an owner to consumers, as the minimum-cost flow decides.
+
+    Args:
+        owner: int32[n], owner of each partition, -1 for none; changed in place.
+        assignment_order: the order in which partitions are assigned.
+        arcs: arcs of the transportation problem.
+        group: int64[M], group of equivalent members of each member, -1 for none.
+        found: the flow: how many partitions each group and each member gets.
+    """
     pool = assignment_order.without_owner(owner)
     pool = pool[_order(arcs.of_row[pool], len(arcs.supply))]
     target = _interleave_groups(arcs, found.free)
@@ -325,9 +362,13 @@ def assign_rest(
 
 
 def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
-    """Return the member group of each partition that has no owner.
+    """Return the group of equivalent members to which each partition without an owner is assigned.
 
-    The groups take turns, since otherwise one group would get all of one topic.
+    The groups take turns, so that no group gets all partitions of a topic.
+
+    Args:
+        arcs: arcs of the transportation problem.
+        free: number of partitions on each arc from a partition class to a member group.
     """
     target = np.repeat(arcs.free_group, free)
     of = np.repeat(np.arange(len(free)), free)
@@ -346,10 +387,14 @@ def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
 def repeat_members(
     member: Int64Array, count: Int64Array, group: Int64Array, *, in_blocks: bool
 ) -> NDArray[np.int32]:
-    """Return one entry for each partition to assign: the member that gets it.
+    """Return the member that gets each of the partitions, given each member's number of partitions.
 
-    Each member is repeated ``count`` times, one member group after another. Within a group members
-    take turns, or get all their partitions at once with ``in_blocks``.
+    Args:
+        member: int64[k], the members, sorted by group.
+        count: int64[k], number of partitions that each member gets.
+        group: int64[k], group of each member; groups get their partitions one after another.
+        in_blocks: whether a member gets all its partitions at once; otherwise the members of a
+            group take turns.
     """
     out = np.repeat(member, count).astype(np.int32)
     if in_blocks or not len(out):
@@ -375,12 +420,15 @@ def _balance_equivalent(
     subscription_classes: SubscriptionClasses,
     assignment_order: AssignmentOrder,
 ) -> CountPlan:
-    """Return the most even plan for a group in which all partitions and members are
-    interchangeable.
+    """Return the most even assignment if all partitions are equivalent, and all members are.
 
-    No flow is needed. Each member owns ``base`` partitions or one more, and the members that owned
-    the most keep the most. Dual prices of 1 for members that must release partitions prove that no
-    plan moves fewer.
+    No minimum-cost flow is needed in this case.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        claims: the members that may keep each partition.
+        subscription_classes: the class of topics and the class of members.
+        assignment_order: the order in which partitions are assigned.
     """
     place = np.flatnonzero(subscription_classes.member >= 0)
     level = np.zeros(len(canonical.rows.topics), np.int64)
@@ -388,6 +436,8 @@ def _balance_equivalent(
     owner = claims.keeper.copy()
     if not len(place):
         return CountPlan(owner, level, price, 1)
+    # Each member owns ``base`` partitions or one more; the members that owned the most get one
+    # more.
     base, extra = divmod(canonical.size, len(place))
     level[:] = base + (extra > 0)
     has = np.bincount(owner[owner >= 0], minlength=canonical.members)
@@ -395,6 +445,8 @@ def _balance_equivalent(
     quota = np.zeros(canonical.members, np.int64)
     quota[place] = base
     quota[more] += 1
+    # A dual price of 1 for each member that must release partitions proves that no plan has fewer
+    # moves.
     over = has > base
     if np.count_nonzero(over) < extra:
         over = has > base + 1
@@ -409,9 +461,12 @@ def _balance_equivalent(
 
 
 def release_excess(owner: Int32Array, has: Int64Array, quota: Int64Array) -> None:
-    """Remove the owner of partitions of members that own more than ``quota``.
+    """Take partitions away from members that own more than their quota; each keeps its first ones.
 
-    ``has`` is each member's number of partitions. A member keeps its first partitions.
+    Args:
+        owner: int32[n], owner of each partition; -1 for a released one. Changed in place.
+        has: int64[M], number of partitions of each member.
+        quota: int64[M], number of partitions that each member may keep.
     """
     over = has > quota
     if not over.any():

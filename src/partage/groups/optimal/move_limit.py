@@ -43,15 +43,17 @@ _MOST_ROUNDS = 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitedPlan:
-    """Best plan that moves at most a given number of partitions, with the data that prove it
+    """Best assignment that moves at most a given number of partitions, with a proof that it is
     optimal.
 
     Attributes:
-        owner: int32[n], the owner of each partition, as the member's position in canonical order.
-        proofs: (level, int64[M] prices): see `partage.solve.assignment.limited_moves.LimitedLoads`.
-        price: int64[M], dual prices that bound ``rack_weight`` * rack cost + ``move_weight`` *
-            moves.
-        rack_weight, move_weight: the weights of one unit of rack cost and of one move.
+        owner: int32[n], the owner of each partition, as the member's index in canonical order.
+        proofs: (load level, int64[M] dual prices of members) pairs, which prove the loads; see
+            `partage.solve.assignment.limited_moves.LimitedLoads`.
+        price: int64[M], dual prices of members, which prove a lower bound of ``rack_weight`` * rack
+            cost + ``move_weight`` * moves.
+        rack_weight: weight of one unit of rack cost.
+        move_weight: weight of one move.
     """
 
     owner: Int32Array
@@ -64,14 +66,16 @@ class LimitedPlan:
 def balance_within_limit(
     canonical: CanonicalProblem, racks: RackTable | None, together: Int64Array | None, limit: int
 ) -> LimitedPlan:
-    """Return the plan with the most even partition counts that moves at most ``limit`` owned
+    """Return the assignment with the most even partition counts that moves at most ``limit``
     partitions.
 
+    Call it only if the best assignment without limit needs more moves.
+
     Args:
-        canonical: the problem; its best plan without limit needs more moves.
+        canonical: the problem, with members and partitions sorted independently of the join order.
         racks: rack costs by partition and member of the problem, None if racks do not matter.
         together: see `balance_counts`.
-        limit: the limit; at least the number of moves that no plan can avoid.
+        limit: the limit of moves, at least the number that no plan can avoid.
 
     Raises:
         ProblemTooLargeError: the exact answer would take too long.
@@ -121,10 +125,20 @@ def _minimise_rack_cost(
     loads: Int64Array,
     limit: int,
 ) -> tuple[TransportArcs, CheapestPlan, int, int]:
-    """Return the flow with the least rack cost that moves at most ``limit`` owned partitions.
+    """Return the flow of partitions to members that has the least rack cost within a limit of
+    moves.
 
-    A bisection finds the Lagrange multiplier of moves that satisfies the limit. The results are the
-    arcs and the flow of that plan, and the weights of rack cost and moves.
+    A bisection finds the Lagrange multiplier (the weight of a move) that satisfies the limit.
+
+    Args:
+        classes: classes of equivalent partitions and groups of equivalent members.
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        subscription_classes: which classes of members subscribe to which classes of topics.
+        loads: int64[M], number of partitions of each member.
+        limit: the limit of moves.
+
+    Returns:
+        The arcs, the flow, the weight of rack cost and the weight of a move.
     """
     claims = canonical.claims
     owned = int(np.count_nonzero(claims.owned))
@@ -160,10 +174,17 @@ def _balance_equivalent(
     limit: int,
     rack_weight: int,
 ) -> LimitedPlan:
-    """Return the most even plan within the limit of moves if all partitions and members are
-    interchangeable.
+    """Return the most even assignment within a limit of moves if all partitions and members are
+    equivalent.
 
     No flow is needed: each move takes a partition from one of the most loaded members.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        subscription_classes: the class of topics and the class of members.
+        assignment_order: the order in which partitions are assigned.
+        limit: the limit of moves.
+        rack_weight: weight of one unit of rack cost in the plan's proof.
     """
     claims = canonical.claims
     place = np.flatnonzero(subscription_classes.member >= 0)

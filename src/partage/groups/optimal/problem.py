@@ -27,17 +27,17 @@ Int64Array = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewestClaims:
-    """Members that may keep each partition: subscribers whose claim has the newest generation.
+    """Members that may keep each partition: subscribers that report it with the newest generation.
 
-    A claim is a partition that a member says it owns. A row is the position of a partition in
-    canonical order, a place is the position of a member.
+    Partitions ("rows") and members ("places") are indices in an order that does not depend on the
+    join order.
 
     Attributes:
-        owned: bool[n], whether any member claims the row, even one that may no longer own it.
+        owned: bool[n], whether any member reports the row as owned, even one that may not keep it.
         keeper: int32[n], the only member that may keep it; -1 for none, -2 for several.
-        contested: int64[k], rows with several keepers.
-        start: int64[k + 1]; keepers: int64, places of the keepers of contested rows (CSR),
-            ascending.
+        contested: int64[k], rows that several members may keep.
+        start: int64[k + 1], where the members of each contested row begin in ``keepers`` (CSR).
+        keepers: int64, places of the members that may keep the contested rows, ascending.
     """
 
     owned: NDArray[np.bool_]
@@ -48,25 +48,26 @@ class NewestClaims:
 
 
 class CanonicalProblem:
-    """Input of the optimal assignor: members and partitions in an order that ignores the join
-    order.
+    """Input of the optimal assignor, sorted so that the plan does not depend on the join order.
 
-    A place is the position of a member in this order. A row is the position of a partition whose
-    topic has subscribers.
+    Members ("places") are sorted by instance id and member id, partitions ("rows") by topic name
+    and number. Only partitions whose topic has subscribers are included.
 
     Attributes:
         problem: the group and the cluster.
         order: int32[M], the member at each place.
-        rows: topics by name, and their partitions by number.
+        rows: the partitions, sorted by topic name and partition number.
         subscription: int64[M], the subscription of each place; distinct ones are numbered by first
             occurrence.
         topics_of: for each subscription the positions of its topics, ascending.
     """
 
     def __init__(self, problem: Problem, topics: Int32Array | None = None) -> None:
-        """Order the members of a problem, and its topics by name.
+        """Sort the members and topics of a problem into an order that does not depend on the join
+        order.
 
-        ``topics`` are the existing topics with subscribers in another order.
+        ``topics`` gives another order of the topics with subscribers; by default they are sorted by
+        name.
         """
         self.problem = problem
         self._is_by_name = topics is None
@@ -83,7 +84,7 @@ class CanonicalProblem:
 
     @property
     def members(self) -> int:
-        """Number of members in the group."""
+        """Number of members in the consumer group."""
         return len(self.order)
 
     @property
@@ -93,20 +94,20 @@ class CanonicalProblem:
 
     @cached_property
     def topic(self) -> Int32Array:
-        """Topic of each partition, as a position among the topics by name (int32[n])."""
+        """Topic of each partition, as an index into the topics sorted by name (int32[n])."""
         return np.repeat(np.arange(len(self.rows.topics), dtype=np.int32), self.rows.counts)
 
     @cached_property
     def takes_part(self) -> NDArray[np.bool_]:
-        """Mask of the members that subscribe to a topic with partitions (bool[M])."""
+        """Mask of the members that subscribe to at least one topic with partitions (bool[M])."""
         counts = self.rows.counts
         part = np.array([bool(counts[topics].any()) for topics in self.topics_of], bool)
         return part[self.subscription] if self.members else np.zeros(0, bool)
 
     @cached_property
     def eligibility(self) -> Eligibility:
-        """Subscriptions of members and partition counts of topics, in the form that the solver
-        takes.
+        """Members that may own partitions of each topic, and the number of partitions of each
+        topic.
         """
         start = np.cumsum([0, *map(len, self.topics_of)], dtype=np.int64)
         topic = np.concatenate([*self.topics_of, np.zeros(0, np.int64)])
@@ -114,15 +115,17 @@ class CanonicalProblem:
 
     @cached_property
     def classes(self) -> SubscriptionClasses:
-        """Classes of topics with equal subscribers, and of members with equal subscriptions."""
+        """Topics grouped by equal subscribers, and members grouped by equal subscriptions."""
         if self._is_by_name and len(self.problem.group.subscriptions) == 1:
-            return of_subscriptions(self.problem, _classes_of_one).of_members(self.subscription)
+            return of_subscriptions(self.problem, _classes_of_one).with_members(self.subscription)
         return find_classes(self.eligibility)
 
     @cached_property
-    def least_squares(self) -> int:
-        """Least possible sum of squared partition counts by topic and member, if each topic is
-        spread evenly.
+    def least_sum_of_squares(self) -> int:
+        """Least possible sum of squared partition counts by (topic, member): every topic is spread
+        evenly.
+
+        For example, 3 partitions of a topic on 2 members give 2 * 2 + 1 * 1 = 5.
         """
         wants = np.zeros((len(self.topics_of), len(self.rows.topics)), bool)
         for s, mine in enumerate(self.topics_of):
@@ -133,10 +136,12 @@ class CanonicalProblem:
         return int(even[sizes > 0].sum())
 
     def may_own(self, place: Int64Array, row: Int64Array) -> NDArray[np.bool_]:
-        """Return for each pair of member and partition whether the member subscribes to its topic
-        (bool[n]).
+        """Return for each (member, partition) pair whether the member subscribes to the partition's
+        topic.
 
-        Members and partitions are positions in canonical order.
+        Args:
+            place: int64[n], the members of the pairs, as indices in canonical order.
+            row: int64[n], the partitions of the pairs, as indices in canonical order.
         """
         if len(self.topics_of) * len(self.rows.topics) > 1 << 26:
             start, topic = self.eligibility.start, self.eligibility.topic
@@ -153,7 +158,7 @@ class CanonicalProblem:
 
     @cached_property
     def claims(self) -> NewestClaims:
-        """Members that may keep each partition: subscribers whose claim on it has the newest
+        """Members that may keep each partition: subscribers that report it with the newest
         generation.
         """
         place, row = self.claimed
@@ -191,11 +196,11 @@ class CanonicalProblem:
 
     @cached_property
     def former(self) -> tuple[Int64Array, Int64Array]:
-        """Pairs of a partition and a former claimant: a member that claims it with an older
-        generation.
+        """Partitions and former owners: members that report a partition with an older generation
+        than another.
 
-        Another member claims the partition with a newer generation. Both are positions in canonical
-        order, the newest claims first. Members that no longer subscribe are left out.
+        The result is two arrays, partitions and subscribed members, as indices in canonical order;
+        newer generations come first.
         """
         place, row = self.claimed
         if np.count_nonzero(self.claims.owned) == len(row):
@@ -210,9 +215,9 @@ class CanonicalProblem:
 
     @cached_property
     def claimed(self) -> tuple[Int64Array, Int64Array]:
-        """Pairs of a member and an existing partition that the member says it owns, as two arrays.
+        """Partitions that members report as owned, as two arrays: the members and their partitions.
 
-        They are positions in canonical order.
+        Both are indices in canonical order. Partitions that do not exist are left out.
         """
         group = self.problem.group
         names = [self.problem.index.topics[t] for t in self.rows.topics.tolist()]
@@ -276,18 +281,20 @@ def _member_order(problem: Problem) -> Int32Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionClasses:
-    """Classes of interchangeable partitions, and groups of interchangeable members.
+    """Classes of equivalent partitions, and groups of equivalent members.
 
-    They are interchangeable if subscriptions and rack costs are equal; claims do not count.
-    Partitions with equal rack costs form a profile, and members with equal rack costs a column.
+    Partitions are equivalent if they have the same subscribers and rack costs, members if they have
+    the same subscription and rack costs. Previous owners do not matter.
 
     Attributes:
-        of_row: int64[n], class of each row (partition).
-        topic_class, profile: int64[C], topic class and rack profile of each class.
-        group: int64[M], group of each place (member), -1 for a member that may own nothing.
-        groups: number of groups; member_class, column: int64[G], subscription class and rack column
-            of each group.
-        cost: int64[K, R], rack cost by profile and column.
+        of_row: int64[n], class of each partition.
+        topic_class: int64[C], class of topics (with equal subscribers) of each partition class.
+        profile: int64[C], row of each partition class in ``cost``.
+        group: int64[M], group of each member, -1 for a member that may own nothing.
+        groups: number of groups.
+        member_class: int64[G], class of members (with equal subscriptions) of each group.
+        column: int64[G], column of each group in ``cost``.
+        cost: int64[K, R], rack costs.
     """
 
     of_row: Int64Array
@@ -306,9 +313,15 @@ class PartitionClasses:
         subscription_classes: SubscriptionClasses,
         racks: RackTable | None,
     ) -> PartitionClasses:
-        """Group interchangeable partitions into classes, and interchangeable members into groups.
+        """Group equivalent partitions into classes, and equivalent members of a consumer group into
+        groups.
 
-        Interchangeable means equal subscriptions and rack costs.
+        Args:
+            canonical: the problem, with members and partitions sorted independently of the join
+                order.
+            subscription_classes: topics with equal subscribers, and members with equal
+                subscriptions.
+            racks: rack costs by partition and member, None if racks do not matter.
         """
         if racks is None:
             of_row, topic_class = (
@@ -321,7 +334,7 @@ class PartitionClasses:
                 np.arange(len(size)), np.zeros(len(size), np.int64),
                 np.zeros((1, 1), np.int64),
             )  # fmt: skip
-        profile, column, cost = _used_costs(
+        profile, column, cost = _merge_equal_costs(
             racks.profile[canonical.rows.partition], racks.row[canonical.order], racks.cost
         )
         of_row, pairs = compact(subscription_classes.topic[canonical.topic] * len(cost) + profile)
@@ -338,13 +351,18 @@ class PartitionClasses:
         )  # fmt: skip
 
 
-def _used_costs(
+def _merge_equal_costs(
     profile: Int64Array, row: Int64Array, cost: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Merge partitions with equal rack costs into profiles, and members with equal ones into
-    columns.
+    """Merge equal rows and equal columns of a matrix of rack costs.
 
-    Return each partition's profile, each member's column, and the costs by both.
+    Args:
+        profile: int64[n], each partition's row in ``cost``.
+        row: int64[M], each member's column in ``cost``.
+        cost: the rack costs.
+
+    Returns:
+        Each partition's row and each member's column in the merged matrix, and this matrix.
     """
     if not len(profile) or not len(row):
         return np.zeros_like(profile), np.zeros_like(row), np.zeros((1, 1), np.int64)
@@ -365,9 +383,10 @@ def _distinct_rows(table: Int64Array, used: Int64Array) -> tuple[Int64Array, Int
 
 
 def compact(values: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Replace values by their ranks among the distinct values, from 0.
+    """Replace each value by its rank among the distinct values, e.g. 30, 10, 30 by 1, 0, 1.
 
-    Return the rank of each value, and the distinct values in ascending order.
+    Returns:
+        The rank of each value, from 0, and the distinct values in ascending order.
     """
     if not len(values):
         return values, values

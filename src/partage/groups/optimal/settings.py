@@ -45,13 +45,15 @@ ByTopic = Mapping[str, "float | tuple[float, ...]"]
 
 @dataclass(frozen=True, slots=True)
 class OptimalSettings:
-    """Parameters of the objective of `optimal`; the class `Optimal` documents each of them.
+    """Parsed settings of the assignor `optimal`, such as partition weights and the limit of moves.
+
+    The class `Optimal` documents each of them.
 
     Attributes:
         weights: load of partitions by topic; None balances the number of partitions.
         racks: whether rack mismatches (or costs) matter.
-        prices: price per GB by (rack of the member, rack of the replica); None counts rack
-            mismatches.
+        prices: price per GB by (rack of the member, rack of the replica); None means that each rack
+            mismatch costs the same.
         traffic: GB by topic; None for 1 each.
         max_moves: most owned partitions that may move; None for no limit.
         together: "no", "prefer" or "require": whether co-partitioned topics stay together.
@@ -71,9 +73,9 @@ class OptimalSettings:
     tolerance: float | None = None
 
     def configured(self, config: Mapping[str, object]) -> OptimalSettings:
-        """Return the settings with the values of a configuration.
+        """Return a copy of the settings, updated from a client's configuration (name to value).
 
-        Keys of other prefixes are ignored.
+        Other settings in the configuration are ignored.
 
         Raises:
             InvalidConfigError: a value has the wrong type or range.
@@ -231,10 +233,14 @@ _MOST_UNITS = 1 << 36
 
 
 def by_partition(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
-    """Convert a setting with values by topic to an array with a value for each partition
-    (float[P]).
+    """Return the value of a per-topic setting for each partition of the cluster, as an array
+    (float64[P]).
 
     Partitions for which the setting has no value get the mean of the others.
+
+    Args:
+        problem: the group and the cluster.
+        values: for each topic one number, or a list of numbers by partition number.
     """
     index = problem.index
     out = np.full(index.partitions, np.nan)
@@ -252,8 +258,8 @@ def by_partition(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
 
 
 def input_warnings(problem: Problem, settings: OptimalSettings) -> tuple[str, ...]:
-    """Return a warning for each topic in the settings that the cluster lacks or that has other
-    partitions.
+    """Return warnings about topics in the settings that do not exist or have the wrong number of
+    values.
     """
     out: list[str] = []
     for key, values in (("weights", settings.weights), ("traffic", settings.traffic)):
@@ -280,17 +286,16 @@ def _unknown_topic(key: str, topic: str) -> str:
 
 
 def needs_loads(problem: Problem, settings: OptimalSettings) -> bool:
-    """Return whether the plan must balance weighted loads instead of partition counts.
+    """Return whether the plan must balance weighted loads instead of the number of partitions.
 
     That is so if partitions have weights, or members have unequal shares or a capacity.
     """
-    return settings.weights is not None or problem.group.has_shares
+    return settings.weights is not None or problem.group.has_weights_or_capacities
 
 
 def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
-    """Return the costs of consuming a partition from another rack, None if they do not matter.
-
-    They do not matter if the settings say so or no member has a rack.
+    """Return the costs of consuming from another rack; None if racks are disabled or no member has
+    one.
     """
     if not settings.racks or not problem.group.has_racks:
         return None
@@ -309,10 +314,17 @@ def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
 def families(
     canonical: CanonicalProblem, settings: OptimalSettings
 ) -> tuple[Int64Array, tuple[str, ...]]:
-    """Return each topic's family, -1 for none, and a list of warnings.
+    """Return which topics must have equal partition numbers on the same consumer (co-located
+    topics).
 
-    A family is a set of topics whose equal partition numbers go to one member. Topics can only form
-    one if they have the same partition numbers and the same subscribers.
+    The topics of a co-location set must have the same partition numbers and the same subscribers.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        settings: the settings, which may list the sets of topics.
+
+    Returns:
+        The number of each topic's co-location set, -1 for none (int64[T]), and a list of warnings.
     """
     names = [canonical.problem.index.topics[t] for t in canonical.rows.topics.tolist()]
     named = {n: i for i, row in enumerate(settings.copartitioned or ()) for n in row}
@@ -351,9 +363,9 @@ def configured_by_loads(
     partitions: Mapping[str, int],
     tolerance: float | None,
 ) -> Strategy:
-    """Return the optimal assignor with measured partition loads as its weights.
+    """Return a copy of the assignor that uses measured partition loads as its weights.
 
-    Partitions without a load weigh the mean of all.
+    Partitions without a load get the mean of all.
 
     Args:
         strategy: the assignor, with its other settings.

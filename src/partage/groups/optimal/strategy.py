@@ -47,7 +47,7 @@ __all__ = ["Optimal"]
 
 @dataclass(frozen=True, repr=False)
 class Optimal(PlainStrategy):
-    """Partage's optimal assignor: most even loads, fewest rack mismatches, fewest moves; proven.
+    """Partage's optimal assignor: most even loads, then fewest rack mismatches, then fewest moves.
 
     The objective, each line before the next:
 
@@ -123,7 +123,7 @@ class Optimal(PlainStrategy):
     reads_generation = False
 
     def configure(self, config: Mapping[str, object]) -> Optimal:
-        """Check the values of a configuration and return the strategy with these settings.
+        """Return a copy of the assignor with the settings of a client's configuration.
 
         The class documents the settings.
 
@@ -133,10 +133,12 @@ class Optimal(PlainStrategy):
         return replace(self, settings=self.settings.configured(config))
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the optimal plan for this cooperative rebalance; it accepts every input.
+        """Assign all partitions optimally, but leave out those that their current owner must revoke
+        first.
 
-        ``plan.memory`` names the destined member of each withheld partition. The follow-up
-        rebalance assigns these, and where moves are limited it moves nothing else.
+        Every input has a plan. ``plan.memory`` has the new owners of the partitions that are left
+        out. Pass it as ``memory`` to the follow-up rebalance, which assigns these partitions. If
+        moves are limited, the follow-up moves nothing else.
         """
         canonical = CanonicalProblem(problem)
         racks = rack_costs(problem, self.settings)
@@ -165,29 +167,37 @@ class Optimal(PlainStrategy):
                 if limit is None or proof.figures["moves"] <= limit:
                     return _plan(canonical, found.owner, certificate=proof, warnings=warnings)
                 if not promised:
-                    return self._within(request, limit, warnings)
-        return self._by_loads(request, warnings)
+                    return self._plan_within_limit(request, limit, warnings)
+        return self._plan_by_loads(request, warnings)
 
-    def _within(self, request: _Request, limit: int, warnings: tuple[str, ...]) -> Plan:
-        """Return the plan with the most even partition counts within ``limit`` moves.
+    def _plan_within_limit(self, request: _Request, limit: int, warnings: tuple[str, ...]) -> Plan:
+        """Return the plan with the most even partition counts that moves at most ``limit``
+        partitions.
 
-        An exact solver finds it. If that would take too long, the local search for weighted loads
-        does. The search also tries to improve plans of up to 16 partitions that are not proven
-        optimal.
+        Args:
+            request: the prepared inputs of the rebalance.
+            limit: the limit of moves.
+            warnings: warnings to be stored in the plan.
         """
         canonical = request.canonical
+        # An exact solver finds the plan. If that would take too long, a local search is used. The
+        # search also tries to improve plans of up to 16 partitions that are not proven optimal.
         try:
             found = balance_within_limit(canonical, request.table, request.family, limit)
         except ProblemTooLargeError as e:
-            return self._by_loads(request, (*warnings, f"{e}: this is the best plan found"))
+            return self._plan_by_loads(request, (*warnings, f"{e}: this is the best plan found"))
         proof = certify_limited(canonical, found, request.racks, request.table, limit)
         if proof.optimal or canonical.size > MOST_ITEMS:
             return _plan(canonical, found.owner, certificate=proof, warnings=warnings)
-        return self._by_loads(request, warnings)
+        return self._plan_by_loads(request, warnings)
 
-    def _by_loads(self, request: _Request, warnings: tuple[str, ...]) -> Plan:
-        """Return the best plan by weighted partition loads that local search finds, with its lower
-        bounds.
+    def _plan_by_loads(self, request: _Request, warnings: tuple[str, ...]) -> Plan:
+        """Return the best plan by weighted partition loads that a local search finds, with its
+        certificate.
+
+        Args:
+            request: the prepared inputs of the rebalance.
+            warnings: warnings to be stored in the plan.
         """
         canonical = request.canonical
         required = request.family if self.settings.together == "require" else None
@@ -217,14 +227,14 @@ class Optimal(PlainStrategy):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
-    """Inputs of one call of `Optimal.assign`, prepared for the solvers.
+    """Inputs of one run of the optimal assignor, prepared for its solvers.
 
     Attributes:
-        canonical: the problem in canonical order.
-        racks: costs of consuming across racks, None if they do not matter; table: these costs by
-            partition and member.
-        family: int64[T], the family of each topic (see `families`); None if topics need not stay
-            together.
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        racks: costs of consuming across racks, None if they do not matter.
+        table: these costs by partition and member.
+        family: int64[T], number of each topic's co-location set (see `families`); None if topics
+            need not stay together.
         promised: the member to which the previous plan promised a partition (see
             `_promised_places`).
         limit: the limit of moves, at least the number that no plan can avoid; None for none.
@@ -240,10 +250,11 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """Partitions that a cooperative rebalance has promised to members, but that others must revoke
-    first.
+    """New owners of partitions that other members must revoke first, for the follow-up rebalance
+    (KIP-429).
 
-    The follow-up rebalance keeps the promises. ``destined`` maps (topic, partition) to a member id.
+    Attributes:
+        destined: the new owner's member id by (topic, partition number).
     """
 
     destined: Mapping[tuple[str, int], str]
@@ -266,9 +277,15 @@ def _unfinished_warning(proof: Certificate) -> str:
 
 
 def _cooperative_plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
-    """Return the plan of the first of two cooperative rebalances (KIP-429).
+    """Return the plan for the first of two cooperative rebalances, without the partitions that
+    move.
 
-    Partitions that move have no owner in it, because their previous owners must revoke them first.
+    Their previous owners must revoke them first (KIP-429); the second rebalance assigns them.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        owner: int32[n], the final owner of each partition.
+        **more: further fields of the plan.
     """
     place, row = canonical.claimed
     partition = canonical.rows.partition
@@ -294,10 +311,16 @@ def _plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
 
 
 def _promised_places(canonical: CanonicalProblem, memory: object) -> dict[int, int]:
-    """Return a dict from each unclaimed partition to the member that the previous plan promised it.
+    """Return the member to which the previous rebalance promised each partition that nobody owns
+    now.
 
-    Both are positions in canonical order, which does not depend on the join order. Members that
-    have left are not in it.
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        memory: the promises of the previous rebalance, if any.
+
+    Returns:
+        A dict from partition to member, both as indices in canonical order, without members that
+            left.
     """
     if not isinstance(memory, Promises):
         return {}

@@ -40,21 +40,18 @@ def spread_topics(
     class_of: Int64Array,
     classes: PartitionClasses | None = None,
 ) -> Int32Array:
-    """Return owners that spread each topic more evenly, with the same loads, rack cost and moves.
+    """Exchange owners of partitions so that each topic is spread more evenly over its consumers.
 
-    ``owner`` is a plan that is optimal in these three.
-
-    With ``classes`` and without former claims `spread_exactly` continues. By counts the spread is
-    then the most even one of all plans with each member's load, the rack cost and the moves of
-    ``owner``.
+    Loads, rack cost and number of moves stay the same.
 
     Args:
-        canonical: the problem.
-        owner: int32[n], the owner of each partition; both are positions in canonical order.
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        owner: int32[n], the owner of each partition in a plan with optimal loads, rack cost and
+            moves, as indices in canonical order.
         weight: float64[n], weights of partitions; None for counts.
         class_of: int64[n], the class of each partition; those of a class have the same subscribers
             and rack costs.
-        classes: classes of partitions and members; None for the 2-exchange local search alone.
+        classes: classes of partitions and members; None for the local search alone.
     """
     if len(canonical.former[0]):
         return _exchange_owners(
@@ -65,6 +62,8 @@ def spread_topics(
         return owner
     out = _exchange_owners(canonical, owner, weight, class_of)
     after = topic_excess(canonical, out) or 0
+    # A local search has exchanged the owners of two partitions at a time. `spread_exactly` now
+    # finds the most even spread, if ``classes`` are given.
     best = out if after < before else owner
     if classes is None or not min(before, after):
         return best
@@ -77,10 +76,16 @@ def _exchange_owners(
     weight: NDArray[np.float64] | None,
     class_of: Int64Array,
 ) -> Int32Array:
-    """Exchange partitions between members as long as that spreads topics more evenly; return the
+    """Exchange the owners of two partitions as long as that spreads topics more evenly; return the
     owners.
 
-    This is a 2-exchange local search. The result is ``owner`` if the problem is too large.
+    This is a 2-exchange local search. If the problem is too large, ``owner`` is returned.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        owner: int32[n], the owner of each partition.
+        weight: float64[n], weights of partitions; None for counts.
+        class_of: int64[n], the class of equivalent partitions of each partition.
     """
     topics, members = len(canonical.rows.topics), canonical.members
     claims = canonical.claims
@@ -116,10 +121,17 @@ def _return_to_former(
     weight: NDArray[np.float64] | None,
     class_of: Int64Array,
 ) -> Int32Array:
-    """Swap equivalent partitions so that members with older claims get their partitions back.
+    """Give partitions back to former owners, in exchange for equivalent ones; return the new
+    owners.
 
-    A member with an older claim of a partition (former claimant) swaps with the newest claimant, in
-    exchange for an equivalent partition. No loads and numbers of moves change.
+    A former owner reports a partition with an older generation than another member. Loads and the
+    number of moves do not change.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        owner: int32[n], the owner of each partition.
+        weight: float64[n], weights of partitions; None for counts.
+        class_of: int64[n], the class of equivalent partitions of each partition.
     """
     keeper: Int32Array = canonical.claims.keeper
     out: Int32Array = owner.copy()
@@ -145,13 +157,21 @@ def _trade_topics(
     weight: NDArray[np.float64] | None,
     class_of: Int64Array,
 ) -> bool:
-    """Swap partitions that stayed for moved ones of other topics, if that spreads topics more
-    evenly.
+    """Swap partitions of different topics between members if that spreads topics more evenly.
 
-    Return whether any was swapped. The number of moves and each member's number of partitions do
-    not change.
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        owner: int32[n], the owner of each partition; changed in place.
+        counts: int64[T, M], number of partitions by topic and member; changed in place.
+        weight: float64[n], weights of partitions; None for counts.
+        class_of: int64[n], the class of equivalent partitions of each partition.
+
+    Returns:
+        Whether any partitions were swapped.
     """
     keeper, topic = canonical.claims.keeper, canonical.topic
+    # A partition that moved is swapped with one that stayed: the number of moves and each member's
+    # number of partitions do not change.
     changed = False
     kept = np.flatnonzero((keeper == owner) & (owner >= 0))
     kept = kept[np.argsort(keeper[kept], kind="stable")]
@@ -179,9 +199,14 @@ def _trade_topics(
 def _reassign_class(
     canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, rows: Int64Array
 ) -> None:
-    """Permute the owners of interchangeable partitions, so that topics are spread more evenly.
+    """Permute the owners of equivalent partitions so that topics are spread more evenly over
+    members.
 
-    ``rows`` are the partitions. ``owner`` and ``counts`` are changed in place.
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        owner: int32[n], owner of each partition; changed in place.
+        counts: int64[T, M], number of partitions by topic and member; changed in place.
+        rows: int64[k], the equivalent partitions.
     """
     topic, mine = canonical.topic[rows], owner[rows]
     members, quota = np.unique(mine, return_counts=True)
@@ -212,11 +237,15 @@ def _reassign_class(
 def _swap_owners(
     canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, rows: Int64Array
 ) -> None:
-    """Swap the owners of two partitions of different topics as long as topics get more evenly
-    spread.
+    """Swap the owners of two partitions as long as that spreads topics more evenly over members.
 
-    The measure is the sum of squared counts by topic and member, which must fall.
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        owner: int32[n], owner of each partition; changed in place.
+        counts: int64[T, M], number of partitions by topic and member; changed in place.
+        rows: int64[k], the partitions that may be swapped.
     """
+    # Each swap must lower the sum of squared counts.
     topic = canonical.topic[rows]
     compared = 0
     for _ in range(_MOST_EXCHANGES):
@@ -249,18 +278,24 @@ def _swap_owners(
 
 
 def topic_excess(canonical: CanonicalProblem, owner: Int32Array) -> int | None:
-    """Return how much less evenly topics are spread over their subscribers than possible (0 is
-    best).
+    """Return how much less evenly a plan spreads topics over consumers than possible; 0 is best.
 
-    It is half of the sum of squared partition counts by topic and member, minus that of even
-    counts. None if the problem is too large.
+    It is half the difference between the sum of squared partition counts by (topic, member) and the
+    least possible sum.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        owner: int32[n], the owner of each partition.
+
+    Returns:
+        The excess, or None if the problem is too large.
     """
     topics, members = len(canonical.rows.topics), canonical.members
     if topics * members > _MOST_PAIRS:
         return None
     given = owner >= 0
     counts = np.bincount(canonical.topic[given].astype(np.int64) * members + owner[given])
-    return (int(np.dot(counts, counts)) - canonical.least_squares) // 2
+    return (int(np.dot(counts, counts)) - canonical.least_sum_of_squares) // 2
 
 
 #: Arcs of the largest network, and arcs that all searches visit at most: a tenth of a second.
@@ -276,22 +311,23 @@ def spread_exactly(
     excess: int,
     weight: NDArray[np.float64] | None = None,
 ) -> Int32Array:
-    """Find the most even spread of topics that keeps each member's load; return the owners.
+    """Find the owners that spread topics most evenly, with the same loads, rack cost and number of
+    moves.
 
-    It has the least sum of squared counts by topic and member. Rack cost and moves stay the least
-    that these loads allow. Beyond the limits of size and work the result is no worse than
-    ``owner``.
+    The measure is the sum of squared partition counts by topic and member. If the problem is too
+    large or takes too long, the result is only no worse than ``owner``.
 
-    By weight, partitions of equal weight exchange owners, one weight after the other. The result
-    is the most even spread of all plans in which each member has as many partitions of each
-    weight, if all partitions of a topic weigh the same. Otherwise no exchange of partitions of
-    one weight improves it.
+    With weights, partitions of equal weight exchange owners, one weight after the other. The result
+    is the most even spread of all plans in which each member has as many partitions of each weight,
+    if all partitions of a topic weigh the same. Otherwise no exchange of partitions of one weight
+    improves it.
 
     Algorithm: a convex-cost flow by cycle canceling. The flow sends each partition to a member,
     over a node for the pair of topic and member::
 
         item -> (topic, member) -> member        one unit a partition
-        item:  partitions of one topic with the same rack costs and claimants
+
+        item:  partitions of one topic with the same rack costs and previous owners
         item -> (topic, member):  rack cost and move, far above all that follows
         (topic, member) -> member:  1, 3, 5, ... for the first, second, third unit: together n * n
 
@@ -328,9 +364,13 @@ def spread_exactly(
 def _rows_of_equal_weight(
     canonical: CanonicalProblem, owner: Int32Array, weight: NDArray[np.float64]
 ) -> Iterator[Int64Array]:
-    """Yield groups of partitions of equal weight whose exchange may spread topics more evenly.
+    """Yield sets of partitions of equal weight whose owners may be exchanged to spread topics more
+    evenly.
 
-    A group has several topics and several owners, and not all its partitions stay with a claimant.
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        owner: int32[n], the owner of each partition.
+        weight: float64[n], weights of partitions.
     """
     _, number, count = np.unique(weight, return_inverse=True, return_counts=True)
     number = number.reshape(-1)
@@ -340,6 +380,8 @@ def _rows_of_equal_weight(
         topic, mine = canonical.topic[alike], owner[alike]
         if len(alike) < 2 or (topic == topic[0]).all() or (mine == mine[0]).all():
             continue
+        # A useful set has several topics and several owners, and a partition that is not on its
+        # previous owner.
         if (canonical.claims.keeper[alike] != mine).any():
             yield alike
 
@@ -353,10 +395,18 @@ def _cancel_cycles(
     rows: Int64Array | None,
     work: int,
 ) -> int:
-    """Cancel cycles of negative cost until none is left; return how many arcs may still be visited.
+    """Exchange partitions along cycles of negative cost until the flow has the least cost.
 
-    ``owner`` is changed in place. ``rows`` are the partitions that may change their owner, None for
-    all. A network beyond the limits of size is left out.
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        owner: int32[n], owner of each partition; changed in place.
+        classes: classes of partitions and members.
+        excess: the topic excess of ``owner``, see `topic_excess`.
+        rows: the partitions that may change their owner, None for all.
+        work: budget: how many arcs may be visited. Nothing changes if the network is too large.
+
+    Returns:
+        The remaining budget.
     """
     items = _Items.of(canonical, classes, rows)
     if 2 * (items.count + len(items.topics)) * canonical.members > _MOST_ARCS:
@@ -376,20 +426,19 @@ def _cancel_cycles(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Items:
-    """Sets of interchangeable partitions: those of one topic with equal rack costs and claimants.
+    """Sets of equivalent partitions of one topic, with equal rack costs and equal previous owners.
 
-    Such a set is an item, and I counts items. A row is a partition in canonical order, which does
-    not depend on the join order.
+    Such a set is called an item. A "row" is a partition as an index in canonical order.
 
     Attributes:
         of_row: int64[n], the item of each row; -1 for rows that keep their owner.
         first: int64[I], the first row of each item.
-        topics: int64[T], the topics of the network, as positions in canonical order.
-        topic: int64[I], the topic of each item, as a position in ``topics``.
-        claimant: int64[I], place of the member that may keep the item's rows, -1 for none; from
-            the number of members on, it counts the sets in ``several``.
+        topics: int64[T], the topics of the network, as indices in canonical order.
+        topic: int64[I], the topic of each item, as an index of ``topics``.
+        claimant: int64[I], the member that may keep the item's rows, -1 for none. A number from the
+            number of members on refers to ``several``.
         several: sets of members that may keep the same rows.
-        owned: bool[I], whether any member claims the item's rows.
+        owned: bool[I], whether any member reports the item's rows as owned.
     """
 
     of_row: Int64Array
@@ -437,9 +486,10 @@ class _Items:
             of_row, first, topics, topic, claimants[first] - 1, list(sets), claims.owned[first]
         )
 
-    def keeps(self, members: int) -> NDArray[np.bool_]:
-        """Return for each set of partitions and each member whether the member may keep them
-        (bool[I, M]).
+    def may_keep(self, members: int) -> NDArray[np.bool_]:
+        """Return which members may keep the partitions of each item (set of equivalent partitions).
+
+        ``members`` is the number M of members; the result is bool[I, M] for I items.
         """
         out = np.zeros((self.count, members), bool)
         single = np.flatnonzero((self.claimant >= 0) & (self.claimant < members))
@@ -450,18 +500,17 @@ class _Items:
 
 
 class _Residual:
-    """Residual network of the minimum-cost flow that spreads topics evenly over members.
+    """Residual network of the minimum-cost flow that spreads topics evenly over consumers.
 
-    Canceling a negative cycle in it improves the plan in place. An item is a set of interchangeable
-    partitions (`_Items`). Nodes are items, then pairs (topic times members plus member), then
-    members.
+    A cycle of negative cost in it is an exchange that improves the plan. Its nodes are sets of
+    equivalent partitions (items), then (topic, member) pairs, then members.
 
     Attributes:
-        owner: int32[n], the plan.
-        placed: int64[I, M], how many rows of each item each member has.
-        counts: int64[T, M], how many rows of each topic each member has.
-        movable: int64[T, M], how many of these are rows of items.
-        cost: int64[I, M], the cost of an item's row with a member.
+        owner: int32[n], the plan: the owner of each partition; changed in place.
+        placed: int64[I, M], how many partitions of each item each member has.
+        counts: int64[T, M], how many partitions of each topic each member has.
+        movable: int64[T, M], how many of these are partitions of items.
+        cost: int64[I, M], the cost of an item's partition with a member.
         dearest: the largest of these costs, as a number without overflow.
         may: bool[I, M], whether the member subscribes to the item's topic.
     """
@@ -488,7 +537,7 @@ class _Residual:
         np.add.at(self.movable, self.topic, self.placed)
         column = np.where(classes.group >= 0, classes.column[classes.group], 0)
         rack = classes.cost[classes.profile[classes.of_row[items.first]]][:, column]
-        moves = (items.owned[:, None] & ~items.keeps(members)).astype(np.int64)
+        moves = (items.owned[:, None] & ~items.may_keep(members)).astype(np.int64)
         # Rack cost outweighs all moves, and a move all squares.
         fewer_squares = 2 * excess + 1
         self.dearest = (int(rack.max(initial=0)) * (canonical.size + 1) + 1) * fewer_squares
@@ -503,9 +552,11 @@ class _Residual:
         self.nodes = items.count + topics * members + members
 
     def negative_cycles(self) -> tuple[list[Int64Array], int]:
-        """Find disjoint cycles of negative cost with the Bellman-Ford algorithm.
+        """Find disjoint cycles of negative cost in the flow network with the Bellman-Ford
+        algorithm.
 
-        Return each cycle as its nodes in order, and the number of arcs visited.
+        Returns:
+            Each cycle as its nodes in order, and the number of arcs visited.
         """
         tail, head, cost = self._arcs()
         distance = np.zeros(self.nodes, np.int64)
@@ -538,9 +589,11 @@ class _Residual:
         return np.concatenate(tail), np.concatenate(head), np.concatenate(each)
 
     def cancel(self, cycle: Int64Array) -> None:
-        """Exchange partitions between members along a cycle of negative cost.
+        """Exchange partitions between members along a cycle of negative cost, and update the
+        network.
 
-        One partition of each set on the cycle goes to the next member.
+        ``cycle`` has the nodes in order. For each set of partitions on it, one partition goes to
+        the next member on the cycle.
         """
         members = self.placed.shape[1]
         for before, node, after in zip(
@@ -558,9 +611,9 @@ class _Residual:
 
 
 def _cycles_of(parent: Int64Array) -> list[Int64Array]:
-    """Return the cycles of a graph in which each node has one parent (-1 for none).
+    """Return the cycles of a graph in which each node has at most one parent (-1 for none).
 
-    Each cycle lists its nodes along the arcs.
+    A cycle is an array of nodes in the direction of the arcs, from parent to child.
 
     >>> [cycle.tolist() for cycle in _cycles_of(np.array([2, 0, 1, 0, -1]))]
     [[0, 1, 2]]

@@ -38,15 +38,14 @@ _EXACT = 1 << 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shares:
-    """Share of the total load that each member should get, and its capacity.
-
-    The share is the member's weight relative to the other weights. Members are in canonical order,
-    which does not depend on the join order.
+    """Desired share of the total load, and capacity, of each member of a consumer group.
 
     Attributes:
-        speed: float64[M], the member's weight; 1 for members of weight 0.
-        capacity: float64[M], in units of weight; zero for members of weight 0.
-        draining: bool[M], members of weight 0.
+        speed: float64[M], the member's weight, to which its share is proportional; 1 for members of
+            weight 0.
+        capacity: float64[M], the greatest load that the member should have; 0 for members of weight
+            0.
+        draining: bool[M], members of weight 0, which should own nothing.
     """
 
     speed: NDArray[np.float64]
@@ -56,11 +55,13 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightPlan:
-    """Plan with the most even weighted loads found by search, and the data for its lower bounds.
+    """Assignment with the most even weighted loads that the search found, and data for its lower
+    bounds.
 
     Attributes:
-        owner: int32[n], the owner of each partition; both are positions in canonical order.
-        weighted: weights, shares and capacities by class.
+        owner: int32[n], owner of each partition; partitions and owners are indices in canonical
+            order.
+        weighted: weights of partitions, shares and capacities of members.
         complete: whether the search ended before its limit of work.
     """
 
@@ -70,9 +71,9 @@ class WeightPlan:
 
 
 def scale_to_integers(weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Multiply weights by a power of two so that they are integers; return them with the factor.
+    """Multiply weights by a power of two so that they are integers; return them and the factor.
 
-    The factor is 1.0 if they need no scaling.
+    The factor is 1.0 if the weights are integers already.
 
     >>> scale_to_integers(np.array([1.0, 2.0]))[1]
     1.0
@@ -85,9 +86,9 @@ def scale_to_integers(weight: NDArray[np.float64]) -> tuple[NDArray[np.float64],
 
 
 def member_shares(canonical: CanonicalProblem, scale: float) -> Shares:
-    """Return each member's desired share of the total load, and its capacity.
+    """Return each member's desired share of the total load, and its capacity times ``scale``.
 
-    Members are in canonical order, which does not depend on the join order.
+    ``canonical`` is the problem; the results are in its order of members.
     """
     group = canonical.problem.group
     weight = np.array([m.weight for m in group], float)[canonical.order]
@@ -108,21 +109,20 @@ def balance_weights(
     most_moves: float,
     tolerance: float,
 ) -> WeightPlan:
-    """Return a plan with even weighted loads within a limit of moves, and the data for its lower
-    bounds.
+    """Return an assignment with even weighted loads within a limit of moves, found by local search.
 
     Args:
-        canonical: the problem.
+        canonical: the problem, with members and partitions sorted independently of the join order.
         racks: costs of consuming across racks; None if they do not matter.
         weight: float64[n], the integer weight of each partition.
         shares: members' shares and capacities.
-        together: int64[T], the family of each topic, -1 for none: in all topics of a family, equal
-            partition numbers must have one owner.
-        hints: the member to which the previous phase promised a partition, by partition.
+        together: int64[T], number of each topic's co-location set, -1 for none: partitions with the
+            same number in topics of a set must have the same owner.
+        hints: the member to which the previous rebalance promised a partition, by partition.
         most_moves: limit of owned partitions that may move.
         tolerance: see `Optimal`.
     """
-    item = _number_items(canonical, together)
+    item = _number_owner_sets(canonical, together)
     count = int(item.max(initial=-1)) + 1
     if not count:
         nothing = WeightedProblem(canonical.classes, weight, item, shares.speed, shares.capacity, 0)
@@ -142,7 +142,7 @@ def balance_weights(
     distinct, group = np.unique(key, axis=0, return_inverse=True)
     group = np.where(subscription_classes.member >= 0, group.reshape(-1), -1)
     open_groups = _open_groups(subscription_classes, distinct[:, 0].astype(int).tolist())
-    owned, homes = _claims_by_item(canonical, item, count)
+    owned, homes = _count_owned_by_item(canonical, item, count)
     items = Items(
         np.bincount(item, weight, count).astype(float),
         kind,
@@ -194,7 +194,11 @@ def _largest_bound(
 ) -> float:
     """Return a lower bound of the largest relative load of any plan within the limit of moves.
 
-    Members of weight 0 do not count.
+    Args:
+        plan: a plan, with its limit of moves.
+        weighted: weights of partitions and members. A relative load is a load divided by the
+            member's weight.
+        draining: bool[M], members of weight 0, which do not count.
     """
     items = plan.items
     unavoidable = int(items.owned.sum()) - sum(
@@ -212,15 +216,19 @@ def _largest_bound(
 def _compare_small_plans(
     canonical: CanonicalProblem, owner: Int32Array, plan: WeightedPlan
 ) -> Int32Array:
-    """Return the owners in an equally good plan that spreads topics most evenly, for at most 16
-    partitions.
+    """Return the plan that spreads topics most evenly, of all with the same loads, rack cost and
+    moves.
 
-    Equally good means the same load, rack cost and moves. The result is ``owner`` for more
-    partitions, if no partition moves, or if former claimants get partitions back, which comes
-    before topics.
+    Only plans of at most 16 partitions are compared; otherwise ``owner`` is returned.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        owner: int32[n], the owner of each partition in a plan.
+        plan: the same plan with its weights and costs.
     """
     moved = bool((canonical.claims.keeper != owner).any())
     if not moved or len(canonical.former[0]) or not topic_excess(canonical, owner):
+        # Nothing is compared if no partition moves or if former owners must be considered.
         return owner
     best = solve_exactly(
         plan.items, plan.members, owner.tolist(),
@@ -247,12 +255,16 @@ def _fractional_shares(
     return None if share is None else np.where(draining, np.inf, share)
 
 
-def _number_items(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Array:
-    """Number the sets of partitions that must have one owner; return the number of each partition's
-    set.
+def _number_owner_sets(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Array:
+    """Return the number of each partition's owner set: partitions of a set must have the same
+    owner.
 
-    Partitions with one number in a family of topics form a set, if the family must stay together.
-    Any other partition is a set by itself.
+    A set has the partitions with the same number in co-located topics. Any other partition is a set
+    by itself.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        together: int64[T], number of each topic's co-location set, -1 for none; None without sets.
     """
     if together is None or not (together >= 0).any():
         return np.arange(canonical.size)
@@ -271,10 +283,16 @@ def _number_items(canonical: CanonicalProblem, together: Int64Array | None) -> I
 def _rack_costs(
     canonical: CanonicalProblem, racks: RackTable | None, item: Int64Array, count: int
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return the costs of consuming across racks, with equal rows and columns merged.
+    """Return the costs of consuming across racks, as a matrix by sets of partitions and by rack.
 
-    The results are each member's column, the costs by profile and column, and the profile of each
-    item (set of partitions with one owner).
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        racks: rack costs by partition and member, None if racks do not matter.
+        item: int64[n], set of each partition; partitions of a set (item) must have the same owner.
+        count: number of sets.
+
+    Returns:
+        The column of each member, the cost matrix, and the row of each item.
     """
     if racks is None:
         nothing = np.zeros(count, np.int64)
@@ -288,14 +306,21 @@ def _rack_costs(
     return column, table, np.arange(count)
 
 
-def _claims_by_item(
+def _count_owned_by_item(
     canonical: CanonicalProblem, item: Int64Array, count: int
 ) -> tuple[Int64Array, dict[int, dict[int, int]]]:
-    """Return how many partitions of each item were owned, and how many of them each member may
-    keep.
+    """Return how many partitions of each owner set were owned, and by which members.
 
-    An item is a set of partitions that must have one owner. The second result is a dict by item of
-    dicts by member.
+    The partitions of a set (item) must have the same owner.
+
+    Args:
+        canonical: the problem, with members and partitions sorted independently of the join order.
+        item: int64[n], set of each partition.
+        count: number of sets.
+
+    Returns:
+        The number of owned partitions by item; and a dict from item to a dict from each member that
+            may keep partitions of the item to their number.
     """
     claims = canonical.claims
     owned = np.bincount(item[claims.owned], minlength=count).astype(np.int64)

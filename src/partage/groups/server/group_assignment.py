@@ -27,11 +27,11 @@ class GroupAssignment:
     In Java these are sets, so a member's partitions have no order.
 
     Attributes:
-        start: int32[M + 1], offset of each member's partitions, in join order (compressed rows,
-            CSR).
-        partition: int32[n], dense numbers of the partitions.
-        present: whether Kafka's map has entries for the members; without any subscription it is
-            empty (and every member gets an empty target).
+        start: int32[M + 1], where each member's partitions begin in ``partition``, in join order
+            (compressed rows, CSR).
+        partition: int32[n], index numbers of the partitions.
+        present: whether Kafka's map has an entry for each member. It is empty if no member has a
+            subscription; every member then gets an empty target.
         emptied: (member, topic) pairs for which Kafka's map has an empty set.
     """
 
@@ -42,24 +42,26 @@ class GroupAssignment:
 
     @classmethod
     def empty(cls, spec: GroupSpec) -> GroupAssignment:
-        """Return an assignment in which no member has an entry: Kafka's result for a group without
-        subscriptions.
+        """Return the assignment of a group without subscriptions, in which no member has an
+        entry.
         """
         start = np.zeros(spec.members + 1, np.int32)
         return cls(start, np.zeros(0, np.int32), present=False)
 
     def plan(self, spec: GroupSpec) -> Plan:
-        """Convert the result to a `Plan`, in which each partition has at most one owner.
+        """Convert the assignor's result to a `Plan`, in which each partition has at most one owner.
 
-        Every member has an entry, even if Kafka's map has none.
+        Every member gets an entry, even if Kafka's map has none. ``spec`` is the assignor's input.
 
         Raises:
-            PlanInvariantError: a partition has two owners, as in the previous targets.
+            PlanInvariantError: a partition has two owners, because the previous targets had.
         """
         return Plan(*self._parts(spec))
 
     def assignment(self, spec: GroupSpec) -> Assignment:
-        """Convert the result to an `Assignment`, in which a partition may have several owners."""
+        """Convert the assignor's result to an `Assignment`, in which a partition may have several
+        owners.
+        """
         return Assignment(*self._parts(spec))
 
     def _parts(
@@ -73,11 +75,16 @@ class GroupAssignment:
 def concatenate_runs(
     parts: Sequence[tuple[Int32Array, NDArray[np.int64], NDArray[np.int64]]], members: int
 ) -> tuple[Int32Array, Int32Array]:
-    """Merge several partition arrays that are grouped by member into one list for each member.
+    """Merge several arrays of partitions that are grouped by member into one array grouped by
+    member.
 
-    A part has an array of partitions, and the begin and end of each member's range in it (int64[M]
-    each). The ranges do not overlap and cover the array. The result is in compressed rows (CSR):
-    offsets by member, and partitions. Long ranges are copied one by one, short ones all at once.
+    Args:
+        parts: partitions, and the begin and end of each member's range in them (int64[M] each). The
+            ranges do not overlap and cover the array.
+        members: number of members.
+
+    Returns:
+        Where each member's partitions begin (int32[M + 1]), and the partitions (CSR).
     """
     sizes = sum((end - begin for _, begin, end in parts), np.zeros(members, np.int64))
     start = np.zeros(members + 1, np.int32)
@@ -100,9 +107,10 @@ def concatenate_runs(
 
 
 def assignment_to_json(assignment: GroupAssignment, spec: GroupSpec) -> dict[str, Any]:
-    """Convert a server-side assignor's result to JSON: the keys are ``type`` and ``assignment``.
+    """Convert the result of a server-side assignor to a JSON document (``type`` and
+    ``assignment``).
 
-    Topic ids are in Java's order, partitions ascending.
+    Topic ids are in Java's sort order, partitions ascending. ``spec`` is the assignor's input.
     """
     index, group = spec.problem.index, spec.problem.group
     kind = "HOMOGENEOUS" if spec.homogeneous else "HETEROGENEOUS"

@@ -22,22 +22,23 @@ __all__ = [
     " int32[::1], boolean[::1])"
 )
 def read_claims(at, name_start, name, number, extent, size, partition, given):
-    """Convert the members' claims to dense partition numbers; return how many were converted.
-
-    A claim is a partition that a member says it owns. The conversion stops at the first special
-    case: a partition that the topic does not have, a partition that is claimed twice, or claims of
-    one topic that are not consecutive.
+    """Convert the owned partitions of members, given as (topic, number), to partition indices.
 
     Args:
-        at: int64[M + 1], first claim of each member.
+        at: int64[M + 1], first reported partition of each member.
         name_start: int64[M + 1], first topic name of each member.
-        name: int32[n], topic name of each claim, counted from the member's first.
-        number: int32[n], claimed partition.
-        extent: int32[N, 2], first dense partition of each name, and its number of partitions.
-        size: int32[N], output: claims of each name.
-        partition: int32[n], output: dense partitions.
-        given: bool[P], output: whether a partition is claimed.
+        name: int32[n], topic name of each partition, counted from the member's first.
+        number: int32[n], partition number.
+        extent: int32[N, 2], first index of each topic name's partitions, and their number.
+        size: int32[N], output: number of partitions of each name.
+        partition: int32[n], output: indices of the partitions.
+        given: bool[P], output: whether a partition is reported.
+
+    Returns:
+        The number of converted partitions.
     """
+    # The conversion stops at the first special case: a partition that the topic does not have, a
+    # partition that is reported twice, or partitions of one topic that are not consecutive.
     for m in range(len(at) - 1):
         last = name_start[m]
         for i in range(at[m], at[m + 1]):
@@ -58,11 +59,15 @@ def read_claims(at, name_start, name, number, extent, size, partition, given):
 
 @kernel("void(int64[::1], int64, int64, int64[::1], int64[::1])")
 def larger_quotas(previous, quota, extra, kept, missing):
-    """Compute how many previous partitions each member keeps, and how many new ones it gets.
+    """Compute how many of its previous partitions each member keeps, and how many new ones it gets.
 
-    Each member's quota is ``quota`` partitions, or one more for ``extra`` members. ``previous`` is
-    each member's number of previous partitions, in the order of the coordinator's map. The results
-    go to ``kept`` and ``missing``.
+    Args:
+        previous: number of previous partitions of each member, in the order of the coordinator's
+            map.
+        quota: number of partitions that each member gets at least.
+        extra: number of members that get one more.
+        kept: output: number of previous partitions that each member keeps.
+        missing: output: number of new partitions.
     """
     for i in range(len(previous)):
         limit = quota + 1 if extra > 0 else quota
@@ -79,9 +84,15 @@ def larger_quotas(previous, quota, extra, kept, missing):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int64)")
 def line_up(members, sizes, line, other, count, bits):
-    """Sort members by their number of partitions with a stable radix sort; write them to ``line``.
+    """Sort the members of a consumer group by their number of partitions (stable radix sort).
 
-    ``other`` is a buffer as long as ``line``; ``count`` has 2 ** bits counters.
+    Args:
+        members: the members.
+        sizes: number of partitions of each member.
+        line: output: the sorted members.
+        other: buffer as long as ``line``.
+        count: buffer with 2 ** bits counters.
+        bits: number of bits that are sorted at once.
     """
     low = high = sizes[members[0]]
     for i in range(len(members)):
@@ -113,11 +124,13 @@ def line_up(members, sizes, line, other, count, bits):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
 def fill(line, sizes, free, owner):
-    """Assign unassigned partitions one by one, each to the member with the fewest partitions.
+    """Assign each unassigned partition of a topic to the member with the fewest partitions.
 
-    ``line`` has the members sorted by that number. Members of the lowest size get one partition
-    each, in the order of the line, and then form the next level together with the members that
-    already had that size.
+    Args:
+        line: the members, sorted by their number of partitions.
+        sizes: number of partitions of each member; updated.
+        free: the unassigned partitions.
+        owner: owner of each partition; updated.
     """
     end = at = 0
     level = sizes[line[0]] - 1
@@ -134,10 +147,17 @@ def fill(line, sizes, free, owner):
 
 @kernel("int64(int64, int64, int32[::1], int32[::1], int32[::1], int32[::1])")
 def next_uneven(begin, end, set_of_topic, start, members, sizes):
-    """Return the next topic with two subscribers whose loads differ by two or more partitions.
+    """Return the next topic with two subscribers whose numbers of partitions differ by two or more.
 
-    The search covers topics from ``begin`` to ``end``; the result is ``end`` if all are even.
-    Consecutive topics often have the same subscribers; these are compared once.
+    Topics are searched from index ``begin`` to ``end``.
+
+    Args:
+        begin: first topic to search.
+        end: topic after the last one; returned if there is no such topic.
+        set_of_topic: the set of subscribers of each topic.
+        start: where each set begins in ``members`` (CSR).
+        members: members of the sets.
+        sizes: number of partitions of each member.
     """
     even_set = -1
     for topic in range(begin, end):
@@ -160,11 +180,20 @@ def next_uneven(begin, end, set_of_topic, start, members, sizes):
     " int32[::1], int32[::1], int32[::1])"
 )
 def rebalance(members, line, sizes, partitions, owner, block, left, begin):
-    """Move a topic's partitions from its most to its least loaded subscribers until they are even.
+    """Move a topic's partitions from its most to its least loaded subscribers until loads are even.
 
-    Return the number of moves. ``block`` (as long as ``partitions``) receives the topic's
-    partitions by (owner, number); ``begin`` and ``left`` (by member) hold each member's first index
-    in it and how many of its partitions are not yet moved.
+    Args:
+        members: the topic's subscribers.
+        line: the subscribers, sorted by their number of partitions.
+        sizes: number of partitions of each member; updated.
+        partitions: the topic's partitions.
+        owner: owner of each partition; updated.
+        block: buffer as long as ``partitions``: partitions sorted by owner and number.
+        left: buffer: number of each member's partitions that are not yet moved.
+        begin: buffer: first index of each member in ``block``.
+
+    Returns:
+        The number of moved partitions.
     """
     for i in range(len(members)):
         left[members[i]] = 0
@@ -230,9 +259,12 @@ def rebalance(members, line, sizes, partitions, owner, block, left, begin):
 
 @kernel("void(int32[::1], int32[::1], int32[::1])")
 def collect(owner, end, out):
-    """Write all assigned partitions to ``out``, grouped by owner.
+    """Write all assigned partitions to an array, grouped by their owner.
 
-    ``end`` has the position of each owner's next partition.
+    Args:
+        owner: int32[P], owner of each partition, -1 for none.
+        end: for each owner the index in ``out`` of its next partition; advanced.
+        out: output: the partitions.
     """
     for partition in range(len(owner)):
         m = owner[partition]

@@ -36,22 +36,24 @@ _PACKAGE = "io.partage.assignors.broker"
 
 
 class _JarAssignor(PlainStrategy):
-    """Base class of assignors that the jar ``partage-assignors`` runs in the broker.
+    """Base class of the Python versions of the broker assignors in the jar ``partage-assignors``.
 
-    They see the same input in the coordinator and here (`GroupSpec`).
+    Their input is a `GroupSpec`, which has what the group coordinator passes to the jar's classes.
     """
 
     in_broker = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the assignor's plan for a group; the members' owned partitions are the previous
+        """Assign the partitions of a consumer group; owned partitions are used as the previous
         assignment.
         """
         spec = GroupSpec(problem)
         return self.decide(spec).plan(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Return the assignment for a `GroupSpec`, the input that a group coordinator has."""
+        """Assign the partitions of a consumer group from a `GroupSpec`, the input that a group
+        coordinator has.
+        """
         return self._decide(spec) if spec.members else GroupAssignment.empty(spec)
 
     def _decide(self, spec: GroupSpec) -> GroupAssignment:
@@ -62,8 +64,8 @@ class _JarAssignor(PlainStrategy):
 class PartageOptimal(_JarAssignor):
     """Partage's optimal assignor in the broker: even counts, fewest rack mismatches, fewest moves.
 
-    The objective is that of `optimal` without weights. The plan has no second phase, because the
-    coordinator lets members reconcile one by one.
+    The objective is that of `optimal` without weights. There is no follow-up rebalance: the
+    coordinator lets each member revoke and acquire partitions by itself.
 
     Setting: ``assignment.optimal.racks`` (true), whether racks matter.
 
@@ -85,7 +87,7 @@ class PartageOptimal(_JarAssignor):
     options = (Setting(_RACKS, "true", "whether rack mismatches matter"),)
 
     def configure(self, config: Mapping[str, object]) -> PartageOptimal:
-        """Check the values of a configuration and return the strategy with these settings.
+        """Return a copy of the assignor with the settings of a broker configuration.
 
         Raises:
             InvalidConfigError: the setting is neither true nor false.
@@ -109,10 +111,10 @@ class PartageOptimal(_JarAssignor):
 
 
 class PartageFair(_JarAssignor):
-    """KIP-49's fair assignor in the broker: each partition to the least loaded subscriber.
+    """KIP-49's fair assignor in the broker: each partition goes to the least loaded subscriber.
 
-    It is `fair`, except that topics which tie in subscribers and partitions are sorted by topic id
-    instead of by name. Previous targets and racks have no effect.
+    It is `fair`, except that topics with equal numbers of subscribers and of partitions are sorted
+    by topic id instead of by name. Previous targets and racks have no effect.
 
     Exact to ``io.partage.assignors.broker.FairAssignor`` of ``partage-assignors`` 0.1.0.
 
@@ -133,7 +135,7 @@ class PartageFair(_JarAssignor):
 
 @dataclass(frozen=True, repr=False)
 class PartageFailover(_JarAssignor):
-    """Priority failover assignor in the broker: each topic to the subscriber with top priority.
+    """Priority failover assignor in the broker: the subscriber with top priority gets a topic.
 
     A coordinator gets no user data, so the priorities are in the broker's configuration, by
     instance id. Members without one rank below all others. Equal priorities: the lowest member id
@@ -158,7 +160,7 @@ class PartageFailover(_JarAssignor):
     options = (Setting(_PRIORITIES, "none", "priorities by instance id: ID:INT32,ID:INT32"),)
 
     def configure(self, config: Mapping[str, object]) -> PartageFailover:
-        """Check the values of a configuration and return the strategy with these settings.
+        """Return a copy of the assignor with the priorities of a broker configuration.
 
         Raises:
             InvalidConfigError: the setting is no list of ``INSTANCE_ID:INT32``.
@@ -189,7 +191,11 @@ class PartageFailover(_JarAssignor):
 
 
 class _CoordinatorProblem(CanonicalProblem):
-    """Input of the optimal assignor in the broker: topics by id, previous targets as claims."""
+    """Input of the optimal assignor in the broker, with topics sorted by topic id instead of by
+    name.
+
+    The previous target assignment replaces the members' owned partitions.
+    """
 
     def __init__(self, spec: GroupSpec) -> None:
         super().__init__(spec.problem, _topics_by_id(spec))
@@ -197,9 +203,11 @@ class _CoordinatorProblem(CanonicalProblem):
 
     @cached_property
     def claimed(self) -> tuple[Int64Array, Int64Array]:
-        """Pairs of a member and an existing partition of its previous target assignment.
+        """Partitions of the previous target assignment, as two arrays: members and their
+        partitions.
 
-        They are positions in canonical order.
+        Both are indices in an order that does not depend on the join order. Partitions that do not
+        exist are left out.
         """
         previous = self._previous
         place = np.empty(self.members, np.int64)
@@ -213,7 +221,7 @@ class _CoordinatorProblem(CanonicalProblem):
 
 
 def _drop_unsubscribed_topics(table: RackTable, canonical: CanonicalProblem) -> RackTable:
-    """Return the rack costs without those of topics that have no subscriber.
+    """Remove topics without a subscriber from the costs of consuming across racks.
 
     A coordinator's assignor gets no information on such topics.
     """
@@ -225,7 +233,7 @@ def _drop_unsubscribed_topics(table: RackTable, canonical: CanonicalProblem) -> 
 
 
 def _topics_by_id(spec: GroupSpec) -> Int32Array:
-    """Return the existing topics with a subscriber, in Java's order of topic ids (int32)."""
+    """Return the existing topics that have a subscriber, in Java's order of topic ids (int32)."""
     topics = spec.problem.subscribed_topics
     high, low = spec.ids.signed
     ordered: Int32Array = topics[np.lexsort((low[topics], high[topics]))]

@@ -22,7 +22,7 @@ _MOST_RUNS = 50_000
 class ServerRange(PlainStrategy):
     """The group coordinator's range assignor (KIP-848): consecutive partitions of each topic.
 
-    Guarantees, the first before the next:
+    Guarantees, in order of priority:
 
     1. per topic, loads differ by at most one; the first members get the larger ranges;
     2. topics with equally many partitions and the same subscribers are co-located.
@@ -50,15 +50,15 @@ class ServerRange(PlainStrategy):
     reads_claims = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the range plan for the group's members and topics.
-
-        Unlike `decide` it never raises.
+        """Assign the partitions of a consumer group by range; in contrast to `decide`, this never
+        raises.
         """
         spec = GroupSpec(problem)
         return self.decide(spec).plan(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Return the range assignment for a `GroupSpec`, the input that a group coordinator has.
+        """Assign the partitions of a consumer group by range, from the input that a group
+        coordinator has.
 
         Raises:
             CoordinatorAssignorError: the partition count of a subscribed topic is unknown.
@@ -79,12 +79,13 @@ class ServerRange(PlainStrategy):
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Topics with equal subscribers and partition counts, in which each member gets the same range.
+    """Topics with equal subscribers and partition counts, in which each consumer gets the same
+    range.
 
     Attributes:
         rows: int32[topics, count], the partitions of each topic.
         members: int32[n], the subscribers in order.
-        cut: int64[n + 1], begin of each member's range within a topic.
+        cut: int64[n + 1], where each member's range begins within a topic.
     """
 
     rows: Int32Array

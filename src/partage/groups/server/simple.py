@@ -25,11 +25,11 @@ PartitionsByTopic = list[list[tuple[int, list[int]]]]
 
 
 class ServerSimple(PlainStrategy):
-    """The group coordinator's share group assignor (KIP-932): several members per partition.
+    """Share group assignor of the group coordinator (KIP-932): several members per partition.
 
     The result is an `Assignment`, not a `Plan`: `partage.check` takes it with
-    ``several_owners=True``. Members over their quota of partitions, and partitions over their
-    number of members, are cut; the rest of the previous assignment stays.
+    ``several_owners=True``. The previous assignment stays as far as possible: a member loses
+    partitions only above its quota, and a partition loses members only above its number of members.
 
     Guarantees:
 
@@ -62,13 +62,15 @@ class ServerSimple(PlainStrategy):
     several_owners = True
 
     def assign(self, problem: Problem, memory: object = None) -> Assignment:
-        """Return the assignment for a share group's members and topics; it accepts every input."""
+        """Assign the partitions of a share group (KIP-932), in which a partition may have several
+        members.
+        """
         spec = GroupSpec(problem, several_owners=True)
         return self.decide(spec).assignment(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Return a share group's assignment for a `GroupSpec`, the input that a group coordinator
-        has.
+        """Assign the partitions of a share group from a `GroupSpec`, the input that a group
+        coordinator has.
 
         Raises:
             CoordinatorAssignorError: the partition count of a subscribed topic is unknown, or
@@ -81,15 +83,15 @@ class ServerSimple(PlainStrategy):
 
 
 def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Assign partitions to share group members with equal subscriptions.
+    """Assign the partitions of a share group whose members all subscribe to the same topics.
 
     It is Kafka's ``SimpleHomogeneousAssignmentBuilder``.
 
     Raises:
-        CoordinatorAssignorError: a topic's partition count is unknown, or no member is left
-            for a partition (Q23).
+        CoordinatorAssignorError: a topic's partition count is unknown, or Kafka's class finds no
+            member for a partition (defect Q23 in docs/quirks.md).
     """
-    topics, names = spec.named(int(spec.problem.group.subscription_of[spec.visit[0]]))
+    topics, names = spec.existing_topics(int(spec.problem.group.subscription_of[spec.visit[0]]))
     if not names:
         return GroupAssignment.empty(spec)
     _, partition = spec.partitions_of(topics)
@@ -121,18 +123,19 @@ def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
 
 
 def _assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Assign partitions topic by topic to share group members with different subscriptions.
+    """Assign the partitions of a share group whose members subscribe to different topics.
 
-    It is Kafka's ``SimpleHeterogeneousAssignmentBuilder``. Members keep previous partitions of
-    topics without subscribers (Q24).
+    It is Kafka's ``SimpleHeterogeneousAssignmentBuilder``.
 
     Raises:
-        CoordinatorAssignorError: a topic's partition count is unknown, or no member is left
-            for a partition (Q23).
+        CoordinatorAssignorError: a topic's partition count is unknown, or Kafka's class finds no
+            member for a partition (defect Q23).
     """
     subscribers = _subscribers_by_topic(spec)
     if not subscribers:
         return GroupAssignment.empty(spec)
+    # By a defect of Kafka's class (Q24 in docs/quirks.md), members keep previous partitions of
+    # topics without subscribers.
     result = _MemberSets(spec)
     hashes = spec.ids.hashes
     topics = list(subscribers)
@@ -145,7 +148,7 @@ def _subscribers_by_topic(spec: GroupSpec) -> dict[int, list[int]]:
     # Topics are in the order in which members name them, subscribers are positions in the
     # coordinator's map.
     group = spec.problem.group
-    named = [spec.named(i)[0] for i in range(len(group.subscriptions))]
+    named = [spec.existing_topics(i)[0] for i in range(len(group.subscriptions))]
     for topics in named:
         spec.require_partition_counts(topics)
     out: dict[int, list[int]] = {}
@@ -156,9 +159,15 @@ def _subscribers_by_topic(spec: GroupSpec) -> dict[int, list[int]]:
 
 
 def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers: list[int]) -> None:
-    """Assign one topic's partitions to its subscribers, several members for each partition.
+    """Assign each partition of a topic to several members of a share group.
 
-    ``result`` is changed. Previous members of a partition stay within the quotas.
+    Previous members keep a partition as far as quotas allow.
+
+    Args:
+        spec: the assignor's input.
+        result: the assignment under construction; changed in place.
+        topic: the topic, as an index of the cluster's topics.
+        subscribers: the topic's subscribers.
     """
     first, count, dense = spec.numbered
     target = dense[first[topic] : first[topic] + count[topic]]
@@ -184,7 +193,10 @@ def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers:
 
 
 def _quotas(members: int, partitions: int) -> tuple[int, list[int]]:
-    """Return how many members each partition gets, and how many partitions each member gets.
+    """Return how many members each partition of a share group gets, and each member's partition
+    count.
+
+    For example, 5 members and 2 partitions give 3 members for each partition.
 
     >>> _quotas(5, 2)
     (3, [2, 1, 1, 1, 1])
@@ -201,7 +213,9 @@ def _table_for(size: int) -> int:
 
 
 def _previous_by_member(spec: GroupSpec) -> PartitionsByTopic:
-    """Return each member's previous partitions, in the iteration order of Java's maps and sets."""
+    """Return the partitions that each share group member has now, in the iteration order of Java's
+    maps.
+    """
     before = spec.previous
     position = np.empty(spec.members, np.int64)
     position[spec.visit] = np.arange(spec.members)
@@ -220,16 +234,19 @@ def _previous_by_member(spec: GroupSpec) -> PartitionsByTopic:
 
 
 class _MemberSets:
-    """Share group assignment under construction: for each member and topic a set of partitions.
-
-    Sets may be empty. Members are positions in the coordinator's map, partitions are dense numbers.
+    """Assignment of a share group under construction: a set of partitions for each member and
+    topic.
 
     Attributes:
         previous: the previous assignment of each member, in the iteration order of Java's maps.
     """
 
     def __init__(self, spec: GroupSpec, only_topics: frozenset[int] | None = None) -> None:
-        """Start from the previous assignment, of all topics (None) or of ``only_topics``."""
+        """Copy the previous assignment of a share group, of all topics (None) or of
+        ``only_topics``.
+        """
+        # Members are indices in the coordinator's map, partitions are index numbers. Sets may be
+        # empty.
         self._spec = spec
         self._topic_of = spec.problem.index.topic_of.tolist()
         self.previous = [
@@ -264,11 +281,13 @@ class _MemberSets:
 
 
 class _SharedPartitions:
-    """Members of each partition of a share group, and partitions of each member, in Java's
-    iteration order.
+    """Members of each partition and partitions of each member in a share group, in Java's iteration
+    order.
 
-    Every change is also made in ``result``. ``hash_of`` gives a partition's hash as a key of Java's
-    map from partition to members, and ``table`` the initial table length of that map.
+    Args:
+        result: the assignment under construction; every change is also made there.
+        hash_of: function that returns a partition's hash as a key in Java's map.
+        table: initial number of buckets of this map.
     """
 
     def __init__(self, result: _MemberSets, hash_of: Callable[[int], int], table: int) -> None:
@@ -333,13 +352,14 @@ class _SharedPartitions:
                 self.under_quota.add(member)
 
     def assign_missing(self, members_per_partition: int, quota: Callable[[int], int]) -> None:
-        """Add members to the partitions that have fewer than ``members_per_partition``.
+        """Add members to each partition of a share group that has fewer than
+        ``members_per_partition``.
 
-        Members under their quota take turns.
+        Members below their quota take turns. ``quota`` is a function that returns a member's quota.
 
         Raises:
-            CoordinatorAssignorError: no member under its quota is left in the middle of a
-                partition (Q23).
+            CoordinatorAssignorError: Kafka's class finds no member under its quota for a partition
+                (defect Q23 in docs/quirks.md).
         """
         cursor = _CyclicCursor(sorted(self.under_quota))
         for partition in self.partitions():
@@ -369,8 +389,9 @@ class _CyclicCursor:
         return not self._items
 
     def next_outside(self, excluded: frozenset[int]) -> int:
-        """Return the next member outside ``excluded`` in cyclic order; -1 after a whole cycle
-        without one.
+        """Return the next member in cyclic order that is not in the set ``excluded``, or -1.
+
+        The result is -1 if a whole cycle contains no such member.
         """
         while True:
             if self._next >= len(self._items):

@@ -41,8 +41,8 @@ _BYTES = 16
 class TopicIds:
     """Topic ids (UUIDs) and their Java hashes, which decide the coordinator's iteration order.
 
-    A topic without a valid id gets the id of `derived_id`. The coordinator's iteration order is
-    then unknown, but equal names always give equal plans.
+    A topic whose id is unknown gets an id that is derived from its name (`derived_id`). The
+    coordinator's iteration order is then unknown, but the same names always give the same plan.
 
     Attributes:
         high: uint64[T], the first 8 bytes of each id.
@@ -60,7 +60,9 @@ class TopicIds:
 
     @classmethod
     def of(cls, names: Sequence[str], ids: Sequence[str | None]) -> TopicIds:
-        """Decode base64 topic ids as Kafka prints them; derive missing ones from names."""
+        """Decode the ids of topics from base64, as Kafka prints them; derive missing ids from topic
+        names.
+        """
         if not any(ids):
             return cls(b"".join(map(derived_id, names)))
         pairs = zip(names, ids, strict=True)
@@ -68,19 +70,21 @@ class TopicIds:
 
     @cached_property
     def hashes(self) -> NDArray[np.uint32]:
-        """Java's ``Uuid.hashCode`` of each topic id (uint32[T])."""
+        """Java's ``Uuid.hashCode`` of each topic's id (uint32[T])."""
         mixed = self.high ^ self.low
         hashes: NDArray[np.uint32] = ((mixed >> np.uint64(32)) ^ mixed).astype(np.uint32)
         return hashes
 
     @property
     def signed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The two 8-byte halves of each topic id as signed integers, as Java compares them."""
+        """First and last 8 bytes of each topic's id as signed integers, as Java compares them (two
+        int64[T]).
+        """
         return self.high.view(np.int64), self.low.view(np.int64)
 
     @property
     def texts(self) -> list[str]:
-        """The topic ids in the form in which Kafka prints them (URL-safe base64)."""
+        """Ids of topics in the form in which Kafka prints them (URL-safe base64)."""
         raw = np.stack([self.high, self.low], axis=1).astype(">u8").tobytes()
         pieces = (raw[i : i + _BYTES] for i in range(0, len(raw), _BYTES))
         return [base64.urlsafe_b64encode(one).decode().rstrip("=") for one in pieces]
@@ -96,9 +100,9 @@ def derived_id(name: str) -> bytes:
 
 
 def canonical(topic_id: str) -> str | None:
-    """Return a topic id in the form in which Kafka prints it; None if the text is not an id.
+    """Return a topic id in the form in which Kafka prints it; None if the text is not a topic id.
 
-    The last base64 character has spare bits, so several texts mean the same id.
+    Several base64 texts may mean the same id, because their last character has unused bits.
 
     >>> canonical("AAAAAAAAAAAAAAAAAAAAB_"), canonical("orders")
     ('AAAAAAAAAAAAAAAAAAAABw', None)
@@ -119,18 +123,18 @@ def _decoded(topic_id: str | None) -> bytes | None:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Previous target assignment of a group (KIP-848): for each member one set of partitions per
+    """Previous target assignment of a consumer group (KIP-848): a set of partitions per member and
     topic.
 
-    Members and sets keep the order of insertion, which decides Java's iteration order. Both levels
-    are in compressed rows (CSR). M counts members, S sets, P partitions.
+    M counts members, S sets, P partitions; both levels are in compressed rows (CSR). Members and
+    sets keep the order of insertion, which decides Java's iteration order.
 
     Attributes:
         set_start: int32[M + 1], first set of each member.
-        topic: int32[S], topic of each set; -1 where the index has no such topic.
+        topic: int32[S], topic of each set; -1 for a topic that the index does not have.
         uuid_hash: uint32[S], Java's hash of the topic id.
         start: int32[S + 1], first partition of each set.
-        partition: int32[n], dense partitions, each once in its set.
+        partition: int32[n], index numbers of the partitions, each once in its set.
         given: bool[P], whether a partition is in a set; None if not yet computed.
     """
 
@@ -142,13 +146,16 @@ class Targets:
     given: NDArray[np.bool_] | None = None
 
     @classmethod
-    def nothing(cls, members: int) -> Targets:
-        """Return a previous target assignment in which no member has any partition."""
+    def empty(cls, members: int) -> Targets:
+        """Return a previous target assignment in which no member of the group has any partition."""
         none, start = np.zeros(0, np.int32), np.zeros(members + 1, np.int32)
         return cls(start, none, np.zeros(0, np.uint32), start[:1], none)
 
-    def marked(self, partitions: int) -> NDArray[np.bool_]:
-        """Return which partitions have a previous owner (bool[P])."""
+    def owned_partitions(self, partitions: int) -> NDArray[np.bool_]:
+        """Return which partitions have an owner in the previous target assignment (bool[P]).
+
+        ``partitions`` is the number P of partitions in the cluster's index.
+        """
         if self.given is not None:
             return self.given
         marks = np.zeros(partitions, bool)
@@ -157,25 +164,30 @@ class Targets:
 
     @cached_property
     def member(self) -> Int32Array:
-        """Member to which each set of partitions belongs (int32[S])."""
+        """Member of each set of partitions in the previous target assignment (int32[S]).
+
+        There is one set for each member and topic.
+        """
         sets = np.diff(self.set_start)
         return np.repeat(np.arange(len(sets), dtype=np.int32), sets)
 
     @cached_property
     def size(self) -> Int32Array:
-        """Number of partitions in each set of a member and topic (int32[S])."""
+        """Number of partitions in each set of the previous target assignment (int32[S])."""
         return np.diff(self.start)
 
     @cached_property
     def set_of(self) -> Int32Array:
-        """Return, for each entry of ``partition``, the index of its set (int32[n]).
+        """Return the set to which each partition of the previous target assignment belongs
+        (int32[n]).
 
         There is one set for each member and topic.
         """
         return np.repeat(np.arange(len(self.topic), dtype=np.int32), self.size)
 
     def empty_sets(self, selected: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
-        """Return the (member, topic) pairs whose set of partitions in the previous target is empty.
+        """Return the (member, topic) pairs whose set of partitions is empty in the previous
+        assignment.
 
         ``selected`` (bool[S]) marks the sets to consider.
         """
@@ -194,17 +206,20 @@ def previous_targets(
     *,
     several_owners: bool = False,
 ) -> Targets:
-    """Build the coordinator's previous target assignment from the partitions that members say they
-    own.
+    """Build the coordinator's previous target assignment from the partitions that members own.
 
-    A coordinator's own targets contain every partition once, and only existing ones. Members
-    may claim anything: partitions that do not exist are dropped, and a partition with several
-    claims goes to the newest generation, or the last of these in join order (later members
-    overwrite earlier ones in the coordinator's map from partition to owner). With
-    ``several_owners`` every claim counts.
+    A partition that several members report goes to the newest generation.
+
+    Args:
+        problem: the group and the cluster.
+        first: int32[T], first index of each topic in ``dense``.
+        count: int32[T], number of partitions of each topic.
+        dense: int32[P], all partitions sorted by topic and partition number.
+        hashes: uint32[T], Java's hash of each topic id.
+        several_owners: whether a partition may have several owners (share groups).
     """
     if not problem.group.claimed.names:
-        return Targets.nothing(len(problem.group))
+        return Targets.empty(len(problem.group))
     sent = _SentClaims.of(problem)
     # One entry more, for topic -1, which does not exist.
     limit, begin = np.append(count, np.int32(0)), np.append(first, np.int32(0))
@@ -225,6 +240,9 @@ def previous_targets(
         inside[inside] = problem.cluster.partition_exists[partition[inside]]
         # A partition of a deleted and recreated topic belongs to the old topic id.
         inside[inside] &= problem.cluster.topic_exists[topic[inside]]
+    # A coordinator's own targets have each existing partition at most once, but members may report
+    # anything. With equal generations the last member in join order owns the partition; with
+    # ``several_owners`` it belongs to all of them. Partitions that do not exist are dropped.
     times = np.bincount(partition[inside], minlength=1)
     if int(times.max()) > 1:
         inside &= _find_valid_claims(
@@ -244,15 +262,15 @@ def _has_holes(problem: Problem, dense: Int32Array) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _SentClaims:
-    """Partitions that members say they own, as flat arrays in the order sent.
-
-    Each member sends topic names, and for each claimed partition a name and a partition number.
+    """Partitions that members report as owned, as flat arrays of topic names and partition numbers.
 
     Attributes:
-        name_start: int64[M + 1], first name of each member (CSR); topic: int32[N], topic of each
-            name, -1 if it does not exist; foreign: names that do not exist, in order.
-        at: int64[M + 1], first claim of each member (CSR); name: int32[n], index into the member's
-            names; number: int32[n], partition numbers.
+        name_start: int64[M + 1], first topic name of each member (CSR).
+        topic: int32[N], topic of each name, -1 if it does not exist.
+        foreign: names that do not exist, in order.
+        at: int64[M + 1], first partition of each member (CSR).
+        name: int32[n], index into the member's names.
+        number: int32[n], partition numbers.
     """
 
     name_start: NDArray[np.int64]
@@ -302,12 +320,12 @@ class _SentClaims:
 
 @dataclass(frozen=True, eq=False)
 class _GroupedClaims:
-    """Partitions that members say they own, grouped by member and topic name.
+    """Partitions that members report as owned, grouped by member and topic name.
 
     Attributes:
-        sent: all names, and all claims as sent.
-        size: int64[N], partitions claimed under each name.
-        number: int32[n], partition numbers, by name.
+        sent: all names and partitions as sent.
+        size: int64[N], number of partitions of each name.
+        number: int32[n], partition numbers, name after name.
     """
 
     sent: _SentClaims
@@ -347,11 +365,16 @@ def _find_valid_claims(
     *,
     several_owners: bool,
 ) -> NDArray[np.bool_]:
-    """Return which claims are valid (bool[n]): if several members claim a partition, the newest
-    claim is.
+    """Return for each reported partition whether the member that reports it owns it (bool[n]).
 
-    Of equal generations the last member in join order has it. With ``several_owners`` each member's
-    first claim of a partition is valid.
+    Of several members, the one with the newest generation owns it; then the last in join order.
+
+    Args:
+        problem: the group and the cluster.
+        claimed: the partitions that members report as owned.
+        partition: int32[n], index numbers of these partitions.
+        exists: bool[n], whether each of them exists.
+        several_owners: whether a partition may have several owners (share groups); then all own it.
     """
     good = np.ones(len(partition), bool)
     at = np.flatnonzero(exists)
@@ -391,11 +414,12 @@ class CoordinatorAssignorError(UnsupportedProblemError):
 
 
 class GroupSpec:
-    """Input of a server-side assignor: subscriptions, topic ids and previous target assignment.
+    """Input of an assignor in the broker: subscriptions, topic ids and the previous target
+    assignment.
 
-    If only a `Problem` is given, the previous targets are the members' ``owned`` partitions (see
-    `previous_targets`), missing topic ids are derived from names (see `TopicIds`), and every
-    partition is assignable.
+    It is Kafka's ``GroupSpec``. If only a `Problem` is given, the previous targets are the members'
+    ``owned`` partitions (see `previous_targets`), missing topic ids are derived from names (see
+    `TopicIds`), and every partition is assignable.
 
     Attributes:
         problem: members, and topics as the metadata has them.
@@ -423,12 +447,12 @@ class GroupSpec:
 
     @cached_property
     def members(self) -> int:
-        """The number of members."""
+        """Number of members in the group."""
         return len(self.problem.group)
 
     @cached_property
     def visit(self) -> list[int]:
-        """All members in the order in which the coordinator passes them to an assignor.
+        """Members in the order in which the group coordinator passes them to an assignor.
 
         It is the iteration order of a Java map.
         """
@@ -436,12 +460,16 @@ class GroupSpec:
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
-        """Members in the order in which the coordinator passes them to an assignor (int64[M])."""
+        """Members in the order in which the group coordinator passes them to an assignor
+        (int64[M]).
+
+        It is the list `visit` as an array.
+        """
         return np.array(self.visit, np.intp)
 
     @cached_property
     def ids(self) -> TopicIds:
-        """Topic ids of all known topics; they are decoded only once for the same topics."""
+        """Ids of all topics of the cluster; they are cached for groups with the same topics."""
         index = self.problem.index
         if index not in _ids:
             _ids[index] = TopicIds.of(index.topics, index.ids)
@@ -449,7 +477,7 @@ class GroupSpec:
 
     @cached_property
     def previous(self) -> Targets:
-        """Previous target assignment; if none was given, the members' owned partitions."""
+        """Previous target assignment of the group; by default the members' owned partitions."""
         if self._previous is not None:
             return self._previous
         return previous_targets(
@@ -467,7 +495,7 @@ class GroupSpec:
 
     @cached_property
     def plain(self) -> bool:
-        """True if dense partition indices are sorted by (topic, partition).
+        """True if the indices of partitions are sorted by topic and partition number.
 
         They are not after a topic has grown or was deleted.
         """
@@ -475,18 +503,22 @@ class GroupSpec:
 
     @cached_property
     def numbered(self) -> tuple[Int32Array, Int32Array, Int32Array]:
-        """All partitions sorted by (topic, partition number), with the offset and count of each
-        topic.
+        """All partitions of the cluster, sorted by topic and partition number.
 
-        The result is each topic's first index in the list, its number of partitions, and the list.
+        The result is three arrays: the first index of each topic in the list, its number of
+        partitions, and the list.
         """
         return of_subscriptions(self.problem, _number_partitions)
 
     def partitions_of(self, topics: Int32Array) -> tuple[Int32Array, Int32Array]:
-        """Return the partitions of some topics in compressed rows (CSR), sorted by partition
+        """Return the partitions of the given topics, in the order of topics, then by partition
         number.
 
-        The rows are the topics in the given order.
+        Returns:
+            Where each topic's partitions begin, and the partitions (compressed rows, CSR).
+
+        Raises:
+            CoordinatorAssignorError: the partition count of a topic is unknown.
         """
         self.require_partition_counts(topics)
         first, count, dense = self.numbered
@@ -499,9 +531,8 @@ class GroupSpec:
         return start, dense[places]
 
     def unassigned_partitions(self, topics: Int32Array) -> Int32Array:
-        """Return the partitions of some topics that have no previous owner.
-
-        They are sorted by topic as given, then by partition number.
+        """Return the partitions of the given topics that no member owned before, by topic and
+        number.
 
         Raises:
             CoordinatorAssignorError: the partition count of a topic is unknown.
@@ -509,7 +540,7 @@ class GroupSpec:
         index = self.problem.index
         if not len(self.previous.partition):
             return self.partitions_of(topics)[1]
-        given = self.previous.marked(index.partitions)
+        given = self.previous.owned_partitions(index.partitions)
         if not self.plain:
             partition = self.partitions_of(topics)[1]
             return partition[~given[partition]]
@@ -522,32 +553,32 @@ class GroupSpec:
         return free[order[: int(np.count_nonzero(turn < len(topics)))]]
 
     def require_partition_counts(self, topics: Int32Array) -> None:
-        """Check that the partition counts of topics are known, and raise CoordinatorAssignorError
-        if not.
+        """Raise CoordinatorAssignorError if the partition count of one of the given topics is
+        unknown.
         """
         for topic in self.uncounted.intersection(topics.tolist()) if self.uncounted else ():
             name = self.problem.index.topics[topic]
             raise CoordinatorAssignorError(f"topic {name!r}: its partition count is unknown")
 
-    def named(self, subscription: int) -> tuple[Int32Array, int]:
-        """Return a subscription's existing topics in the iteration order of Java's ``HashSet`` of
+    def existing_topics(self, subscription: int) -> tuple[Int32Array, int]:
+        """Return the existing topics of a subscription in Java's iteration order, and its number of
         names.
 
-        The second result is the number of distinct names, including those of topics that do not
-        exist.
+        The number includes topics that do not exist. ``subscription`` is an index of the group's
+        subscriptions.
         """
         sent = self.problem.group.subscriptions[subscription]
         names = list(dict.fromkeys(sent))
         order = copied_order(string_hashes(names), len(sent), lambda: string_ranks(names))
         topics = [self.problem.cluster.topic(names[i]) for i in order]
+        # Names of topics that do not exist count, because Kafka sizes a map by this number.
         return np.array([t for t in topics if t >= 0], np.int32), len(names)
 
     @cached_property
     def subscribed_pairs(self) -> NDArray[np.int64]:
-        """All pairs of a subscription and one of its topics, as sorted int64 keys (subscription * T
-        + topic).
+        """All (subscription, topic) pairs as sorted integers, for binary search (int64).
 
-        T is the number of topics.
+        The integer is subscription * number of topics + topic.
         """
         by_class = self.problem.subscription_topics
         width = max(len(self.problem.index.topics), 1)
@@ -556,20 +587,20 @@ class GroupSpec:
 
     @cached_property
     def _subscribes(self) -> NDArray[np.bool_] | None:
-        """Mask of the topics in each subscription (bool[subscriptions, T + 1]).
-
-        None if the matrix would be too large. The last column stands for no topic and is False.
+        """Mask of the topics in each subscription (bool[subscriptions, T + 1]); None if it would be
+        too large.
         """
         shape = (len(self.problem.group.subscriptions), len(self.problem.index.topics) + 1)
         if shape[0] * shape[1] > _LARGEST_MATRIX:
             return None
+        # The last column, which topic number -1 selects, stays False.
         matrix = np.zeros(shape, bool)
         for i, topics in enumerate(self.problem.subscription_topics):
             matrix[i, topics] = True
         return matrix
 
     def subscribes(self, member: Int32Array, topic: Int32Array) -> NDArray[np.bool_]:
-        """Return for each pair of member and topic whether the member subscribes to the topic
+        """Return for each (member, topic) pair whether the member subscribes to the topic
         (bool[n]).
 
         Topic -1 means no topic: the result is False.

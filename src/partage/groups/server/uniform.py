@@ -30,7 +30,7 @@ __all__ = ["ServerUniform", "assign_heterogeneous", "assign_homogeneous"]
 class ServerUniform(PlainStrategy):
     """The group coordinator's uniform assignor (KIP-848): even loads; previous partitions stay.
 
-    Guarantees where all members subscribe alike, the first before the next:
+    Guarantees where all members subscribe alike, in order of priority:
 
     1. loads differ by at most one;
     2. a member keeps its previous partitions, up to its quota; the larger quotas go first
@@ -70,15 +70,15 @@ class ServerUniform(PlainStrategy):
     reads_generation = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the uniform plan for the group's members and topics.
-
-        The previous target assignment is the members' owned partitions.
+        """Assign the partitions of a consumer group evenly; members keep owned partitions where
+        possible.
         """
         spec = GroupSpec(problem)
         return self.decide(spec).plan(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Return the uniform assignment for a `GroupSpec`, the input that a group coordinator has.
+        """Assign the partitions of a consumer group evenly, from the input that a group coordinator
+        has.
 
         Raises:
             CoordinatorAssignorError: the partition count of a subscribed topic is unknown, or
@@ -96,19 +96,16 @@ _MIXED_FROM = 1 << 16
 
 
 def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Assign the partitions of a group whose members all subscribe to the same topics.
+    """Assign the partitions of a consumer group whose members all subscribe to the same topics.
 
     This is Kafka's ``UniformHomogeneousAssignmentBuilder``. Members keep previous partitions up to
     their quota; the other partitions are assigned in consecutive ranges.
-
-    The number of a member's previous partitions decides its quota. The iteration order of
-    Java's maps and sets decides which partitions beyond the quota it loses.
 
     Raises:
         CoordinatorAssignorError: a topic's partition count is unknown, or the previous targets
             contain a partition twice or one that does not exist.
     """
-    rows = of_common_subscription(spec.problem, _rows_in_order)
+    rows = of_common_subscription(spec.problem, _partitions_in_order)
     topics = rows.topics
     if not len(topics):
         return GroupAssignment.empty(spec)
@@ -116,6 +113,8 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
     spec.require_partition_counts(topics)
     kept, missing = _quotas(spec.order, len(rows.partition), before.total)
     partition = spec.previous.partition
+    # The number of a member's previous partitions decides its quota. The iteration order of Java's
+    # maps and sets decides which partitions beyond the quota it loses.
     keeps, released = _revoke_over_quota(spec, before, kept)
     free = rows.partition
     if len(partition):
@@ -132,26 +131,25 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
     return GroupAssignment(start, owned, emptied=spec.previous.empty_sets(before.subscribed))
 
 
-def _rows_in_order(problem: Problem) -> TopicRows:
-    """List the partitions of the topics to which all members subscribe, in Kafka's iteration order.
-
-    It is the order of the copied ``HashSet`` of topics in the first member's subscription.
+def _partitions_in_order(problem: Problem) -> TopicRows:
+    """Return the partitions of all subscribed topics, in the order in which Kafka's assignor
+    iterates them.
     """
     spec = GroupSpec(problem)
-    named, size = spec.named(int(problem.group.subscription_of[spec.visit[0]]))
+    named, size = spec.existing_topics(int(problem.group.subscription_of[spec.visit[0]]))
+    # Kafka iterates a copy of the HashSet of topics in the first member's subscription.
     topics = named[copied_order(spec.ids.hashes[named].tolist(), size)]
     return TopicRows(topics, *spec.partitions_of(topics))
 
 
 @dataclass(frozen=True, eq=False)
 class _PreviousSets:
-    """Previous partitions that members may keep, because they still subscribe to the topics.
-
-    They are sets of partitions, one for each member and topic (see `Targets`).
+    """Partitions of the previous target assignment that members may keep, as sets by member and
+    topic.
 
     Attributes:
-        subscribed: bool[S], whether a set's topic is still subscribed to.
-        total: int64[M], number of partitions in the sets of each member.
+        subscribed: bool[S], whether the member still subscribes to a set's topic.
+        total: int64[M], number of partitions in the sets that each member may keep.
     """
 
     subscribed: NDArray[np.bool_]
@@ -175,11 +173,15 @@ def _quotas(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return how many previous partitions each member keeps, and how many new ones it gets.
 
-    All members get partitions // members, and the remainder gives some of them one more. ``order``
-    is the order of members in the coordinator's map; ``total`` is each member's number of previous
-    partitions. A member without enough previous partitions passes its larger quota on, as long as
-    more members follow than larger quotas are left.
+    Each member's total is the number of partitions divided by members, rounded up or down.
+
+    Args:
+        order: int64[M], order of members in the coordinator's map.
+        partitions: number of partitions.
+        total: int64[M], number of previous partitions of each member.
     """
+    # The larger quotas go to the first members of the coordinator's map with enough previous
+    # partitions, then to the last members.
     quota, extra = divmod(partitions, len(order))
     kept, missing = np.zeros((2, len(order)), np.int64)
     larger_quotas(total[order], quota, extra, kept, missing, work=4 * len(order))
@@ -191,12 +193,19 @@ def _quotas(
 def _revoke_over_quota(
     spec: GroupSpec, previous: _PreviousSets, kept: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_] | None, Int32Array]:
-    """Find the previous partitions that exceed their owner's quota and are revoked.
+    """Find the partitions that members must release because they own more than their quota.
 
-    Return the partitions that stay (bool[n], None if all stay), and the revoked ones. A member
-    keeps partitions up to its quota ``kept``, in the order in which Java iterates its map and sets.
-    (Kafka keeps a fitting set as a whole and iterates only one that does not fit, with the same
-    result.)
+    The result is a mask of the partitions that stay (bool[n], None if all stay), and the released
+    ones.
+
+    Args:
+        spec: the assignor's input.
+        previous: the previous target assignment.
+        kept: int64[M], number of partitions that each member keeps: the first ones in the iteration
+            order of Java's maps and sets.
+
+    Returns:
+        A mask of the partitions that stay (bool[n], None if all stay), and the revoked ones.
     """
     before = spec.previous
     if not len(before.partition):
@@ -232,16 +241,22 @@ def _revoke_over_quota(
 def _find_revoked_in_order(
     spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]
 ) -> Int32Array | None:
-    """Return the partitions that members over their quota lose: those after the first ``kept`` of
-    each set.
+    """Return the partitions that members above their quota lose, if Java's sets iterate in
+    ascending order.
 
-    None if Java's iteration order is not ascending. This needs sets that Java iterates in order:
-    partition numbers ascend and are smaller than the set's table length (and than 65,536, where
-    hash mixing begins), so each is alone in its bucket.
+    Args:
+        spec: the assignor's input.
+        sets: the sets of previous partitions from which members lose some.
+        kept: number of first partitions that stay in each set.
+
+    Returns:
+        The lost partitions; None if Java does not iterate the sets in ascending order.
     """
     before, index = spec.previous, spec.problem.index
     entries, rank = _expand_rows(before.start, sets)
     number = index.number_of[before.partition[entries]]
+    # The order is ascending if all partition numbers are smaller than the set's number of buckets,
+    # so that each is alone in its bucket, and than 65,536, where hash mixing begins.
     room = np.maximum(before.size[sets] * 4 // 3, _DEFAULT_TABLE - 1)
     slots = np.int64(1) << np.frexp(room)[1]  # the least power of two above
     alone = (number < slots[rank]) & (number < _MIXED_FROM)
@@ -256,7 +271,7 @@ def _find_revoked_in_order(
 def _expand_rows(start: Int32Array, rows: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:
     """Return the indices of all entries in the given rows of a compressed-row (CSR) array.
 
-    The second result is, for each entry, the position of its row in ``rows``.
+    The second array has, for each entry, the index of its row in ``rows``.
     """
     sizes = np.diff(start)[rows]
     rank = np.repeat(np.arange(len(rows)), sizes)
@@ -296,12 +311,11 @@ _MAX_DIGIT_BITS = 12
 
 
 def assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Assign the partitions of a group whose members subscribe to different topics.
+    """Assign the partitions of a consumer group whose members subscribe to different topics.
 
     This is Kafka's ``UniformHeterogeneousAssignmentBuilder``. Members keep previous partitions of
     topics that they still subscribe to; unassigned partitions go, topic by topic, to the least
-    loaded subscriber; then topics are balanced one by one. Members are numbers: positions in the
-    iteration order of the coordinator's map.
+    loaded subscriber; then topics are balanced one by one.
 
     Raises:
         CoordinatorAssignorError: a topic's partition count is unknown, or a previous target
@@ -319,7 +333,7 @@ def assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
 
 @dataclass(frozen=True, eq=False)
 class _SubscribedTopics:
-    """Topics that have subscribers, and the members that subscribe to each.
+    """Topics that have subscribers, and the members of the consumer group that subscribe to each.
 
     Topics with the same subscribers share one set of members.
 
@@ -327,7 +341,7 @@ class _SubscribedTopics:
         topics: int32[K], sorted by partitions per subscriber (descending), number of subscribers,
             topic id.
         subscriber_set: int32[K], the set of subscribers of each topic.
-        start: int32[S + 1], begin of each set in ``members`` (CSR).
+        start: int32[S + 1], where each set begins in ``members`` (CSR).
         members: int32, member numbers, ascending within a set.
     """
 
@@ -338,7 +352,7 @@ class _SubscribedTopics:
 
     @classmethod
     def of(cls, spec: GroupSpec) -> _SubscribedTopics:
-        topics, set_of_topic, subscriptions_of_set = _distinct_sets(spec)
+        topics, set_of_topic, subscriptions_of_set = _find_subscriber_sets(spec)
         spec.require_partition_counts(topics)
         subscription_of = spec.problem.group.subscription_of[spec.order]
         lists = []
@@ -365,11 +379,14 @@ class _SubscribedTopics:
         return self.members[self.start[of_topic] : self.start[of_topic + 1]]
 
 
-def _distinct_sets(spec: GroupSpec) -> tuple[Int32Array, Int32Array, list[NDArray[np.int64]]]:
-    """Return the subscribed topics, and their sets of subscribers without repetition.
+def _find_subscriber_sets(
+    spec: GroupSpec,
+) -> tuple[Int32Array, Int32Array, list[NDArray[np.int64]]]:
+    """Group the subscribed topics by their set of subscribers.
 
-    The results are the topics, the number of each topic's set, and the subscriptions of each set.
-    Sets are numbered in order of occurrence.
+    Returns:
+        The topics, the index of each topic's set of subscribers, and these sets, each as an array
+            of subscriptions, in order of first occurrence.
     """
     width = max(len(spec.problem.index.topics), 1)
     subscription, topic = np.divmod(spec.subscribed_pairs, width)
@@ -384,9 +401,9 @@ def _distinct_sets(spec: GroupSpec) -> tuple[Int32Array, Int32Array, list[NDArra
 
 
 class _HeterogeneousBuilder:
-    """Builder of the uniform assignment for members with different subscriptions.
+    """Builder of the assignment for a consumer group whose members subscribe to different topics.
 
-    It has the owner of each partition and each member's number of partitions. Members are positions
+    It has the owner of each partition and each member's number of partitions. Members are indices
     in the coordinator's map.
     """
 
@@ -422,7 +439,7 @@ class _HeterogeneousBuilder:
         self.owner[partition] = owner
         self.sizes += np.bincount(owner, minlength=len(self.sizes)).astype(np.int32)
         if not bool((self.owner[partition] == owner).all()):
-            self.duplicates.add(self.owner, partition, owner)
+            self.duplicates.record_owners(self.owner, partition, owner)
 
     def assign_unassigned(self) -> None:
         free = self.owner[self.partition] < 0
@@ -435,13 +452,13 @@ class _HeterogeneousBuilder:
             fill(line, self.sizes, of_topic, self.owner, work=self._work)
 
     def balance(self) -> None:
-        """Move partitions between each topic's subscribers, topic by topic, until loads are even.
-
-        It ends when a round returns to the topic that moved a partition last, or after 16 rounds.
+        """Move partitions between each topic's subscribers, topic by topic, until their loads are
+        even.
         """
         subscribers = self.subscribed.set_sizes[self.subscribed.subscriber_set]
         shared = np.flatnonzero(subscribers > 1)
         set_of_topic = self.subscribed.subscriber_set[shared]
+        # It ends when a round returns to the topic that moved a partition last, or after 16 rounds.
         last_moved = -1
         for _ in range(_MAX_ROUNDS):
             at = 0
@@ -503,10 +520,11 @@ class _HeterogeneousBuilder:
 
 
 class _DuplicateOwners:
-    """Partitions with several previous owners, which a coordinator's own targets never have.
+    """Partitions with several previous owners, which only malformed input of a group coordinator
+    has.
 
-    Kafka's class then takes the last of them in its map for the owner, but leaves the partition in
-    the sets and sizes of the others.
+    Kafka's class regards the last of them in its map as the owner, but the others still have the
+    partition in their sets, and it counts in their loads.
     """
 
     def __init__(self) -> None:
@@ -515,10 +533,13 @@ class _DuplicateOwners:
     def __bool__(self) -> bool:
         return bool(self.pairs)
 
-    def add(self, owner: Int32Array, partition: Int32Array, member: Int32Array) -> None:
-        """Record all previous owners of partitions that have several.
+    def record_owners(self, owner: Int32Array, partition: Int32Array, member: Int32Array) -> None:
+        """Record the owners of partitions that have several previous owners.
 
-        ``owner`` of each partition is set to the last of them in map order, as in Kafka.
+        Args:
+            owner: owner of each partition; set to the last one in map order, as in Kafka.
+            partition: the partition of each (partition, member) pair.
+            member: the member of each pair.
         """
         order = np.argsort(member, kind="stable")
         owner[partition[order]] = member[order]
@@ -527,10 +548,13 @@ class _DuplicateOwners:
     def to_assignment(
         self, owner: Int32Array, visit: Int32Array, emptied: tuple[tuple[int, int], ...]
     ) -> GroupAssignment:
-        """Return the assignment, in which these partitions belong to all their previous owners.
+        """Return the new assignment, in which a partition with several previous owners belongs to
+        all of them.
 
-        ``owner`` is the new owner of each partition, ``visit`` the order of members in the
-        coordinator's map, and ``emptied`` the (member, topic) pairs that have an empty set.
+        Args:
+            owner: new owner of each partition, -1 for none.
+            visit: the members in the order of the coordinator's map.
+            emptied: (member, topic) pairs for which the result has an empty set.
         """
         owned = np.flatnonzero(owner >= 0)
         pairs = self.pairs.union(zip(owner[owned].tolist(), owned.tolist(), strict=True))

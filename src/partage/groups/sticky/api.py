@@ -40,7 +40,7 @@ class Sticky(PlainStrategy):
     Members revoke all partitions during the rebalance. A claim is a partition that a member says it
     owned.
 
-    Guarantees, the first before the next:
+    Guarantees, in order of priority:
 
     1. loads differ by at most one; with unequal subscriptions, no member has a partition
        that a subscriber with at least two partitions fewer could take;
@@ -82,8 +82,12 @@ class Sticky(PlainStrategy):
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes | None:
-        """Encode the partitions and the generation of the member's last assignment; None before the
-        first one.
+        """Encode the consumer's last assigned partitions and its generation as user data for
+        JoinGroup.
+
+        Returns:
+            The bytes that the consumer sends with its subscription; None before its first
+                assignment.
         """
         last = StickyMemory.of(memory)
         if last.generation is None:
@@ -97,12 +101,22 @@ class Sticky(PlainStrategy):
         generation: int,
         memory: object = None,
     ) -> StickyMemory:
-        """Return the member's memory: the partitions of ``assignment`` and the generation."""
+        """Return the state that the consumer stores until the next rebalance: its assigned
+        partitions and the group generation.
+
+        Args:
+            assignment: the partitions that the consumer just got.
+            user_data: ignored; the sticky assignor sends no user data with assignments.
+            generation: generation of the consumer group.
+            memory: the state that the previous call returned, or None.
+        """
         pairs = tuple(chain.from_iterable(assignment.to_pairs().values()))
         return StickyMemory(StickyMemory.of(memory).max_generation, pairs, generation)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the group leader's plan; ``plan.memory`` is the updated `StickyMemory`.
+        """Assign the partitions of all subscribed topics to the members of the consumer group.
+
+        The plan's ``memory`` is the updated `StickyMemory`, to be passed to the next call.
 
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
@@ -113,9 +127,16 @@ class Sticky(PlainStrategy):
         return decision.to_plan(sticky, memory=before.with_generation(highest))
 
     def decide(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
-        """Assign all partitions by Kafka's sticky algorithm.
+        """Assign all partitions by Kafka's sticky algorithm, and return them as arrays instead of a
+        plan.
 
-        Return the decided assignment, and the highest generation of any claim so far.
+        Args:
+            sticky: the problem.
+            max_generation: the highest generation that members reported in earlier rebalances, -1
+                for none.
+
+        Returns:
+            The assignment, and the highest generation that members reported so far.
 
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
@@ -154,8 +175,11 @@ class CooperativeSticky(PlainStrategy):
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes:
-        """Encode the generation of the member's last assignment as 4 bytes; -1 before the first
-        one.
+        """Encode the generation of the consumer's last assignment as 4 bytes of user data for
+        JoinGroup.
+
+        The generation is -1 before the first assignment. The partitions are not encoded, because
+        the subscription itself lists them.
         """
         generation = StickyMemory.of(memory).generation
         return (NO_GENERATION if generation is None else generation).to_bytes(4, "big", signed=True)
@@ -167,15 +191,20 @@ class CooperativeSticky(PlainStrategy):
         generation: int,
         memory: object = None,
     ) -> StickyMemory:
-        """Return the member's memory: the generation.
+        """Return the state that the consumer stores until the next rebalance: the generation of its
+        assignment.
 
-        The consumer itself knows its partitions.
+        The partitions are not stored, because a cooperative consumer sends its owned partitions
+        itself.
         """
         before = StickyMemory.of(memory)
         return StickyMemory(before.max_generation, before.partitions, generation)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the group leader's plan for this rebalance; ``plan.memory`` is a `StickyMemory`.
+        """Assign all partitions, but leave out those that their current owner must revoke first
+        (KIP-429).
+
+        The plan's ``memory`` is the updated `StickyMemory`, to be passed to the next call.
 
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
@@ -197,9 +226,16 @@ class CooperativeSticky(PlainStrategy):
         )
 
     def decide(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
-        """Assign all partitions by Kafka's cooperative sticky algorithm.
+        """Assign all partitions by Kafka's cooperative sticky algorithm, and return arrays instead
+        of a plan.
 
-        Return the decided assignment, and the highest generation of any claim so far.
+        Args:
+            sticky: the problem.
+            max_generation: the highest generation that members reported in earlier rebalances, -1
+                for none.
+
+        Returns:
+            The assignment, and the highest generation that members reported so far.
 
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
@@ -225,10 +261,17 @@ def _decide(
 
 
 def _transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
-    """Return the partitions that must move between members, and their new owners.
+    """Return the partitions that change their owner in a cooperative rebalance, with their new
+    owners.
 
-    The source is Kafka's map ``partitionsTransferringOwnership`` if the decision has one.
+    The old owner must revoke these partitions before the new owner gets them (KIP-429).
+
+    Args:
+        sticky: members, topics and partitions of the rebalance.
+        decision: the new assignment.
     """
+    # The constrained algorithm records them (``partitionsTransferringOwnership``). Otherwise they
+    # are found by comparison with the owned partitions.
     return decision.transfers or _find_transfers(sticky, decision)
 
 
@@ -245,15 +288,20 @@ def _find_transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
 def _find_transfers_of_duplicates(
     sticky: StickyProblem, decision: Decision, member: Int32Array, slot: Int32Array
 ) -> Transfers:
-    """Return the partitions that must move between members, if some have two new owners.
+    """Return the partitions that change their owner, for a result that assigns some partitions
+    twice.
 
-    The last one in the iteration order of Kafka's map counts. ``member`` and ``slot`` are pairs of
-    current owner and partition.
+    Args:
+        sticky: members, topics and partitions of the rebalance.
+        decision: the new assignment.
+        member: int32[n], current owner of each owned partition.
+        slot: int32[n], the owned partitions.
     """
     have = set(zip(member.tolist(), slot.tolist(), strict=True))
     start, given = decision.start.tolist(), decision.slot.tolist()
     order = sticky.owners if decision.owner_order is None else decision.owner_order
     lists = {m: given[start[m] : start[m + 1]] for m in order}
+    # Of two new owners, the last one in the iteration order of Kafka's map counts.
     added = {s: m for m, mine in lists.items() for s in mine if (m, s) not in have}
     get = {(m, s) for m, mine in lists.items() for s in mine}
     revoked = {s for m, s in have if (m, s) not in get}
@@ -272,12 +320,13 @@ def _without_transfers(decision: Decision, transfers: Transfers) -> Decision:
 
 @dataclass(frozen=True, slots=True)
 class StickyMemory:
-    """Memory of a sticky assignor between rebalances: the fields of the Java object.
+    """State that an instance of Kafka's sticky assignor keeps between rebalances.
 
     Attributes:
-        max_generation: the highest generation of any claim in any call of ``assign``. It never
-            decreases, so it also applies to a later group with lower generations (Q6).
-        partitions: the member's last assignment (sticky only), in order.
+        max_generation: the highest generation that any member reported in any call of ``assign``.
+            It never decreases, so it also applies to a later group with lower generations (Q6 in
+            docs/quirks.md).
+        partitions: the member's last assignment, in order; only used by ``sticky``.
         generation: generation of that assignment; None before the first one.
 
     >>> StickyMemory.of(None)
@@ -290,10 +339,10 @@ class StickyMemory:
 
     @classmethod
     def of(cls, memory: object) -> StickyMemory:
-        """Check that a memory is of a sticky assignor, and return it; return an empty one for None.
+        """Return the stored state of a sticky assignor, or an empty state for None.
 
         Raises:
-            InvalidConfigError: the memory is of another strategy.
+            InvalidConfigError: the state was stored by another strategy.
         """
         if memory is None:
             return cls()
@@ -302,5 +351,5 @@ class StickyMemory:
         return memory
 
     def with_generation(self, highest: int) -> StickyMemory:
-        """Return a copy of the memory with a new highest generation of all claims so far."""
+        """Return a copy of the stored state with a new highest generation."""
         return StickyMemory(highest, self.partitions, self.generation)

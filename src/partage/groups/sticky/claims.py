@@ -46,17 +46,18 @@ _NONE = np.zeros(0, np.int32)
 
 @dataclass(frozen=True, eq=False)
 class ClaimedSlots:
-    """Partitions that members say they owned (claims), as pairs of member and partition.
+    """Partitions that the members of a consumer group report as owned, and the generation of each
+    report.
 
-    Only topics that exist and have a subscriber count. Members are in the order of the leader's
-    map; each member's claims are in the order sent. A slot is a partition's index in this problem.
+    One entry is one reported partition of one member. A "slot" is a partition's index in the
+    problem. Topics that do not exist or have no subscribers are left out.
 
     Attributes:
-        member: int32[n], the claiming member.
-        slot: int32[n], the claimed slot (a partition's number in this problem).
-        slots: all slots, including claimed partitions that do not exist.
-        generation: int64[M], generation of each member's claims, -1 for none.
-        dated: bool[M], whether a member's claims have a generation.
+        member: int32[n], the member of each entry. Members are in the order of the leader's map.
+        slot: int32[n], the partition of each entry; those of a member are in the order sent.
+        slots: the numbering of partitions, which includes reported ones that do not exist.
+        generation: int64[M], generation that each of the M members reports, -1 for none.
+        dated: bool[M], whether a member reports a generation.
     """
 
     member: Int32Array
@@ -67,10 +68,7 @@ class ClaimedSlots:
 
 
 def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
-    """Return the partitions that members claim in their user data.
-
-    ``StickyAssignor`` reads nothing else.
-    """
+    """Decode the owned partitions that ``StickyAssignor`` members report in their user data."""
     group = sticky.problem.group
     sent: Sequence[tuple[Claims, int | None]] | None = sticky.problem.sent_claims
     if sent is None:
@@ -89,7 +87,7 @@ def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
 
 
 def decode_user_data(user_data: Sequence[bytes | None]) -> list[tuple[Claims, int | None]]:
-    """Decode the claimed partitions and the generation from each member's user data.
+    """Decode the owned partitions and the generation from the user data of each sticky member.
 
     The generation is None if the data has none. The values equal those of
     `partage.wire.consumer_protocol.decode_sticky_user_data`.
@@ -109,20 +107,20 @@ def decode_user_data(user_data: Sequence[bytes | None]) -> list[tuple[Claims, in
 
 
 def claims_of_owned(sticky: StickyProblem) -> ClaimedSlots:
-    """Return the partitions that members list as owned in their subscriptions.
-
-    ``CooperativeStickyAssignor`` reads these.
+    """Return the owned partitions that ``CooperativeStickyAssignor`` members list in their
+    subscriptions.
     """
     generation = [_cooperative_generation(member) for member in sticky.problem.group]
     return _to_slots(sticky, _owned(sticky), _as_arrays(generation))
 
 
 def owned_slots(sticky: StickyProblem, slots: Slots) -> tuple[Int32Array, Int32Array]:
-    """Return the (member, partition) pairs that members list as owned in their subscriptions, as
-    two arrays.
+    """Return the partitions that members list as owned in their subscriptions, with their owners.
 
-    A slot is a partition's index in this problem. Owned partitions that are not among ``slots`` are
-    left out.
+    Partitions that the numbering ``slots`` does not contain are left out.
+
+    Returns:
+        The owners and the indices of the partitions, as two parallel arrays (int32[n]).
     """
     member, topic, number = _owned(sticky)
     if slots.regular and sticky.counted:
@@ -137,10 +135,10 @@ def owned_slots(sticky: StickyProblem, slots: Slots) -> tuple[Int32Array, Int32A
 
 
 def _cooperative_generation(member: Member) -> int | None:
-    """Return the generation of the partitions that a member says it owns.
-
-    It is that of its subscription, or else the first 4 bytes of its user data.
+    """Return the generation that a cooperative-sticky member reports for its owned partitions, or
+    None.
     """
+    # The subscription's field counts (KIP-792), else the first 4 bytes of the user data.
     if member.generation >= 0:
         return member.generation
     if member.user_data is None:
@@ -211,16 +209,17 @@ NO_OWNER = -1
 
 @dataclass(frozen=True, eq=False)
 class ResolvedClaims:
-    """Owner of each partition after conflicting claims of members are resolved.
+    """Owner of each partition, after conflicting reports of the members of a consumer group are
+    resolved.
 
-    A claim is a partition that a member says it owned. S counts partition slots (existing
-    partitions and claimed ones that do not exist), n claims.
+    A claim is a partition that a member reports as owned. There are n claims and S partitions; the
+    latter include claimed partitions that do not exist.
 
     Attributes:
-        owner: int32[S], owner of each slot, -1 for none.
+        owner: int32[S], owner of each partition, -1 for none.
         held: bool[n], whether each claim is still valid; None if all are.
-        disputed: bool[S], whether two members of one generation claim the slot, even if a
-            newer generation then takes it; None if no slot is disputed.
+        disputed: bool[S], whether two members of one generation claim the partition, even if a
+            newer generation then takes it; None if no partition is disputed.
         any_claim: whether any member claims a partition.
     """
 
@@ -231,11 +230,12 @@ class ResolvedClaims:
 
 
 def has_equal_subscriptions(sticky: StickyProblem) -> bool:
-    """Return whether Kafka's sticky assignor takes all subscriptions for equal, which selects its
-    algorithm.
+    """Return whether all members of the consumer group subscribe to the same topics, as Kafka
+    decides it.
 
-    A subscription with a repeated name is not equal to itself, and members without topics
-    count only after the first member with topics (Q1).
+    If so, Kafka's sticky assignors use their faster constrained algorithm. A subscription that
+    repeats a name is never considered equal. Members without topics are ignored before the first
+    member with topics (Q1 in docs/quirks.md).
     """
     group = sticky.problem.group
     if len(group.subscriptions) == 1 and len(group) > 1:
@@ -254,12 +254,13 @@ def has_equal_subscriptions(sticky: StickyProblem) -> bool:
 
 
 def resolve_claims(sticky: StickyProblem, claimed: ClaimedSlots) -> ResolvedClaims:
-    """Resolve conflicting claims: the member with the newest generation owns the partition.
+    """Choose one owner for each partition that several members of a consumer group report as owned.
 
-    A claim is a partition that a member says it owned. Of two members with equal generations none
-    gets it. For the earlier claimant Kafka compares the generation field of its subscription, for
-    the later one the generation of its claim. For ``StickyAssignor`` these differ if the field is
-    not set (Q5).
+    The member with the newest generation owns the partition; with equal generations, none does.
+
+    Args:
+        sticky: members, topics and partitions of the rebalance.
+        claimed: the partitions that members report as owned.
     """
     owner = np.full(claimed.slots.count, NO_OWNER, np.int32)
     if not len(claimed.slot):
@@ -272,6 +273,9 @@ def resolve_claims(sticky: StickyProblem, claimed: ClaimedSlots) -> ResolvedClai
     held = np.zeros(len(claimed.slot), bool)
     entry = np.full(len(owner), -1, np.int64)
     sent = np.array([m.generation for m in sticky.problem.group], np.int64)
+    # Of two members, Kafka compares the subscription's generation field of the first with the
+    # generation of the second one's claim. In StickyAssignor these may differ (Q5 in
+    # docs/quirks.md).
     resolve_disputes(
         claimed.member, claimed.slot, claimed.generation, sent, owner, entry, held, disputed,
         work=len(held),
@@ -291,18 +295,17 @@ def read_group_user_data(
     tuple[tuple[Int32Array, Int32Array, Int32Array], tuple[NDArray[np.int64], NDArray[np.bool_]]]
     | None
 ):
-    """Decode the claims in all members' user data with one compiled kernel.
+    """Decode the owned partitions from the user data of all sticky members with one compiled
+    kernel.
 
-    Return None if the kernel cannot decode them exactly. Otherwise the result equals
-    `partage.wire.consumer_protocol.decode_sticky_user_data` member by member. Its first part is
-    (member, topic, partition number) of each claim, in the order of the leader's map. Its second
-    part is, by member, the generation and whether the data has one. The result is None if the name
-    of a known topic contains Java's replacement character, because malformed bytes could then
-    decode to that name, and the kernel compares bytes.
+    Returns:
+        The member, topic and partition number of each owned partition; and each member's
+            generation, and whether it reports one. None if the slower Python decoder must be used.
     """
     group = sticky.problem.group
     names = of_subscriptions(sticky.problem, _encoded_names)
     if names is None:
+        # A name contains Java's replacement character: malformed bytes could decode to it.
         return None
     sent = [group[m].user_data or b"" for m in sticky.visit]
     data = np.frombuffer(bytearray().join(sent), np.uint8)

@@ -38,16 +38,17 @@ _NO_TRANSFERS = Transfers(np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 @dataclass(slots=True)
 class Quota:
-    """Limits on each member's number of partitions, and the members that have not reached them.
+    """Numbers of partitions that each member may keep if all members have equal subscriptions.
 
-    These are the quotas of Kafka's sticky assignor for equal subscriptions. A slot is a partition's
-    index in this problem.
+    For 8 partitions and 3 members, two members get 3 partitions and one gets 2.
 
     Attributes:
-        low, high: floor and ceiling of partitions / members.
-        extra: number of members that may have ``high`` slots (0 if low = high).
-        over: number of members that have ``high`` slots so far.
-        under: members below ``low``; exact: members at ``low`` that may get one more slot.
+        low: partitions // members, which each member gets at least (2 in the example).
+        high: the number of partitions that some members get: low + 1, or low without remainder.
+        extra: number of members that may have ``high`` partitions (0 if low = high).
+        over: number of members that have ``high`` partitions so far.
+        under: members with fewer than ``low`` partitions.
+        exact: members with ``low`` partitions that may get one more.
     """
 
     low: int
@@ -61,11 +62,18 @@ class Quota:
 def assign_constrained(
     sticky: StickyProblem, owned: ResolvedClaims, slots: Slots, racks: Racks
 ) -> Decision:
-    """Assign all partitions as Kafka's ``ConstrainedAssignmentBuilder`` does (equal subscriptions).
+    """Assign all partitions by Kafka's sticky algorithm for groups with equal subscriptions.
+
+    It is Kafka's ``ConstrainedAssignmentBuilder``.
+
+    Args:
+        sticky: the problem.
+        owned: the owner of each partition after conflicting claims are resolved.
+        slots: the numbering of partitions.
+        racks: racks of members and replicas.
 
     Raises:
-        StickyAssignorError: the group has no members, or members keep claims of partitions that
-            do not exist.
+        StickyAssignorError: the group has no members, or members keep partitions that do not exist.
     """
     members = sticky.members
     if not members:
@@ -73,7 +81,7 @@ def assign_constrained(
         raise StickyAssignorError(what, "ArithmeticException")
     low, extra = divmod(sticky.partitions, members)
     quota = Quota(low, low + (extra > 0), extra, 0, [], [])
-    owner, previous_owner = _drop_lost_claims(owned, racks)
+    owner, previous_owner = _drop_invalid_owners(owned, racks)
     keep = _keep_claims(sticky, owner, quota, any_claim=owned.any_claim)
     rank = sticky.problem.group.member_rank.tolist()
     quota.under.sort(key=rank.__getitem__)
@@ -98,11 +106,13 @@ def assign_constrained(
     return Decision(start, slot, slots, transfers)
 
 
-def _drop_lost_claims(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, Int32Array]:
-    """Take partitions from owners that have no replica on their rack, or whose claim is disputed.
+def _drop_invalid_owners(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, Int32Array]:
+    """Remove the owner of each partition that two members report or that is on another rack
+    (KIP-881).
 
-    Return the owner of each partition (-1 for none), and the previous owner of the partitions lost
-    because of racks. Both are int32[S].
+    Returns:
+        The owner of each partition (-1 for none); and the former owner of each partition that was
+            removed because of racks (-1 for others). Both are int32[S] for S partitions.
     """
     owner = owned.owner
     if not owned.any_claim:
@@ -121,9 +131,16 @@ def _drop_lost_claims(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, 
 def _keep_claims(
     sticky: StickyProblem, owner: Int32Array, quota: Quota, *, any_claim: bool
 ) -> Int32Array:
-    """Return how many of its owned partitions each member keeps (step 1 of Kafka's algorithm).
+    """Return the number of owned partitions that each member of the consumer group may keep
+    (int32[M]).
 
-    Members below their quota are added to the queues of ``quota``.
+    This is step 1 of Kafka's algorithm for equal subscriptions.
+
+    Args:
+        sticky: the rebalance with its M members.
+        owner: int32[S], current owner of each partition, -1 for none.
+        quota: the allowed numbers of partitions. Members below their quota are added to its lists.
+        any_claim: whether any partition has an owner.
     """
     sizes = [0] * sticky.members
     if any_claim:
@@ -150,12 +167,14 @@ def _slots_to_keep(member: int, size: int, quota: Quota) -> int:
 
 
 def unassigned_slots(slots: Slots, owner: Int32Array, *, keeps_any: bool) -> Int32Array:
-    """Return the partitions without an owner, by topic and partition number (step 2 of Kafka's
-    algorithm).
+    """Return the partitions without an owner, ordered by topic and partition number.
 
-    Kafka iterates all partitions, counted from 0, in parallel with the sorted kept ones. A kept
-    partition outside the partition count stops the comparison: all later partitions count as
-    unassigned (Q26). If no partition is kept, Kafka takes the existing partitions.
+    This is step 2 of Kafka's algorithm for equal subscriptions.
+
+    Args:
+        slots: the numbering of partitions.
+        owner: int32[S], owner of each partition, -1 for none.
+        keeps_any: whether any partition has an owner.
     """
     if not keeps_any:
         return np.arange(slots.real, dtype=np.int32)
@@ -164,6 +183,9 @@ def unassigned_slots(slots: Slots, owner: Int32Array, *, keeps_any: bool) -> Int
     is_kept = owner >= 0
     owner_order = np.zeros(slots.count, bool)
     owner_order[slots.walk] = True
+    # Kafka compares the sorted kept partitions with all partitions. A kept partition that does not
+    # exist stops the comparison: all later partitions are then treated as unassigned (Q26 in
+    # docs/quirks.md).
     outside = np.flatnonzero(is_kept & ~owner_order)
     if len(outside):
         is_kept &= slots.keys < slots.keys[outside].min()
@@ -172,14 +194,20 @@ def unassigned_slots(slots: Slots, owner: Int32Array, *, keeps_any: bool) -> Int
 
 
 def _assign_rest(count: int, quota: Quota, size: NDArray[np.int64]) -> Int32Array:
-    """Return the member for each of the last ``count`` unassigned partitions (step 6 of Kafka's
-    algorithm).
+    """Return the member that gets each of ``count`` remaining partitions, in round-robin order.
 
-    Members below the low quota take turns until each has reached it. Then members that may have one
-    more partition get it, in the order in which they reached the low quota.
+    This is step 6 of Kafka's algorithm for equal subscriptions; steps before it assign partitions
+    by rack.
+
+    Args:
+        count: number of remaining partitions.
+        quota: the number of partitions that members may have.
+        size: int64[M], number of partitions of each member so far.
     """
     under = np.array(quota.under, np.int32)
     rounds, by_lack = _rounds(under, quota.low - size[under])
+    # Members below the low quota take turns until each has reached it. Then members that may have
+    # one more partition get it, in the order in which they reached the low quota.
     order = np.concatenate([rounds, np.array(quota.exact, np.int32), by_lack])
     # Kept slots never exceed the partitions, so members below the low quota always reach it.
     if count > len(order):
@@ -211,9 +239,14 @@ def _rounds(members: Int32Array, lack: NDArray[np.int64]) -> tuple[Int32Array, I
 def _find_transfers(
     assigned: Transfers, previous_owner: Int32Array, disputed: NDArray[np.bool_] | None
 ) -> Transfers:
-    """Return the newly assigned partitions that move between members, with their new owners.
+    """Return the newly assigned partitions that another member must revoke first, with their new
+    owners.
 
-    They are those that another member owned before, or that several members claimed.
+    Args:
+        assigned: the newly assigned partitions and their owners.
+        previous_owner: int32[S], previous owner of each partition, -1 for none.
+        disputed: bool[S], whether two members report the partition with one generation; None if
+            none is.
     """
     if disputed is None and previous_owner.max(initial=NO_OWNER) == NO_OWNER:
         return _NO_TRANSFERS
@@ -227,11 +260,20 @@ def _find_transfers(
 def assign_by_rack(
     free: Int32Array, racks: Racks, quota: Quota, size: NDArray[np.int64], sticky: StickyProblem
 ) -> tuple[Int32Array, Int32Array, Int32Array]:
-    """Assign unassigned partitions to members on a rack of a replica, as far as quotas allow
+    """Assign partitions to consumers on the rack of one of their replicas, as far as quotas allow
     (KIP-881).
 
-    This is step 5 of Kafka's algorithm. ``quota`` and ``size`` are updated. The result is the
-    assigned partitions, their members, and the partitions that remain unassigned.
+    This is step 5 of Kafka's sticky algorithm for equal subscriptions.
+
+    Args:
+        free: int32[n], the unassigned partitions.
+        racks: racks of members and replicas.
+        quota: the quotas; updated.
+        size: int64[M], number of partitions of each member; updated.
+        sticky: the problem.
+
+    Returns:
+        The assigned partitions, their members, and the partitions that remain unassigned.
     """
     under = np.array(quota.under, np.int32)
     waiting = np.array(quota.exact, np.int32)
@@ -282,9 +324,11 @@ def assign_by_rack(
 
 
 def _group_by_rack(rack: Int32Array, width: int) -> tuple[Int32Array, Int32Array]:
-    """Group members by rack, in compressed rows (CSR).
+    """Return the members on each rack, as offsets and members in compressed rows (CSR).
 
-    ``rack`` is each member's rack. Members without a rack (-1) are left out.
+    Args:
+        rack: int32[M], rack of each member; members with -1 have no rack and are left out.
+        width: number of racks.
     """
     order = np.argsort(rack, kind="stable")
     start = np.searchsorted(rack[order], np.arange(width + 1)).astype(np.int32)
@@ -292,13 +336,12 @@ def _group_by_rack(rack: Int32Array, width: int) -> tuple[Int32Array, Int32Array
 
 
 class MemberLists:
-    """Builder of each member's list of partitions, for groups with equal subscriptions.
+    """Builder of each consumer's list of partitions in the sticky assignor for equal subscriptions.
 
-    Partitions are slots (indices in this problem). It uses compiled kernels if they are loaded,
-    which are twice as fast as NumPy's sorts.
+    `keep` adds the partitions that stay with their owner, `finish` adds the new ones.
 
     Args:
-        members: number of lists.
+        members: number of consumers.
     """
 
     def __init__(self, members: int) -> None:
@@ -308,10 +351,14 @@ class MemberLists:
     def keep(
         self, slots: Slots, owner: Int32Array, keep: Int32Array, previous_owner: Int32Array
     ) -> None:
-        """Keep the first ``keep[m]`` partitions of each owner m, and revoke its others.
+        """Let each member keep a given number of its owned partitions, and revoke its others.
 
-        Partitions are ordered by partition number, then topic. ``owner`` and ``previous_owner``
-        (int32 by slot) are updated.
+        Args:
+            slots: the numbering of partitions; members keep those with the lowest partition numbers
+                first, then by topic.
+            owner: int32[S], owner of each partition; set to -1 where revoked.
+            keep: int32[M], number of partitions that each member keeps.
+            previous_owner: int32[S], set to the old owner where revoked.
         """
         total = int(keep.sum())
         self._kept = np.zeros(total, np.int32)
@@ -335,10 +382,16 @@ class MemberLists:
         owner[revoked] = NO_OWNER
 
     def finish(self, keep: Int32Array, new_partitions: Transfers) -> tuple[Int32Array, Int32Array]:
-        """Return each member's list: its kept partitions, then its new ones in the given order.
+        """Return each member's final list of partitions: the kept ones, then the newly assigned
+        ones.
 
-        The result is in compressed rows (CSR): offsets by member, and partitions as indices in this
-        problem.
+        Args:
+            keep: int32[M], number of partitions that each member keeps.
+            new_partitions: the newly assigned partitions and their owners.
+
+        Returns:
+            The offset of each member's first partition (int32[M + 1]), and the partitions of all
+                members (int32[n]).
         """
         slot, member = new_partitions.slot, new_partitions.member
         sizes = keep + np.bincount(member, minlength=self._members).astype(np.int32)

@@ -29,10 +29,11 @@ Made = TypeVar("Made", bound=Assignment)
 
 @dataclass(frozen=True, eq=False)
 class Transfers:
-    """Partitions and their new owners, as two parallel arrays.
+    """Partitions that get a new owner in a rebalance, and these owners, as two parallel arrays.
 
-    If the partitions move between members, this is Kafka's map ``partitionsTransferringOwnership``.
-    Partitions are slots (indices in this problem).
+    Attributes:
+        slot: int32[n], the partitions, as indices in the problem.
+        member: int32[n], the new owner of each partition.
     """
 
     slot: Int32Array
@@ -41,13 +42,13 @@ class Transfers:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Result of a sticky assignor: each member's list of partitions, in the order of Kafka's class.
+    """Assignment that a sticky algorithm computes: each member's list of partitions, as arrays.
 
-    Partitions are slots: indices in this problem, which may include claimed partitions that do not
-    exist. `to_plan` converts the decision to a plan.
+    The partitions may include reported ones that do not exist. `to_plan` converts the result to a
+    plan of existing partitions.
 
     Attributes:
-        start: int32[M + 1], offsets of each member's list, in join order (compressed rows, CSR).
+        start: int32[M + 1], where each member's list begins, in join order (compressed rows, CSR).
         slot: int32[n], each member's list in the order of Kafka's class.
         slots: the numbering of slots.
         transfers: the slots that move between members; None after the general algorithm.
@@ -64,20 +65,24 @@ class Decision:
 
     @property
     def member(self) -> Int32Array:
-        """Member that gets each partition of ``slot`` (int32[n])."""
+        """Member that gets each assigned partition, parallel to the array ``slot`` (int32[n])."""
         return np.repeat(np.arange(len(self.start) - 1, dtype=np.int32), np.diff(self.start))
 
     def without(self, removed: NDArray[np.bool_]) -> Decision:
-        """Return a copy without the entries for which ``removed`` (bool[n]) is true."""
+        """Return a copy of the assignment without the partitions that a mask marks.
+
+        ``removed`` (bool[n]) has one value for each assigned partition.
+        """
         start = np.zeros(len(self.start), np.int32)
         sizes = np.bincount(self.member[~removed], minlength=len(start) - 1)
         np.cumsum(sizes, out=start[1:])
         return replace(self, start=start, slot=self.slot[~removed])
 
     def to_pairs(self, sticky: StickyProblem) -> dict[str, list[tuple[str, int]]]:
-        """Return a dict from member id to the member's (topic, partition number) pairs, in order.
+        """Return each member's assigned partitions as a dict, e.g. {"c1": [("orders", 0),
+        ("orders", 3)]}.
 
-        Claimed partitions that do not exist are included.
+        Keys are member ids. Partitions that members report but that do not exist are included.
         """
         names = [sticky.problem.index.topics[t] for t in sticky.topics.tolist()]
         topic, number = self.slots.topic.tolist(), self.slots.number.tolist()
@@ -87,11 +92,14 @@ class Decision:
         return {m: named[start[i] : start[i + 1]] for i, m in enumerate(ids)}
 
     def to_plan(self, sticky: StickyProblem, **more: Any) -> Plan:
-        """Convert the decision to a plan, with a warning if Kafka's class never returns on this
-        input.
+        """Convert the assignment to a plan, with a warning if Kafka's class would loop forever on
+        this input.
+
+        ``sticky`` is the problem, ``more`` are further fields of the plan.
 
         Raises:
-            StickyAssignorError: Kafka's class assigns a partition twice; see its `assignment`.
+            StickyAssignorError: Kafka's class assigns a partition twice; the error's `assignment`
+                has the result.
         """
         group, index = sticky.problem.group, sticky.problem.index
         more |= loop_attributes(self.loop, _ALGORITHM)
@@ -138,13 +146,14 @@ class Decision:
 
 
 def withheld(owned_by: Int32Array, owned: Int32Array, owner: Int32Array) -> NDArray[np.bool_]:
-    """Return the partitions that another member must revoke before their new owner gets them
-    (bool[P]).
+    """Return which partitions another member must revoke before the new owner gets them (bool[P]).
 
-    ``owner`` is the new owner of each partition. ``owned_by`` and ``owned`` are pairs of a previous
-    owner (-1 if it left) and a partition, which may occur in several pairs. A partition is withheld
-    if another member is among its previous owners and the new owner is not.
+    Args:
+        owned_by: int32[n], previous owners, -1 for a member that left.
+        owned: int32[n], the partition of each previous owner; it may occur several times.
+        owner: int32[P], the new owner of each partition, -1 for none.
     """
+    # A partition is withheld if it has a previous owner and the new owner is not a previous one.
     stays = owner[owned] == owned_by
     owns_already = np.zeros(len(owner), bool)
     owns_already[owned[stays]] = True

@@ -55,10 +55,20 @@ def assign_general(
     racks: Racks,
     max_generation: int,
 ) -> Decision:
-    """Assign all partitions as Kafka's ``GeneralAssignmentBuilder`` does (different subscriptions).
+    """Assign all partitions by Kafka's sticky algorithm for groups with different subscriptions.
+
+    It is Kafka's ``GeneralAssignmentBuilder``.
+
+    Args:
+        sticky: the problem.
+        claimed: the partitions that members report as owned.
+        owned: the owner of each partition after conflicting reports are resolved.
+        racks: racks of members and replicas.
+        max_generation: the highest generation that members reported so far.
 
     Raises:
-        StickyAssignorError: Kafka's class throws because of a claim that a member may not own.
+        StickyAssignorError: Kafka's class throws, because a member reports a partition that it may
+            not own.
     """
     inputs = prepare(sticky, claimed, owned, racks, max_generation)
     regular = sticky.counted and not (inputs.slot >= claimed.slots.real).any()
@@ -69,15 +79,14 @@ def assign_general(
 
 
 def _balance(inputs: GeneralProblem) -> Decision:
-    """Assign and balance all partitions with compiled kernels; return the decision.
-
-    If Kafka's class never returns on this input, the decision is the most even valid assignment
-    that it reaches. This takes a second run that scores the assignment after each move, which is
-    too slow for every input.
+    """Assign all partitions, then move some until the consumers' loads are as even as Kafka makes
+    them.
     """
     balancing = ArrayBalancer(inputs)
     balancing.assign_unassigned()
     balancing.balance()
+    # Kafka's class would loop forever. The second run returns the most even valid assignment that
+    # the loop visits.
     if balancing.loop is not None:
         balancing = ArrayBalancer(inputs)
         balancing.assign_unassigned()
@@ -91,12 +100,14 @@ def _balance(inputs: GeneralProblem) -> Decision:
 
 
 class ArrayBalancer:
-    """One run of Kafka's general sticky algorithm on arrays: `assign_unassigned`, then `balance`.
+    """Kafka's sticky algorithm for different subscriptions, with the assignment stored in arrays.
+
+    Call `assign_unassigned`, then `balance`.
 
     Attributes:
-        owner: int32[S], the owner of each slot (a partition's number in this problem), -1 for none.
-        seq: int32[S], order numbers: a member's list is its slots in this order.
-        size: int64[M], number of slots of each member.
+        owner: int32[S], the owner of each of S partitions, -1 for none.
+        seq: int32[S], sort keys: each member's list has its partitions in this order.
+        size: int64[M], number of partitions of each of M members.
         loop: the endless loop of Kafka's class, None if it returns.
     """
 
@@ -122,24 +133,24 @@ class ArrayBalancer:
         self.loop: EndlessLoop | None = None
 
     def assign_unassigned(self) -> None:
-        """Assign each partition without an owner to the least loaded subscriber of its topic.
+        """Assign each partition without an owner to the subscriber with the fewest partitions.
 
-        If racks matter, a subscriber on a rack of the partition's replicas comes first.
+        If racks matter (KIP-881), subscribers on the rack of a replica come first.
         """
         free = self._inputs.free
         if self._inputs.racks.active:
-            self._pass(free, racks=True, filling=True)
+            self._pass_over(free, racks=True, filling=True)
             free = free[self.owner[free] < 0]
-        self._pass(free, filling=True)
+        self._pass_over(free, filling=True)
 
     def balance(self, *, watch: bool = False) -> None:
-        """Move partitions one by one from members with more of them to members with fewer.
+        """Move partitions one by one from members with many partitions to subscribers with fewer.
 
-        If Kafka's class would loop forever, `loop` is set. With ``watch`` the result is then the
-        most even valid assignment after any move; without it, the result is arbitrary.
+        If Kafka's class would loop forever on this input, the attribute `loop` describes it.
 
         Args:
-            watch: whether to compare the plan after each move with the best one so far.
+            watch: whether to remember the most even valid assignment after any move. In case of an
+                endless loop it is then the result; otherwise the result is arbitrary.
         """
         inputs, slots = self._inputs, self._inputs.claimed.slots
         if self._is_level(self.size):
@@ -164,14 +175,14 @@ class ArrayBalancer:
             self.owner, self.seq, self.size = owner, seq, size
 
     def _improve(self, slots: Int32Array) -> bool:
-        """Repeat passes over the partitions until none moves; return whether any has moved.
-
-        If the run returns to an earlier state, Kafka's class would loop forever; this sets `loop`.
+        """Try to move each of the given partitions, repeatedly, until none moves; return whether
+        any moved.
         """
         moved_at_all, repeated = False, RepeatedState()
-        while self._pass(slots):
+        while self._pass_over(slots):
             moved_at_all = True
             if repeated.matches(self._snapshot()):
+                # An earlier state recurs, so Kafka's class would loop forever.
                 self.loop = self._describe_loop(slots, repeated)
                 break
         return moved_at_all
@@ -192,16 +203,19 @@ class ArrayBalancer:
         # This runs the passes of one more period.
         begin = self._state[CLOCK]
         for _ in range(repeated.length):
-            self._pass(slots)
+            self._pass_over(slots)
         moving = np.flatnonzero(self.seq >= begin)
         names = self._inputs.names(moving[np.argsort(self._inputs.claimed.slots.keys[moving])])
         return EndlessLoop(repeated.passes, repeated.length, names)
 
-    def _pass(self, slots: Int32Array, *, filling: bool = False, racks: bool = False) -> bool:
-        """Try once to move each partition to a less loaded member; return whether any moved.
+    def _pass_over(self, slots: Int32Array, *, filling: bool = False, racks: bool = False) -> bool:
+        """Try once to move each of the given partitions to a less loaded member; return whether any
+        moved.
 
-        With ``filling``, assign each partition instead; with ``racks``, only to members on a rack
-        of a replica.
+        Args:
+            slots: int32[n], the partitions.
+            filling: whether to assign the partitions to members instead of moving them.
+            racks: whether only members on the rack of a replica are allowed.
         """
         queue, inputs, state = self._queue, self._inputs, self._state
         known = inputs.claimed.slots
@@ -249,11 +263,11 @@ class ArrayBalancer:
         return bool(self._inputs.subscriptions.is_subscribed(self.owner[assigned], topic).all())
 
     def _raise_null_pointer(self, slot: int) -> None:
-        """Raise the error for Kafka's NullPointerException (Q2) where its class would throw it.
-
-        The class does if the partition's previous owner can neither lose nor get partitions,
-        because such a member is no longer in its queue of members by load.
+        """Raise `StickyAssignorError` if Kafka's class throws a NullPointerException for this
+        partition.
         """
+        # Kafka's class throws if the previous owner can neither lose nor get partitions, because
+        # such a member is no longer in its queue of members by load (Q2 in docs/quirks.md).
         previous = self._inputs.previous[slot]
         if previous >= 0 and self._fixed[previous]:
             raise null_pointer(self._inputs, slot)
@@ -263,15 +277,12 @@ class ArrayBalancer:
         return bool(size.max(initial=0) - size.min(initial=1 << 40) <= 1)
 
     def _is_balanced(self) -> bool:
-        """Return whether no member could take a partition from a more loaded one (Kafka's
-        ``isBalanced``).
+        """Return whether no member could take a partition from a member with more partitions.
 
-        It is only called where its result can matter. A partition that is about to move to a
-        subscriber proves that this member can get more, so the test is superfluous. The exception
-        is a member at the maximum that Kafka computes for it, but without all its partitions. Such
-        a member has a partition of a topic to which it does not subscribe, which only a move to a
-        previous owner causes.
+        This is Kafka's ``isBalanced``.
         """
+        # Only called if a partition may go to a member that does not subscribe to its topic. In
+        # other cases a possible move already proves that the group is not balanced.
         inputs, in_queue = self._inputs, ~self._fixed
         if self._is_level(self.size[in_queue]):
             return True
@@ -302,13 +313,13 @@ class ArrayBalancer:
 
 
 class _BestAssignment:
-    """Most even valid assignment of a run so far, stored as the moves made since then.
-
-    Undoing these moves restores it.
+    """The most even assignment so far during Kafka's balancing, from which later moves can be
+    undone.
 
     Args:
-        owner, seq: copies of the arrays of `ArrayBalancer` before the first move.
-        score: Kafka's balance score of the plan; lower is more even.
+        owner: int32[S], owner of each partition before the first move.
+        seq: int32[S], sort keys of the partitions before the first move.
+        score: Kafka's balance score of the assignment; lower is more even.
     """
 
     def __init__(self, owner: Int32Array, seq: Int32Array, score: int) -> None:
@@ -334,14 +345,13 @@ class _BestAssignment:
 class MemberQueue:
     r"""Priority queue that finds the least loaded subscriber of a topic (Kafka's ``TreeSet``).
 
-    The size of a member is its number of partitions.
+    Members with the same subscription and rack form a cell, which has a tournament tree of keys. A
+    member's key is ``partitions * members + rank of its id``, so the least key belongs to the least
+    loaded member. The root of a tree is the least key of its cell. A topic's first subscriber is
+    the least root of the cells that subscribe to it. A change of a key updates one path from leaf
+    to root.
 
-    A cell is the set of members with one subscription and one rack. A member's key is
-    ``size * members + rank of its id``, so the least key belongs to the member that comes first.
-    The root of a tree is the least key of its cell; a topic's first subscriber is the least root
-    of the cells that subscribe to it. A change of a key updates one path from leaf to root.
-
-    For members a, b, c (ranks 0, 1, 2) of one cell with sizes 4, 2, 2 the keys are 12, 7, 8,
+    For members a, b, c (ranks 0, 1, 2) of one cell with 4, 2, 2 partitions the keys are 12, 7, 8,
     and the tree of the cell is (offsets in brackets)::
 
                7 [1]              root: b comes first
@@ -380,9 +390,17 @@ class MemberQueue:
 def _build_trees(
     cell_of: Int32Array, rank: Int32Array, size: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Int32Array, NDArray[np.int64]]:
-    """Build the tournament trees of a `MemberQueue`, which find the least loaded members.
+    """Build the tournament trees that find the least loaded subscriber of a Kafka topic.
 
-    Return the begin of each tree, the offset of each member's leaf in its tree, and the keys.
+    Members with the same subscription and rack form a cell, which has one tree.
+
+    Args:
+        cell_of: int32[M], the cell of each of M members.
+        rank: int32[M], rank of each member's id.
+        size: int64[M], number of partitions of each member.
+
+    Returns:
+        Offset of each tree, offset of each member's leaf in its tree, and the keys of all trees.
     """
     members = len(cell_of)
     count = np.bincount(cell_of)
@@ -407,9 +425,13 @@ def _build_trees(
 def _cells_by_topic(
     inputs: GeneralProblem, subscription: Int32Array
 ) -> tuple[Int32Array, Int32Array]:
-    """Return the sets of members that subscribe to each topic, in compressed rows (CSR).
+    """Return the cells that subscribe to each topic, as offsets and cells in compressed rows (CSR).
 
-    Such a set (a cell) has the members with one subscription and one rack.
+    A cell is the set of members with the same subscription and rack.
+
+    Args:
+        inputs: the problem with its topics.
+        subscription: int32[C], the subscription of each cell.
     """
     subscriptions = inputs.subscriptions
     sizes = np.diff(subscriptions.start)[subscription]

@@ -22,17 +22,23 @@ __all__ = ["GeneralProblem", "fixed_members", "null_pointer", "prepare"]
 
 @dataclass(frozen=True, eq=False)
 class GeneralProblem:
-    """Input of Kafka's general sticky algorithm: the valid claims, and the partitions without one.
+    """Input of Kafka's sticky algorithm for different subscriptions: valid claims and unassigned
+    partitions.
 
-    A claim is a partition that a member says it owned. A slot is a partition's index in this
-    problem (dimension S); existing partitions come before claimed ones that do not exist.
+    A claim is a partition that a member reports as owned. There are S partitions: the T existing
+    ones, then claimed ones that do not exist.
 
     Attributes:
+        sticky: members, topics and partitions of the rebalance.
+        subscriptions: the members' subscriptions.
+        racks: racks of members and replicas.
+        claimed: all claims.
         member, slot: int32[n], the valid claims; members in map order, their claims as sent.
-        every: int32[T], all existing partitions by (subscriber entries, topic name, number).
-        free: int32, slots that no member keeps, in the same order.
-        revoked: whether a member lost a slot because of its subscription or racks.
-        previous: int32[S], the member that claims each slot with an older generation, -1 for none.
+        every: int32[T], all existing partitions by (number of subscribers, topic name, number).
+        free: int32, partitions that no member keeps, in the same order.
+        revoked: whether a member lost a partition because of its subscription or racks.
+        previous: int32[S], the member that claims each partition with an older generation, -1 for
+            none.
     """
 
     sticky: StickyProblem
@@ -47,7 +53,7 @@ class GeneralProblem:
     previous: Int32Array
 
     def names(self, slots: Int32Array | NDArray[np.intp]) -> tuple[str, ...]:
-        """Return the names of partitions, each as "topic-number"."""
+        """Return the names of partitions, each as "topic-number", e.g. ("orders-0", "orders-3")."""
         numbering, topics = self.claimed.slots, self.sticky.problem.index.topics
         return tuple(
             f"{topics[self.sticky.topics[numbering.topic[slot]]]}-{numbering.number[slot]}"
@@ -62,16 +68,24 @@ def prepare(
     racks: Racks,
     max_generation: int,
 ) -> GeneralProblem:
-    """Drop invalid claims and find the unassigned partitions, as input of the general algorithm.
+    """Build the input of Kafka's sticky algorithm for different subscriptions.
 
-    A claim (a partition that a member says it owned) is invalid if another member has the
-    partition, if its member does not subscribe to the topic, or if its member is on none of the
-    partition's racks.
+    Invalid claims (partitions that members report as owned) are dropped, and unassigned partitions
+    are listed.
+
+    Args:
+        sticky: the problem.
+        claimed: all claims.
+        owned: the owner of each partition after conflicting claims are resolved.
+        racks: racks of members and replicas.
+        max_generation: the highest generation that members reported so far.
     """
     subscriptions, slots = Subscriptions(sticky), claimed.slots
     member, slot = claimed.member, claimed.slot
     if owned.held is not None:
         member, slot = member[owned.held], slot[owned.held]
+    # A claim is invalid if another member owns the partition, if the member does not subscribe to
+    # the topic, or if no replica is on its rack.
     stays = subscriptions.is_subscribed(member, slots.topic[slot]) & ~racks.mismatch(member, slot)
     revoked = not stays.all()
     if revoked:
@@ -85,7 +99,7 @@ def prepare(
         sticky, subscriptions, racks, claimed, member, slot, every,
         _unassigned(sticky, every, (member, slot), slots, subscriptions),
         revoked,
-        _previous(claimed, max_generation),
+        _find_previous_owners(claimed, max_generation),
     )  # fmt: skip
 
 
@@ -113,14 +127,18 @@ def _unassigned(
     return unassigned_along_walk(sticky, walk, claims, place)
 
 
-def _previous(claimed: ClaimedSlots, max_generation: int) -> Int32Array:
-    """Return the previous owner of each partition as Kafka's general algorithm sees it, -1 for
-    none.
+def _find_previous_owners(claimed: ClaimedSlots, max_generation: int) -> Int32Array:
+    """Return the member that owned each partition in an earlier generation, -1 for none (int32[S]).
 
-    It is the member of the newest claim that is older than ``max_generation``, the first of equal
-    ones. Claims without generation count as older ones.
+    Kafka's sticky algorithm prefers to give the partition back to this member.
+
+    Args:
+        claimed: the partitions that members report as owned, with generations.
+        max_generation: the newest generation; only reports of older generations count.
     """
     out = np.full(claimed.slots.count, -1, np.int32)
+    # Of several, the newest generation counts, then the first member. Reports without generation
+    # count as the oldest.
     undated = ~claimed.dated & (max_generation > NO_GENERATION)
     old = (claimed.dated & (claimed.generation < max_generation)) | undated
     is_old = old[claimed.member]
@@ -135,9 +153,13 @@ def _previous(claimed: ClaimedSlots, max_generation: int) -> Int32Array:
 def fixed_members(
     inputs: GeneralProblem, size: NDArray[np.int64], owner: Int32Array, slot: Int32Array
 ) -> NDArray[np.bool_]:
-    """Return which members can neither lose nor get partitions in balancing (bool[M]).
+    """Return which members can neither lose nor get partitions while loads are balanced (bool[M]).
 
-    ``owner`` and ``slot`` are pairs of member and assigned partition.
+    Args:
+        inputs: the problem.
+        size: int64[M], number of partitions of each member.
+        owner: int32[n], the member of each assigned partition.
+        slot: int32[n], the assigned partitions.
     """
     shared = inputs.subscriptions.shared[inputs.claimed.slots.topic[slot]]
     may_lose = np.zeros(inputs.sticky.members, bool)
@@ -146,10 +168,11 @@ def fixed_members(
 
 
 def null_pointer(inputs: GeneralProblem, slot: int) -> StickyAssignorError:
-    """Return the error for a case in which Kafka's class throws a NullPointerException (Q2).
+    """Return the exception for an input on which Kafka's sticky assignor throws a
+    NullPointerException.
 
-    In this case a member claims partition ``slot`` with an older generation, but no longer
-    subscribes to its topic.
+    It occurs if a member reports partition ``slot`` with an older generation, but no longer
+    subscribes to its topic (Q2 in docs/quirks.md).
     """
     (name,) = inputs.names(np.array([slot]))
     what = (

@@ -60,16 +60,14 @@ class SlotArrays(NamedTuple):
 
 
 class DraftArrays(NamedTuple):
-    """Assignment that the general sticky algorithm is building; each move changes it in place.
-
-    A slot is a partition's index in the problem.
+    """Assignment under construction in a sticky assignor; moves of partitions change it in place.
 
     Attributes:
-        owner: int32[S], owner of each slot, -1 for none.
-        seq: int32[S], order numbers: a member's list is its slots in this order.
-        size: int64[M], number of slots of each member.
-        previous: int32[S], previous owner of each slot, -1 for none; constant.
-        fixed: bool[M], members whose slots do not move; constant.
+        owner: int32[S], owner of each of S partitions, -1 for none.
+        seq: int32[S], sort keys: a member's list has its partitions in this order.
+        size: int64[M], number of partitions of each of M members.
+        previous: int32[S], previous owner of each partition, -1 for none; constant.
+        fixed: bool[M], members whose partitions do not move; constant.
         state: int64[8], see `CLOCK` to `MOVED`.
     """
 
@@ -82,16 +80,16 @@ class DraftArrays(NamedTuple):
 
 
 class QueueArrays(NamedTuple):
-    """Arrays of the queue of members by load, for compiled kernels.
+    """Arrays of the priority queue of members by load, for compiled kernels (see `MemberQueue`).
 
-    `partage.groups.sticky.general.MemberQueue` explains cells and keys.
+    A cell has the members with one subscription and one rack; its tree finds the least loaded.
 
     Attributes:
         cell_start: int32[K + 1], index of each topic's first cell in ``cell`` (CSR).
         cell: int32, cells that subscribe to the topics.
         cell_rack: int32[C], rack of each cell, -1 for members without rack.
         cell_of: int32[M], cell of each member.
-        base: int64[C], begin of each cell's tree in ``tree``.
+        base: int64[C], where each cell's tree begins in ``tree``.
         leaf: int32[M], offset of each member's leaf in the tree of its cell.
         tree: int64, least keys; the root of a tree is at offset 1.
         rank: int32[M], rank of each member in Java's order of ids.
@@ -112,15 +110,14 @@ class QueueArrays(NamedTuple):
 
 
 class MovementArrays(NamedTuple):
-    """Partitions that have moved in this run, in sets by topic, source and target member.
-
-    It is Kafka's ``PartitionMovements`` as arrays for compiled kernels.
+    """Record of partitions that moved between members, as arrays (Kafka's ``PartitionMovements``).
 
     Attributes:
-        net: int32[5, S], rows `FROM` to `PREV`: the record of each slot.
-        sets: int32[SET_ROWS, ...], rows ``SOURCE`` to `UNUSED`: the sets.
+        net: int32[5, S], the recorded move of each partition: source, target, and its links in a
+            set.
+        sets: int32[SET_ROWS, ...], sets of moves by topic, source and target member.
         hashed: int64[K], Java's hash of each topic.
-        number: int32[S], partition number of each slot.
+        number: int32[S], partition number of each partition.
     """
 
     net: Int32Rows
@@ -145,10 +142,9 @@ def _update_key(queue, m, key):
 
 @piece
 def _first_key(k, slot, racks, slots, queue):
-    """Return the queue key of the least loaded subscriber of topic k, -1 if there is none.
+    """Return the queue key of the subscriber of topic ``k`` with the fewest partitions, -1 if none.
 
-    With ``racks`` only these subscribers count: members on a rack of the partition's replicas, and
-    members without a rack.
+    With ``racks``, only members without a rack or on the rack of a replica of ``slot`` count.
     """
     best = -1
     for j in range(queue.cell_start[k], queue.cell_start[k + 1]):
@@ -169,8 +165,8 @@ def _first_key(k, slot, racks, slots, queue):
 
 @piece
 def _bucket(movements, k, slot, table):
-    """Return the bucket of partition ``slot`` of topic k in a Java hash table with ``table``
-    buckets.
+    """Return a partition's bucket in a Java ``HashMap`` with ``table`` buckets; ``k`` is the
+    topic.
     """
     h = (31 * (31 + movements.number[slot]) + movements.hashed[k]) & 0xFFFFFFFF
     return (h ^ (h >> 16)) & (table - 1)
@@ -215,11 +211,7 @@ def _remove(movements, state, k, slot):
 
 @piece
 def _add_movement(movements, state, k, slot, source, target):
-    """Record that partition ``slot`` of topic k has moved from member ``source`` to ``target``.
-
-    The partitions with the same topic, source and target form a set. Its table length grows as in
-    Java's ``HashMap``, because it decides the iteration order.
-    """
+    """Record that partition ``slot`` of topic ``k`` has moved from one member to another."""
     net, sets = movements.net, movements.sets
     s = _find(sets, k, source, target)
     if s < 0:
@@ -229,6 +221,7 @@ def _add_movement(movements, state, k, slot, source, target):
         sets[TABLE, s], sets[FIRST, s], sets[LAST, s] = _SMALLEST_TABLE, -1, -1
         sets[AFTER, s] = sets[OF_TOPIC, k]
         sets[OF_TOPIC, k] = s
+    # The number of buckets grows as in Java's HashMap, because it decides the iteration order.
     if sets[TABLE, s] < _MIN_TREE_TABLE:
         bucket, chain = _bucket(movements, k, slot, sets[TABLE, s]), 0
         other = sets[FIRST, s]
@@ -253,10 +246,11 @@ def _add_movement(movements, state, k, slot, source, target):
 
 @piece
 def _partition_to_move(movements, k, slot, holder, target):
-    """Return the partition to move back instead of ``slot``, or ``slot`` if there is none.
+    """Return the partition to move: one of topic ``k`` that can move back to ``target``, or
+    ``slot``.
 
-    It is the first one of the topic, in Java's order, that moved in the opposite direction before
-    (Kafka's ``getTheActualPartitionToBeMoved``).
+    A partition moves back if it moved from ``target`` to ``holder`` before, the first in Java's
+    order (Kafka's ``getTheActualPartitionToBeMoved``).
     """
     net, sets = movements.net, movements.sets
     source = net[FROM, slot] if net[TO, slot] >= 0 else holder
@@ -275,10 +269,8 @@ def _partition_to_move(movements, k, slot, holder, target):
 
 @piece
 def _record_move(movements, state, k, slot, holder, target):
-    """Record that partition ``slot`` of topic k moves from member ``holder`` to member ``target``.
-
-    If it has moved before in this run, its first owner counts as the source. A partition that
-    returns to its first owner has no record.
+    """Record that partition ``slot`` of topic ``k`` moves from one member (``holder``) to
+    ``target``.
     """
     source = holder
     if movements.net[TO, slot] >= 0:
@@ -295,10 +287,12 @@ def _record_move(movements, state, k, slot, holder, target):
     SlotArrays, DraftArrays, QueueArrays, MovementArrays,
 )  # fmt: skip
 def assign_or_move_each(order, at, filling, racks, slots, draft, queue, movements):
-    """Move each partition of ``order`` to a less loaded member if that makes loads more even.
+    """Move each partition of a list to a member with fewer partitions, if that makes the loads more
+    even.
 
-    With ``filling``, assign each partition to the first subscriber in the queue instead. The pass
-    begins at index ``at``; the result is the index where it stopped.
+    ``order`` has the partitions; the pass begins at its index ``at`` and returns the index where it
+    stopped. With ``filling`` it assigns partitions instead of moving them; with ``racks`` only to
+    members on the rack of a replica.
     """
     owner, size, state, stamp = draft.owner, draft.size, draft.state, queue.stamp
     members, topic = len(queue.rank), -1
@@ -349,9 +343,9 @@ def assign_or_move_each(order, at, filling, racks, slots, draft, queue, movement
 
 @piece
 def _next_row(after, row):
-    """Return the first row from ``row`` on that has not been removed.
+    """Return the first row from ``row`` on that has not been removed from a union-find structure.
 
-    ``after`` is a union-find forest in which each removed row points to a later one.
+    ``after`` has a later row for each removed row, and the row itself for others.
     """
     root = row
     while after[root] != root:
@@ -375,15 +369,15 @@ def _not_before(under_place, begin, end, place):
 
 
 class UnderQuota(NamedTuple):
-    """Members with fewer partitions than the low quota, to which `assign_on_racks` assigns in turn.
+    """Members with fewer partitions than their quota, by rack, for the rack-aware sticky assignor.
 
     Attributes:
         member: int32[U], these members in order.
-        full: bool[U], whether a member has reached the quota; changes.
-        rack_start: int32[R + 1], index of each rack's first position (CSR).
+        full: bool[U], whether a member has reached the quota; updated.
+        rack_start: int32[R + 1], index of each rack's first entry in ``position`` (CSR).
         position: int32, by rack the indexes of its members in ``member``, ascending.
-        after: int32, the next row below the quota, by row of ``position`` and one more per rack;
-            the row of a position is its index plus the number of its rack.
+        after: int32, union-find structure over the entries of ``position``, with one more row per
+            rack: the next row whose member is below the quota.
     """
 
     member: Int32s
@@ -394,10 +388,10 @@ class UnderQuota(NamedTuple):
 
 
 class WaitingMembers(NamedTuple):
-    """Members at the low quota that wait for one more partition: a FIFO queue for each rack.
+    """Members that wait for one more partition than the minimum: one FIFO queue per rack.
 
     Attributes:
-        queue: int32, members by rack; the rows from ``head`` to ``tail`` of a rack wait.
+        queue: int32, members by rack; the entries from ``head`` to ``tail`` of a rack wait.
         head: int32[R], index of each rack's first waiting member.
         tail: int32[R], index after each rack's last waiting member.
         sequence: int32[M], when each member began to wait, -1 for others.
@@ -411,10 +405,10 @@ class WaitingMembers(NamedTuple):
 
 @piece
 def _next_under(slot, place, slots, under):
-    """Return the next member below the low quota on a rack of the partition's replicas.
+    """Return the next member below its quota on the rack of a replica of partition ``slot``.
 
-    The search is cyclic and begins at position ``place``. The result is the member's row in
-    ``under.after`` and its position in ``under.member``; both are -1 if there is no such member.
+    The cyclic search begins at index ``place`` of ``under.member``. The result is the member's row
+    in ``under.after`` and its index in ``under.member``; -1, -1 without one.
     """
     ahead, behind = -1, -1
     best, first = -1, -1
@@ -451,11 +445,12 @@ def _longest_waiting(slot, slots, waiting):
     SlotArrays, UnderQuota, WaitingMembers,
 )  # fmt: skip
 def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers):
-    """Assign unassigned partitions to members on a rack of a replica, as far as quotas allow.
+    """Assign each partition to a consumer on the rack of one of its replicas, as far as quotas
+    allow.
 
-    Return how many members exceed the low quota. ``out`` gets the member of each partition, -1 for
-    none. ``numbers`` are the low and the high quota, the number of members that may have the high
-    one, the number that have it, and the number of members that wait for one more partition.
+    ``out`` gets each partition's member, -1 for none; the result is the number of members above the
+    low quota. ``numbers`` are: low quota, high quota, how many members may reach the high quota,
+    how many have reached it, and how many wait for one more partition.
     """
     low, high, extra = numbers[0], numbers[1], numbers[2]
     over, clock, place = numbers[3], numbers[4], 0
@@ -495,9 +490,10 @@ def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int32[::1])")
 def keep_up_to_quota(order, owner, at, end, out, previous_owner):
-    """Copy partitions in ``order`` to their owners' parts of ``out``; revoke those without room.
+    """Let each member keep its owned partitions up to a maximum, and revoke the rest.
 
-    The part of member m is from ``at[m]`` to ``end[m]``.
+    Kept partitions of member m go to ``out`` from ``at[m]`` to ``end[m]``. Revoked ones get owner
+    -1.
     """
     for i in range(len(order)):
         slot = order[i]
@@ -514,9 +510,9 @@ def keep_up_to_quota(order, owner, at, end, out, previous_owner):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
 def append_to_lists(slot, member, at, out):
-    """Append each partition to the list of its new owner in ``out``.
+    """Append each newly assigned partition (``slot``) to its owner's list, a section of ``out``.
 
-    ``at[m]`` is the next free index in the list of member m; it is advanced.
+    ``at[m]`` is the index in ``out`` where the list of member m continues; it is advanced.
     """
     for i in range(len(slot)):
         m = member[i]
@@ -529,9 +525,12 @@ def append_to_lists(slot, member, at, out):
     " boolean[::1], boolean[::1])"
 )
 def resolve_disputes(member, slot, generation, sent, owner, entry, holds, disputed):
-    """Resolve conflicting claims: the member with the newest generation owns the partition.
+    """Choose one owner for each partition that several members report as owned: the newest
+    generation.
 
-    Of two equal ones none does. ``owner`` gets each partition's owner, ``entry`` its claim, or -1.
+    With equal generations, none owns it. ``owner`` gets each partition's owner, ``entry`` the valid
+    report or -1, ``holds`` whether each report is valid; ``sent`` has the subscriptions'
+    generations.
     """
     for i in range(len(member)):
         m, s = member[i], slot[i]
@@ -584,8 +583,8 @@ class EncodedNames(NamedTuple):
         data: uint8, the names as UTF-8, one after the other.
         start: int64[K + 1], offset of each name in ``data``.
         table: int32, hash table of topics (open addressing); -1 is empty.
-        after: int32[K + 1], the topic that followed each topic last time, -1 for none; the first
-            entry is for the begin of a list.
+        after: int32[K + 1], cache: the topic that followed each topic in the list decoded before,
+            -1 for none; the first entry is for the first topic of a list.
     """
 
     data: Bytes
@@ -635,7 +634,7 @@ def _find_topic(data, at, size, names):
 
 @kernel("void(EncodedNames)", EncodedNames)
 def hash_names(names):
-    """Insert the topic names into their hash table, which must be empty and large enough."""
+    """Fill an empty hash table of topic names, which is used to decode members' user data."""
     start, table = names.start, names.table
     mask = len(table) - 1
     for k in range(len(start) - 1):
@@ -649,12 +648,10 @@ def hash_names(names):
 
 @kernel("int64(uint8[::1], int64[::1], EncodedNames, ClaimColumns)", EncodedNames, ClaimColumns)
 def read_claims(data, start, names, claims):
-    """Decode the partitions that members claim in their sticky user data; return their number.
+    """Decode the owned partitions that members report in their sticky user data; return their
+    number.
 
-    Only known topics count. ``start`` has the offset of each member's sticky user data, and the
-    end. The format is that of `decode_sticky_user_data`: malformed bytes claim nothing, with
-    generation -1. Java's hash order of topics is the same for all members, so the topic that
-    followed last time (``names.after``) usually needs no look-up.
+    ``start`` has the offset of each member's bytes in ``data``. Unknown topics are left out.
     """
     after, topic, number = names.after, claims.topic, claims.number
     total = 0
@@ -694,6 +691,7 @@ def read_claims(data, start, names, claims):
                 claims.generation[m] = int32_at(data, at)
                 claims.dated[m] = True
         else:
+            # Malformed bytes give no partitions and generation -1, as in `decode_sticky_user_data`.
             total = first
             claims.dated[m] = True
         claims.claim_count[m] = total - first

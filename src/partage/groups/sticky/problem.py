@@ -35,18 +35,19 @@ _NO_KEYS = np.zeros(0, np.int64)
 
 
 class Slots:
-    """Numbering of partitions as slots: array indices of the sticky algorithms.
+    """Numbering of partitions as array indices ("slots") for the sticky assignors.
 
-    Existing partitions come first, by (topic, number), then foreign slots. A foreign slot is a
-    partition that does not exist, but that a member claims, or that Kafka meets when it counts a
-    topic's partitions from 0: Kafka only checks a claim's topic (Q26).
+    Existing partitions come first, by (topic, number), then foreign ones: partitions that do not
+    exist, but that a member reports as owned, or that Kafka expects because it numbers a topic's
+    partitions from 0. Kafka assigns them, too (Q26 in docs/quirks.md).
 
     Args:
         sticky: the problem with the existing partitions.
-        foreign: int64, sorted keys of foreign slots, see `keys_of`.
+        foreign: int64, sorted keys of foreign partitions, see `keys_of`.
 
     Attributes:
-        real: number of existing partitions. ``count``: number of all slots.
+        real: number of existing partitions.
+        count: number of all partitions.
     """
 
     def __init__(self, sticky: StickyProblem, foreign: NDArray[np.int64] | None = None) -> None:
@@ -62,13 +63,15 @@ class Slots:
 
     @cached_property
     def topic(self) -> Int32Array:
-        """Topic of each partition, as an index into ``StickyProblem.topics`` (int32[S])."""
+        """Topic of each numbered partition, as an index into ``StickyProblem.topics``
+        (int32[S]).
+        """
         foreign = (self._foreign >> 32).astype(np.int32)
         return np.concatenate([self._sticky.topic, foreign]) if len(foreign) else self._sticky.topic
 
     @cached_property
     def number(self) -> Int32Array:
-        """Partition number of each partition within its topic (int32[S])."""
+        """Kafka's partition number of each numbered partition, within its topic (int32[S])."""
         if not len(self._foreign):
             return self._sticky.number
         foreign = ((self._foreign & 0xFFFFFFFF) - _HALF).astype(np.int32)
@@ -76,16 +79,18 @@ class Slots:
 
     @cached_property
     def keys(self) -> NDArray[np.int64]:
-        """Sort key of each partition, which orders them by (topic, partition number) (int64[S])."""
+        """Sort key of each partition (int64[S]): sorting by it sorts by (topic, partition
+        number).
+        """
         return keys_of(self.topic, self.number)
 
     @cached_property
     def walk(self) -> Int32Array:
-        """Partitions in the order in which Kafka searches for unassigned ones (int32[T]).
-
-        Kafka counts each topic's partitions from 0. If no topic has holes in its partition numbers,
-        the result is ``arange(real)``.
+        """Partitions in the order in which Kafka's sticky assignors look for unassigned ones
+        (int32[T]).
         """
+        # Kafka numbers a topic's partitions from 0 to their count. If partition numbers have no
+        # gaps, these are the existing partitions in order.
         if self._sticky.counted:
             return np.arange(self.real, dtype=np.int32)
         order = np.argsort(self.keys)
@@ -94,16 +99,17 @@ class Slots:
 
     @cached_property
     def by_number(self) -> Int32Array:
-        """All partitions as indices, sorted by (partition number, topic) (int32[S])."""
+        """Indices of all partitions, sorted by (partition number, topic) (int32[S])."""
         if not self.regular:
             return np.lexsort((self.topic, self.number)).astype(np.int32)
         return self._sticky.layout.by_number
 
 
 class SlotLayout:
-    """Numbering of a group's existing partitions, which groups with equal subscriptions share.
+    """Numbering of the existing partitions that a consumer group subscribes to, by (topic, number).
 
-    Partitions are numbered by (topic, partition number). Attributes: those of `StickyProblem`.
+    It is cached for groups with the same subscriptions. Its attributes are among those of
+    `StickyProblem`.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -130,12 +136,12 @@ class SlotLayout:
 
     @cached_property
     def topic(self) -> Int32Array:
-        """Topic of each existing partition, as a position in ``topics`` (int32[T])."""
+        """Topic of each existing partition, as an index into the array ``topics`` (int32[T])."""
         return np.repeat(np.arange(len(self.topics), dtype=np.int32), self.counts)
 
     @cached_property
     def topic_by_name(self) -> dict[str, int]:
-        """Dict from topic name to the topic's position in ``topics``."""
+        """Dict from topic name to the topic's index in the array ``topics``."""
         names = self.index.topics
         return {names[t]: k for k, t in enumerate(self.topics.tolist())}
 
@@ -156,14 +162,15 @@ class SlotLayout:
 class StickyProblem:
     """Members, topics and numbered partitions of a rebalance, as input of the sticky assignors.
 
-    A slot is a partition's number in this problem, by (topic, partition number). Groups with the
-    same subscriptions share it (`SlotLayout`).
+    A slot is the index of a partition, sorted by topic and partition number.
 
     Attributes:
         problem: the group and the cluster.
-        members: number of members; partitions: number of existing partitions.
+        members: number of members.
+        partitions: number of existing partitions.
         topics: int32[K], topics with partitions and a subscriber, in Java's order of names.
-        start: int32[K + 1], first slot of each topic (CSR); counts: int32[K], partitions of each.
+        start: int32[K + 1], first slot of each topic (CSR).
+        counts: int32[K], number of partitions of each topic.
         dense: int32[T], the partition of each existing slot, as the index numbers it.
         counted: whether every topic's partition numbers are 0..n-1 (no holes).
         owned: (member, topic, number) of owned partitions, None until read.
@@ -195,17 +202,17 @@ class StickyProblem:
 
     @property
     def topic(self) -> Int32Array:
-        """Topic of each existing partition, as a position in ``topics`` (int32[T])."""
+        """Topic of each existing partition, as an index into the array ``topics`` (int32[T])."""
         return self.layout.topic
 
     @property
     def topic_by_name(self) -> dict[str, int]:
-        """Dict from topic name to the topic's position in ``topics``."""
+        """Dict from topic name to the topic's index in the array ``topics``."""
         return self.layout.topic_by_name
 
     @property
     def visit(self) -> list[int]:
-        """All members, in the iteration order of the Java map in which the leader gets
+        """Members of the consumer group, in the iteration order of the leader's Java map of
         subscriptions.
         """
         return self.problem.group.members_in_map_order
@@ -217,20 +224,24 @@ class StickyProblem:
 
     @cached_property
     def owners(self) -> list[int]:
-        """All members, in the iteration order of Kafka's map ``currentAssignment``.
-
-        The assignor fills that map in `visit` order.
+        """Members of the consumer group, in the iteration order of Kafka's map
+        ``currentAssignment``.
         """
         if self.members >= _MIN_REGULAR_KEYS and not _may_have_trees(self.hashes):
             return self.visit
         return self.problem.group.members_in_refilled_map_order
 
     def locate(self, topic: Int32Array, number: Int32Array) -> tuple[Int32Array, Slots]:
-        """Convert (topic, partition number) pairs to slots, which are partition indices in this
-        problem.
+        """Convert (topic, partition number) pairs to partition indices.
 
-        The second result is the numbering, in which partitions that do not exist get slots of their
-        own.
+        Pairs that do not exist in the cluster get new indices.
+
+        Args:
+            topic: int32[n], index of each pair's topic.
+            number: int32[n], partition number of each pair.
+
+        Returns:
+            The indices (int32[n]), and the numbering of partitions with the new ones.
         """
         if self.counted:
             if not len(topic):
@@ -265,9 +276,9 @@ class StickyProblem:
 
 
 def _may_have_trees(hash_of_id: list[int]) -> bool:
-    """Return whether Java's map of these ids may have a bucket that is a tree.
+    """Return whether a bucket of a Java ``HashMap`` with these hash codes may have become a tree.
 
-    If it has, filling a map again changes its iteration order.
+    The iteration order then depends on the order of insertions, so a copy of the map may differ.
     """
     hashes = np.array(hash_of_id, np.int64) & 0xFFFFFFFF
     return may_have_trees(hashes ^ (hashes >> 16), DEFAULT_TABLE)
@@ -288,23 +299,25 @@ def _lay_out(problem: Problem) -> tuple[Int32Array, Int32Array, Int32Array]:
 
 
 def keys_of(topic: Int32Array, number: Int32Array) -> NDArray[np.int64]:
-    """Return one integer for each pair of topic and partition number; they sort in this order
+    """Return an integer for each (topic, partition number) pair that sorts like the pair
     (int64[n]).
     """
     return (topic.astype(np.int64) << 32) | (number.astype(np.int64) + _HALF)
 
 
 class Subscriptions:
-    """Members' subscriptions as Kafka's general sticky algorithm counts them.
+    """Topics to which each member of a consumer group subscribes, as arrays for Kafka's sticky
+    algorithm.
 
     A topic that a member lists twice counts twice.
 
     Attributes:
         listed: known topics of each distinct subscription in the order sent, with repetitions.
         of_member: int32[M], subscription of each member.
-        start, topic: the distinct topics of each subscription, ascending (compressed rows, CSR).
+        start: where each subscription's topics begin in ``topic`` (compressed rows, CSR).
+        topic: the distinct topics of each subscription, ascending.
         entries: int64[K], number of times that members list a topic.
-        most: int64[M], the maximum of partitions that Kafka computes for a member.
+        most: int64[M], the greatest number of partitions that Kafka computes for a member.
         order: int32[K], topics by (entries, name).
     """
 
@@ -334,11 +347,11 @@ class Subscriptions:
 
     @property
     def shared(self) -> NDArray[np.bool_]:
-        """Mask of the topics that have at least two subscribers (bool[K]).
+        """Mask of the topics that have at least two subscribers (bool[K] for K topics).
 
-        Only partitions of such topics can move between members. A member that lists a topic twice
-        counts twice.
+        Only partitions of such topics can move between members.
         """
+        # A member that lists a topic twice counts twice.
         return self.entries >= 2
 
     @cached_property
@@ -347,7 +360,7 @@ class Subscriptions:
         return subscription * max(self._topics, 1) + self.topic
 
     def is_subscribed(self, member: Int32Array, topic: Int32Array) -> NDArray[np.bool_]:
-        """Return for each pair of member and topic whether the member subscribes to the topic
+        """Return for each (member, topic) pair whether the member subscribes to the topic
         (bool[n]).
         """
         if not len(self._keys):
@@ -377,7 +390,9 @@ def distinct(values: NDArray[Numbers]) -> NDArray[Numbers]:
 
 
 def numbered(values: NDArray[Numbers]) -> tuple[NDArray[Numbers], NDArray[np.int32]]:
-    """Return the distinct values of an array in ascending order, and each value's position in them.
+    """Return the distinct values of an array in ascending order, and each value's index in them.
+
+    It is a faster ``np.unique`` with ``return_inverse``.
 
     >>> [part.tolist() for part in numbered(np.array([30, 10, 30]))]
     [[10, 30], [1, 0, 1]]
@@ -387,17 +402,14 @@ def numbered(values: NDArray[Numbers]) -> tuple[NDArray[Numbers], NDArray[np.int
 
 
 class Racks:
-    """Racks of members and of each partition's replicas.
-
-    S counts partition slots: existing partitions, then claimed ones that do not exist (foreign
-    slots).
+    """Racks of consumers and of each partition's replicas, for rack-aware assignment (KIP-881).
 
     Attributes:
         any_member: whether a member has a rack.
-        active: whether racks matter: a member is on a rack of a partition, and the partitions'
-            racks differ.
-        start: int32[S + 1], rack: int32: racks of each slot's replicas (CSR); foreign slots have
-            none.
+        active: whether racks affect the plan: a member is on the rack of a replica, and not all
+            partitions have the same racks.
+        start: int32[S + 1], where the racks of each of S partitions begin in ``rack`` (CSR).
+        rack: int32, the racks; reported partitions that do not exist have none.
     """
 
     def __init__(self, sticky: StickyProblem, slots: Slots) -> None:
@@ -426,7 +438,7 @@ class Racks:
 
     @property
     def start(self) -> Int32Array:
-        """Offset of each partition's first rack in ``rack`` (int32[S + 1])."""
+        """Offset of each partition's first replica rack in the array ``rack`` (int32[S + 1])."""
         return self._csr[0]
 
     @property
@@ -439,7 +451,7 @@ class Racks:
         return max(len(self._sticky.problem.cluster.rack_names), 1)
 
     def _racks_matter(self) -> bool:
-        """Return whether racks matter to Kafka's sticky assignors.
+        """Return whether racks affect Kafka's sticky assignors.
 
         They do if a member shares a rack with a replica, and partitions have different racks.
         """
@@ -453,9 +465,9 @@ class Racks:
 
     @cached_property
     def weight(self) -> NDArray[np.int64]:
-        """Number of members on the racks of each partition's replicas (int64[S]).
+        """Number of consumers on the racks of each partition's replicas (int64[S]).
 
-        Kafka first assigns the partitions with the smallest number of such members.
+        Kafka assigns the partitions with the fewest such consumers first.
         """
         on_rack = self.of_member[self.of_member >= 0]
         members = np.bincount(on_rack, minlength=self._width)
@@ -464,7 +476,7 @@ class Racks:
         return total[self.start[1:]] - total[self.start[:-1]]
 
     def mismatch(self, member: Int32Array, slot: Int32Array) -> NDArray[np.bool_]:
-        """Return for each pair of member and partition whether no replica is on the member's rack
+        """Return for each (member, partition) pair whether no replica is on the member's rack
         (bool[n]).
 
         It is False for members without a rack, and for all pairs if racks do not matter.

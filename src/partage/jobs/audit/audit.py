@@ -26,7 +26,7 @@ from partage.jobs.audit.topics import (
     PAIRS_DDL,
     PairCounter,
     TopicSource,
-    at_level,
+    filter_by_level,
     judge_topics,
     key_pairs,
     known_families,
@@ -39,7 +39,7 @@ from partage.jobs.replay.records import count_tasks, read_slice
 from partage.jobs.spark.failures import jvm_errors, worker_errors
 from partage.jobs.spark.progress import Progress, Stages
 from partage.jobs.spark.tables import topic_records
-from partage.keys.audit import Broken, Side, TopicVerdict, broken_joins, who_wrote
+from partage.keys.audit import JoinProblem, JoinSide, TopicVerdict, broken_joins, who_wrote
 from partage.model.validation import reject_text
 from partage.wire.group_log import decode_record
 
@@ -62,11 +62,11 @@ _CLASSIC, _CONSUMER, _TOPOLOGY = 2, 5, 23
 
 @dataclass(frozen=True, slots=True)
 class CoSubscription:
-    """Consumer groups that subscribe to the same set of topics, so that these topics may be joined.
+    """Consumer groups that subscribe to the same set of topics, which they may therefore join.
 
     Attributes:
         groups: the group ids, sorted.
-        joined: whether the topology of a streams group (KIP-1071) says that it joins the topics.
+        joined: whether the topology of a streams group (KIP-1071) joins the topics.
     """
 
     groups: tuple[str, ...]
@@ -76,10 +76,10 @@ class CoSubscription:
 def read_co_subscriptions(
     spark: SparkSession, capture: str | Path
 ) -> dict[tuple[str, ...], CoSubscription]:
-    """Read which consumer groups of a capture subscribe to several topics.
+    """Return the sets of topics that consumer groups of a capture read together, with the groups.
 
-    Return a dict from topics (a sorted tuple of two or more names) to the groups that read them
-    together. Such topics may be joined, so the audit compares how they are partitioned.
+    The result is a dict from a sorted tuple of two or more topics to the groups that read them.
+    Such topics may be joined, so the audit compares how they are partitioned.
 
     Raises:
         InvalidCaptureError: ``consumer_offsets.parquet`` cannot be read.
@@ -103,11 +103,12 @@ def read_co_subscriptions(
 def _find_subscribed_topics(
     slices: tuple[Any, ...], slice_numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Find the sets of topics that groups subscribe to, in one Spark task's slices of a capture.
+    """Find the sets of topics that consumer groups subscribe to, in one Spark task.
 
-    Only records of groups are decoded; offset commits are skipped. Each result row is a group, the
-    topics that it reads together, and whether its topology joins them.
+    The task reads some row ranges of Parquet files (``slices``) by number. Each result row has a
+    group, topics that it reads together, and whether its topology joins them.
     """
+    # Only group metadata is decoded; offset commits are skipped.
     import pyarrow as pa
 
     found: dict[tuple[str, tuple[str, ...], bool], None] = {}
@@ -140,7 +141,7 @@ def _group_records(table: pa.Table) -> Iterator[tuple[bytes | None, bytes | None
 def _subscribed_topics(
     key: bytes | None, value: bytes | None
 ) -> Iterator[tuple[str, tuple[str, ...], bool]]:
-    """Decode a group's record; yield each set of two or more topics that it reads together.
+    """Decode a group metadata record, and yield each set of topics that the group reads together.
 
     Each result is (group id, sorted topics, whether the topology of a streams group joins them).
     Damaged records are skipped; `partage replay` reports them.
@@ -187,17 +188,20 @@ _MOST_READ = 32
 
 @dataclass(frozen=True, slots=True)
 class TopicAudit:
-    """The audit result of one topic: which partitioners wrote it, and which keys are split.
+    """The audit result of one topic: the client partitioners that wrote it, and keys in several
+    partitions.
 
-    Times are milliseconds UTC.
+    A split key has records in several partitions. Times are milliseconds UTC.
 
     Attributes:
         counts: partition counts of the topic over time; ``counts_known`` says whether they are from
             metadata.
         sampled: the sampling rate: one in ``sampled`` keys was examined.
-        status, explained, writers: see `partage.keys.audit.who_wrote`.
-        nulls: how keyless records are spread over partitions, and their number.
-        split: number of keys that are in several partitions, by reason, with examples.
+        status: whether the partitioners were found, see `partage.keys.audit.TopicVerdict`.
+        explained: share of (key, partition) pairs that the partitioners found would produce.
+        writers: the partitioners found, with their time ranges.
+        nulls: how records without a key are spread over partitions, and their number.
+        split: number of split keys by reason, with examples.
     """
 
     topic: str
@@ -214,7 +218,8 @@ class TopicAudit:
 
     @property
     def broken(self) -> bool:
-        """Return whether the topic needs attention: two partitioners or many split keys.
+        """Return whether a topic needs attention: several partitioners wrote it, or many keys are
+        split.
 
         A split key has records in several partitions.
         """
@@ -222,10 +227,10 @@ class TopicAudit:
 
     @property
     def scattered(self) -> bool:
-        """Return whether many keys have records in several partitions without an explanation.
+        """Return whether many keys have records in several partitions for no known reason.
 
-        That is, no partitioner explains it. Many means 5 % of the topic's keys, and at least ten
-        keys.
+        Many means 5 % of the topic's keys, and at least ten keys. Known reasons are a changed
+        partition count and two partitioners.
         """
         few = max(_FEWEST_SCATTERED, _SCATTERED * self.keys)
         return bool(self.split["unexplained"] >= few)
@@ -233,22 +238,23 @@ class TopicAudit:
 
 @dataclass(frozen=True, slots=True)
 class BrokenJoin:
-    """One reason why two topics are not co-partitioned, so that a join of them loses records.
+    """A pair of topics whose join loses records, because equal keys are in different partitions.
 
     Attributes:
+        broken: the reason, with examples.
         groups: the consumer groups that read both topics.
-        meant: whether a join is intended: the user says so, a streams group's topology joins them,
-            or they share keys and have equal partition counts.
+        meant: whether the join is intended: it was given by the user, a streams group's topology
+            has it, or the topics share keys and have equal partition counts.
     """
 
-    broken: Broken
+    broken: JoinProblem
     groups: tuple[str, ...]
     meant: bool
 
 
 @dataclass
 class Audit:
-    """The result of `partage audit`: one entry for each topic, and the joins that cannot work.
+    """The result of `partage audit`: one entry for each topic, and joins that lose records.
 
     Attributes:
         looked_at: number of pairs of topics that were compared.
@@ -264,7 +270,7 @@ class Audit:
 
     @property
     def clean(self) -> bool:
-        """Return whether no topic needs attention and all intended joins can work."""
+        """Return whether no topic needs attention and no intended join loses records."""
         return not any(j.meant for j in self.joins) and not any(t.broken for t in self.topics)
 
 
@@ -279,12 +285,12 @@ def audit_topics(
     kafka: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Audit:
-    """Find which partitioners wrote each topic, and which joins of topics cannot work.
+    """Find the partitioners that wrote each topic, and joined topics that are not co-partitioned.
 
     The input is a capture, Parquet files, or a running cluster.
 
     Args:
-        where: see `partage.jobs.audit.topics.open_topics`.
+        where: a path or address, see `partage.jobs.audit.topics.open_topics`.
         topics: names of the topics to audit; None for all.
         joins: sets of topics that are meant to be joined. Topics that groups of the capture read
             together are compared as well.
@@ -371,7 +377,7 @@ def _judge(
 def _pairs(spark: SparkSession, source: TopicSource) -> DataFrame:
     if source.kafka is None:
         count = min(len(source.pieces), 4 * spark.sparkContext.defaultParallelism)
-        work = partial(_read_pairs, source.pieces, count)
+        work = partial(_count_row_groups, source.pieces, count)
         return spark.range(0, count, 1, count).mapInArrow(work, PAIRS_DDL)
     from pyspark.sql import functions as f
 
@@ -379,17 +385,21 @@ def _pairs(spark: SparkSession, source: TopicSource) -> DataFrame:
     frame = topic_records(spark, servers, topics, source.properties)
     time_ms = f.unix_millis("timestamp").alias("timestamp_ms")
     return frame.select("topic", "partition", "offset", time_ms, "key").mapInArrow(
-        _spark_pairs, PAIRS_DDL
+        _count_spark_batches, PAIRS_DDL
     )
 
 
-def _read_pairs(
+def _count_row_groups(
     row_groups: Sequence[tuple[str, int]], tasks: int, task_numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Read row groups of Parquet files in a Spark task, and count the records of each key.
+    """Count the records of each (topic, key, partition) in one Spark task's part of the Parquet
+    files.
 
-    Task n of ``tasks`` reads the row groups n, n + ``tasks``, n + 2 ``tasks`` and so on. Each row
-    of the yielded batches is a (topic, key, partition) with its number of records.
+    Args:
+        row_groups: (path, row group) pairs of all files.
+        tasks: number of tasks.
+        task_numbers: batches with the number n of this task, which reads the row groups n, n +
+            ``tasks``, n + 2 ``tasks`` and so on.
     """
     pairing = PairCounter()
     for batch in task_numbers:
@@ -400,8 +410,10 @@ def _read_pairs(
     yield from pairing.rows()
 
 
-def _spark_pairs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Count the records of each (topic, key, partition) in batches that Spark has read."""
+def _count_spark_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Count the records of each (topic, key, partition) in batches of records that Spark
+    has read.
+    """
     import pyarrow as pa
 
     pairing = PairCounter()
@@ -435,7 +447,9 @@ def _find_broken_joins(
             had = pairs.get(pair, CoSubscription((), joined=False))
             groups = tuple(sorted({*had.groups, *readers.groups}))
             pairs[pair] = CoSubscription(groups, had.joined or readers.joined)
-    verdicts = {t: _judge_sample(tables[t], audits[t]) for t in {t for pair in pairs for t in pair}}
+    verdicts = {
+        t: _find_partitioners(tables[t], audits[t]) for t in {t for pair in pairs for t in pair}
+    }
     out = []
     for pair, readers in sorted(pairs.items()):
         sides = _sides(pair, tables, audits, verdicts)
@@ -444,29 +458,30 @@ def _find_broken_joins(
     return out, len(pairs)
 
 
-def _likely_joined(one: Side, other: Side) -> bool:
-    """Return whether two topics look like the sides of a join.
+def _likely_joined(one: JoinSide, other: JoinSide) -> bool:
+    """Return whether an application probably joins two topics, judged by their keys and partitions.
 
-    They do if their partition counts are equal and they have enough keys in common.
+    They are if their partition counts are equal and they have enough keys in common.
     """
     common = len(set(one.seen.keys) & set(other.seen.keys))
     return not one.surely_differs(other) and common >= _FEWEST_SHARED
 
 
-def _judge_sample(pairs: pa.Table, topic: TopicAudit) -> TopicVerdict:
-    """Find the partitioners that explain the partitions of a topic's sampled keys.
+def _find_partitioners(pairs: pa.Table, topic: TopicAudit) -> TopicVerdict:
+    """Find the client partitioners that place a topic's sampled keys in the observed partitions.
 
-    A partitioner that wrote only a few records may be missing in the sample.
+    ``pairs`` is a sample of the topic's (key, partition) pairs, ``topic`` the audit of all its
+    records.
     """
     counts = {*topic.counts, *(w["partitions"] for w in topic.writers)}
     return who_wrote(key_pairs(pairs), sorted(counts), known_families(), partitions_of)
 
 
-def _count_known(topic: TopicAudit, verdict: TopicVerdict) -> bool:
-    """Return whether a topic's current partition count is certain.
+def _is_partition_count_certain(topic: TopicAudit, verdict: TopicVerdict) -> bool:
+    """Return whether a topic's current partition count is known for certain.
 
-    It is certain if cluster metadata has it. It is also certain if the partitioners that explain
-    nearly all keys used this count.
+    It is if cluster metadata has it, or if the partitioners found place nearly all keys as observed
+    with this count.
     """
     if topic.counts_known:
         return True
@@ -479,16 +494,22 @@ def _sides(
     tables: dict[str, pa.Table],
     audits: dict[str, TopicAudit],
     verdicts: dict[str, TopicVerdict],
-) -> tuple[Side, Side]:
-    """Return the sampled keys of two topics, as the sides of a co-partitioning check.
+) -> tuple[JoinSide, JoinSide]:
+    """Return the two topics of a join, each with a sample of its keys, for comparison.
 
-    Both samples are reduced to the lower sampling rate. A key that both topics have is then in both
-    samples or in neither.
+    Both samples have the same rate, so a key that both topics have is in both samples or in
+    neither.
+
+    Args:
+        pair: the names of the topics.
+        tables: sampled (key, partition) pairs by topic.
+        audits: audit results by topic.
+        verdicts: partitioners found in the samples, by topic.
     """
     level = max(max([*tables[t]["level"].to_pylist()[:1], 0]) for t in pair)
     one, other = (
-        Side(t, audits[t].counts[-1], key_pairs(at_level(tables[t], level)), verdicts[t],
-             _count_known(audits[t], verdicts[t]))
+        JoinSide(t, audits[t].counts[-1], key_pairs(filter_by_level(tables[t], level)), verdicts[t],
+             _is_partition_count_certain(audits[t], verdicts[t]))
         for t in pair
     )  # fmt: skip
     return one, other

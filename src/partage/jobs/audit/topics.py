@@ -33,7 +33,7 @@ from partage.keys.audit import (
     split_keys,
     who_wrote,
 )
-from partage.keys.audit.client_names import clients_of, hash_of
+from partage.keys.audit.client_names import clients_of, hash_name
 from partage.keys.placing import MOST_PARTITIONS
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ __all__ = [
     "PAIRS_DDL",
     "PairCounter",
     "TopicSource",
-    "at_level",
+    "filter_by_level",
     "in_sample",
     "judge_topics",
     "key_pairs",
@@ -67,7 +67,7 @@ _HOLDS = f"needs the columns {', '.join(COLUMNS)}"
 
 @dataclass(frozen=True)
 class TopicSource:
-    """The checked input of `partage audit`: files or cluster to read, and known partition counts.
+    """The validated input of `partage audit`: files or cluster to read, and known partition counts.
 
     No record has been read yet.
 
@@ -88,9 +88,9 @@ class TopicSource:
 
     @property
     def kafka(self) -> tuple[str, str] | None:
-        """Bootstrap servers and topics of a Kafka address, each separated by commas.
+        """The pair (bootstrap servers, topics) of a Kafka address; None if the input is files.
 
-        None if the input is files.
+        Servers and topics are separated by commas.
         """
         if not self.where.startswith("kafka://"):
             return None
@@ -99,9 +99,10 @@ class TopicSource:
 
 
 def open_topics(where: str, kafka: Mapping[str, str] | None = None) -> TopicSource:
-    """Check the input of an audit (a capture, Parquet files or a Kafka address) and return it.
+    """Check the input of an audit: a capture, Parquet files or a Kafka address.
 
-    Parquet files need the columns of a capture; an address is ``kafka://host:port/a,b``.
+    Parquet files need the columns of a capture; an address is ``kafka://host:port/a,b``. Return the
+    validated input.
 
     Args:
         where: the path or the address.
@@ -162,7 +163,7 @@ def _groups(file: Path) -> Iterator[tuple[int, int]]:
         yield group, metadata.row_group(group).num_rows
 
 
-def _partition_counts(metadata: Path) -> dict[str, tuple[int, ...]]:
+def _partition_counts(path: Path) -> dict[str, tuple[int, ...]]:
     """Read each topic's partition counts over time from a capture's ``cluster.jsonl``.
 
     Return a dict from topic to its counts in order of time; equal consecutive counts appear once.
@@ -171,7 +172,7 @@ def _partition_counts(metadata: Path) -> dict[str, tuple[int, ...]]:
         InvalidCaptureError: a line is damaged; the message has its number.
     """
     found: dict[str, list[int]] = {}
-    for number, line in enumerate(metadata.read_bytes().splitlines(), 1):
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
         if not line.strip():
             continue
         try:
@@ -180,7 +181,7 @@ def _partition_counts(metadata: Path) -> dict[str, tuple[int, ...]]:
                 if not counts or counts[-1] != len(has["partitions"]):
                     counts.append(len(has["partitions"]))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
-            reason = f"{metadata} line {number}: no state of a cluster ({type(e).__name__}: {e})"
+            reason = f"{path} line {number}: no state of a cluster ({type(e).__name__}: {e})"
             raise InvalidCaptureError(reason) from None
     return {topic: tuple(counts) for topic, counts in found.items()}
 
@@ -223,17 +224,15 @@ PAIRS_DDL = (
 class PairCounter:
     """Counts the records of each (topic, key, partition) that one Spark worker reads.
 
-    Call `add` for each table of records, then `rows` for the result.
-
-    A topic with very many keys is sampled: a hash of the key decides whether all of its records
-    are counted or none. All workers sample the same keys, so their results can be added.
-
-    The result has one row for each (topic, key, partition), and one for each record without a key,
-    with its offset in column ``place``. Column ``level`` is the sampling level: one key in
-    2**level was sampled. Rows with a null partition count the records of a topic that were not
-    sampled: one row for records with a key (the key is then empty), one for records without.
+    Call `add` for each table of records, then `rows` for the result: one row for each (topic, key,
+    partition), and one for each record without a key. A topic with very many keys is sampled; all
+    workers sample the same keys, so that their results can be added.
     """
 
+    # Column ``level`` of the result is the sampling level: one key in 2**level was sampled (a hash
+    # of the key decides). Column ``place`` is the offset of a record without a key. Rows with a
+    # null partition count the records of a topic that were not sampled: one row for records with a
+    # key (the key is then empty), one for records without.
     _tables: list[Any] = field(default_factory=list)
     _nulls: list[Any] = field(default_factory=list)
     _levels: dict[str, int] = field(default_factory=dict)
@@ -242,7 +241,10 @@ class PairCounter:
     _most: int = _MERGE_AT
 
     def add(self, table: pa.Table) -> None:
-        """Count the records of a table (columns topic, partition, offset, timestamp_ms and key)."""
+        """Count the records of an Arrow table by topic, key and partition.
+
+        Its columns are topic, partition, offset, timestamp_ms and key.
+        """
         from pyarrow import compute
 
         named = compute.fill_null(compute.not_equal(table["topic"], NOWHERE), fill_value=False)
@@ -270,16 +272,16 @@ class PairCounter:
         if self._tables:
             merged = pa.concat_tables(self._tables).group_by(list(_KEYS), use_threads=False)
             table = merged.aggregate([("records", "sum"), ("first_ms", "min"), ("last_ms", "max")])
-            table = self._sampled(table.rename_columns([*_KEYS, *_SUMS]))
+            table = self._keep_sampled(table.rename_columns([*_KEYS, *_SUMS]))
             self._tables = [table]
         if self._nulls:
-            self._nulls = [self._first_keyless(pa.concat_tables(self._nulls))]
+            self._nulls = [self._keep_first_keyless(pa.concat_tables(self._nulls))]
         self._held = sum(map(len, (*self._tables, *self._nulls)))
 
-    def _sampled(self, table: pa.Table) -> pa.Table:
-        """Remove (topic, key, partition) rows of keys outside of each topic's sample.
+    def _keep_sampled(self, table: pa.Table) -> pa.Table:
+        """Reduce the counts of each topic to a sample of its keys, to bound memory.
 
-        A topic's sampling rate is halved until at most `MOST_PAIRS` of its rows are left.
+        The sampling rate is halved until at most `MOST_PAIRS` rows of a topic are left.
         """
         import pyarrow as pa
         from pyarrow import compute
@@ -302,8 +304,11 @@ class PairCounter:
             self._left_out[topic, True] += left_out or 0
         return pa.concat_tables(out)
 
-    def _first_keyless(self, nulls: pa.Table) -> pa.Table:
-        """Return the earliest `MOST_NULLS` records without a key of each topic."""
+    def _keep_first_keyless(self, nulls: pa.Table) -> pa.Table:
+        """Return each topic's earliest records without a key, at most `MOST_NULLS` per topic.
+
+        The other records without a key are only counted.
+        """
         import pyarrow as pa
         from pyarrow import compute
 
@@ -316,9 +321,9 @@ class PairCounter:
         return pa.concat_tables(out) if out else nulls
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the worker's counts as Arrow batches with the schema `PAIRS_DDL`.
+        """Yield this worker's record counts by topic, key and partition as Arrow batches.
 
-        Rows of (topic, key, partition) come first, then the records without a key.
+        Records without a key come last. The schema is `PAIRS_DDL`.
         """
         import pyarrow as pa
 
@@ -362,7 +367,7 @@ _SUMS = ("records", "first_ms", "last_ms")
 
 
 def _expect_partitions(table: pa.Table) -> None:
-    """Check that the partition numbers of records are possible: from 0 to 2**31 - 2."""
+    """Check that the partition numbers of all records are within Kafka's range, 0 to 2**31 - 2."""
     from pyarrow import compute
 
     ends = compute.min_max(table["partition"]).as_py()
@@ -376,11 +381,12 @@ def _expect_partitions(table: pa.Table) -> None:
 
 
 def sample_hashes(keys: pa.Array) -> NDArray[np.int32]:
-    """Return an int32 hash of each key, by which `in_sample` decides whether to sample the key.
+    """Return a hash of each record key (int32[n]), by which a sample of the keys is chosen.
 
-    It is the top 24 bits of the key's 32-bit FNV-1a hash. They are independent of the low bits, by
-    which partitioners choose a partition.
+    `in_sample` compares it with a level.
     """
+    # The hash is the top 24 bits of the key's 32-bit FNV-1a hash. These are independent of the low
+    # bits, from which partitioners compute a partition.
     from partage.keys import partition_for
 
     found = partition_for(keys, partitions=2**31 - 1, partitioner="librdkafka:fnv1a")
@@ -388,10 +394,10 @@ def sample_hashes(keys: pa.Array) -> NDArray[np.int32]:
 
 
 def in_sample(hashes: NDArray[np.int32], level: int) -> NDArray[np.bool_]:
-    """Return a mask of the keys that are sampled at a sampling level: one key in 2**level.
+    """Return a mask of the record keys that belong to a sample of one key in 2**level (bool[n]).
 
-    ``hashes`` are the keys' `sample_hashes`. The keys of a higher level are a subset of a lower
-    one's.
+    ``hashes`` are the keys' `sample_hashes`. The sample of a higher level is a subset of that of a
+    lower level.
     """
     stays: NDArray[np.bool_] = (hashes & ((1 << level) - 1)) == 0
     return stays
@@ -419,14 +425,14 @@ def judge_topics(
     joined_topics: frozenset[str],
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Find the partitioners that wrote each topic of a Spark task; yield one result row per topic.
+    """Find the client partitioners that wrote each topic, in a Spark task; yield one row per topic.
 
     Args:
         known_counts: dict from topic to its partition counts over time, if metadata has them.
         joined_topics: topics that may be joined; their rows contain a sample of their keys.
-        batches: rows of `PairCounter`, sorted by topic.
+        batches: the workers' counts (`PairCounter`), sorted by topic.
     """
-    for topic, rows in _by_topic(batches):
+    for topic, rows in _group_by_topic(batches):
         if topic == NOWHERE:
             yield _row(topic, str(sum(rows["records"].to_pylist())), None)
             continue
@@ -442,10 +448,10 @@ def _row(topic: str, found: str, pairs: bytes | None) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=["topic", "found", "pairs"])
 
 
-def _by_topic(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
-    """Group batches of rows by topic, and yield each topic's name and a table of its rows.
+def _group_by_topic(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
+    """Group sorted rows by topic; yield each topic's name and a table of its rows.
 
-    The rows are sorted by topic; those of one topic may be in several batches.
+    The rows of one topic may be in several batches.
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -512,12 +518,15 @@ def _topic(
 def _possible_counts(
     known: tuple[int, ...] | None, highest: int, pairs: pa.Table
 ) -> tuple[int, ...]:
-    """Return the partition counts that a topic's producers may have used.
+    """Return the partition counts that a topic may have had when its records were written.
 
-    These are the counts in the metadata, if it is available (``known``). Otherwise the smallest one
-    is the highest partition with a record, plus one. Larger counts are included if a partitioner
-    with that count explains the partitions of a sample of keys.
+    Args:
+        known: partition counts in the recorded metadata; empty if unknown.
+        highest: highest partition with a record.
+        pairs: a sample of (key, partition) pairs, which tells whether larger counts are possible.
     """
+    # Without metadata the smallest count is ``highest`` plus one. Larger counts are added if a
+    # partitioner with that count places the sampled keys as observed.
     if known:
         return known if highest < max(known) else (*known, highest + 1)
     seen = highest + 1
@@ -526,7 +535,7 @@ def _possible_counts(
     some = pairs
     while len(some) > _TRIED_KEYS:
         level += 1
-        some = at_level(pairs, level)
+        some = filter_by_level(pairs, level)
     verdict = _try_counts(key_pairs(some), seen, more)
     # Counts with a common divisor put many a key into the same partition: beyond what was seen
     # there is one at most, and nearly all must be explained.
@@ -538,12 +547,16 @@ def _possible_counts(
 
 
 def _try_counts(pairs: KeyPairs, smallest: int, larger: range) -> TopicVerdict:
-    """Find which partitioners with which partition counts explain the partitions of keys.
+    """Find the client partitioners and the partition count that explain the partitions of sampled
+    keys.
 
-    ``smallest`` is the highest partition in the records plus one; ``larger`` are further counts.
-    For few partitions all counts below ``larger.stop`` are tried. For many, the counts in
-    ``larger`` are tried first, and smaller counts only with the partitioners found.
+    Args:
+        pairs: sampled (key, partition) pairs of a topic.
+        smallest: the highest partition with a record, plus one.
+        larger: range of larger partition counts to try.
     """
+    # If ``smallest`` is low, all counts up to the end of ``larger`` are tried. Otherwise the counts
+    # in ``larger`` are tried first, and then smaller counts with the partitioners found so far.
     if smallest <= _TRIED_COUNTS:
         return who_wrote(pairs, range(1, larger.stop), known_families(), partitions_of)
     first = who_wrote(pairs, larger, known_families(), partitions_of)
@@ -554,17 +567,17 @@ def _try_counts(pairs: KeyPairs, smallest: int, larger: range) -> TopicVerdict:
 
 
 def _merge_workers(keyed: pa.Table) -> tuple[pa.Table, int]:
-    """Merge the rows of all workers to one row for each (key, partition), with summed records.
+    """Add up the record counts of all workers by key and partition.
 
-    Workers may have sampled a topic at different rates; only keys that all of them sampled stay.
-    Return the table and its sampling level n: one key in 2**n was sampled.
+    Return the table and its sampling level n: one key in 2**n was sampled. Workers may have sampled
+    a topic at different rates; only keys in all samples remain.
     """
     import pyarrow as pa
     from pyarrow import compute
 
     level = int(compute.max(keyed["level"]).as_py() or 0)
     if len(keyed):
-        keyed = at_level(keyed, level)
+        keyed = filter_by_level(keyed, level)
     sums = [("records", "sum"), ("first_ms", "min"), ("last_ms", "max")]
     merged = keyed.group_by(["key", "partition"], use_threads=False).aggregate(sums)
     merged = merged.rename_columns(["key", "partition", "records", "first_ms", "last_ms"])
@@ -573,27 +586,26 @@ def _merge_workers(keyed: pa.Table) -> tuple[pa.Table, int]:
     return merged, max([level, *merged["level"].to_pylist()[:1]])
 
 
-def _thin_out(pairs: pa.Table, most: int) -> pa.Table:
-    """Reduce a topic's sample of keys until at most ``most`` (key, partition) rows are left.
+def _thin_out(pairs: pa.Table, limit: int) -> pa.Table:
+    """Reduce a topic's sample of keys until at most ``limit`` (key, partition) rows are left.
 
-    Each step halves the number of keys. A hash of the key selects them, so the samples of all
-    topics have the same keys.
+    A hash of the key decides which keys remain, so the samples of all topics select the same keys.
     """
     import pyarrow as pa
 
     level = max([0, *pairs["level"].to_pylist()[:1]])
-    while len(pairs) > most:
+    while len(pairs) > limit:
         level += 1
-        pairs = at_level(pairs, level)
+        pairs = filter_by_level(pairs, level)
     levels = pa.array(np.full(len(pairs), level, np.int32))
     return pairs.set_column(pairs.schema.get_field_index("level"), "level", levels)
 
 
-def at_level(pairs: pa.Table, level: int) -> pa.Table:
-    """Return the (key, partition) rows whose keys are in the sample at a sampling level.
+def filter_by_level(pairs: pa.Table, level: int) -> pa.Table:
+    """Return the (key, partition) rows whose keys belong to a smaller sample, one key in 2**level.
 
-    At level n one key in 2**n is sampled. A hash of the key decides, so samples of any two topics
-    have the same keys.
+    The sample of level n has one key in 2**n. A hash of the key decides, so the samples of any two
+    topics select the same keys.
     """
     import pyarrow as pa
 
@@ -603,7 +615,7 @@ def at_level(pairs: pa.Table, level: int) -> pa.Table:
 
 
 def key_pairs(pairs: pa.Table) -> KeyPairs:
-    """Convert an Arrow table of (key, partition) rows to `KeyPairs` (NumPy columns)."""
+    """Convert an Arrow table of (key, partition) rows to NumPy columns (`KeyPairs`)."""
     numbers = [pairs[n].to_numpy().astype(np.int64) for n in ("records", "first_ms", "last_ms")]
     return KeyPairs(
         pairs["key"].to_pylist(), pairs["partition"].to_numpy().astype(np.int32), *numbers
@@ -621,7 +633,7 @@ def _pack(pairs: pa.Table) -> bytes:
 
 def _writer(writer: WriterFamily) -> dict[str, Any]:
     return {
-        "name": writer.family.name, "hash": hash_of(writer.family.partitioners),
+        "name": writer.family.name, "hash": hash_name(writer.family.partitioners),
         "clients": clients_of(writer.family.partitioners),
         "partitioners": list(writer.family.partitioners),
         "hashes": writer.family.part.words, "partitions": writer.partitions,
@@ -633,10 +645,9 @@ def _writer(writer: WriterFamily) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def known_families() -> list[Family]:
-    """Return all known partitioners, grouped into families.
+    """Return all known partitioners, grouped into families with equal results for every key.
 
-    Partitioners of one family choose the same partition for every key. The families are found once
-    per process, by comparing the partitioners on probe keys.
+    The families are found once per process, by comparing the partitioners on test keys.
     """
     from partage.keys import by_key
 
@@ -644,16 +655,17 @@ def known_families() -> list[Family]:
     return families(names, partitions_of, windowed=["murmur2"])
 
 
-def partitions_of(name: str, keys: Sequence[bytes], partitions: int) -> Any:
-    """Return the partition that a partitioner, given by its name, chooses for each key.
+def partitions_of(partitioner: str, keys: Sequence[bytes], partitions: int) -> Any:
+    """Return the partition that the named partitioner chooses for each key.
 
-    The result is -1 for a key that is not UTF-8 text if the partitioner accepts only text.
+    ``partitions`` is the topic's partition count. If the partitioner accepts only text, the result
+    is -1 for a key that is not UTF-8 text.
     """
     from partage.keys import partition_for
 
     # The keys are there, so some producer was allowed to send them, however long they are.
     run = partial(
-        partition_for, partitions=partitions, partitioner=name, longest_key=MOST_PARTITIONS
+        partition_for, partitions=partitions, partitioner=partitioner, longest_key=MOST_PARTITIONS
     )
     try:
         return run(keys)

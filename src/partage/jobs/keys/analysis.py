@@ -59,11 +59,13 @@ class HotKey:
 
 @dataclass
 class KeySpread:
-    """The result of `partage keys`: the load of each partition at each requested partition count.
+    """The result of `partage keys`: records per partition at each requested partition count.
+
+    Load is a number of records.
 
     Attributes:
         records: number of all records.
-        nulls: number of records whose partition the key does not decide: the producer chooses any.
+        nulls: number of records that the producer places independently of their keys.
         distinct: number of distinct keys; None in an approximate run.
         loads: dict from partition count to load of its partitions.
         bytes: dict from partition count to (largest, mean) bytes of a partition.
@@ -128,7 +130,7 @@ def analyse_keys(
     kafka: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> KeySpread:
-    """Count the records of each partition as if the topic had each of the given partition counts.
+    """Count the records that each partition would have at each of the given partition counts.
 
     Records that a change of the partition count would move to another partition are counted too.
 
@@ -164,7 +166,7 @@ def analyse_keys(
         raise InvalidConfigError("--serializer", f"must be one of {known}", serializer)
     stages = Stages(progress)
     with stages.stage("check"):
-        _expect_by_key(partitioner)
+        _expect_key_partitioner(partitioner)
         by_spark = spark is not None or master is not None or bool(conf)
         opened = open_source(source, columns, serializer, kafka, by_spark=by_spark)
     job = replace(job, columns=opened.columns)
@@ -214,7 +216,7 @@ def _valid_counts(counts: Sequence[int]) -> tuple[int, ...]:
 def _expect_limits(
     max_share: float | None, max_rate: float | None, columns: InputColumns, source: str
 ) -> None:
-    """Check that the limits of a partition's share and rate are in range.
+    """Check the user's limits on a partition's share of the records and on its records per second.
 
     A limit on the rate also needs a column of record times.
     """
@@ -228,10 +230,10 @@ def _expect_limits(
         raise InvalidConfigError("--max-rate", "needs a column of times: --time", max_rate)
 
 
-def _expect_by_key(partitioner: str) -> None:
-    """Raise an error unless a partitioner chooses the partition by the key alone.
+def _expect_key_partitioner(partitioner: str) -> None:
+    """Check that a client partitioner chooses the partition by the record's key alone.
 
-    Partitioners with a state, or that read the partition from the record, cannot be analysed.
+    Partitioners with a state, or that use the partition named in the record, cannot be analysed.
     """
     from partage.keys import partition_for
     from partage.keys.registry import find
@@ -251,9 +253,15 @@ def _count_and_search(
     top: int,
     stages: Stages,
 ) -> KeySpread:
-    """Count the records of each partition, and find the fewest partitions within the limits.
+    """Count the records of each partition, and find the smallest partition count within the limits.
 
-    The results are stored in ``spread``.
+    Args:
+        run: executes the counting job in threads or in Spark.
+        source: the input.
+        job: the settings of the run.
+        spread: the limits; the results are stored here too.
+        top: number of hottest keys to store.
+        stages: reports progress.
     """
     job = replace(job, buckets=run.buckets, rows=(source.rows or 0) // run.tasks)
     limited = spread.max_share is not None or spread.max_rate is not None
@@ -264,24 +272,24 @@ def _count_and_search(
         if keep:
             limits = []
             if spread.max_share is not None:
-                limits.append(_limit(run, spread, spread.max_share))
+                limits.append(_limit_records(run, spread, spread.max_share))
             if spread.max_rate is not None and not spread.hours and spread.keyed:
                 reason = "cannot be had: no record has a time from 1970 on"
                 raise InvalidConfigError("--max-rate", reason, spread.max_rate)
             if spread.max_rate is not None and spread.hours:
-                limits.append(_limit_of_worst_hour(run, job, spread))
+                limits.append(_limit_busiest_hour(run, job, spread))
             spread.smallest, spread.tried = _fewest_partitions(limits, job)
     return spread
 
 
 @dataclass(frozen=True)
 class _RecordLimit:
-    """Upper limit on the records of one partition, and the keys to which it applies.
+    """Upper limit on the number of records in one partition, and the keys to which it applies.
 
     Attributes:
-        loads: function that returns the load of each partition at other partition counts, as rows
-            of `LOADS_DDL`.
-        records: the most records that one partition may have.
+        loads: function (job, partition counts) that returns the records of each partition at these
+            counts, as rows of `LOADS_DDL`.
+        records: maximum number of records of one partition.
         all: number of records with a key.
         hottest: number of records of the hottest key.
     """
@@ -292,20 +300,20 @@ class _RecordLimit:
     hottest: int
 
 
-def _limit(run: LocalJob | SparkJob, spread: KeySpread, share: float) -> _RecordLimit:
-    """Convert the largest allowed share of one partition (0 to 1) to a number of records.
+def _limit_records(run: LocalJob | SparkJob, spread: KeySpread, share: float) -> _RecordLimit:
+    """Convert a maximum share of the records per partition (0 to 1) to a number of records.
 
-    The share is that of the keyed records in ``spread``, which the job has counted last.
+    It is a share of the keyed records in ``spread``, the result of the last count by ``run``.
     """
     hottest = spread.hottest[0].records if spread.hottest else 0
     return _RecordLimit(run.loads(), share * spread.keyed, spread.keyed, hottest)
 
 
-def _limit_of_worst_hour(run: LocalJob | SparkJob, job: KeyJob, spread: KeySpread) -> _RecordLimit:
-    """Convert the largest allowed rate of one partition to a number of records in an hour.
+def _limit_busiest_hour(run: LocalJob | SparkJob, job: KeyJob, spread: KeySpread) -> _RecordLimit:
+    """Convert a maximum rate of one partition to a number of records in the busiest hour.
 
-    The hour is the one in which one partition got the most records. The input is read again to
-    count the keys of that hour alone.
+    In the busiest hour, one partition got the most records. The input is read again to count the
+    keys of that hour.
     """
     _, hour, *_ = max(spread.hours, key=lambda h: (h[3], -h[1]))
     first, last = spread.span
@@ -315,14 +323,14 @@ def _limit_of_worst_hour(run: LocalJob | SparkJob, job: KeyJob, spread: KeySprea
     within = KeySpread()
     _store_sums(within, run.summaries(job, 1, keep=True), job, 1)
     allowed = (spread.max_rate or 0.0) * spread.rate_seconds
-    return _limit(run, within, allowed / max(1, within.keyed))
+    return _limit_records(run, within, allowed / max(1, within.keyed))
 
 
 def _fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tuple[int | None, int]:
-    """Search the smallest partition count at which no partition exceeds a limit.
+    """Find the smallest partition count at which no partition exceeds a limit.
 
-    Return it and the largest count that was tried. The first is None if no count is within the
-    limits; the second is 0 if one key alone exceeds a limit.
+    Return this count (None if there is none) and the largest count that was tried (0 if one key
+    alone exceeds a limit).
     """
     limits = [limit for limit in limits if limit.all]
     if not limits or any(limit.hottest > limit.records for limit in limits):
@@ -346,9 +354,9 @@ def _fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tuple[int
 
 
 def _store_sums(spread: KeySpread, rows: pa.Table, job: KeyJob, top: int) -> None:
-    """Add up the result rows of all workers, and store the sums in ``spread``.
+    """Add up the record counts of all workers, and store the sums in the result ``spread``.
 
-    ``top`` is the number of hottest keys to store.
+    ``top`` is the number of hottest keys to store, ``job`` has the requested partition counts.
     """
     hot = rows.filter(np.asarray(rows["kind"]) == int(RowKind.HOT))
     grouped = rows.drop_columns("keys").group_by(["kind", "n", "hour", "partition"])
@@ -398,9 +406,10 @@ def _fill_hottest(found: KeySpread, rows: list[dict[str, Any]], job: KeyJob, top
 
 
 def _store_loads(spread: KeySpread, count: int, rows: dict[str, Any]) -> None:
-    """Store the records and bytes of each partition, at one partition count, in the result.
+    """Store the records and bytes of each partition, at one partition count, in the result
+    ``spread``.
 
-    ``rows`` has the columns of one row for each partition with records.
+    ``rows`` are columns with one element for each partition with records.
     """
     order = np.argsort(rows["partition"])
     numbers, records, size = (rows[c][order] for c in ("partition", "records_sum", "bytes_sum"))
@@ -410,9 +419,10 @@ def _store_loads(spread: KeySpread, count: int, rows: dict[str, Any]) -> None:
 
 
 def _store_hours(spread: KeySpread, count: int, rows: dict[str, Any]) -> None:
-    """Store each hour's partition with the most records, at one partition count, in the result.
+    """Store the busiest partition of each hour, at one partition count, in the result ``spread``.
 
-    The lowest partition number wins a tie.
+    On ties it is the lowest partition. ``rows`` are columns with one element for each hour and
+    partition.
     """
     hour, partition, records = (rows[c] for c in ("hour", "partition", "records_sum"))
     order = np.lexsort((partition, hour))

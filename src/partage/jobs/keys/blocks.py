@@ -44,9 +44,9 @@ _NAMES = [column.split()[0] for column in ROWS_DDL.split(", ")]
 
 
 class RowKind(IntEnum):
-    """Kinds of rows that the stages of `partage keys` (count, merge) return.
+    """Kinds of result rows of `partage keys`, such as key counts, partition loads and totals.
 
-    All kinds have the same columns; their meaning depends on the kind.
+    All rows have the same columns. What a column means depends on the row's kind.
     """
 
     KEYS = 0  # keys: a block of distinct keys of one bucket, with their records and bytes
@@ -72,9 +72,9 @@ def row_batch(
     partition: _Longs | None = None,
     keys: list[bytes] | pa.Array | None = None,
 ) -> pa.RecordBatch:
-    """Build an Arrow batch of result rows of `partage keys`.
+    """Build an Arrow batch of result rows of `partage keys`, all of one kind.
 
-    All rows have one `RowKind` and one partition count ``n``. Columns that are not given get empty
+    ``records`` and ``size`` (bytes) have one element per row. Columns that are not given get empty
     values.
     """
     import pyarrow as pa
@@ -95,12 +95,12 @@ def row_batch(
 
 
 def is_block(rows: pa.RecordBatch) -> bool:
-    """Return whether the rows of a batch are packed keys, not sums; all rows have one kind."""
+    """Return whether result rows contain distinct keys in packed form, not counts of records."""
     return bool(rows.num_rows) and rows.column(0)[0].as_py() == int(RowKind.KEYS)
 
 
 def key_array(data: NDArray[np.uint8], starts: _Longs) -> pa.LargeBinaryArray:
-    """Return the bytes of many keys as an Arrow large_binary array, without copying them.
+    """Return the bytes of many record keys as an Arrow large_binary array, without copying them.
 
     Args:
         data: uint8, the bytes of all keys.
@@ -113,10 +113,10 @@ def key_array(data: NDArray[np.uint8], starts: _Longs) -> pa.LargeBinaryArray:
 
 
 def pack_keys(table: Distinct, buckets: int) -> Iterator[pa.RecordBatch]:
-    """Pack the distinct keys of a hash table with their record counts into rows, and yield these.
+    """Serialize the distinct keys of a hash table, with their record counts, for other workers.
 
-    Each row contains some megabytes of keys of one bucket. A key's hash decides its bucket, so all
-    workers put equal keys into the same bucket.
+    Each row contains some megabytes of keys of one bucket. A key's hash decides its bucket (one of
+    ``buckets``), so all workers put equal keys into the same bucket.
     """
     for places, heads in table.head_blocks(_KEYS_AT_ONCE):
         lengths, hashes, records, size = heads
@@ -134,9 +134,9 @@ def pack_keys(table: Distinct, buckets: int) -> Iterator[pa.RecordBatch]:
 
 
 def _slices_by_size(lengths: _Longs) -> Iterator[slice]:
-    """Yield consecutive slices of a list of keys, each with about the bytes of one packed row.
+    """Yield slices of a list of keys, so that each slice has about `_BLOCK_BYTES` bytes of keys.
 
-    ``lengths`` are the keys' sizes in bytes.
+    ``lengths`` are the keys' sizes in bytes (int64[n]).
     """
     number = np.cumsum(lengths + 8) // _BLOCK_BYTES
     cuts = (np.flatnonzero(np.diff(number)) + 1).tolist()
@@ -148,7 +148,10 @@ def _slices_by_size(lengths: _Longs) -> Iterator[slice]:
 def _serialize_block(
     table: Distinct, slots: _Longs, lengths: _Longs, records: _Longs, size: _Longs
 ) -> bytes:
-    """Return some keys of a hash table, with their record counts and bytes, as an Arrow stream."""
+    """Serialize keys of a hash table, with their record counts and bytes, as an Arrow stream.
+
+    ``slots`` are the keys' offsets in the hash table, ``lengths`` their lengths in bytes.
+    """
     import pyarrow as pa
 
     keys = key_array(*table.keys_at(slots, lengths))
@@ -166,7 +169,7 @@ def _narrow(values: _Longs) -> NDArray[np.unsignedinteger]:
 
 
 def unpack_keys(rows: pa.RecordBatch) -> Iterator[tuple[pa.Array, _Longs, _Longs]]:
-    """Unpack rows of packed keys; yield the keys, record counts and bytes of each row.
+    """Restore the keys, record counts and bytes from rows that `pack_keys` made; yield them by row.
 
     The keys are an Arrow large_binary array, the numbers int64 arrays of the same length.
     """

@@ -22,12 +22,12 @@ __all__ = [
     "NO_TIME",
     "SERIALIZERS",
     "InputColumns",
-    "as_hashed",
     "column_type",
+    "convert_times",
     "expect_columns",
+    "normalize_empty_keys",
     "select_columns",
     "serialize",
-    "times_of",
     "value_sizes",
 ]
 
@@ -54,9 +54,8 @@ class InputColumns:
 
     Attributes:
         key: column of the record's key: its name, or a path into a struct (``meta.tenant``).
-        value: column of the record's value, whose bytes are added to the key's; None counts the
-            bytes of keys alone.
-        time: column of the record's time, for loads by the hour; None if not needed.
+        value: column of the record's value; None if only the bytes of keys are counted.
+        time: column of the record's time, to count records by hour; None if not needed.
     """
 
     key: str
@@ -65,19 +64,19 @@ class InputColumns:
 
     @property
     def names(self) -> list[str]:
-        """The names of the given columns, without duplicates."""
+        """Names of the input columns for key, value and time, without duplicates."""
         return list(dict.fromkeys(n for n in (self.key, self.value, self.time) if n is not None))
 
     @property
     def options(self) -> dict[str | None, str]:
-        """A dict from column name to the command-line option that set it, for error messages."""
+        """Dict from an input column's name to the command-line option that named it, for errors."""
         return {self.time: "--time", self.value: "--value", self.key: "--key"}
 
 
 def column_type(schema: pa.Schema, name: str) -> pa.DataType | None:
     """Return the type of a column in an Arrow schema; None if the schema has no such column.
 
-    A column whose whole name matches is preferred to a path into a struct.
+    A name with dots is a path into a struct, unless a column has exactly that name.
 
     >>> import pyarrow as pa
     >>> column_type(pa.schema({"meta": pa.struct({"tenant": pa.string()})}), "meta.tenant")
@@ -99,7 +98,11 @@ def column_type(schema: pa.Schema, name: str) -> pa.DataType | None:
 
 
 def _leaf_columns(fields: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the names of all columns that are not structs; fields of structs have dotted paths."""
+    """Yield the names of all columns that are not structs, such as ``meta.tenant`` for a struct's
+    field.
+
+    ``prefix`` is the path of the enclosing struct.
+    """
     from pyarrow import types
 
     for field in fields:
@@ -114,9 +117,10 @@ def _leaf_columns(fields: Any, prefix: str = "") -> Iterator[str]:
 def expect_columns(
     schema: pa.Schema, columns: InputColumns, serializer: str | None, where: str
 ) -> None:
-    """Check that the input has the needed columns, and that their types can be used.
+    """Check that the input has the needed columns, with types that can be read.
 
-    No column may be nested, and the key's type must be one that can be serialized.
+    No column may be nested, and the key's type must be one that can be serialized. ``where`` names
+    the input in errors.
 
     Raises:
         InvalidConfigError: a column is missing, ambiguous or nested, or the key needs a serializer.
@@ -146,7 +150,7 @@ def expect_columns(
 
 
 def _column_hint(schema: pa.Schema, name: str) -> str:
-    """Return a hint for the error about a nested column: the names of its fields."""
+    """Return a hint for the error message about a nested column: the names of its fields."""
     inner = [path for path in _leaf_columns(schema) if path.startswith(f"{name}.")]
     if inner:
         return f"name a column in it: {', '.join(inner[:_LISTED])}"
@@ -154,7 +158,9 @@ def _column_hint(schema: pa.Schema, name: str) -> str:
 
 
 def select_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """Return a batch with only the named columns, in this order; dotted paths name struct fields.
+    """Return an Arrow batch with only the named columns, in this order.
+
+    A name with dots is the path of a struct's field.
 
     >>> import pyarrow as pa
     >>> batch = pa.RecordBatch.from_pydict({"meta": [{"id": 7}, None]})
@@ -180,11 +186,12 @@ def select_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatc
 
 
 def serialize(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
-    r"""Serialize a column of keys to the bytes that a producer would send; nulls stay null.
+    r"""Serialize a column of record keys to the bytes that a Kafka producer would send; nulls stay
+    null.
 
     Args:
         keys: a column of text, bytes, numbers or UUIDs.
-        serializer: one of `SERIALIZERS`; None takes text and bytes as they are.
+        serializer: one of `SERIALIZERS`; None keeps the bytes of text and binary keys.
         name: the column's name, for errors.
 
     Raises:
@@ -225,7 +232,9 @@ def serialize(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
 
 
 def _serialize_uuids(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
-    """Serialize UUIDs as the 36 characters that Kafka's `UUIDSerializer` writes, or as 16 bytes."""
+    """Serialize a column of UUIDs as Kafka's `UUIDSerializer` does (36 characters), or as
+    16 bytes.
+    """
     import pyarrow as pa
 
     if serializer == "string":
@@ -239,18 +248,25 @@ def _serialize_uuids(keys: pa.Array, serializer: str | None, name: str) -> pa.Ar
     raise InvalidConfigError("--key", reason, name)
 
 
-def _serialize_numbers(keys: pa.Array, layout: str, serializer: str, name: str) -> pa.Array:
-    """Serialize numbers as big-endian bytes of a given NumPy type (``layout``, e.g. ``>i4``)."""
+def _serialize_numbers(keys: pa.Array, dtype: str, serializer: str, name: str) -> pa.Array:
+    """Serialize a column of numbers as Kafka's serializers do, in big-endian bytes.
+
+    Args:
+        keys: the numbers.
+        dtype: the NumPy type to write, such as ``>i4``.
+        serializer: name of the serializer, for errors.
+        name: name of the column, for errors.
+    """
     import pyarrow as pa
     from pyarrow import compute
 
     try:
-        wide = compute.cast(keys, {"i": pa.int64(), "f": pa.float64()}[layout[1]])
+        wide = compute.cast(keys, {"i": pa.int64(), "f": pa.float64()}[dtype[1]])
     except (pa.ArrowException, KeyError) as e:
         raise InvalidConfigError("--serializer", f"{serializer} does not fit ({e})", name) from None
     values = wide.fill_null(0).to_numpy(zero_copy_only=False)
-    raw = values.astype(layout)
-    if layout[1] == "i" and not np.array_equal(raw.astype(np.int64), values):
+    raw = values.astype(dtype)
+    if dtype[1] == "i" and not np.array_equal(raw.astype(np.int64), values):
         bad = values[raw.astype(np.int64) != values][0]
         raise InvalidConfigError("--serializer", f"{serializer} cannot hold {bad}", name)
     fixed = pa.Array.from_buffers(
@@ -261,17 +277,17 @@ def _serialize_numbers(keys: pa.Array, layout: str, serializer: str, name: str) 
     )  # fmt: skip
 
 
-def as_hashed(keys: pa.Array, partitioner: str) -> pa.Array:
-    """Adapt null and empty keys to a partitioner, so that null means: not hashed.
+def normalize_empty_keys(keys: pa.Array, partitioner: str) -> pa.Array:
+    """Make empty keys null, or null keys empty, as the given client partitioner treats them.
 
-    librdkafka's default partitioner picks a random partition for null and empty keys, so empty keys
-    become null. Its ``consistent``, ``murmur2`` and ``fnv1a`` hash a null key like an empty one, so
-    null keys become empty.
+    In the result, null means that the key is not hashed. Librdkafka's default partitioner picks a
+    random partition for both, so empty keys become null. Librdkafka's ``consistent``, ``murmur2``
+    and ``fnv1a`` hash a null key like an empty one, so null keys become empty.
 
     >>> import pyarrow as pa
-    >>> as_hashed(pa.array([b"", None]), "librdkafka:consistent").to_pylist()
+    >>> normalize_empty_keys(pa.array([b"", None]), "librdkafka:consistent").to_pylist()
     [b'', b'']
-    >>> as_hashed(pa.array([b"", None]), "librdkafka:consistent_random").to_pylist()
+    >>> normalize_empty_keys(pa.array([b"", None]), "librdkafka:consistent_random").to_pylist()
     [None, None]
     """
     import pyarrow as pa
@@ -310,16 +326,18 @@ def value_sizes(values: pa.Array) -> _Longs:
     return np.asarray(lengths.to_numpy(zero_copy_only=False), np.int64)
 
 
-def times_of(column: pa.Array, name: str) -> _Longs:
-    """Convert a column of times to milliseconds since 1970 (int64[n]); a null becomes `NO_TIME`.
+def convert_times(column: pa.Array, name: str) -> _Longs:
+    """Convert a column of record times to milliseconds since 1970 (int64[n]).
 
-    Numbers are milliseconds. Text is ISO 8601 (UTC where it has no zone) or a whole number.
+    A null becomes `NO_TIME`. Numbers are milliseconds. Text is ISO 8601 (UTC where it has no zone)
+    or a whole number.
 
     Raises:
         InvalidConfigError: the column's type or one of its values is not a time.
 
     >>> import pyarrow as pa
-    >>> times_of(pa.array(["1970-01-01 00:00:01", None, "1970-01-01T01:00:00+01:00"]), "").tolist()
+    >>> texts = ["1970-01-01 00:00:01", None, "1970-01-01T01:00:00+01:00"]
+    >>> convert_times(pa.array(texts), "").tolist()
     [1000, -1, 0]
     """
     import pyarrow as pa
@@ -349,10 +367,10 @@ def times_of(column: pa.Array, name: str) -> _Longs:
 
 
 def _expect_milliseconds(times: _Longs, name: str, *, numbers: bool) -> None:
-    """Check that times are probably milliseconds since 1970, and not another unit.
+    """Check that a column of times is plausible as milliseconds since 1970.
 
     If all are early in 1970 they are probably seconds. After the year 9999 they are probably
-    microseconds or nanoseconds.
+    microseconds or nanoseconds. ``numbers`` says whether the column has numbers, not text.
     """
     given = times[times > NO_TIME]
     if not len(given):
@@ -369,7 +387,7 @@ def _expect_milliseconds(times: _Longs, name: str, *, numbers: bool) -> None:
 
 
 def _parse_times(column: pa.Array) -> pa.Array:
-    """Parse a column of text as timestamps or whole numbers.
+    """Parse a text column as timestamps (ISO 8601) or whole numbers.
 
     Values with and without a time zone may be mixed.
     """

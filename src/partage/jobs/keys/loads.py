@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from partage.jobs.keys.blocks import RowKind, key_array, pack_keys, row_batch, unpack_keys
 from partage.kernels import form
 from partage.keys.distinct import Distinct
-from partage.keys.skew import TALLIED, Moves, moves_of, tallied
+from partage.keys.skew import TALLIED, Moves, compare_counts, moves_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,12 +41,15 @@ _COMPILED_FROM = 32 << 20
 
 @dataclass(frozen=True)
 class KeyJob:
-    """The settings of one `partage keys` run that its workers need: columns, partitioner, counts.
+    """The settings of one `partage keys` run that its workers need.
 
     Attributes:
+        columns: the input columns.
+        partitioner: name of the partitioner.
         counts: partition counts, ascending.
+        serializer: Kafka serializer of number keys; None for text and bytes.
         approximate: whether rare keys may be dropped.
-        buckets: number of buckets of keys; all counts of a key go into one bucket.
+        buckets: number of buckets of keys; equal keys are in one bucket.
         rows: number of records that a worker will read, 0 if unknown; decides whether to compile
             kernels.
         hour: start (ms) of the only hour whose records are counted; None counts all records.
@@ -63,32 +66,34 @@ class KeyJob:
 
     @property
     def changes(self) -> list[tuple[int, int]]:
-        """The pairs of partition counts to compare: each requested count with every larger one."""
+        """Pairs of partition counts (small, large) between which moved records are counted.
+
+        Each count is paired with every larger one.
+        """
         return [(a, b) for i, a in enumerate(self.counts) for b in self.counts[i + 1 :]]
 
 
 def partitions_at(keys: pa.Array, counts: Sequence[int], partitioner: str) -> dict[int, Any]:
-    """Compute the partition of each key at several partition counts.
+    """Return the partition that a client chooses for each key, at several partition counts.
 
-    Return a dict from partition count to an array (int32[keys]). The result for a null key is
-    arbitrary.
-
-    A client takes a hash modulo the partition count, so the partition at a multiple of n gives the
-    one at n. If the counts have a small common multiple, keys are hashed once. A custom
-    partitioner may work otherwise, and is called for each count.
+    Return a dict from partition count to an array with one partition per key (int32). The result
+    for a null key is arbitrary.
     """
+    # Clients compute a hash modulo the partition count. So a key's partition at a common multiple
+    # of the counts, modulo a count, is its partition at that count. If the common multiple is
+    # small, keys are hashed only once. A custom partitioner is called for each count.
     common = lcm(*counts)
-    if common > _MOST_PARTITIONS or not _takes_remainder(partitioner):
+    if common > _MOST_PARTITIONS or not _is_hash_modulo(partitioner):
         return {n: _place(keys, n, partitioner).view(np.int32) for n in counts}
     hashed = _place(keys, common, partitioner)
     # NumPy vectorises a division by a scalar, but not a remainder.
     return {n: (hashed - hashed // np.uint32(n) * np.uint32(n)).view(np.int32) for n in counts}
 
 
-def _takes_remainder(partitioner: str) -> bool:
-    """Return whether a partitioner computes a key's hash modulo the partition count.
+def _is_hash_modulo(partitioner: str) -> bool:
+    """Return whether a partitioner's result is a hash of the key modulo the partition count.
 
-    All built-in partitioners do; custom ones may not.
+    This is so for all built-in partitioners, but not for custom ones.
     """
     from partage.keys.contract import CustomRule
     from partage.keys.registry import find
@@ -105,7 +110,7 @@ def _place(keys: pa.Array, partitions: int, partitioner: str) -> NDArray[np.uint
 
 
 class PartitionLoads:
-    """Sums of records and bytes for each partition, at several partition counts.
+    """Numbers of records and bytes in each partition of a topic, at several partition counts.
 
     For each pair of partition counts, it also counts the records and keys that change their
     partition.
@@ -121,11 +126,17 @@ class PartitionLoads:
         self._may_compile = (
             max(job.counts) <= _DENSE
             and self._common <= _MOST_PARTITIONS
-            and _takes_remainder(job.partitioner)
+            and _is_hash_modulo(job.partitioner)
         )
 
     def add(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
-        """Add distinct keys, with the number of records and bytes of each key, to the sums."""
+        """Add distinct record keys to the sums of the partitions to which they belong.
+
+        Args:
+            keys: the keys.
+            records: number of records of each key (int64[n]).
+            size: bytes of these records (int64[n]).
+        """
         # Batches are small: whether compiling pays is decided by all of them together.
         self._bytes += keys.nbytes
         self._keys += len(keys)
@@ -140,12 +151,12 @@ class PartitionLoads:
             self._add_move(move)
 
     def _add_compiled(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
-        """Add distinct keys to the sums of all partition counts in one pass of a compiled kernel.
+        """Add distinct record keys to the sums of all partitions with a compiled kernel.
 
         The result equals that of the NumPy code in `add`.
         """
         hashed = _place(keys, self._common, self._partitioner)
-        loads, moved = tallied(hashed, records, size, self._counts, work=self._keys)
+        loads, moved = compare_counts(hashed, records, size, self._counts, work=self._keys)
         for n, load in zip(self._counts, loads, strict=True):
             self._dense[n] = self._dense[n] + load if n in self._dense else load
         number = {n: i for i, n in enumerate(self._counts)}
@@ -171,7 +182,10 @@ class PartitionLoads:
         self._dense[n] = self._dense[n] + found if n in self._dense else found
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the sums as rows of `RowKind.PARTITION` and `RowKind.MOVED`."""
+        """Yield the records and bytes of each partition as Arrow batches.
+
+        They also have the number of records that each change of the partition count would move.
+        """
         for n, (records, size) in self._dense.items():
             used = np.flatnonzero(records)
             yield row_batch(RowKind.PARTITION, records[used], size[used], n=n, partition=used)
@@ -187,14 +201,15 @@ class PartitionLoads:
 def merge_bucket(
     job: KeyJob, top: int, batches: Iterable[pa.RecordBatch], *, keep: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Merge the counts that all workers have for the same keys; yield the loads of partitions.
+    """Add up the workers' counts of each key, for one subset ("bucket") of the keys.
 
-    A Spark task or thread calls it for its buckets. A bucket contains all counts of its keys.
+    This is the second stage of `partage keys`, called by a Spark task or thread. Yield the records
+    and bytes of each partition. A bucket has all counts of its keys.
 
     Args:
         job: the settings of the run.
         top: number of hottest keys to report.
-        batches: rows of the first stage; rows other than `RowKind.KEYS` are passed on unchanged.
+        batches: rows of the first stage; rows other than `RowKind.KEYS` are yielded unchanged.
         keep: whether to yield the merged keys as well, for `loads_at`.
     """
     table = Distinct(sized=True)
@@ -224,10 +239,15 @@ def _buffers(keys: pa.LargeBinaryArray) -> tuple[NDArray[np.uint8], _Longs]:
 
 
 def _hottest(table: Distinct, slots: _Longs, heads: _Longs, top: int) -> Iterator[pa.RecordBatch]:
-    """Yield result rows with the hottest keys: the ``top`` keys with the most records.
+    """Yield result rows with the ``top`` keys that have the most records.
 
-    Among keys with equal counts, those with the smallest bytes come first.
+    Args:
+        table: hash table of all keys.
+        slots: positions of the keys in the hash table (int64[n]).
+        heads: number of records of each key (int64[n]).
+        top: number of keys to yield.
     """
+    # Keys with equal counts are ordered by their bytes.
     from pyarrow import compute
     from pyarrow import table as arrow_table
 
@@ -251,9 +271,10 @@ def _hottest(table: Distinct, slots: _Longs, heads: _Longs, top: int) -> Iterato
 def loads_at(
     job: KeyJob, counts: range, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Compute the load of each partition at further partition counts, from merged keys.
+    """Compute the number of records in each partition of a topic at additional partition counts.
 
-    Yield one result row for each partition with its number of records.
+    ``batches`` has the distinct keys of the whole input with their numbers of records. Yield one
+    result row for each partition with records.
     """
     import pyarrow as pa
 

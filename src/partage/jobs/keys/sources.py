@@ -49,8 +49,8 @@ class InputPart:
     Attributes:
         rows: number of records; 0 if unknown.
         coded: whether the key's column chunk is fully dictionary-encoded, and is read as an Arrow
-            dictionary. A writer whose dictionary grew too large falls back to plain values; to
-            encode these again costs ten times as much as to read them.
+            dictionary. A writer whose dictionary grew too large falls back to plain values, which
+            are not worth encoding again.
         batch_rows: number of rows read at a time.
         size: estimated bytes of the columns, uncompressed.
         format: ``parquet``, ``csv`` or ``json``.
@@ -66,18 +66,19 @@ class InputPart:
 
     @property
     def name(self) -> str:
-        """The part's path and, for a Parquet file, its row group, for error messages."""
+        """Path of the file, and for a Parquet file its row group, for error messages."""
         return f"{self.path}, row group {self.row_group}" if self.format == "parquet" else self.path
 
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """The checked input of `partage keys`: its format and address, its columns and its parts.
+    """The validated input of `partage keys`: its format and address, its columns and its parts.
 
     Attributes:
         format: ``parquet``, ``csv``, ``json``, ``delta`` or ``kafka``.
         where: the path or address as given.
-        serializer: Kafka serializer of a key column with numbers.
+        columns: the columns to read.
+        serializer: Kafka serializer, if the key column has numbers.
         parts: the pieces that pyarrow reads; empty if only Spark can read the input.
         rows: number of records, if known.
         properties: properties of the Kafka client, which may contain secrets.
@@ -105,15 +106,16 @@ def open_source(
     *,
     by_spark: bool = False,
 ) -> KeySource:
-    """Check an input and return it: files, a Delta table or ``kafka://host:port/topic``.
+    """Check an input (files, a Delta table or ``kafka://host:port/topic``) and return a
+    `KeySource`.
 
     Args:
         where: a file, a folder of files, a Delta table or an address.
         columns: the columns to read.
         serializer: Kafka serializer of number columns.
         kafka: properties of the Kafka client.
-        by_spark: whether Spark will read CSV and JSON; a file that pyarrow cannot parse is then
-            no error here.
+        by_spark: whether Spark will read CSV and JSON; then a file that pyarrow cannot parse is
+            accepted here.
 
     Raises:
         InvalidConfigError: the path does not exist, an unknown format, a column that is missing or
@@ -163,7 +165,7 @@ def parse_address(where: str) -> tuple[str, str]:
 
 
 def _find_files(path: Path) -> list[tuple[Path, str]]:
-    """Return the data files at a path, each with its format.
+    """Return the Parquet, CSV and JSON files at a path, each with its format.
 
     Hidden files, marker files such as ``_SUCCESS`` and unknown file types are left out.
     """
@@ -182,7 +184,10 @@ def _find_files(path: Path) -> list[tuple[Path, str]]:
 
 
 def _files_below(folder: Path, seen: set[Path]) -> Iterator[Path]:
-    """Yield every file below a folder once, following links to folders."""
+    """Yield every file in a folder and its subfolders once, following symbolic links to folders.
+
+    ``seen`` has the folders that have been listed already.
+    """
     real = folder.resolve()
     if real in seen:
         return
@@ -200,7 +205,9 @@ def _is_parquet(file: Path) -> bool:
 
 
 def _row_groups(file: Path, columns: InputColumns, serializer: str | None) -> Iterator[InputPart]:
-    """Check that a Parquet file has the needed columns, and yield a part for each row group."""
+    """Check that a Parquet file has the needed columns; yield each of its row groups as an
+    `InputPart`.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -228,20 +235,21 @@ def _row_groups(file: Path, columns: InputColumns, serializer: str | None) -> It
 
 
 def _text_part(
-    file: Path, text: str, columns: InputColumns, serializer: str | None, *, lenient: bool
+    file: Path, file_format: str, columns: InputColumns, serializer: str | None, *, lenient: bool
 ) -> InputPart:
-    """Check the columns of a CSV or JSON file, and return the file as one part of the input.
+    """Check the columns of a CSV or JSON file, and return the file as one `InputPart`.
 
-    ``lenient`` accepts a file that pyarrow cannot parse, since Spark may be able to read it.
+    ``file_format`` is ``csv`` or ``json``. ``lenient`` accepts a file that pyarrow cannot parse,
+    since Spark may be able to read it.
     """
     size = file.stat().st_size
     schema = None
     with suppress(InvalidConfigError) if lenient else nullcontext():
-        schema = _text_schema(str(file), text, columns.names) if size else None
+        schema = _text_schema(str(file), file_format, columns.names) if size else None
     if schema is not None:
         expect_columns(schema, columns, serializer, str(file))
     size = _COMPRESSION_RATIO * size if file.suffix in _COMPRESSED else size
-    return InputPart(str(file.absolute()), 0, 0, size=size, format=text)
+    return InputPart(str(file.absolute()), 0, 0, size=size, format=file_format)
 
 
 def read_part(part: InputPart, columns: InputColumns) -> Iterator[pa.RecordBatch]:
@@ -277,10 +285,10 @@ def _read_row_group(part: InputPart, columns: InputColumns) -> Iterator[pa.Recor
 
 
 @contextmanager
-def _parse_errors(path: str, text: str) -> Iterator[None]:
-    """Convert parser errors of the ``with`` block to `InvalidConfigError`.
+def _parse_errors(path: str, file_format: str) -> Iterator[None]:
+    """Convert parser errors in a ``with`` block to `InvalidConfigError`.
 
-    ``text`` is the file's format. The message has the first line of the parser's message.
+    ``file_format`` is ``csv`` or ``json``. The message has the first line of the parser's message.
     """
     import pyarrow as pa
 
@@ -288,19 +296,19 @@ def _parse_errors(path: str, text: str) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError, ValueError, OverflowError, RecursionError) as e:
         first = (str(e) or type(e).__name__).splitlines()[0][:200]
-        reason = f"cannot be read as {text.upper()} ({first}){_LENIENT}"
+        reason = f"cannot be read as {file_format.upper()} ({first}){_LENIENT}"
         raise InvalidConfigError("INPUT", reason, path) from None
 
 
-def _text_schema(path: str, text: str, names: Sequence[str]) -> pa.Schema:
-    """Return the columns and types of a CSV or JSON file; all columns of a CSV file are text.
+def _text_schema(path: str, file_format: str, names: Sequence[str]) -> pa.Schema:
+    """Return the Arrow schema of a CSV or JSON file; all columns of a CSV file are text.
 
     JSON is read until all of ``names`` have appeared, because early rows may lack a field.
     """
     import pyarrow as pa
 
-    with _parse_errors(path, text):
-        if text == "csv":
+    with _parse_errors(path, file_format):
+        if file_format == "csv":
             with _open_csv(path) as reader:
                 return pa.schema([(name, pa.string()) for name in reader.schema.names])
         if _is_array(path):
@@ -308,17 +316,17 @@ def _text_schema(path: str, text: str, names: Sequence[str]) -> pa.Schema:
         return _read_schema(path, names)
 
 
-def _read_text(path: str, text: str, columns: InputColumns) -> Iterator[pa.RecordBatch]:
+def _read_text(path: str, file_format: str, columns: InputColumns) -> Iterator[pa.RecordBatch]:
     """Read a CSV or JSON file, and yield batches with the needed columns.
 
-    A field of a struct stays in its struct.
+    For a field of a struct, the struct is returned.
 
     Raises:
-        InvalidConfigError: a row has other columns, a value has another type, or the file is
-            damaged.
+        InvalidConfigError: a row has a different number of columns, a value has another type, or
+            the file is damaged.
     """
-    with _parse_errors(path, text):
-        if text == "csv":
+    with _parse_errors(path, file_format):
+        if file_format == "csv":
             with _open_csv(path, columns.names) as reader:
                 yield from reader
         elif _is_array(path):
@@ -369,7 +377,7 @@ def _read_array(path: str) -> pa.Table:
 
 
 def _read_schema(path: str, names: Sequence[str]) -> pa.Schema:
-    """Return the fields and types of a JSON file with one object per line.
+    """Return the Arrow schema of a JSON file with one object per line.
 
     The file is read in blocks until all of ``names`` have appeared.
     """
@@ -378,7 +386,7 @@ def _read_schema(path: str, names: Sequence[str]) -> pa.Schema:
     found = pa.schema([])
     for lines in _line_blocks(path):
         fields = [
-            (column.name, _without_timestamps(column.type)) for column in _parse_json(lines).schema
+            (column.name, _timestamps_as_text(column.type)) for column in _parse_json(lines).schema
         ]
         found = pa.unify_schemas([found, pa.schema(fields)], promote_options="permissive")
         if all(column_type(found, name) is not None for name in names):
@@ -387,7 +395,9 @@ def _read_schema(path: str, names: Sequence[str]) -> pa.Schema:
 
 
 def _line_blocks(path: str) -> Iterator[bytes]:
-    """Yield the text of a file in blocks of some megabytes; each ends at the end of a line."""
+    """Yield the bytes of a text file in blocks of some megabytes, each ending at the end of
+    a line.
+    """
     rest = b""
     with _open_stream(path) as file:
         while block := file.read(_BLOCK):
@@ -409,11 +419,10 @@ def _parse_json(lines: bytes, options: Any = None) -> pa.Table:
     return arrow_json.read_json(pa.BufferReader(lines), read_options=read, parse_options=options)
 
 
-def _without_timestamps(inferred: pa.DataType) -> pa.DataType:
-    """Replace timestamps and nulls by text in a type that pyarrow inferred from JSON.
+def _timestamps_as_text(inferred: pa.DataType) -> pa.DataType:
+    """Replace timestamp and null types in an inferred Arrow type by text, also inside structs.
 
-    Types inside of structs and lists are replaced too. Times are parsed later, from the file's
-    text.
+    Times are parsed later, from their text in the JSON file.
     """
     import pyarrow as pa
     from pyarrow import types
@@ -422,9 +431,9 @@ def _without_timestamps(inferred: pa.DataType) -> pa.DataType:
         return pa.string()
     if types.is_struct(inferred):
         fields = (inferred.field(i) for i in range(inferred.num_fields))
-        return pa.struct([(column.name, _without_timestamps(column.type)) for column in fields])
+        return pa.struct([(column.name, _timestamps_as_text(column.type)) for column in fields])
     if types.is_list(inferred):
-        return pa.list_(_without_timestamps(inferred.value_type))
+        return pa.list_(_timestamps_as_text(inferred.value_type))
     return inferred
 
 

@@ -30,10 +30,10 @@ from partage.errors import InvalidConfigError, InvalidKeysError
 from partage.jobs.keys.blocks import ROWS_DDL, RowKind, is_block, key_array, pack_keys, row_batch
 from partage.jobs.keys.columns import (
     NO_TIME,
-    as_hashed,
+    convert_times,
     expect_columns,
+    normalize_empty_keys,
     serialize,
-    times_of,
     value_sizes,
 )
 from partage.jobs.keys.loads import (
@@ -76,10 +76,10 @@ _T = TypeVar("_T")
 
 
 class LocalJob:
-    """Runner of `partage keys` without Spark: both stages (count, merge) run in threads.
+    """Runner of `partage keys` without Spark: reads, counts and merges keys in threads.
 
     Attributes:
-        spark: always None; for `SparkJob` it is the session.
+        spark: None, because there is no session as in `SparkJob`.
         tasks: number of threads.
         buckets: number of buckets of keys.
     """
@@ -94,9 +94,12 @@ class LocalJob:
         self._kept: list[pa.RecordBatch] = []
 
     def summaries(self, job: KeyJob, top: int, *, keep: bool) -> pa.Table:
-        """Count and merge the keys of the whole input; return the result rows as a table.
+        """Count the records of each key of the whole input in threads, and return all result rows.
 
-        With ``keep`` the merged keys stay in memory for `loads`.
+        Args:
+            job: the settings of the run.
+            top: number of hottest keys to return.
+            keep: whether the counted keys stay in memory, for `loads`.
         """
         import pyarrow as pa
 
@@ -109,7 +112,7 @@ class LocalJob:
             )
             for number in range(self.tasks)
         ]
-        rows = [row for some in self._in_threads(work, stop) for row in some]
+        rows = [row for some in self._run_in_threads(work, stop) for row in some]
         blocks: list[list[pa.RecordBatch]] = [[] for _ in range(self.buckets)]
         for row in filter(is_block, rows):
             blocks[row.column(1)[0].as_py()].append(row)
@@ -119,14 +122,15 @@ class LocalJob:
             partial(_merge_one_bucket, job, top, blocks, bucket, stop, keep=keep)
             for bucket in range(self.buckets)
         ]
-        merged = [row for some in self._in_threads(merge, stop) for row in some]
+        merged = [row for some in self._run_in_threads(merge, stop) for row in some]
         self._kept = list(filter(is_block, merged))
         return pa.Table.from_batches(found + [row for row in merged if not is_block(row)])
 
     def loads(self) -> Callable[[KeyJob, range], pa.Table]:
-        """Return a function that computes the load of each partition at other partition counts.
+        """Return a function that computes the records of each partition at other partition counts.
 
-        It uses the keys that the last call of `summaries` kept in memory.
+        Its arguments are a job and a range of partition counts. It uses the keys that the last call
+        of `summaries` kept in memory.
         """
         return partial(self._loads, tuple(self._kept))
 
@@ -138,13 +142,13 @@ class LocalJob:
 
         work = [partial(share_loads, kept[number :: self.tasks]) for number in range(self.tasks)]
         return pa.Table.from_batches(
-            [row for some in self._in_threads(work, Event()) for row in some]
+            [row for some in self._run_in_threads(work, Event()) for row in some]
         )
 
-    def _in_threads(self, work: Iterable[Callable[[], _T]], stop: Event) -> list[_T]:
+    def _run_in_threads(self, work: Iterable[Callable[[], _T]], stop: Event) -> list[_T]:
         """Run functions in threads, and return their results in the order of the functions.
 
-        An error in one thread stops the others and is raised.
+        An error in one thread sets the event ``stop`` for the others and is raised.
         """
         with ThreadPoolExecutor(self.tasks, "partage-keys") as pool:
             # A context variable decides which form of a kernel runs.
@@ -170,10 +174,10 @@ class _PartQueue:
         self._lock, self._next, self._done = Lock(), 0, 0
 
     def take(self, share: tuple[int, int] | None) -> Iterator[InputPart]:
-        """Yield input parts to one worker thread until none is left.
+        """Yield input parts (row groups or files) to one worker thread until none is left.
 
-        Without ``share``, each part goes to the first free thread. With ``share`` (number, count),
-        yield every ``count``-th part from ``number`` on.
+        If ``share`` is None, each part goes to the first free thread. If it is (number, count),
+        this thread gets the parts number, number + count, number + 2 count and so on.
         """
         if share is not None:
             for part in self._parts[share[0] :: share[1]]:
@@ -210,9 +214,15 @@ def _merge_one_bucket(
     job: KeyJob, top: int, blocks: list[list[pa.RecordBatch]], bucket: int, stop: Event, *,
     keep: bool,
 ) -> list[pa.RecordBatch]:  # fmt: skip
-    """Add up the counts of equal keys in one bucket, and return the result rows.
+    """Add up the counts of equal keys in one subset ("bucket") of the keys; return the result rows.
 
-    The memory of each packed row of keys is freed as soon as the row is added.
+    Args:
+        job: the settings of the run.
+        top: number of hottest keys to return.
+        blocks: packed keys of each bucket; each is freed as soon as it is added.
+        bucket: number of the bucket.
+        stop: event that ends the work early.
+        keep: whether to return the merged keys too.
     """
     if stop.is_set():
         return []
@@ -239,7 +249,7 @@ _CONNECTORS = {
 
 
 class SparkJob:
-    """Runner of `partage keys` in Spark: both stages (count, merge) run in the session's workers.
+    """Runner of `partage keys` in Spark: reads, counts and merges keys in the session's workers.
 
     Attributes:
         spark: the session.
@@ -258,11 +268,14 @@ class SparkJob:
         self._rows: DataFrame | None = None
 
     def summaries(self, job: KeyJob, top: int, *, keep: bool) -> pa.Table:
-        """Count and merge the keys of the whole input in Spark; return the result rows as a table.
+        """Count the records of each key of the whole input in Spark, and return all result rows.
 
-        With ``keep`` Spark caches the merged keys for `loads`.
+        Args:
+            job: the settings of the run.
+            top: number of hottest keys to return.
+            keep: whether Spark caches the counted keys, for `loads`.
         """
-        rows = self._count(job).repartitionById(self.tasks, "bucket")
+        rows = self._count_keys(job).repartitionById(self.tasks, "bucket")
         rows = rows.mapInArrow(partial(_merge_in_worker, job, top, keep=keep), ROWS_DDL)
         if keep:
             self._rows = rows = rows.persist()
@@ -270,15 +283,16 @@ class SparkJob:
         return rows.where(f"kind <> {int(RowKind.KEYS)}").toArrow()
 
     def loads(self) -> Callable[[KeyJob, range], pa.Table]:
-        """Return a function that computes the load of each partition at other partition counts.
+        """Return a function that computes the records of each partition at other partition counts.
 
-        It uses the keys that the last call of `summaries` cached in Spark.
+        Its arguments are a job and a range of partition counts. It uses the keys that the last call
+        of `summaries` cached in Spark.
         """
         if self._rows is None:
             raise RuntimeError("no keys were kept")
         return partial(_loads, self._rows.where(f"kind = {int(RowKind.KEYS)}"))
 
-    def _count(self, job: KeyJob) -> DataFrame:
+    def _count_keys(self, job: KeyJob) -> DataFrame:
         if self._source.format == "parquet":
             work = partial(read_and_count, job, self._source.parts, self.tasks)
             return self.spark.range(0, self.tasks, 1, self.tasks).mapInArrow(work, ROWS_DDL)
@@ -289,9 +303,10 @@ class SparkJob:
 def read_and_count(
     job: KeyJob, parts: Sequence[InputPart], tasks: int, task_numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Read this Spark task's parts of the input, and count their records by key.
+    """Read this Spark task's parts of the input (row groups or files), and count records by key.
 
     Task n of ``tasks`` reads the parts n, n + ``tasks``, n + 2 ``tasks`` and so on.
+    ``task_numbers`` has the number of the task.
     """
     counter = KeyCounter(job)
     for batch in task_numbers:
@@ -303,7 +318,7 @@ def read_and_count(
 
 
 def _count_batches(job: KeyJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Count the records of batches that Spark has read, by key.
+    """Count the records of each key in batches that Spark has read; yield packed keys.
 
     The columns of a batch are in the order of ``job.columns.names``.
     """
@@ -311,7 +326,7 @@ def _count_batches(job: KeyJob, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     for batch in batches:
         if batch.num_rows:
             counter.add(batch.rename_columns(job.columns.names))
-            yield from counter.overflow()
+            yield from counter.flush_if_full()
     yield from counter.rows()
 
 
@@ -327,7 +342,9 @@ def _loads(keys: DataFrame, job: KeyJob, counts: range) -> pa.Table:
 
 
 def _key_frame(spark: SparkSession, source: KeySource) -> DataFrame:
-    """Return a Spark data frame with the input's key, value and time; column names are numbers.
+    """Return a Spark data frame of the key, value and time columns, named ``0``, ``1`` and ``2``.
+
+    The workers cannot address names with a dot.
 
     Raises:
         InvalidConfigError: Spark cannot read the input, or a column is missing or nested.
@@ -382,23 +399,23 @@ _HOUR_ROW = ("n", "hour", "partition", "records")
 
 
 def count_part(
-    counter: KeyCounter, part: InputPart, stopped: Callable[[], bool] = bool
+    counter: KeyCounter, part: InputPart, is_stopped: Callable[[], bool] = bool
 ) -> Iterator[pa.RecordBatch]:
-    """Read one part of the input, and add its records to a worker's counts.
+    """Read a row group or file, and add its records to a worker's counts by key.
 
     Yield packed keys whenever the counter reaches its memory limit.
 
     Args:
         counter: the worker's counts.
         part: the row group or file to read.
-        stopped: function that is called after each batch; it returns True to end the count.
+        is_stopped: called after each batch; if it returns True, counting ends.
     """
     counter.where = f" of {part.name}"
     for rows in read_part(part, counter.job.columns):
         if rows.num_rows:
             counter.add(rows)
-        yield from counter.overflow()
-        if stopped():
+        yield from counter.flush_if_full()
+        if is_stopped():
             return
 
 
@@ -406,12 +423,13 @@ def count_part(
 class KeyCounter:
     """Counts the records and bytes of each distinct key that one worker of `partage keys` reads.
 
-    Call `add` for each batch, then send the blocks of `overflow`; at the end send `rows`.
+    Call `add` for each batch, then send the rows that `flush_if_full` yields; at the end send
+    `rows`.
 
     Attributes:
-        nulls: number of records whose partition the key does not decide.
+        nulls: number of records that the producer places independently of their keys.
         timeless: number of records without a time from 1970 on.
-        dropped: the most records by which an approximate count of a key can be too low.
+        dropped: maximum number of records that are missing in an approximate count of a key.
         seen: number of records added.
         where: name of the part that is being read, for errors.
     """
@@ -435,17 +453,19 @@ class KeyCounter:
         """Count the records of a batch by key, from the columns that the job names.
 
         Raises:
-            InvalidConfigError: keys or times of a type that cannot be used.
-            InvalidKeysError: a key longer than a producer sends.
+            InvalidConfigError: keys or times have a type that cannot be used.
+            InvalidKeysError: a key is longer than a producer sends.
         """
         import pyarrow as pa
 
         columns = self.job.columns
         self.seen += batch.num_rows
         if columns.time is not None:
-            batch = self._take_times(batch, columns.time)
-        keys = _serialized(batch.column(batch.schema.get_field_index(columns.key)), self.job)
-        keys = as_hashed(keys, self.job.partitioner)
+            batch = self._filter_by_time(batch, columns.time)
+        keys = _serialize_key_column(
+            batch.column(batch.schema.get_field_index(columns.key)), self.job
+        )
+        keys = normalize_empty_keys(keys, self.job.partitioner)
         value = None
         if columns.value is not None:
             value = value_sizes(batch.column(batch.schema.get_field_index(columns.value)))
@@ -454,20 +474,19 @@ class KeyCounter:
         # Compiling takes a second: Arrow's dictionary encoding is faster for a short input.
         if not pa.types.is_dictionary(keys.type):
             if COUNT.pays(work=_STEPS_A_KEY * max(self.seen, self.job.rows)):
-                self._count(keys, value=value)
+                self._count_keys(keys, value=value)
                 return
             keys = keys.dictionary_encode()
         self._count_dictionary(keys, value)
 
-    def _count(
-        self, keys: pa.Array, *, times: _Longs | None = None, value: _Longs | None = None,
+    def _count_keys(
+        self, keys: pa.Array, *, records: _Longs | None = None, value: _Longs | None = None,
         size: _Longs | None = None,
     ) -> None:  # fmt: skip
-        """Add a batch of keys to the hash table of counts.
+        """Add a batch of record keys to the hash table that counts records and bytes of each key.
 
-        By default each key is one record, whose size is the key's plus ``value`` bytes. For keys
-        that are counted already, give their numbers of records as ``times`` and their bytes as
-        ``size``.
+        By default each key is one record, of the key's and ``value`` bytes. For keys that have been
+        counted already, ``records`` and ``size`` are their numbers of records and bytes.
         """
         import pyarrow as pa
 
@@ -481,15 +500,17 @@ class KeyCounter:
             )
             where = f"column {self.job.columns.key}{self.where}"
             raise InvalidKeysError(reason, where=where) from None
-        if column.null is not None and times is None:
+        if column.null is not None and records is None:
             self.nulls += int(column.null.sum())
         if value is not None:
             size = column.lengths + value
         starts = column.starts.astype(np.int64, copy=False)
-        self._table.count(column.data, starts, null=column.null, times=times, sizes=size)
+        self._table.count(column.data, starts, null=column.null, times=records, sizes=size)
 
     def _count_dictionary(self, keys: pa.DictionaryArray, value: _Longs | None) -> None:
-        """Count the records of a dictionary-encoded key column, hashing each distinct key once."""
+        """Count records by key in a dictionary-encoded Arrow column, hashing each distinct key
+        once.
+        """
         codes = keys.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         distinct = keys.dictionary
         valid = codes >= 0
@@ -508,17 +529,17 @@ class KeyCounter:
         if not used.all():
             distinct, times = distinct.filter(used), times[used]
             size = None if size is None else size[used]
-        self._count(distinct, times=times.astype(np.int64), size=size)
+        self._count_keys(distinct, records=times.astype(np.int64), size=size)
 
-    def _take_times(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-        """Update the first and last record time; return the records of a batch to count.
+    def _filter_by_time(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+        """Return the records of the only hour that the job counts; all records if it counts all
+        hours.
 
-        If the job counts only one hour, records of other times are removed. ``name`` is the time
-        column.
+        The first and last record time are updated too. ``name`` is the time column.
         """
         import pyarrow as pa
 
-        times = times_of(batch.column(batch.schema.get_field_index(name)), name)
+        times = convert_times(batch.column(batch.schema.get_field_index(name)), name)
         if self.job.hour is not None:
             inside = (times >= self.job.hour) & (times < self.job.hour + HOUR_MS)
             batch, times = batch.filter(pa.array(inside)), times[inside]
@@ -530,14 +551,15 @@ class KeyCounter:
         return batch
 
     def _count_hours(self, batch: pa.RecordBatch, keys: pa.Array) -> None:
-        """Count the records of a batch by hour and partition, at each partition count.
+        """Count the records of a batch by hour and by partition, at each partition count of the
+        job.
 
         Memory is used only for hours and partitions that have records.
         """
         import pyarrow as pa
 
         name = str(self.job.columns.time)
-        hours = times_of(batch.column(batch.schema.get_field_index(name)), name) // HOUR_MS
+        hours = convert_times(batch.column(batch.schema.get_field_index(name)), name) // HOUR_MS
         inside = (hours >= 0) & keys.is_valid().to_numpy(zero_copy_only=False)
         known, hour = np.unique(hours[inside], return_inverse=True)
         for n, numbers in partitions_at(keys, self.job.counts, self.job.partitioner).items():
@@ -546,12 +568,13 @@ class KeyCounter:
                     "partition": used % n, "records": records}  # fmt: skip
             self._hour_rows.append(pa.table(rows))
         if sum(map(len, self._hour_rows)) > _MOST_HOUR_ROWS:
-            self._hour_rows = [_sum_hours(self._hour_rows)]
+            self._hour_rows = [_sum_by_hour(self._hour_rows)]
 
-    def overflow(self) -> Iterator[pa.RecordBatch]:
-        """Empty or shrink the hash table of keys if it has reached its memory limit.
+    def flush_if_full(self) -> Iterator[pa.RecordBatch]:
+        """Free memory if the hash table of key counts is full: yield its keys, or drop rare ones.
 
-        An exact count yields all keys as packed rows. An approximate count drops the rarest keys.
+        An exact count yields all keys as packed rows and empties the table. An approximate count
+        drops the rarest keys.
         """
         if self.job.approximate:
             if len(self._table) > 4 * _SKETCH:
@@ -561,7 +584,7 @@ class KeyCounter:
             self._table.clear()
 
     def _drop_rare(self) -> None:
-        """Remove the rarest keys from the hash table of an approximate count.
+        """Remove the keys with the fewest records from an approximate count, to bound memory.
 
         Their records are first added to the loads of their partitions.
         """
@@ -580,11 +603,13 @@ class KeyCounter:
         self._rare.add(keys.filter(pa.array(~often)), counted.records[~often],
                        counted.bytes[~often])  # fmt: skip
         self._table.clear()
-        self._count(keys.filter(pa.array(often)), times=counted.records[often],
+        self._count_keys(keys.filter(pa.array(often)), records=counted.records[often],
                     size=counted.bytes[often])  # fmt: skip
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the worker's remaining results: keys, records by hour and partition, totals."""
+        """Yield a worker's remaining results: key counts, records by hour and partition, and
+        totals.
+        """
         from pyarrow import compute
 
         if self.job.approximate:
@@ -593,7 +618,7 @@ class KeyCounter:
         if self._rare is not None:
             yield from self._rare.rows()
         if self._hour_rows:
-            by_hour = _sum_hours(self._hour_rows)
+            by_hour = _sum_by_hour(self._hour_rows)
             for n in compute.unique(by_hour["n"]):
                 rows = by_hour.filter(compute.equal(by_hour["n"], n))
                 hour, partition, records = (rows[name].to_numpy() for name in _HOUR_ROW[1:])
@@ -606,8 +631,11 @@ class KeyCounter:
         yield row_batch(RowKind.DROPPED, [self.dropped])
 
 
-def _serialized(column: pa.Array, job: KeyJob) -> pa.Array:
-    """Serialize the key column to bytes; a dictionary-encoded column stays dictionary-encoded."""
+def _serialize_key_column(column: pa.Array, job: KeyJob) -> pa.Array:
+    """Serialize the key column to the bytes that a Kafka producer would send.
+
+    A dictionary-encoded column stays dictionary-encoded.
+    """
     import pyarrow as pa
     from pyarrow import types
 
@@ -630,7 +658,7 @@ def _occurrences(values: _Longs, end: int) -> tuple[_Longs, _Longs]:
     return used, times
 
 
-def _sum_hours(tables: list[pa.Table]) -> pa.Table:
+def _sum_by_hour(tables: list[pa.Table]) -> pa.Table:
     """Add up the records of several tables by partition count, hour and partition."""
     import pyarrow as pa
 

@@ -31,17 +31,18 @@ from partage.history.clusters import ClusterHistory
 from partage.jobs.replay.decode import CommitsTable, retry_open_commits
 from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.histories import RECEIPT_DDL, receipts_batch
-from partage.jobs.replay.input_digests import Digests, InputDigests, add_digests, by_number
+from partage.jobs.replay.input_digests import Digests, InputDigests, add_digests, convert_keys
 from partage.jobs.replay.output import Receipt, TableWriters, task_name
 from partage.jobs.replay.records import current_path
 from partage.jobs.replay.spill_files import SpilledHistory
 from partage.jobs.replay.state_files import (
+    STREAM,
     ReplayState,
     StaleStateError,
     group_rows_of,
     newest_state,
-    open_commits,
     read_decoded,
+    read_open_commits,
     write_decoded,
     write_open_commits,
 )
@@ -51,6 +52,7 @@ from partage.jobs.replay.stored_results import (
     StoredBlock,
     StoredSimulation,
 )
+from partage.jobs.replay.streams_settings import has_streams, streams_facts_digest
 from partage.jobs.replay.tally import Tally
 from partage.tables.schemas import COLUMNS
 from partage.tables.statuses import FAILED
@@ -76,7 +78,7 @@ _OF_GROUPS = frozenset(
 
 
 class Appender:
-    """Driver's part of `partage replay --append`: continues the folder's last published run.
+    """Continues the last published run of an output folder (`partage replay --append`).
 
     It finds the records that the last run has not read, and the groups that they affect. Only these
     groups are replayed again; the output rows of other groups are reused.
@@ -93,6 +95,8 @@ class Appender:
     ) -> None:
         self._run, self._whole = run, source
         self._files = _input_files(source)
+        #: What the settings of Streams applications are simulated with, beside the records.
+        self._beside = streams_facts_digest(source.beside or source.folder)
         self.past_id: str = "" if past is None else past[0]
         self.past: ReplayState | None = None if past is None else past[1]
         self.reason = reason
@@ -108,9 +112,9 @@ class Appender:
 
     @classmethod
     def of(cls, run: ReplayRun, source: Capture) -> Appender:
-        """Read the last published run's state, and check whether this run can continue it.
+        """Read the state of the last published run, and check whether the new run can continue it.
 
-        If it cannot, the appender reads all records, and ``reason`` says why.
+        If it cannot, the appender reads all records, and its ``reason`` says why.
 
         Raises:
             InvalidConfigError: the records are not in Parquet files.
@@ -122,13 +126,19 @@ class Appender:
             past = newest_state(run.out, _settings(run))
         except StaleStateError as e:
             return cls(run, source, None, str(e))
+        if past is not None and (STREAM in past[1].positions) != (source.decoded is not None):
+            return cls(run, source, None, "its input was of another kind")
         if past is not None and _batches_digest(source, past[1].positions) != past[1].batches:
             why = "batches.parquet differs for records that were read before"
             return cls(run, source, None, why)
         return cls(run, source, past, "")
 
     def full(self, reason: str) -> Appender:
-        """Return an appender that reads all records, because the last run cannot be continued."""
+        """Create an `Appender` for a run that reads all records, because the last one cannot be
+        continued.
+
+        ``reason`` says why.
+        """
         return Appender(self._run, self._whole, None, reason)
 
     # -- input -----------------------------------------------------------------------------------
@@ -140,7 +150,7 @@ class Appender:
         return tuple(
             one
             for one in self._whole.slices
-            if not self._is_unchanged(_name(self._whole, one.path))
+            if not self._is_unchanged(_relative_path(self._whole, one.path))
         )
 
     def _is_unchanged(self, name: str) -> bool:
@@ -149,17 +159,21 @@ class Appender:
         return before is not None and all(before[n] == self._files[name][n] for n in names)
 
     def tally(self) -> Tally:
-        """Return the sum of the record counts of all earlier runs, as a new `Tally`."""
+        """Return the record counts of all earlier runs, added up."""
         return Tally() if self.past is None else Tally.of_json(self.past.tally)
 
-    def with_retried(self, engine: Engine, decoded: Rows, raw: CommitsTable | None) -> Rows:
-        """Add offset commits to the decoded rows whose transactions were open in the last run.
+    def with_ended_transactions(
+        self, engine: Engine, decoded: Rows, raw: CommitsTable | None
+    ) -> Rows:
+        """Add the offset commits whose transactions were still open in the last run to the decoded
+        rows.
 
-        They are decoded again, because their transactions may have ended since.
+        They are decoded again, because their transactions may have ended since. ``raw`` is table
+        ``commits``, if it is written.
         """
         if self.past is None or self.past.open_commits is None:
             return decoded
-        commits = open_commits(self._run.out, self.past.open_commits)
+        commits = read_open_commits(self._run.out, self.past.open_commits)
         retried = retry_open_commits(engine, self._whole, commits, self._run.selection, raw=raw)
         return decoded.union(retried)
 
@@ -169,7 +183,7 @@ class Appender:
         Raises:
             StaleStateError: records have vanished or differ.
         """
-        for (text,) in decoded.of_kind(DecodedKind.INPUT_DIGESTS).collect("text"):
+        for (text,) in decoded.filter_kinds(DecodedKind.INPUT_DIGESTS).collect("text"):
             self._read.merge(text)
         if self.past is None:
             return
@@ -177,7 +191,7 @@ class Appender:
         gone = [name for name in self.past.files if name not in self._files]
         for name, file in self.past.files.items():
             if name in gone or not self._is_unchanged(name):
-                expected = add_digests(expected, by_number(file["digests"]))
+                expected = add_digests(expected, convert_keys(file["digests"]))
         found: Digests = {}
         for kinds in self._read.files.values():
             found = add_digests(found, kinds["known"])
@@ -194,9 +208,9 @@ class Appender:
     # -- rows of groups ----------------------------------------------------------------------------
 
     def metadata_rows(self, engine: Engine, decoded: Rows) -> Rows:
-        """Return the decoded rows from which cluster metadata is inferred: new and stored ones.
+        """Return the decoded rows of all consumer groups, from which cluster metadata is inferred.
 
-        They are of all groups, whether or not the group is replayed again.
+        They are ``decoded`` (the new rows) and those that earlier runs stored.
         """
         self._fresh = decoded
         if self.past is None or not self.past.decoded:
@@ -204,10 +218,15 @@ class Appender:
         return decoded.union(read_decoded(engine, self._run.out, self.past.decoded))
 
     def group_rows(self, engine: Engine, done: JobResults, around: LogContext) -> Rows:
-        """Return the decoded rows, new and stored, of all groups whose history must be rebuilt.
+        """Return the decoded rows of all consumer groups whose history must be rebuilt.
 
-        These are the dirty groups, see the module's docstring. The new rows are stored for the
-        next run.
+        These are groups with new records, or whose metadata has changed. The new rows are stored
+        for the next run.
+
+        Args:
+            engine: runs the jobs.
+            done: results of the run so far.
+            around: the log context, such as coordinator moves.
         """
         fresh = self._fresh
         if fresh is None:
@@ -232,21 +251,25 @@ class Appender:
         return group_rows_of(fresh).union(read_decoded(engine, out, stored, self._dirty))
 
     def with_stored_results(self, histories: list[SpilledHistory]) -> list[SpilledHistory]:
-        """Add the file positions of the last run's stored results to each group's history."""
+        """Add to each group's history where the last run stored its simulation results."""
         known = {} if self.past is None else self.past.groups
         return [
-            _with_stored(one, known[one.group]) if one.group in known else one for one in histories
+            _with_stored_results(one, known[one.group]) if one.group in known else one
+            for one in histories
         ]
 
     def _is_dirty(self, group: Mapping[str, Any]) -> bool:
         assert self._context is not None  # noqa: S101 - set by the caller
+        if has_streams(group["totals"]) and group["beside"] != self._beside:
+            return True
         return bool(group["failed"]) or self._context.digest(group["seen"]) != group["view"]
 
     def keep_groups(self, engine: Engine, done: JobResults) -> Rows | None:
-        """Reuse the last run's output rows and totals of groups that the new records do not affect.
+        """Reuse the last run's output rows of consumer groups that have no new records.
 
-        A file of the last run may also have rows of groups that are replayed again. A job copies
-        such files without those rows. Return the job's result rows; None if no file needs copying.
+        If a file also has rows of groups that are replayed again, a job copies it without those
+        rows. Return the job's result rows; None if no file needs copying. Totals are added to
+        ``done``.
         """
         past = self.past
         if past is None:
@@ -278,9 +301,10 @@ class Appender:
     # -- results -----------------------------------------------------------------------------------
 
     def counts(self, done: JobResults) -> dict[str, Any]:
-        """Return the summary's entry about the continued run.
+        """Return numbers about a continued run for ``summary.json``: new records and replayed
+        groups.
 
-        It has the number of new records, of replayed groups, and of groups whose rows are reused.
+        ``done`` has the results of this run.
         """
         records = done.tally.rows - self.tally().rows
         return {
@@ -290,9 +314,9 @@ class Appender:
         }  # fmt: skip
 
     def note(self, done: JobResults) -> str:
-        """Return a message for the user about the continuation of the last run.
+        """Return a message for the user about how the last run was continued, or why it was not.
 
-        It says how many records and groups were new, or why all records were read.
+        ``done`` has the results of this run.
         """
         if self.past is None:
             if not self.reason:
@@ -305,10 +329,15 @@ class Appender:
         )
 
     def state(self, done: JobResults) -> ReplayState:
-        """Return the state of this run, from which the next appending run continues."""
+        """Return the state of this run, from which the next run with ``--append`` continues.
+
+        ``done`` has the results of this run.
+        """
         assert self._context is not None  # noqa: S101 - group_rows has set it
         past = self.past
         positions = {} if past is None else dict(past.positions)
+        if self._whole.decoded is not None:
+            positions[STREAM] = self._whole.newest_batch
         for partition, offset in self._read.highest.items():
             if partition >= 0 and offset > positions.get(partition, -1):
                 positions[partition] = offset
@@ -326,6 +355,7 @@ class Appender:
                 "totals": totals, "seen": seen,
                 "simulated": json.loads(done.simulated.of_group(name)),
                 "view": self._context.digest(seen), "failed": totals["status"] == FAILED,
+                "beside": self._beside if has_streams(totals) else None,
                 "memo": done.stored_rebalances.get(name, []),
                 "simulations": done.stored_simulations.get(name, {}),
             }  # fmt: skip
@@ -341,21 +371,24 @@ class Appender:
     def _file_states(self) -> dict[str, dict[str, Any]]:
         """Return a dict from input file to its size, time and digests of its records."""
         found = {}
-        read = {_name(self._whole, path): kinds for path, kinds in self._read.files.items()}
+        read = {
+            _relative_path(self._whole, path): kinds for path, kinds in self._read.files.items()
+        }
         for name, file in self._files.items():
             if name in read:
                 digests = add_digests(read[name]["known"], read[name]["new"])
             else:
                 before = None if self.past is None else self.past.files.get(name)
-                digests = {} if before is None else by_number(before["digests"])
+                digests = {} if before is None else convert_keys(before["digests"])
             found[name] = {**file, "digests": digests}
         return found
 
 
-def _with_stored(history: SpilledHistory, group: Mapping[str, Any]) -> SpilledHistory:
-    """Add the file positions of the results that the last run stored for a group to its history.
+def _with_stored_results(history: SpilledHistory, group: Mapping[str, Any]) -> SpilledHistory:
+    """Return a group's history with the places where the last run stored its simulation results.
 
-    ``group`` is the group's entry in the last run's state.
+    The simulations continue from these results. ``group`` is the group's entry in the last run's
+    state.
     """
     return replace(
         history,
@@ -367,7 +400,7 @@ def _with_stored(history: SpilledHistory, group: Mapping[str, Any]) -> SpilledHi
 
 
 def _settings(run: ReplayRun) -> dict[str, Any]:
-    """Return a run's options that affect the content of its tables, by command-line name.
+    """Return the command-line options of a run that affect its output tables, as a dict by name.
 
     A run can only be continued with the same settings.
     """
@@ -378,17 +411,20 @@ def _settings(run: ReplayRun) -> dict[str, Any]:
     }
 
 
-def _name(source: Capture, path: str) -> str:
-    """Return an input file's path relative to the capture; later runs find the file by it."""
+def _relative_path(source: Capture, path: str) -> str:
+    """Return a capture file's path relative to the capture, by which later runs identify it."""
     folder = Path(source.folder)
     return Path(os.path.relpath(path, folder if folder.is_dir() else folder.parent)).as_posix()
 
 
 def _input_files(source: Capture) -> dict[str, dict[str, Any]]:
-    """Return a dict from input file to its rows, size, time and a digest of its Parquet footer."""
+    """Return the number of rows, size, modification time and footer digest of each input file.
+
+    The result is a dict by relative path; the digest is of the file's Parquet footer.
+    """
     found: dict[str, dict[str, Any]] = {}
     for one in source.slices:
-        name = _name(source, one.path)
+        name = _relative_path(source, one.path)
         if name not in found:
             found[name] = {"rows": 0, **_footer(Path(one.path))}
         found[name]["rows"] += one.rows
@@ -407,10 +443,10 @@ def _footer(path: Path) -> dict[str, Any]:
 
 
 def _batches_digest(source: Capture, positions: Mapping[int, int]) -> str | None:
-    """Return a digest of the capture's transactional batches that earlier records depend on.
+    """Return a digest of the transactional batches that affect the log records read so far.
 
-    ``positions`` is a dict from log partition to the highest offset whose batch is included. The
-    result is None if the capture has no ``batches.parquet``.
+    ``positions`` is a dict from log partition to the highest offset read. The result is None if the
+    capture has no ``batches.parquet``.
     """
     if source.batches is None:
         return None
@@ -424,11 +460,11 @@ def _batches_digest(source: Capture, positions: Mapping[int, int]) -> str | None
 
 
 class _Context:
-    """Facts outside of a group's own records that its output rows depend on.
+    """Inputs besides a consumer group's own records on which its output rows depend.
 
     Args:
         states: the cluster metadata over time.
-        around: session timeout, coordinator moves, credible times and wrong clocks.
+        around: session timeout, coordinator moves, time span of the log, and wrong clocks.
     """
 
     def __init__(self, states: Sequence[Mapping[str, Any]], around: LogContext) -> None:
@@ -442,7 +478,8 @@ class _Context:
         self._everywhere = repr((topics, sorted(clusters.racks().items())))
 
     def digest(self, seen: Mapping[str, Any]) -> str:
-        """Return a digest of the metadata, coordinator moves and clock errors that affect a group.
+        """Return a digest of the cluster metadata and coordinator moves that affect a consumer
+        group.
 
         If it differs from the last run's digest, the group must be replayed again.
 
@@ -469,7 +506,7 @@ class _Context:
 
 
 def _distinct_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the distinct group ids in one Spark task's decoded rows, as one batch."""
+    """Yield the distinct consumer group ids in one Spark task's rows, as one Arrow batch."""
     import pyarrow as pa
 
     names: set[str] = set()
@@ -484,7 +521,14 @@ def _copy_task(
     groups: tuple[str, ...],
     numbers: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Copy the output rows of some groups from files of an earlier run; runs in a Spark task."""
+    """Copy the output rows of some consumer groups from files of an earlier run, in a Spark task.
+
+    Args:
+        where: output folder and id of this run.
+        files: (table, path) of the files to copy from.
+        groups: the groups to copy.
+        numbers: batches with the task's number; its value is not used.
+    """
     import pyarrow as pa
     from pyarrow import compute as pc
     from pyarrow import parquet

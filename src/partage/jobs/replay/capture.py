@@ -39,12 +39,14 @@ from partage.jobs.replay.records import (
 from partage.jobs.replay.tally import Clocks
 from partage.jobs.spark.failures import java_message
 from partage.jobs.spark.tables import (
+    PREFIX,
     SparkTable,
     first_line,
     is_address,
     open_kafka,
     spark_table,
 )
+from partage.runs.stream_manifests import current_manifests, stream_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,23 +79,26 @@ _BATCH_COLUMNS = {
 
 @dataclass(frozen=True)
 class Capture:
-    """A checked capture: the files with its records, and the contents of its small files.
+    """A validated capture: the Parquet files of a cluster's group records, and its metadata files.
 
     Attributes:
         folder: the source as given; a path is made absolute.
-        slices: row ranges of the records' files, which workers read; empty if Spark reads the
+        slices: row ranges of the files with records, which workers read; empty if Spark reads the
             files.
-        records: number of rows of the records' files; None if Spark reads them.
+        records: number of rows of these files; None if Spark reads them.
         states: cluster metadata, one dict for each line of ``cluster.jsonl``; empty without the
             file.
         batches: transactional rows of ``batches.parquet``; None without the file.
         table: the table or topic that Spark reads; None for Parquet files.
         notes: messages for the user about data that was left out.
-        beside: the local folder with copies of the small files of a capture at an address; None
-            for one in ``folder``.
+        beside: for a capture in remote storage, the local folder with copies of its metadata files;
+            None for a local one.
         known: dict from log partition to the highest offset that an earlier run has read; records
             up to there are not decoded again. None if the run neither continues nor prepares
             another.
+        decoded: files with rows of the decode job that `partage watch` has written; None for
+            records.
+        newest_batch: the newest micro-batch in ``decoded``; -1 for records.
     """
 
     folder: Path | str
@@ -105,6 +110,8 @@ class Capture:
     notes: tuple[str, ...] = ()
     beside: Path | None = None
     known: Mapping[int, int] | None = None
+    decoded: tuple[Path, ...] | None = None
+    newest_batch: int = -1
 
 
 def open_capture(
@@ -112,10 +119,11 @@ def open_capture(
     *,
     kafka: Mapping[str, str] | None = None,
 ) -> Capture:
-    """Check that a capture can be read, and return it; no record is read yet.
+    """Check that a capture can be read, and return it as a `Capture`, without reading records.
 
     Args:
-        source: a folder, a file, a table, or ``kafka://host:port``.
+        source: a folder, a file, a table, ``kafka://host:port``, or the output folder of `partage
+            watch`.
         kafka: properties of the Kafka client, if the source is a running cluster.
 
     Raises:
@@ -133,6 +141,8 @@ def open_capture(
     at = Path(source).absolute()
     if not at.exists():
         raise InvalidCaptureError(f"{source}: no such folder; give the folder of a capture")
+    if (at / "stream").is_dir():
+        return _open_stream(at)
     records = at / "consumer_offsets.parquet"
     inside = at if at.is_dir() else at.parent
     if not records.exists() and any(_files_in(at)):
@@ -149,8 +159,32 @@ def open_capture(
     )
 
 
+def _open_stream(out: Path) -> Capture:
+    """Return the input of a folder that `partage watch` has written: its capture or decoded
+    records.
+
+    Raises:
+        InvalidCaptureError: the capture is gone, or no micro-batch is published.
+    """
+    source, stream = stream_source(out), out / "stream"
+    if source is not None and not source.startswith(PREFIX):
+        if not Path(source).exists():
+            raise InvalidCaptureError(f"{out}: has the stream of {source}, which does not exist")
+        return open_capture(source)
+    some = current_manifests(stream)
+    files = [stream / "tables" / "decoded" / name for one in some
+             for name in one.files.get("decoded", ())]  # fmt: skip
+    if not files:
+        raise InvalidCaptureError(f"{out}: the stream has no records yet; run partage watch")
+    return Capture(
+        out, (), None, _states(stream), None, beside=stream, decoded=tuple(files),
+        newest_batch=max(one.last for one in some),
+    )  # fmt: skip
+
+
 def open_records(source: str | Path) -> tuple[Slice, ...]:
-    """Check the files with the records of a capture, and divide them into slices for workers.
+    """Check the Parquet files with a capture's records, and divide them into row ranges for
+    workers.
 
     A slice is a range of rows of one file.
 
@@ -168,7 +202,7 @@ def open_records(source: str | Path) -> tuple[Slice, ...]:
 def _files_in(path: Path) -> list[Path]:
     """Return the Parquet files below a path that contain records, sorted.
 
-    Hidden files and folders of table formats (``_delta_log``) are left out, and so are a capture's
+    Left out are hidden files, folders of table formats (such as ``_delta_log``), and a capture's
     other tables.
     """
     if path.is_file():
@@ -195,15 +229,16 @@ def _parquet_files(path: Path) -> list[Path]:
 def files_of(table: Path) -> list[Path]:
     """Return the complete Parquet files of one table of a capture.
 
-    ``table`` is a file or a folder. `partage capture` lists complete files in a manifest. A file
-    that is not in it is still being written, or its writer was killed.
+    ``table`` is a file or a folder. If `partage capture` wrote a manifest, only the files that it
+    lists are complete: any other file is still being written, or its writer was killed. Without a
+    manifest all files count as complete.
 
     Raises:
         InvalidCaptureError: the manifest cannot be read.
     """
     if not table.is_dir():
         return [table]
-    manifest = Manifest.of(table.parent)
+    manifest = Manifest.load(table.parent)
     if manifest is None or table.name not in {"consumer_offsets.parquet", "batches.parquet"}:
         return _files_in(table)
     return [table / one.name for one in manifest.parts]
@@ -212,9 +247,10 @@ def files_of(table: Path) -> list[Path]:
 def read_metadata(
     folder: Path,
 ) -> tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...] | None, tuple[str, ...]]:
-    """Read a capture's cluster metadata and transactional batches.
+    """Read a capture's metadata files: cluster states, transactional batches and notes for the
+    user.
 
-    Notes for the user about them are returned too.
+    Notes are messages for the user about damaged lines.
 
     Raises:
         InvalidCaptureError: a file cannot be read.
@@ -222,11 +258,8 @@ def read_metadata(
     return _states(folder), _batches(folder), _torn_line_notes(folder)
 
 
-def _find_beside(folder: Path | None, name: str) -> Path | None:
-    """Return the path of a file such as ``cluster.jsonl``, in a folder or in its parent folder.
-
-    Return None if neither has the file.
-    """
+def _find_file(folder: Path | None, name: str) -> Path | None:
+    """Return the path of a file in a folder or its parent folder; None if neither has it."""
     for at in [] if folder is None else [folder, folder.parent]:
         if (at / name).exists():
             return at / name
@@ -234,7 +267,7 @@ def _find_beside(folder: Path | None, name: str) -> Path | None:
 
 
 def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
-    path = _find_beside(folder, "cluster.jsonl")
+    path = _find_file(folder, "cluster.jsonl")
     if path is None:
         return ()
     states = []
@@ -258,9 +291,9 @@ def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
 def _torn_line_notes(folder: Path | None) -> tuple[str, ...]:
     """Return a warning for the user if the last line of ``cluster.jsonl`` is incomplete.
 
-    The list is empty if the line is complete.
+    The result is a tuple with one or no text.
     """
-    path = _find_beside(folder, "cluster.jsonl")
+    path = _find_file(folder, "cluster.jsonl")
     whole, _, last = (b"" if path is None else path.read_bytes()).rpartition(b"\n")
     try:
         json.loads(last if last and whole else b"{}")
@@ -279,7 +312,7 @@ def _expect_one_cluster(path: Path, states: Sequence[Mapping[str, Any]]) -> None
 
 
 def _batches(folder: Path | None) -> tuple[Mapping[str, Any], ...] | None:
-    path = _find_beside(folder, "batches.parquet")
+    path = _find_file(folder, "batches.parquet")
     if path is None:
         return None
     import pyarrow as pa
@@ -306,10 +339,10 @@ _TIMEOUT = "group.consumer.session.timeout.ms"
 
 @dataclass(frozen=True)
 class LogContext:
-    """Facts about a cluster's log that are not in its records.
+    """Information about the cluster that the log's records lack, such as the broker's session
+    timeout.
 
-    They are the broker's session timeout, coordinator moves and broker clocks. They are sent to
-    every worker, and all of them are optional.
+    It is sent to every worker, and all of it is optional.
 
     | file                   | gives                                                              |
     |------------------------|--------------------------------------------------------------------|
@@ -319,7 +352,7 @@ class LogContext:
     Attributes:
         session_timeout_ms: session timeout of members that send none; None if it is not known.
         moves: when the group coordinator moved to another broker, by log partition.
-        span: first and last credible time of the records, see `Tally.span`. Times outside are from
+        span: first and last plausible time of the records, see `Tally.span`. Times outside are from
             a wrong clock and measure no duration. None if it is not known.
         clocks: positions in the log whose timestamp is from a wrong clock.
     """
@@ -331,7 +364,7 @@ class LogContext:
 
 
 def read_context(folder: Path | str) -> LogContext:
-    """Read the session timeout and the coordinator moves from a capture's small files.
+    """Read the session timeout and the coordinator moves from a capture's metadata files.
 
     Args:
         folder: the folder of the capture, or a file in it; a table has no such files.
@@ -387,13 +420,15 @@ _OTHERS = {_BATCHES, "topics.parquet"}
 
 @contextmanager
 def with_remote_files(spark: SparkSession, capture: Capture) -> Iterator[Capture]:
-    """Download the small files of a capture in remote storage (``s3a://``) for the ``with`` block.
+    """Download the metadata files of a capture in remote storage (``s3a://``) during a ``with``
+    block.
 
-    Yield the capture with the contents of these files. The local copies are removed afterwards.
+    Yield the capture with the contents of these files. The local copies are removed afterwards. A
+    local capture is yielded unchanged.
 
     Args:
         spark: the session whose Hadoop configuration opens the address.
-        capture: as `open_capture` returned it; one that is not at an address is yielded unchanged.
+        capture: the capture as `open_capture` returned it.
 
     Raises:
         InvalidCaptureError: nothing is at the address, it cannot be read, or a file of it is
@@ -410,8 +445,8 @@ def with_remote_files(spark: SparkSession, capture: Capture) -> Iterator[Capture
         local = Path(made) / "capture"  # files are looked for one folder above too
         local.mkdir()
         try:
-            remote = _Folder(spark, table.name)
-            records = remote.copy_beside(local)
+            remote = _RemoteCapture(spark, table.name)
+            records = remote.download_metadata_files(local)
         except (PySparkException, Py4JError) as e:
             secrets = secrets_in(dict(spark.sparkContext.getConf().getAll()))
             why = hide(java_message(e) or first_line(e), secrets)[:300]
@@ -429,7 +464,7 @@ def with_remote_files(spark: SparkSession, capture: Capture) -> Iterator[Capture
         yield found
 
 
-class _Folder:
+class _RemoteCapture:
     """A capture in remote storage, read through Hadoop's file system.
 
     Args:
@@ -437,7 +472,7 @@ class _Folder:
         address: as the user gave it.
 
     Attributes:
-        where: the folder that contains the small files.
+        where: the folder that contains the metadata files.
 
     Raises:
         InvalidCaptureError: the address has no file or folder.
@@ -459,21 +494,21 @@ class _Folder:
     def _exists(self, address: str) -> bool:
         return bool(self._files.exists(self._path(address)))
 
-    def copy_beside(self, local: Path) -> SparkTable:
-        """Download the capture's small files into a local folder; return the table of its records.
+    def download_metadata_files(self, local: Path) -> SparkTable:
+        """Download the capture's metadata files to a local folder; return the table of its records.
 
-        Each small file may be beside the records or one folder above, as in a local capture.
+        Each metadata file may be beside the records or one folder above, as in a local capture.
         """
         for name in _SMALL:
             self._copy(name, local / name)
-        manifest = Manifest.of(local)
+        manifest = Manifest.load(local)
         if manifest is None:
             self._copy(_BATCHES, local / _BATCHES)
         else:
             (local / _BATCHES).mkdir()
             for one in manifest.parts:
                 self._copy(f"{_BATCHES}/{one.name}", local / _BATCHES / one.name)
-        return self._records(manifest)
+        return self._records_table(manifest)
 
     def _copy(self, name: str, to: Path) -> None:
         for place in self._places:
@@ -483,8 +518,8 @@ class _Folder:
                 self._files.copyToLocalFile(False, source, target, True)
                 return
 
-    def _records(self, manifest: Manifest | None) -> SparkTable:
-        """Return the table from which Spark reads the capture's records.
+    def _records_table(self, manifest: Manifest | None) -> SparkTable:
+        """Return the table of files from which Spark reads the capture's records in remote storage.
 
         If the capture has a manifest, only the complete files that it lists belong to the table.
         """

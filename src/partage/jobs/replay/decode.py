@@ -41,7 +41,7 @@ from partage.jobs.replay.records import (
     RepeatedPlaces,
     Slice,
     count_tasks,
-    in_order,
+    is_sorted,
     log_columns,
     read_slice,
     record_rows,
@@ -52,7 +52,7 @@ from partage.jobs.replay.selection import EVERYTHING, Selection
 from partage.jobs.replay.tally import MOST_PARTITIONS, Tally, find_strands
 from partage.jobs.spark.shipping import load_kernels
 from partage.tables.schemas import schema
-from partage.wire.columns.classic_groups import ClassicColumns, classic_columns, pays
+from partage.wire.columns.classic_groups import ClassicColumns, are_kernels_faster, classic_columns
 from partage.wire.columns.commits import TOMBSTONE, OffsetCommits, decode_offset_commits
 from partage.wire.group_log import RECORD_TYPES, DecodedRecord, decode_key, decode_record
 
@@ -92,16 +92,16 @@ def decode_job(
 ) -> Rows:
     """Decode every record of ``__consumer_offsets`` in a capture; return the results as lazy rows.
 
-    They are group records, commit runs (the commits of one partition within a minute and between
-    two group records), damaged records and record counts.
+    The rows are group records, commit runs, damaged records and record counts. A commit run has the
+    commits of one partition within a minute and between two group records.
 
     Args:
         engine: schedules the job.
-        capture: where the records are.
+        capture: the input.
         selection: groups and times; other records are decoded and counted, but give no rows.
         raw: where to write table ``commits``; None if the table is not wanted.
-        sort: sort records by log position first, because the files have another order; tallies
-            then have the positions with more than one record.
+        sort: sort records by log position first, because the files have another order; tallies then
+            have the positions with more than one record.
     """
     ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
     count, rows = len(capture.slices), sum(one.rows for one in capture.slices)
@@ -110,9 +110,9 @@ def decode_job(
     job = _DecodeTask(batches, selection, raw, many, sort, capture.known)
     if capture.table is not None or sort:
         found = sorted_records(engine, capture) if sort else record_rows(engine, capture)
-        return found.run(partial(_table_task, job), ddl)
+        return found.run(partial(_decode_table_batches, job), ddl)
     tasks = count_tasks(capture.slices, engine.cores)
-    return engine.run(partial(_task, capture.slices, job), count, tasks, ddl)
+    return engine.run(partial(_decode_slices, capture.slices, job), count, tasks, ddl)
 
 
 #: Records of a worker from which on the compiled kernel is sooner done than NumPy.
@@ -120,22 +120,25 @@ _COMPILED_FROM = 1_000_000
 
 
 def worth_compiling(records: int, parallelism: int) -> bool:
-    """Return whether each worker decodes enough records to load the compiled kernels.
+    """Return whether there are enough records that loading compiled (Numba) kernels saves time.
 
-    Loading Numba and the kernels takes a second.
+    Loading takes a second. ``parallelism`` workers share the records.
     """
     return records // max(1, parallelism) >= _COMPILED_FROM
 
 
 @dataclass(frozen=True)
 class _DecodeTask:
-    """Settings of the decode job, which are sent to every task.
+    """Settings that every task of the record-decoding job gets.
 
     Attributes:
+        batches: transactional rows of ``batches.parquet``.
+        selection: groups and times to decode.
+        raw: where to write table ``commits``; None if it is not written.
         many: whether there are enough records to load the compiled kernels.
         sort: whether the records come sorted by log position.
-        known: see `Capture.known`; if it is not None, commits of open transactions and digests of
-            the files are results too.
+        known: see `Capture.known`; if it is not None, the results include the commits of open
+            transactions and digests of the files.
         gaps: see `decode_table`.
     """
 
@@ -148,14 +151,11 @@ class _DecodeTask:
     gaps: bool = False
 
 
-def _task(
-    slices: tuple[Slice, ...], job: _DecodeTask, numbers: Iterable[pa.RecordBatch]
+def _decode_slices(
+    slices: tuple[Slice, ...], job: _DecodeTask, slice_numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Read some slices (row ranges) of a capture's files, decode them, and yield result rows.
-
-    It runs in a Spark task. The input batches contain the indices of the slices.
-    """
-    mine = (slices[n] for batch in numbers for n in batch.column(0).to_pylist())
+    """Read and decode some row ranges (by number) of a capture's files in a Spark task."""
+    mine = (slices[n] for batch in slice_numbers for n in batch.column(0).to_pylist())
     if job.known is None:
         tables = (table for one in mine for table in read_slice(one, coded=job.many))
         yield from _decode_tables(tables, job)
@@ -168,16 +168,18 @@ def _task(
     yield batch_of_rows([{"kind": DecodedKind.INPUT_DIGESTS, "text": digests.to_json()}])
 
 
-def _table_task(job: _DecodeTask, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Decode the records in a table that an earlier job has read; yield result rows."""
+def _decode_table_batches(
+    job: _DecodeTask, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Decode batches of group records that Spark or an earlier job has read; yield result rows."""
     import pyarrow as pa
 
-    tables = (widen(pa.Table.from_batches([batch])) for batch in found if batch.num_rows)
+    tables = (widen(pa.Table.from_batches([batch])) for batch in batches if batch.num_rows)
     if not job.sort:
         yield from _decode_tables(tables, job)
         return
     tally, repeats = Tally(), RepeatedPlaces()
-    yield from _decode_tables(repeats.note(tables), job)
+    yield from _decode_tables(repeats.watch(tables), job)
     tally.repeated = repeats.found
     yield batch_of_rows([{"kind": DecodedKind.TALLY, "text": tally.to_json()}])
 
@@ -207,13 +209,14 @@ def decode_table(
     keep_open: bool = False,
     gaps: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Decode a table of log records, which may be in any order; yield result rows in log order.
+    """Decode a table of ``__consumer_offsets`` records; yield result rows in log order.
 
     Args:
         table: the records: partition, offset, timestamp_ms, key and value.
         transactions: transactions of the whole log.
-        selection: groups and times that are wanted.
-        raw: writer of table ``commits``, which gets each commit that took effect; None for none.
+        selection: groups and times to return.
+        raw: writer of table ``commits``, which gets each commit that took effect; None if the table
+            is not written.
         keep_open: whether to yield the commits of open transactions too, undecoded.
         gaps: whether records between these are missing: then a group record may be between any two
             commits that take effect at different offsets.
@@ -223,7 +226,7 @@ def decode_table(
     good, lost = log_columns(table)
     rows = [bad_row(row, "row", why, None) for row, why in lost]
     tally.bad = len(rows)
-    effects = _effects(good, transactions, tally)
+    effects = _find_effects(good, transactions, tally)
     found = decode_offset_commits(good.key, good.value)
     others = group_records(good, found, tally, selection)
     rows += others.bad
@@ -231,16 +234,16 @@ def decode_table(
         rows += _open_commits(good, found, effects)
     tally.commit_types(found.key_version, found.value_version)
     tally.outcomes(effects.outcome[found.row])
-    tally.topic_ids = _topic_ids(found)
+    tally.topic_ids = _infer_topic_ids(found)
     commits, number = _effective_commits(good, found, effects, others, selection, gaps=gaps)
-    commits = _cut_at_leaps(commits, tally)
+    commits = _split_at_clock_jumps(commits, tally)
     if raw is not None:
         raw.add(found, number, commits)
     if len(others.rows):
         yield batch_of_records(good, others)
     made = reduce_to_runs(commits)
     if len(made.pair):
-        tally.highest = _highest(made, found.pairs)
+        tally.highest = _highest_partitions(made, found.pairs)
         yield batch_of_runs(made, found.pairs)
     rows.append({"kind": DecodedKind.TALLY, "text": tally.to_json()})
     yield batch_of_rows(rows)
@@ -249,10 +252,7 @@ def decode_table(
 def _open_commits(
     columns: LogColumns, found: OffsetCommits, effects: Effects
 ) -> list[dict[str, Any]]:
-    """Return the offset commits of open transactions as undecoded result rows.
-
-    A later run that continues this one decodes them when the transaction has ended.
-    """
+    """Return the offset commits of open transactions as undecoded rows, for a later run."""
     is_open = effects.outcome[found.row] == Outcome.OPEN
     return [
         {"kind": DecodedKind.OPEN_COMMIT, "log_partition": raw.partition, "log_offset": raw.offset,
@@ -271,14 +271,8 @@ def retry_open_commits(
 ) -> Rows:
     """Decode offset commits whose transactions had not ended in an earlier run; return lazy rows.
 
-    Their tally only counts what has changed since that run.
-
-    Args:
-        engine: schedules the job.
-        capture: has the batches of the whole log.
-        commits: the commits as records.
-        selection: groups and times; as in the earlier run.
-        raw: where to write table ``commits``; None if the table is not wanted.
+    Record counts in the result include only what has changed since that run. ``capture`` has the
+    batches of the whole log. ``raw`` says where to write table ``commits``, if it is wanted.
     """
     ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
     job = _DecodeTask(tuple(capture.batches or ()), selection, raw, many=False, known={}, gaps=True)
@@ -303,12 +297,10 @@ def _retry_task(
                 yield batch_of_rows([{"kind": DecodedKind.TALLY, "text": change.to_json()}])
 
 
-def _topic_ids(found: OffsetCommits) -> dict[str, str]:
-    """Return a dict from topic id to topic name, learnt from offset commits.
-
-    Target assignments of consumer groups contain only topic ids. Without recorded metadata, only
-    commits name these topics. The first and the last commit of each topic are examined.
-    """
+def _infer_topic_ids(found: OffsetCommits) -> dict[str, str]:
+    """Infer topic names by topic id from the first and last offset commit of each topic."""
+    # Target assignments of consumer groups contain only topic ids. If no metadata was recorded, the
+    # names of these topics occur only in commits.
     number: dict[str, int] = {}
     topic_of = np.array([number.setdefault(t, len(number)) for _, t in found.pairs], np.int64)
     named = np.flatnonzero((found.value_version >= _WITH_TOPIC_ID) & (found.topic_id >= 0))
@@ -323,15 +315,15 @@ def _topic_ids(found: OffsetCommits) -> dict[str, str]:
     return {found.topic_ids[found.topic_id[i]]: names[topic_of[found.pair[i]]] for i in some}
 
 
-def _highest(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
-    """Return the highest partition of each topic in offset commits, as a dict.
+def _highest_partitions(runs: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
+    """Return the highest partition number of each topic in offset commits, as a dict.
 
-    ``made`` are commit runs; ``pairs`` lists the (group, topic) that their column ``pair`` refers
-    to. Impossible partition numbers are ignored.
+    ``runs`` are commit runs; their column ``pair`` is an index into ``pairs``, the (group, topic)
+    pairs. Impossible partition numbers are ignored.
     """
-    real = (made.commits > 0) & (made.partition >= 0) & (made.partition < MOST_PARTITIONS)
+    real = (runs.commits > 0) & (runs.partition >= 0) & (runs.partition < MOST_PARTITIONS)
     highest = np.full(len(pairs), -1, np.int64)
-    np.maximum.at(highest, made.pair[real], made.partition[real])
+    np.maximum.at(highest, runs.pair[real], runs.partition[real])
     out: dict[str, int] = {}
     for (_, topic), number in zip(pairs, highest.tolist(), strict=True):
         if number >= 0:
@@ -339,11 +331,11 @@ def _highest(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
     return out
 
 
-def _effects(log_columns: LogColumns, transactions: Transactions, tally: Tally) -> Effects:
-    """Return when each record takes effect: at once, at its transaction's marker, or never.
+def _find_effects(log_columns: LogColumns, transactions: Transactions, tally: Tally) -> Effects:
+    """Return when each offset commit takes effect: at once, at its transaction's end, or never.
 
-    A transactional commit takes effect at the position and time of its commit marker. The ranges of
-    offsets and times are added to ``tally``.
+    A transactional commit takes effect at the position and time of its commit marker. Offset and
+    time ranges of the records are also added to ``tally``.
     """
     count = len(log_columns.partition)
     made = Effects(np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int64))
@@ -373,10 +365,11 @@ def _effective_commits(
 ) -> tuple[Commits, NDArray[np.int64]]:
     """Return the selected offset commits that took effect, and their indices in ``found``.
 
-    Commits of aborted or open transactions are left out. Each commit gets a stretch number: commits
-    between the same two records of their group have equal numbers
-    (`history.commits.number_stretches`).
+    Commits of aborted or open transactions are left out. ``effects`` says when each record takes
+    effect; ``others`` are the group records.
     """
+    # Commits between the same two records of their group get the same stretch number, by which they
+    # are merged later (`history.commits.number_stretches`).
     at = _as_slice(found.row, len(log_columns.partition))
     outcome = effects.outcome[at]
     counts = (outcome == Outcome.PLAIN) | (outcome == Outcome.COMMITTED)
@@ -385,14 +378,14 @@ def _effective_commits(
     kept = _as_slice(number, len(found))
     row = at if isinstance(kept, slice) else found.row[kept]
     log_partition, log_offset = log_columns.partition[row], effects.offset[row]
-    if not in_order(log_partition, log_offset):
+    if not is_sorted(log_partition, log_offset):
         order = np.lexsort((log_offset, log_partition))
         kept = number = number[order]
         row = found.row[kept]
         log_partition, log_offset = log_partition[order], log_offset[order]
     pair = found.pair[kept]
     places = (pair, log_partition, log_offset)
-    stretch = _stretches(found.pairs, places, log_columns, others, gaps=gaps)
+    stretch = _number_stretches(found.pairs, places, log_columns, others, gaps=gaps)
     return Commits(
         pair, found.partition[kept], log_partition, log_offset,
         effects.time_ms[row], found.offset[kept], found.value_version[kept] != TOMBSTONE,
@@ -400,12 +393,10 @@ def _effective_commits(
     ), number  # fmt: skip
 
 
-def _cut_at_leaps(commits: Commits, tally: Tally) -> Commits:
-    """Give commits before and after a leap of the log's timestamps different stretch numbers.
-
-    Commits with one stretch number and minute are later merged to a commit run. A run must not mix
-    times of a broker's wrong clock with correct ones.
-    """
+def _split_at_clock_jumps(commits: Commits, tally: Tally) -> Commits:
+    """Separate offset commits before and after a jump of the log's timestamps (a wrong clock)."""
+    # Commits with one stretch number and minute are later merged into a commit run, which must not
+    # mix times of a wrong broker clock with correct ones. So they get different stretch numbers.
     starts = {p: [one.offset for one in found] for p, found in tally.strands.items()}
     number = np.zeros(len(commits.pair), np.int64)
     for partition, offsets in starts.items():
@@ -419,14 +410,15 @@ def _cut_at_leaps(commits: Commits, tally: Tally) -> Commits:
 
 
 def _as_slice(rows: NDArray[np.int64], count: int) -> NDArray[np.int64] | slice:
-    """Convert ascending row indices to a slice if they select all ``count`` rows.
+    """Convert row indices to a slice if they select all ``count`` rows, so that indexing copies
+    nothing.
 
-    Indexing with a slice makes a view instead of a copy.
+    The indices are ascending.
     """
     return slice(None) if len(rows) == count else rows
 
 
-def _stretches(
+def _number_stretches(
     pairs: list[tuple[str, str]],
     commits: tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]],
     log_columns: LogColumns,
@@ -434,16 +426,17 @@ def _stretches(
     *,
     gaps: bool,
 ) -> NDArray[np.int64] | None:
-    """Return the stretch number of each commit (int64[n]); None if all numbers are equal.
+    """Number the stretches of offset commits between two successive records of the same group.
 
-    Commits between the same two records of their group have equal stretch numbers. A commit may
-    take effect at a marker after the last row of this task. Group records of another task may
-    precede that marker, so the commits of each such marker get a number of their own.
+    Commits in one stretch get the same number (int64[n]); the result is None if all are equal.
+    ``others`` are the group records of this task.
     """
+    # A transactional commit may take effect at a marker beyond this task's rows, with unknown group
+    # records before it. So the commits of each such marker get a separate number.
     pair, partition, offset = commits
     if not len(pair):
         return None
-    later = _marker_stretches(partition, offset, log_columns, gaps=gaps)
+    later = _number_later_markers(partition, offset, log_columns, gaps=gaps)
     if not len(others.rows):
         return later
     number: dict[str, int] = {}
@@ -458,21 +451,20 @@ def _stretches(
     return np.where(later > 0, int(found.max()) + later, found)
 
 
-def _marker_stretches(
+def _number_later_markers(
     partition: NDArray[np.int64],
     offset: NDArray[np.int64],
     log_columns: LogColumns,
     *,
     gaps: bool,
 ) -> NDArray[np.int64] | None:
-    """Number the commits whose transaction marker is after the last row of this task.
+    """Number the transaction ends, beyond this task's records, at which its commits take effect.
 
-    All commits of one such marker have the same number above 0. Commits without one have 0. With
-    ``gaps`` the task's records have gaps anywhere, so every commit is numbered by its position.
-
-    Returns:
-        int64[n], the number of each commit; None if no commit has such a marker.
+    Return the number of each commit's transaction end (int64[n]), 0 if it has none, or None if no
+    commit has one. A commit takes effect in its log partition at the given offset.
     """
+    # With ``gaps``, records may be missing anywhere, so all commits are numbered by the position at
+    # which they take effect.
     ends = np.append(np.flatnonzero(log_columns.partition[1:] != log_columns.partition[:-1]),
                      len(log_columns.partition) - 1)  # fmt: skip
     last = log_columns.offset[ends][np.searchsorted(log_columns.partition[ends], partition)]
@@ -491,16 +483,16 @@ def _marker_stretches(
 def group_records(
     log_columns: LogColumns, found: OffsetCommits, tally: Tally, selection: Selection
 ) -> BlockRows:
-    """Decode all records of groups, and pack them into blocks by group and log partition.
+    """Decode all group records (not offset commits) of a task, and pack them by consumer group.
 
-    Offset commits are not among them. The numbers of decoded and damaged records are added to
-    ``tally``.
+    Their numbers are added to ``tally``. ``found`` are the offset commits, whose errors are
+    included in the damaged records.
     """
-    decoder = _Decoder(log_columns, tally)
+    decoder = _GroupRecordDecoder(log_columns, tally)
     damaged = dict(found.errors)
     rows, groups, numbers, blocks = [], [], [], []
     unselected = {group for group, _ in found.pairs if not selection.group(group)}
-    for group, block in decoder.cut(found.others, damaged):
+    for group, block in decoder.split_by_group(found.others, damaged):
         decoded = decoder.decode(block, damaged)
         if not selection.group(group):
             unselected.add(group)
@@ -514,7 +506,7 @@ def group_records(
             blocks += [pack_block(chosen, *decoded), *[None] * (len(chosen) - 1)]
     bad = []
     for row, error in sorted(damaged.items()):
-        named = decoder.named(row)
+        named = decoder.parse_key(row)
         part, name = ("key", None) if isinstance(named, WireFormatError) else ("value", named[1])
         bad.append(bad_row(log_columns.raw(row), part, str(error), name))
     tally.bad += len(damaged)
@@ -525,7 +517,10 @@ def group_records(
 
 
 def bad_row(raw: RawRecord, part: str, why: str, group: str | None) -> dict[str, Any]:
-    """Return the result row of a damaged record, with the damaged part and the reason."""
+    """Return the result row of a log record that cannot be decoded, with the reason ``why``.
+
+    ``part`` is "key" or "value". ``group`` is the group's id if the key is readable.
+    """
     return {
         "kind": DecodedKind.BAD_RECORD, "group": group, "part": part, "text": why,
         "log_partition": raw.partition, "log_offset": raw.offset,
@@ -533,10 +528,10 @@ def bad_row(raw: RawRecord, part: str, why: str, group: str | None) -> dict[str,
     }  # fmt: skip
 
 
-class _Decoder:
-    """Decoder of one task's group records, which counts them in a tally.
+class _GroupRecordDecoder:
+    """Decoder of the group records (not offset commits) that one task reads.
 
-    Equal keys are decoded once.
+    A key that occurs several times is decoded once.
     """
 
     def __init__(self, log_columns: LogColumns, tally: Tally) -> None:
@@ -544,10 +539,9 @@ class _Decoder:
         self._known: dict[bytes | None, _Named] = {}
         self._by_column = False
 
-    def named(self, row: int) -> _Named:
-        """Return the record type and group in a record's key, or the error if the key is damaged.
-
-        ``row`` is the record's index in the log columns.
+    def parse_key(self, row: int) -> _Named:
+        """Decode the key of record ``row``: return its type and group, or the error if it is
+        damaged.
         """
         key = self._columns.key[row]
         known = self._known.get(key)
@@ -561,27 +555,27 @@ class _Decoder:
         return known
 
     def _is_classic(self, row: int) -> bool:
-        named = self.named(row)
+        named = self.parse_key(row)
         return not isinstance(named, WireFormatError) and named[0] == _CLASSIC
 
-    def cut(
+    def split_by_group(
         self, rows: _Longs, damaged: dict[int, WireFormatError]
     ) -> Iterator[tuple[str, _Longs]]:
-        """Divide records by group and log partition.
+        """Divide record indices by consumer group and log partition; yield (group, indices) pairs.
 
-        For each part, yield the group and the row indices. Rows whose keys are damaged are added to
-        ``damaged``.
+        ``rows`` are indices into the log columns. Rows whose keys are damaged are added to
+        ``damaged``. Large groups are yielded in several parts.
         """
         by_group: dict[str, list[int]] = {}
         classic = 0
         for row in rows.tolist():
-            named = self.named(row)
+            named = self.parse_key(row)
             if isinstance(named, WireFormatError):
                 damaged[row] = named
             else:
                 by_group.setdefault(named[1], []).append(row)
                 classic += named[0] == _CLASSIC
-        self._by_column = classic > 0 and pays(rows=classic)
+        self._by_column = classic > 0 and are_kernels_faster(rows=classic)
         first, end = self._columns.value.bounds(np.arange(len(self._columns.value)))
         for group, some in by_group.items():
             chosen = np.array(some, np.int64)
@@ -594,10 +588,10 @@ class _Decoder:
     def decode(
         self, rows: _Longs, damaged: dict[int, WireFormatError]
     ) -> tuple[list[ClassicColumns], dict[int, DecodedRecord]]:
-        """Decode the values of the records at some rows of the log columns.
+        """Decode the values of the group records with the given indices (``rows``).
 
-        Return records of classic groups as columns, and other records in a dict by row. Errors are
-        added to ``damaged``, by row.
+        Return records of classic groups as columns, and all other records in a dict by row. Errors
+        are added to ``damaged``, by row.
         """
         columns: list[ClassicColumns] = []
         others = rows.tolist()
@@ -610,7 +604,7 @@ class _Decoder:
                 plain.update(found.column("row").tolist())
                 versions, counts = np.unique(found.column("version"), return_counts=True)
                 for version, count in zip(versions.tolist(), counts.tolist(), strict=True):
-                    self._tally.type(_CLASSIC, RECORD_TYPES[_CLASSIC], version, count)
+                    self._tally.count_type(_CLASSIC, RECORD_TYPES[_CLASSIC], version, count)
             others = [row for row in others if row not in plain]
         decoded: dict[int, DecodedRecord] = {}
         for row in others:
@@ -620,7 +614,7 @@ class _Decoder:
                 damaged[row] = error
             else:
                 decoded[row] = record
-                self._tally.type(record.key_version, record.type, record.value_version)
+                self._tally.count_type(record.key_version, record.type, record.value_version)
         return columns, decoded
 
 
@@ -635,45 +629,44 @@ class CommitsTable:
     run_id: str
 
     def writer(self) -> CommitsWriter:
-        """Return a writer for this Spark task's file of the table."""
+        """Create the writer of this Spark task's file of the output table ``commits``."""
         return CommitsWriter(TableWriters(self.out, self.run_id, task_name()))
 
 
 class CommitsWriter:
-    """Writer of one task's file of table ``commits``, which has a row for each effective commit."""
+    """Writer of one task's file of the output table ``commits`` (offset commits that took
+    effect).
+    """
 
     def __init__(self, writers: TableWriters) -> None:
         self._writers = writers
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the Parquet files of the output table ``commits``."""
         self._writers.close()
 
-    def add(self, found: OffsetCommits, number: NDArray[np.int64], commits: Commits) -> None:
-        """Write offset commits that took effect to table ``commits``.
+    def add(self, found: OffsetCommits, indices: NDArray[np.int64], commits: Commits) -> None:
+        """Write offset commits that took effect to the output table ``commits``.
 
-        Args:
-            found: the decoded commits.
-            number: indices of the written commits in ``found``.
-            commits: log positions and times of the written commits.
+        ``indices`` are those of the written commits in ``found``, all decoded commits of the task.
         """
         import pyarrow as pa
 
-        if not len(number):
+        if not len(indices):
             return
         names = [pa.array([pair[i] for pair in found.pairs], pa.string()) for i in (0, 1)]
         pair, gone = pa.array(commits.pair), ~commits.real
-        code = found.topic_id[number]
+        code = found.topic_id[indices]
         ids = pa.array(found.topic_ids, pa.string())
         columns = {
-            "run_id": pa.repeat(pa.scalar(self._writers.run_id), len(number)),
+            "run_id": pa.repeat(pa.scalar(self._writers.run_id), len(indices)),
             "group": names[0].take(pair), "topic": names[1].take(pair),
             "partition": pa.array(commits.partition),
             "log_partition": pa.array(commits.log_partition.astype(np.int32)),
             "log_offset": pa.array(commits.log_offset), "time_ms": pa.array(commits.time_ms),
             "offset": pa.array(commits.offset, mask=gone),
-            "leader_epoch": _non_negative(found.leader_epoch[number]),
-            "commit_ms": _non_negative(found.commit_timestamp[number]),
+            "leader_epoch": _negative_to_null(found.leader_epoch[indices]),
+            "commit_ms": _negative_to_null(found.commit_timestamp[indices]),
             "topic_id": ids.take(pa.array(np.maximum(code, 0), mask=code < 0)),
             "transactional": pa.array(commits.transactional),
         }  # fmt: skip
@@ -682,12 +675,12 @@ class CommitsWriter:
         self._writers.add_table("commits", table)
 
     def receipts(self) -> list[str]:
-        """Close the files and return a receipt (path, rows and size) of each, as JSON text."""
+        """Close the files of table ``commits``; return path, rows and size of each as JSON text."""
         return [json.dumps(asdict(r)) for r in self._writers.finish()]
 
 
-def _non_negative(numbers: NDArray[np.signedinteger[Any]]) -> Any:
-    """Convert numbers to an Arrow array in which negative ones are null."""
+def _negative_to_null(numbers: NDArray[np.signedinteger[Any]]) -> Any:
+    """Convert numbers to an Arrow array in which negative numbers are null."""
     import pyarrow as pa
 
     return pa.array(numbers, mask=numbers < 0)

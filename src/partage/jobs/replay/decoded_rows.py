@@ -47,7 +47,7 @@ __all__ = [
 
 
 class DecodedKind(IntEnum):
-    """Kinds of rows that the decode job returns, such as group records, commit runs and errors.
+    """Kinds of rows that the record-decoding job returns: group records, offset commits, errors.
 
     All kinds have the same columns; each kind uses some of them.
     """
@@ -91,7 +91,7 @@ def _types() -> dict[str, pa.DataType]:
 
 
 def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-    """Build an Arrow batch of the decode job's result rows; missing columns are null."""
+    """Build an Arrow batch of the record-decoding job's result rows; missing columns are null."""
     import pyarrow as pa
 
     arrays = [columns.get(name, pa.nulls(count, kind)) for name, kind in _types().items()]
@@ -99,7 +99,7 @@ def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
 
 
 def batch_of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Convert rows of damaged records or record counts (dicts) to an Arrow batch."""
+    """Convert result rows in the form of dicts, such as damaged records, to an Arrow batch."""
     import pyarrow as pa
 
     columns = {n: pa.array([row.get(n) for row in rows], kind) for n, kind in _types().items()}
@@ -107,7 +107,7 @@ def batch_of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 
 class BlockRows(NamedTuple):
-    """Decoded group records of one task, packed into blocks for the histories job.
+    """Decoded group records of one task, packed into byte strings for the next job.
 
     A block has the records of one group and one log partition.
 
@@ -126,20 +126,20 @@ class BlockRows(NamedTuple):
     bad: list[dict[str, Any]]
 
 
-def batch_of_records(log_columns: LogColumns, found: BlockRows) -> pa.RecordBatch:
-    """Return decoded records of groups as rows of the decode job.
+def batch_of_records(log_columns: LogColumns, records: BlockRows) -> pa.RecordBatch:
+    """Convert decoded group records to an Arrow batch with one row per record.
 
-    A row has the log position and time of its record, and the record's index in a packed block.
-    The row of a block's first record also has the block.
+    A row has the record's log position and time, and its index in a packed block of records. The
+    first row of a block also has the block's bytes.
     """
     import pyarrow as pa
 
-    rows = found.rows
+    rows = records.rows
     columns = {
         "kind": pa.array(np.full(len(rows), int(DecodedKind.GROUP_RECORD), np.int32)),
-        "group": pa.array(found.groups, pa.string()),
-        "record": pa.array(found.numbers.astype(np.int32)),
-        "value": pa.array(found.blocks, pa.binary()),
+        "group": pa.array(records.groups, pa.string()),
+        "record": pa.array(records.numbers.astype(np.int32)),
+        "value": pa.array(records.blocks, pa.binary()),
         "log_partition": pa.array(log_columns.partition[rows]),
         "log_offset": pa.array(log_columns.offset[rows]),
         "timestamp_ms": pa.array(log_columns.timestamp_ms[rows]),
@@ -147,15 +147,15 @@ def batch_of_records(log_columns: LogColumns, found: BlockRows) -> pa.RecordBatc
     return _batch(columns, len(rows))
 
 
-def batch_of_runs(made: Runs, pairs: list[tuple[str, str]]) -> pa.RecordBatch:
-    """Convert commit runs to rows of the decode job; one row has many runs.
+def batch_of_runs(runs: Runs, pairs: list[tuple[str, str]]) -> pa.RecordBatch:
+    """Convert summaries of offset commits to an Arrow batch, in which one row has many summaries.
 
-    A commit run has the commits of one partition within a minute and between two group records.
-    ``pairs`` lists the (group, topic) to which the runs' column ``pair`` refers.
+    A summary ("commit run") has the commits of one partition within a minute and between two group
+    records. Column ``pair`` is an index into ``pairs``, the (group, topic) pairs.
     """
     import pyarrow as pa
 
-    columns = pack_runs(made, pairs)
+    columns = pack_runs(runs, pairs)
     count = len(columns["group"])
     kind = pa.array(np.full(count, int(DecodedKind.COMMIT_RUNS), np.int32))
     return _batch({**columns, "kind": kind}, count)
@@ -168,20 +168,19 @@ _NUMBER = np.dtype("<i8")
 _Longs = NDArray[np.int64]
 
 
-def pack_runs(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, pa.Array]:
-    """Pack commit runs into columns of the decode job; one row has many runs.
+def pack_runs(runs: Runs, pairs: list[tuple[str, str]]) -> dict[str, pa.Array]:
+    """Pack summaries of offset commits into Arrow columns, in which one row has many summaries.
 
-    A commit run has the commits of one partition within a minute and between two group records. A
-    row has the runs of one group between two of its records, as far as one task has read them.
-    Commits that take effect at one transaction marker get a row of their own.
-
-    Column ``value`` has the fields of the runs as little-endian int64, one run after the other.
-    Column ``topic`` is a JSON list of their topics.
+    A summary ("commit run") has the commits of one partition within a minute and between two group
+    records. A row has the runs of one group between two of its records, in one task.
 
     Args:
-        made: the commit runs.
+        runs: the commit runs.
         pairs: ``pairs[pair]`` are the group and the topic of a run.
     """
+    # Commits that take effect at one transaction marker have a separate row. Column ``value`` has
+    # the fields of the runs as little-endian int64, one run after the other. Column ``topic`` is a
+    # JSON list of their topics.
     import pyarrow as pa
 
     groups, topics = _NameCodes(), [_NameCodes() for _ in range(len(pairs))]
@@ -189,12 +188,12 @@ def pack_runs(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, pa.Array]:
     topic_of = np.array([topics[groups.code(g)].code(t) for g, t in pairs], np.int64)
     rank = np.empty(len(pairs), np.int64)
     rank[sorted(range(len(pairs)), key=lambda i: pairs[i][1])] = np.arange(len(pairs))
-    group = group_of[made.pair]
+    group = group_of[runs.pair]
     order = np.lexsort((
-        made.minute_ms, made.partition, rank[made.pair], made.log_offset, made.log_partition, group,
+        runs.minute_ms, runs.partition, rank[runs.pair], runs.log_offset, runs.log_partition, group,
     ))  # fmt: skip
-    numbers = _numbers(made, topic_of[made.pair])[order]
-    group, stretch, partition = group[order], made.stretch[order], made.log_partition[order]
+    numbers = _run_matrix(runs, topic_of[runs.pair])[order]
+    group, stretch, partition = group[order], runs.stretch[order], runs.log_partition[order]
     new = (group[1:] != group[:-1]) | (stretch[1:] != stretch[:-1])
     first = np.append(0, np.flatnonzero(new | (partition[1:] != partition[:-1])) + 1)
     bounds = np.append(first, len(order)) * _WIDTH * _NUMBER.itemsize
@@ -211,18 +210,19 @@ def pack_runs(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, pa.Array]:
     }  # fmt: skip
 
 
-def _numbers(made: Runs, topic: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the fields of commit runs as a matrix with one row per run (int64[runs, _WIDTH]).
+def _run_matrix(runs: Runs, topic: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the fields of offset-commit summaries as a matrix, one row each (int64[runs, _WIDTH]).
 
-    ``topic`` is each run's index in the packed row's list of topics. Offsets are 0 in runs without
-    commits; the largest gap is -1 in runs with fewer than two.
+    ``topic`` is each summary's index in the packed row's list of topics.
     """
-    there = made.commits > 0
+    # Offsets are 0 in runs without commits. The largest gap between commits is -1 in runs with
+    # fewer than two.
+    there = runs.commits > 0
     columns: tuple[NDArray[Any], ...] = (
-        topic, made.partition, made.log_partition, made.log_offset, made.minute_ms,
-        made.first_ms, made.last_ms, np.where(there, made.first_offset, 0),
-        np.where(there, made.last_offset, 0), made.commits, made.transactional, made.tombstones,
-        np.where(made.commits < 2, -1, made.largest_gap_ms), made.advanced_ms,
+        topic, runs.partition, runs.log_partition, runs.log_offset, runs.minute_ms,
+        runs.first_ms, runs.last_ms, np.where(there, runs.first_offset, 0),
+        np.where(there, runs.last_offset, 0), runs.commits, runs.transactional, runs.tombstones,
+        np.where(runs.commits < 2, -1, runs.largest_gap_ms), runs.advanced_ms,
     )  # fmt: skip
     out = np.empty((len(topic), _WIDTH), _NUMBER)
     for i, column in enumerate(columns):
@@ -231,7 +231,7 @@ def _numbers(made: Runs, topic: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class _NameCodes:
-    """Integer codes of distinct names: 0, 1, 2, ... in order of first use."""
+    """Numbers distinct names (such as topics) 0, 1, 2, ... in order of first use."""
 
     def __init__(self) -> None:
         self._code: dict[str, int] = {}
@@ -245,9 +245,10 @@ class _NameCodes:
 
 
 def unpack_runs(rows: pa.RecordBatch) -> tuple[RunColumns, NDArray[np.int64]]:
-    """Unpack the commit runs from rows that `pack_runs` made, for all rows at once.
+    """Restore the summaries of offset commits from rows that `pack_runs` made.
 
-    Return all commit runs, with ``stretch`` 0, and the number of runs in each row.
+    Return all commit runs and the number of runs in each row. Column ``stretch`` is 0: the caller
+    fills it in.
 
     Args:
         rows: rows of kind `DecodedKind.COMMIT_RUNS`.
@@ -256,19 +257,24 @@ def unpack_runs(rows: pa.RecordBatch) -> tuple[RunColumns, NDArray[np.int64]]:
     many = sizes // (_WIDTH * _NUMBER.itemsize)
     whole = b"".join(rows.column("value").to_pylist())
     numbers = np.frombuffer(whole, _NUMBER).reshape(-1, _WIDTH).T.astype(np.int64)
-    names, topic = _topics(rows.column("topic"), many, numbers[0])
+    names, topic = _merge_topic_lists(rows.column("topic"), many, numbers[0])
     table = np.zeros((len(RUN), numbers.shape[1]), np.int64)
     table[2:] = numbers[len(_PLACES) :]
     return RunColumns(names, topic, numbers[1], numbers[2:4], table), many
 
 
-def _topics(
-    cells: pa.Array, many: NDArray[np.int64], local: NDArray[np.int64]
+def _merge_topic_lists(
+    cells: pa.Array, run_counts: NDArray[np.int64], local: NDArray[np.int64]
 ) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the distinct topics of packed rows, and each commit run's index into them.
+    """Merge the topic lists of several rows into one list without duplicates.
 
-    ``cells`` has each row's list of topics as JSON text. ``many`` is the number of runs in each
-    row, and ``local`` each run's index into its row's list.
+    Args:
+        cells: each row's list of topics as JSON text.
+        run_counts: number of commit summaries in each row.
+        local: each summary's index into its row's list.
+
+    Returns:
+        The distinct topics, and each summary's index into them.
     """
     coded: Any = cells.dictionary_encode()
     codes = _NameCodes()
@@ -276,7 +282,7 @@ def _topics(
     flat = np.array([code for one in lists for code in one], np.int64)
     begins = np.append(0, np.cumsum([len(one) for one in lists]))[:-1].astype(np.int64)
     begin = begins[coded.indices.to_numpy()] if len(cells) else begins
-    return codes.list, flat[np.repeat(begin, many) + local] if len(local) else local
+    return codes.list, flat[np.repeat(begin, run_counts) + local] if len(local) else local
 
 
 # -- packed blocks of group records ------------------------------------------------------------
@@ -299,13 +305,12 @@ _ARRAYS = (
 def pack_block(
     rows: _Longs, columns: Sequence[ClassicColumns], others: Mapping[int, DecodedRecord]
 ) -> bytes:
-    """Pack the decoded records of one group and log partition into bytes.
+    """Serialize the decoded records of one consumer group and log partition to bytes.
 
     Args:
-        rows: row of each record of the block, ascending (int64[n]); its index here is the record's
-            index in the block.
-        columns: decoded classic group records; those of other rows are left out.
-        others: dict from row to record that the schema engine decoded.
+        rows: index in the log columns of each record to pack, ascending (int64[n]).
+        columns: decoded records of classic groups; only those in ``rows`` are packed.
+        others: dict from row to each other decoded record.
     """
     # Plain values for a worker of the same job: marshal keeps tuples and bytes, and is quickest.
     decoded = [
@@ -313,11 +318,13 @@ def pack_block(
         for number, row in enumerate(rows.tolist())
         if row in others
     ]
-    return _join([marshal.dumps(decoded, _MARSHAL), *(_pack(one, rows) for one in columns)])
+    return _join_with_lengths(
+        [marshal.dumps(decoded, _MARSHAL), *(_pack(one, rows) for one in columns)]
+    )
 
 
 class BlockReader:
-    """Reader that restores group records from rows of the decode job.
+    """Reader that restores group records from the rows of the record-decoding job.
 
     The packed blocks of records must come in their original order. A block is unpacked when its
     first record is requested.
@@ -328,9 +335,10 @@ class BlockReader:
         self._block: _Block | None = None
 
     def records(self, rows: pa.RecordBatch) -> list[Callable[[], GroupRecord]]:
-        """Return for each row a function that builds its group record when it is called.
+        """Return one function for each row that builds the row's group record when it is called.
 
-        Call the functions in order; some may be left out. A block may continue in the next batch.
+        Records are built lazily, because the caller may skip some. Call the functions in order. A
+        packed block of records may continue in the next batch.
         """
         names = ("value", "record", "group", "log_partition", "log_offset", "timestamp_ms")
         made: list[Callable[[], GroupRecord]] = []
@@ -347,11 +355,11 @@ class BlockReader:
 
 
 class _Block:
-    """A packed block of group records, which is unpacked when its first record is requested.
+    """Serialized group records of one consumer group, decoded when the first record is requested.
 
     Args:
         raw: the bytes that `pack_block` returned.
-        states: maker of classic groups' states, which caches parts of states for later blocks.
+        states: builder of classic groups' states, which reuses equal parts across blocks.
     """
 
     def __init__(self, raw: bytes, states: ClassicStates) -> None:
@@ -368,9 +376,9 @@ class _Block:
             yield from states.of(_unpack(raw))
 
     def record(self, number: int, group: str, place: LogPosition, time_ms: int) -> GroupRecord:
-        """Build the group record with the given index (``number``) in the block.
+        """Build the group record with the index ``number`` among these serialized records.
 
-        Call it with ascending indices.
+        ``place`` is the record's log position. Call it with ascending indices.
         """
         if self._raw is not None:
             self._next = next(self._classic, None)
@@ -384,14 +392,14 @@ class _Block:
 
 
 class _Regions(NamedTuple):
-    """The regions of record bytes that decoded columns refer to, and their positions after packing.
+    """Byte ranges of log records that decoded columns refer to, before and after they are packed.
 
         bytes of the records    ....[member a]......[member b][leader]....
         after the move          [member a][member b][leader]
 
     Attributes:
-        start, end: first byte of each region and the byte after it, ascending (int64[r]).
-        moved: first byte of each region after all regions are packed without gaps (int64[r]).
+        start, end: first byte of each range and the byte after it, ascending (int64[r]).
+        moved: first byte of each range after all ranges are packed without gaps (int64[r]).
     """
 
     start: _Longs
@@ -400,74 +408,74 @@ class _Regions(NamedTuple):
 
     @classmethod
     def of(cls, members: _Longs, others: Sequence[_Longs]) -> _Regions:
-        """Find the regions of record bytes that decoded columns refer to.
+        """Find the bytes of log records that must be stored because decoded columns refer to them.
 
-        They are the members of groups, and strings and payloads outside of members.
+        These are the encoded group members, and strings and payloads outside of members.
 
         Args:
             members: first byte and size of each distinct member (int64[m, 2]).
             others: first byte and size of strings and payloads.
         """
-        start, end = _sorted(members)
+        start, end = _sort_ranges(members)
         places = np.concatenate(others)
         if len(start):
             at = np.maximum(np.searchsorted(start, places[:, 0], "right") - 1, 0)
             inside = (start[at] <= places[:, 0]) & (places.sum(axis=1) <= end[at])
             places = places[~inside]
-        outside = _sorted(np.unique(places, axis=0))
+        outside = _sort_ranges(np.unique(places, axis=0))
         start, end = (np.concatenate(both) for both in zip((start, end), outside, strict=True))
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]
         return cls(start, end, np.cumsum(end - start) - (end - start))
 
-    def move(self, at: _Longs) -> _Longs:
-        """Convert positions in the original record bytes to positions in the packed bytes.
+    def move(self, positions: _Longs) -> _Longs:
+        """Convert byte positions in the original log records to positions in the packed bytes.
 
-        For a byte outside of all regions the result is arbitrary.
+        The result is arbitrary for a byte outside of all ranges.
         """
         if not len(self.start):
-            return np.zeros_like(at)
-        region = np.maximum(np.searchsorted(self.start, at, "right") - 1, 0)
-        return self.moved[region] + at - self.start[region]
+            return np.zeros_like(positions)
+        region = np.maximum(np.searchsorted(self.start, positions, "right") - 1, 0)
+        return self.moved[region] + positions - self.start[region]
 
     def cut(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Return the bytes of all regions, one after the other without gaps."""
+        """Return the bytes of all ranges, concatenated."""
         pairs = zip(self.start.tolist(), self.end.tolist(), strict=True)
         return np.concatenate([data[:0], *(data[at:end] for at, end in pairs)])
 
 
-def _sorted(places: _Longs) -> tuple[_Longs, _Longs]:
-    """Sort regions of bytes: return their first bytes and the bytes after their last ones.
+def _sort_ranges(places: _Longs) -> tuple[_Longs, _Longs]:
+    """Sort byte ranges by their first byte; return arrays of first and end positions.
 
-    ``places`` has a row (first byte, size) for each region. Empty regions are left out.
+    ``places`` has a row (first byte, size) for each range. Empty ranges are left out.
     """
     places = places[places[:, 1] > 0]
     places = places[np.argsort(places[:, 0], kind="stable")]
     return places[:, 0], places.sum(axis=1)
 
 
-def _pack(found: ClassicColumns, rows: _Longs) -> bytes:
-    """Serialize the decoded records of classic groups at the given rows.
+def _pack(columns: ClassicColumns, rows: _Longs) -> bytes:
+    """Serialize decoded records of classic groups, with the bytes that they refer to.
 
-    The bytes that the decoded columns refer to are included.
+    ``rows`` are the records' indices.
     """
-    number = np.minimum(np.searchsorted(rows, found.column("row")), len(rows) - 1)
-    chosen = rows[number] == found.column("row")
-    records = found.records[chosen]
+    number = np.minimum(np.searchsorted(rows, columns.column("row")), len(rows) - 1)
+    chosen = rows[number] == columns.column("row")
+    records = columns.records[chosen]
     records[:, 0] = number[chosen]
-    payloads = found.subscriptions, found.assignments
+    payloads = columns.subscriptions, columns.assignments
     texts = [
-        found.texts.positions,
+        columns.texts.positions,
         *(t.positions for one in payloads for t in (one.sent, one.names)),
     ]
-    regions = _Regions.of(found.whole.positions, texts)
+    regions = _Regions.of(columns.whole.positions, texts)
 
     def moved(places: _Longs) -> _Longs:
         return np.stack([regions.move(places[:, 0]), places[:, 1]], axis=1)
 
-    arrays: list[NDArray[Any]] = [records, found.listed, found.members,
-    moved(found.whole.positions),
-                                  moved(found.texts.positions)]  # fmt: skip
+    arrays: list[NDArray[Any]] = [records, columns.listed, columns.members,
+    moved(columns.whole.positions),
+                                  moved(columns.texts.positions)]  # fmt: skip
     for one in payloads:
         heads = one.heads.copy()
         heads[:, _PAYLOAD_PLACES] = regions.move(heads[:, _PAYLOAD_PLACES].ravel()).reshape(
@@ -476,11 +484,11 @@ def _pack(found: ClassicColumns, rows: _Longs) -> bytes:
         arrays += [moved(one.sent.positions), moved(one.names.positions), heads, one.topics,
         one.pairs,
                    one.numbers]  # fmt: skip
-    return _join([one.tobytes() for one in (*arrays, regions.cut(found.whole.data))])
+    return _join_with_lengths([one.tobytes() for one in (*arrays, regions.cut(columns.whole.data))])
 
 
 def _unpack(raw: bytes) -> ClassicColumns:
-    """Restore decoded classic records from the bytes that `_pack` returned.
+    """Restore decoded records of classic groups from the bytes that `_pack` returned.
 
     Column ``row`` of the result is each record's index in its block.
     """
@@ -499,13 +507,13 @@ def _unpack(raw: bytes) -> ClassicColumns:
     )  # fmt: skip
 
 
-def _join(parts: Sequence[bytes]) -> bytes:
+def _join_with_lengths(parts: Sequence[bytes]) -> bytes:
     """Concatenate byte strings, each preceded by its length (8 bytes, little-endian)."""
     return b"".join(piece for part in parts for piece in (len(part).to_bytes(8, "little"), part))
 
 
 def _split(raw: bytes) -> Iterator[bytes]:
-    """Yield the byte strings that `_join` concatenated."""
+    """Yield the byte strings that `_join_with_lengths` concatenated."""
     at = 0
     while at < len(raw):
         end = at + 8 + int.from_bytes(raw[at : at + 8], "little")

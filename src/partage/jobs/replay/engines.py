@@ -57,46 +57,47 @@ Job = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
 class SharedValue(Protocol):
-    """Interface of a read-only value that the driver shares with every task (a broadcast)."""
+    """Interface of a read-only value that every task of a job can read (a broadcast)."""
 
     @property
     def value(self) -> Any:
-        """The value itself, as given to `Engine.share`."""
+        """The value that all tasks share."""
 
     def destroy(self) -> None:
-        """Free the shared value; no job may read it afterwards."""
+        """Free the value that tasks of a replay share; no job may read it afterwards."""
 
 
 class Rows(Protocol):
-    """Interface of the rows that one job of a replay returns and the next one reads.
-
-    It may be lazy: rows are computed when they are needed.
+    """Interface of a table that is computed when it is read; jobs of a replay exchange such
+    tables.
     """
 
-    def of_kind(self, *kinds: int) -> Rows:
-        """Filter the rows: return those with one of the given values in column ``kind``."""
+    def filter_kinds(self, *kinds: int) -> Rows:
+        """Return only the result rows of the given kinds (values of column ``kind``)."""
 
     def sorted_by(self, key: str, order: Sequence[str]) -> Rows:
-        """Sort the rows by columns ``order`` within each task; equal ``key`` are in one task."""
+        """Sort the rows for each task by the columns ``order``.
+
+        Rows with an equal value of column ``key`` are in the same task.
+        """
 
     def union(self, other: Rows) -> Rows:
-        """Return these rows and those of another table with equal columns."""
+        """Return a table with these rows and those of another table with equal columns."""
 
     def run(self, job: Job, ddl: str) -> Rows:
-        """Apply a job to the rows, and return its result.
+        """Apply a job, a function from Arrow batches to Arrow batches, to the rows of this table.
 
-        A job is a function from Arrow batches to Arrow batches. ``ddl`` are names and types of the
-        result's columns, as Spark SQL.
+        Return its result. ``ddl`` are names and types of the result's columns, as Spark SQL.
         """
 
     def collect(self, *columns: str) -> list[tuple[Any, ...]]:
-        """Compute the lazy rows and return the named columns as a list of tuples."""
+        """Compute the lazy table, and return its named columns as a list of tuples."""
 
     def persist(self) -> Rows:
-        """Cache the rows, so that several jobs can read them, and return them."""
+        """Cache the computed rows for several jobs, and return the cached table."""
 
     def unpersist(self) -> object:
-        """Free the rows that `persist` has cached."""
+        """Free the memory of rows that `persist` has cached."""
 
 
 class Engine(Protocol):
@@ -117,9 +118,13 @@ class Engine(Protocol):
         """Make a read-only value available to all tasks of later jobs."""
 
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> Rows:
-        """Run a job in ``tasks`` tasks and return its rows.
+        """Run a job on the numbers 0 to ``count`` - 1, such as indices of input files.
 
-        Together the tasks get the numbers 0 to ``count`` - 1, for example of pieces of the input.
+        Args:
+            job: function from Arrow batches of numbers to Arrow batches of rows.
+            count: how many numbers.
+            tasks: number of tasks that share them.
+            ddl: names and types of the result's columns, as Spark SQL.
         """
 
     def table(self, table: SparkTable) -> Rows:
@@ -129,7 +134,10 @@ class Engine(Protocol):
         """
 
     def stage(self, stages: Stages, name: str) -> AbstractContextManager[None]:
-        """Measure how long the ``with`` block takes, and report the progress of the jobs in it."""
+        """Measure how long a ``with`` block takes, and report the progress of its jobs.
+
+        ``stages`` gets the measurement for the stage called ``name``.
+        """
 
 
 #: Tasks a core in the jobs that shuffle: enough for all cores to end at one time.
@@ -142,13 +150,16 @@ class SparkRows:
 
     frame: DataFrame
 
-    def of_kind(self, *kinds: int) -> SparkRows:
-        """Filter the rows: return those with one of the given values in column ``kind``."""
+    def filter_kinds(self, *kinds: int) -> SparkRows:
+        """Return only the result rows of the given kinds (values of column ``kind``)."""
         wanted = ", ".join(str(int(kind)) for kind in kinds)
         return SparkRows(self.frame.where(f"kind in ({wanted})"))
 
     def sorted_by(self, key: str, order: Sequence[str]) -> SparkRows:
-        """Sort the rows by columns ``order`` within each task; equal ``key`` are in one task."""
+        """Repartition the rows by column ``key``, and sort each partition by ``order``.
+
+        Rows with equal keys are in the same partition.
+        """
         cores = self.frame.sparkSession.sparkContext.defaultParallelism
         shuffled = self.frame.repartition(max(4, _TASKS_A_CORE * cores), key)
         return SparkRows(shuffled.sortWithinPartitions(*order))
@@ -185,7 +196,7 @@ class SparkEngine:
 
     @property
     def cores(self) -> int:
-        """Number of tasks that run at the same time."""
+        """Number of Spark tasks that run at the same time."""
         return max(1, self.spark.sparkContext.defaultParallelism)
 
     def share(self, value: Any) -> SharedValue:
@@ -193,18 +204,21 @@ class SparkEngine:
         return self.spark.sparkContext.broadcast(value)
 
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> SparkRows:
-        """Run a job in ``tasks`` Spark tasks and return its lazy rows.
+        """Run a job on the numbers 0 to ``count`` - 1, divided among ``tasks`` Spark tasks.
 
-        Together the tasks get the numbers 0 to ``count`` - 1.
+        Return its lazy rows; ``ddl`` has their columns.
         """
         return SparkRows(self.spark.range(0, count, 1, max(1, tasks)).mapInArrow(job, ddl))
 
     def table(self, table: SparkTable) -> SparkRows:
-        """Return the records of a table as Spark reads it."""
+        """Return the records of a table that only Spark can read, such as a Delta table."""
         return SparkRows(table.rows(self.spark))
 
     def stage(self, stages: Stages, name: str) -> AbstractContextManager[None]:
-        """Measure how long the ``with`` block takes; report finished tasks of its Spark jobs."""
+        """Measure how long a ``with`` block takes, and report finished tasks of its Spark jobs.
+
+        ``stages`` gets the measurement for the stage called ``name``.
+        """
         return stages.stage(name, self.spark)
 
 
@@ -212,17 +226,17 @@ class SparkEngine:
 _BATCH_ROWS = 20_000
 
 
-def _silent(done: int, total: int) -> None:
-    """Accept a progress report and do nothing."""
+def _ignore_progress(done: int, total: int) -> None:
+    """Do nothing with a progress report (the default)."""
 
 
 class LocalRows:
-    """Rows of a replay that this process computes when they are read, without Spark.
+    """Table of a replay without Spark, which this process computes when it is read.
 
     Args:
         batches: function that returns the rows' batches; called once for each job that reads them.
         on_progress: function that is called with (done, total) while sorted rows are read.
-        workers: processes that share the jobs on sorted rows; None for this one alone.
+        workers: processes that share the jobs on sorted rows; None to use only the calling process.
     """
 
     def __init__(
@@ -231,7 +245,7 @@ class LocalRows:
         on_progress: Callable[[int, int], None] | None = None,
         workers: WorkerProcesses | None = None,
     ) -> None:
-        self._batches, self._on_progress = batches, on_progress or _silent
+        self._batches, self._on_progress = batches, on_progress or _ignore_progress
         self._workers = workers
         self._kept: list[pa.RecordBatch] | None = None
 
@@ -241,8 +255,8 @@ class LocalRows:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return iter(self._batches() if self._kept is None else self._kept)
 
-    def of_kind(self, *kinds: int) -> LocalRows:
-        """Filter the rows: return those with one of the given values in column ``kind``."""
+    def filter_kinds(self, *kinds: int) -> LocalRows:
+        """Return only the result rows of the given kinds (values of column ``kind``)."""
 
         def some() -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
@@ -259,11 +273,11 @@ class LocalRows:
     def sorted_by(self, key: str, order: Sequence[str]) -> LocalRows:
         """Sort the rows by columns ``order`` within each task.
 
-        With worker processes there is one task for each process, and one of them has all rows of
-        equal ``key``. Otherwise there is one task.
+        With worker processes there is one task for each process, and rows with an equal ``key`` are
+        in the same task. Otherwise there is one task.
         """
         if self._workers is not None:
-            return _PartedRows(self, key, order, self._workers)
+            return _PartitionedRows(self, key, order, self._workers)
         return self._rows(lambda: self._sorted(order))
 
     def _sorted(self, order: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -303,7 +317,7 @@ class LocalRows:
         return self
 
     def unpersist(self) -> None:
-        """Free the rows that `persist` has cached."""
+        """Free the memory of rows that `persist` has cached."""
         self._kept = None
 
 
@@ -315,8 +329,8 @@ def _sorted_batches(table: pa.Table, order: Sequence[str]) -> list[pa.RecordBatc
     return batches
 
 
-class _PartedRows(LocalRows):
-    """Sorted rows, divided into one part for each worker process.
+class _PartitionedRows(LocalRows):
+    """Sorted rows, divided into one part for each worker process by a key.
 
     All rows with an equal key are in one part.
 
@@ -334,7 +348,9 @@ class _PartedRows(LocalRows):
         self._unsorted, self._key, self._order = rows, key, order
 
     def run(self, job: Job, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark needs the columns
-        """Apply a job to each part; its result is computed when it is read."""
+        """Apply a job to the rows of each worker process; its result is computed when it is
+        read.
+        """
         return self._rows(lambda: self._results(job))
 
     def _results(self, job: Job) -> Iterator[pa.RecordBatch]:
@@ -344,7 +360,7 @@ class _PartedRows(LocalRows):
         return chain.from_iterable(self._workers.map(partial(_run_part, job), parts))
 
     def _parts(self) -> list[list[pa.RecordBatch]]:
-        """Return the sorted rows of each process.
+        """Return the sorted rows of each worker process, as lists of Arrow batches.
 
         The rows of each key go to the process that has the fewest rows so far.
         """
@@ -374,7 +390,7 @@ def _run_part(job: Job, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 @dataclass
 class _LocalValue:
-    """A shared value in this process, which needs no broadcast."""
+    """A value that all tasks of a replay without Spark share; it needs no broadcast."""
 
     value: Any
 
@@ -411,7 +427,7 @@ class LocalEngine:
     def __init__(self, processes: int = 1) -> None:
         self.cores = processes
         self._workers = WorkerProcesses(processes - 1, _WORKER_MODULES)
-        self._report: Callable[[int, int], None] = _silent
+        self._report: Callable[[int, int], None] = _ignore_progress
         self._opened = ExitStack()
 
     def __enter__(self) -> LocalEngine:  # noqa: PYI034 - typing.Self is of Python 3.11
@@ -428,11 +444,12 @@ class LocalEngine:
         self._opened.close()
 
     def share(self, value: Any) -> SharedValue:
-        """Wrap a value for the jobs of this process and of its workers."""
+        """Wrap a read-only value for the jobs of a replay without Spark."""
         return _LocalValue(value)
 
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark's
-        """Run a job on the items 0 to ``count`` - 1 and return its lazy rows.
+        """Run a job on the numbers 0 to ``count`` - 1, such as indices of input files, without
+        Spark.
 
         With several processes the items are divided into ``tasks`` tasks.
         """
@@ -469,7 +486,10 @@ class LocalEngine:
 
     @contextmanager
     def stage(self, stages: Stages, name: str) -> Iterator[None]:
-        """Measure how long the ``with`` block takes; report how many parts of its job are done."""
+        """Measure how long a ``with`` block takes, and report how much of its job is done.
+
+        ``stages`` gets the measurement for the stage called ``name``.
+        """
         with stages.stage(name):
             self._report = lambda done, total: stages.reached(name, done, total)
             yield
@@ -498,10 +518,11 @@ def choose_engine(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> EngineChoice:
-    """Choose the engine of a run from the request and the size of the input.
+    """Choose between Spark and this process for a replay, by the user's choice and the input's
+    size.
 
-    ``auto`` chooses this process for Parquet files with at most `LOCAL_RECORDS` records, unless a
-    session, a master or a setting of Spark is given.
+    ``asked`` is the user's choice. ``auto`` chooses this process for Parquet files with at most
+    `LOCAL_RECORDS` records, unless a session, a master or a setting of Spark is given.
 
     Raises:
         InvalidConfigError: no engine has this name, or the local engine cannot do what is
@@ -530,6 +551,8 @@ def choose_engine(
         return EngineChoice("local", "it was asked for", note)
     if reason is not None:
         return EngineChoice("spark", reason)
+    if capture.decoded is not None:
+        return EngineChoice("local", "the records are decoded")
     count = f"{capture.records:,} records"
     if capture.records is not None and capture.records > LOCAL_RECORDS:
         reason = f"{count} are more than {LOCAL_RECORDS:,}, the limit of one process"
@@ -542,13 +565,13 @@ def _spark_only(table: SparkTable | None) -> str:
 
 
 def local_processes(capture: Capture, policies: int, asked: int | None = None) -> int:
-    """Return how many processes the local engine uses for a capture.
+    """Return how many processes a replay without Spark uses for a capture.
 
     Args:
         capture: the input.
         policies: number of simulated policies.
-        asked: the number that the user wants; None for one per core, if the work is worth their
-            start.
+        asked: the number that the user wants; None for one per core, or fewer if the input is too
+            small to be worth starting more.
 
     Raises:
         InvalidConfigError: the user wants fewer than one.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
@@ -47,7 +47,7 @@ from partage.jobs.replay.decoded_rows import BlockReader, DecodedKind, unpack_ru
 from partage.jobs.replay.summary import GroupTotals
 from partage.jobs.replay.tally import Clocks
 from partage.simulation.commit_statistics import CommitRate
-from partage.simulation.costs import RecordedStops, recorded_stops, stop_length
+from partage.simulation.costs import RecordedStops, rebalance_duration, recorded_stops
 from partage.simulation.metrics import Bounds
 from partage.simulation.recorded_rebalances import OwnershipTracker, departed_members
 
@@ -74,15 +74,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class GroupInput:
-    """Group records and commit runs of one group in log order, from one Arrow batch.
+    """Records and offset commits of one consumer group in log order, from one Arrow batch.
 
     A commit run has the commits of one partition within a minute and between two group records.
 
     Attributes:
         group: the group id.
-        runs: the commit runs; ``stretch`` is the number of ``records`` before each run.
-        records: iterator of the group records; it must be consumed before the next `GroupInput` is
-            read.
+        runs: the commit runs; column ``stretch`` is the number of ``records`` before each run.
+        records: iterator of the group records; consume it before the next `GroupInput` is read.
     """
 
     group: str
@@ -93,10 +92,10 @@ class GroupInput:
 def read_group_inputs(
     batches: Iterable[pa.RecordBatch], clocks: Clocks | None = None
 ) -> Iterator[GroupInput]:
-    """Yield the decoded records and commits of each group from sorted rows of the decode job.
+    """Yield the decoded records and offset commits of each consumer group from sorted rows.
 
-    Timestamps of brokers with wrong clocks are corrected. A group whose rows span several batches
-    yields one `GroupInput` per batch.
+    A group whose rows span several batches yields one `GroupInput` per batch. Timestamps of brokers
+    with wrong clocks (``clocks``) are corrected.
     """
     reader = BlockReader()
     for batch in batches:
@@ -108,7 +107,9 @@ def read_group_inputs(
 
 
 def _correct_records(rows: pa.RecordBatch, clocks: Clocks) -> pa.RecordBatch:
-    """Return rows of group records with the timestamps of wrong broker clocks corrected."""
+    """Replace timestamps of brokers with a wrong clock in rows of group records; return the
+    rows.
+    """
     import pyarrow as pa
 
     at = rows.schema.get_field_index("timestamp_ms")
@@ -122,11 +123,8 @@ def _correct_records(rows: pa.RecordBatch, clocks: Clocks) -> pa.RecordBatch:
 
 
 def _correct_runs(runs: RunColumns, clocks: Clocks) -> None:
-    """Correct the timestamps of commit runs that are from a wrong broker clock, in place.
-
-    A commit run has the commits of one partition within a minute and between two group records.
-    All commits of a corrected run get the same time.
-    """
+    """Replace timestamps of brokers with a wrong clock in summaries of offset commits, in place."""
+    # A corrected summary begins and ends at the same time.
     names = ("first_ms", "last_ms", "minute_ms", "gap", "advanced_ms")
     first, last, minute, gap, advanced = (runs.table[RUN.index(name)] for name in names)
     changed = clocks.correct(*runs.positions, first, last, minute)
@@ -181,7 +179,7 @@ def event_row(event: Event, position: int) -> dict[str, Any]:
 
 
 def interval_row(interval: Interval) -> dict[str, Any]:
-    """Return a time span in which a member owned a partition as a row of ``ownership``."""
+    """Convert a time span in which a member owned a partition to a row of table ``ownership``."""
     names = (
         "incarnation", "topic_id", "topic", "partition", "member", "instance", "role", "from_ms",
         "to_ms", "from_generation", "to_generation",
@@ -190,15 +188,15 @@ def interval_row(interval: Interval) -> dict[str, Any]:
 
 
 def pause_row(pause: Pause) -> dict[str, Any]:
-    """Return a pause of a partition's consumption as a row of table ``pauses``."""
+    """Convert a pause in a partition's consumption to a row of table ``pauses``."""
     return {**pause._asdict(), "pause_ms": pause.pause_ms}
 
 
 def rebalance_row(generation: Generation, reason: str | None) -> dict[str, Any]:
-    """Return a new generation of a group as a row of table ``rebalances``.
+    """Convert a new generation of a consumer group to a row of table ``rebalances``.
 
-    The columns about its rebalance storm, its duration and the agreement with its strategy are
-    added later.
+    Some columns are filled in later: those about its rebalance storm, its duration, and whether its
+    strategy reproduces the assignment.
 
     Args:
         generation: the group generation that the rebalance created.
@@ -233,7 +231,7 @@ def rebalance_row(generation: Generation, reason: str | None) -> dict[str, Any]:
 
 
 def member_row(member: MemberState, state: ClassicState) -> dict[str, Any]:
-    """Return a group member as a row of table ``members``."""
+    """Convert a member of a consumer group with the given state to a row of table ``members``."""
     client = identify_client(member)
     sent = member.subscription
     return {
@@ -244,6 +242,7 @@ def member_row(member: MemberState, state: ClassicState) -> dict[str, Any]:
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "subscription": subscription_hash(sent.topics) if sent else None,
         "topics": list(sent.topics) if sent else [],
+        "pattern": sent.pattern if sent else None,
         "subscription_version": sent.version if sent and sent.version >= 0 else None,
         "user_data": sent.user_data if sent else None,
         "claims": _pairs(sent.owned if sent else ()),
@@ -265,15 +264,15 @@ _Key = tuple[int, int]
 
 @dataclass(slots=True)
 class _PendingRow:
-    """Row of table ``rebalances`` that waits for offset commits later in the log.
+    """Row of table ``rebalances`` for a rebalance whose duration is not yet known.
 
-    Its duration follows from consumption pauses, which end with the first commit after the
+    The duration follows from pauses in consumption, which end with the first commit after the
     rebalance.
 
     Attributes:
         row: the row without its storm and duration.
         stops: the partitions that the rebalance stopped.
-        bounds: bounds of its duration that follow from earlier pauses (ms).
+        bounds: bounds of its duration, computed from earlier pauses (ms).
         pauses: pauses that are not yet included in ``bounds``.
     """
 
@@ -286,32 +285,37 @@ class _PendingRow:
     def key(self) -> _Key:
         return self.row["incarnation"], self.row["generation"]
 
-    def measured(self, clusters: ClusterHistory) -> list[Bounds]:
-        """Return the bounds of the rebalance's duration that follow from its pauses so far (ms)."""
+    def duration_bounds(self, clusters: ClusterHistory) -> list[Bounds]:
+        """Return bounds on the rebalance's duration (ms) from the pauses in consumption so far.
+
+        There is one pair (lower, upper) for each stopped partition with a pause.
+        """
         self.bounds += self.stops.bounds(self.pauses, clusters)
         self.pauses = []
         return self.bounds
 
     def stored(self, clusters: ClusterHistory) -> list[Any]:
-        """Return the row and its bounds as JSON values, from which a later run continues."""
+        """Return this row of table ``rebalances`` as JSON values, to be completed by a
+        later run.
+        """
         partitions: dict[int, list[int]] = {}
         for p, timeout_ms in self.stops.timeouts.items():
             partitions.setdefault(timeout_ms, []).append(p)
-        return [self.row, [*partitions.items()], self.measured(clusters)]
+        return [self.row, [*partitions.items()], self.duration_bounds(clusters)]
 
     @classmethod
     def restored(cls, stored: Sequence[Any]) -> _PendingRow:
-        """Restore a pending row from the values that `stored` returned."""
+        """Restore an incomplete row of table ``rebalances`` from JSON values of an earlier run."""
         row, partitions, bounds = stored
         timeouts = {p: timeout_ms for timeout_ms, some in partitions for p in some}
         return cls(row, RecordedStops(row["time_ms"], timeouts), [Bounds(*one) for one in bounds])
 
 
 class RebalanceRows:
-    """Rows of table ``rebalances`` that wait for facts from later in the log.
+    """Buffer of rows of table ``rebalances`` until later records of the log complete them.
 
-    A storm is a series of rebalances in quick succession. The duration follows from offset commits
-    around the rebalance, some of which come later in the log.
+    These records decide whether the rebalance belongs to a storm (several rebalances in quick
+    succession), and its duration, which follows from offset commits.
 
     Args:
         clusters: the cluster metadata over time.
@@ -328,11 +332,9 @@ class RebalanceRows:
         self._written: _Key = (-1, -1)
 
     def stored(self) -> str:
-        """Return the waiting rows as JSON text, which is part of a group's stored state.
-
-        There may be hundreds of rows. JSON packs plain values faster than
-        `history.state_store.pack_state`.
-        """
+        """Return the incomplete rows of table ``rebalances`` as JSON text, for the next run."""
+        # There may be hundreds of rows, and JSON packs plain values faster than
+        # `history.state_store.pack_state`.
         storms, number = self._storms.stored()
         waiting = [(one.stored(self._clusters), *rest) for one, *rest in storms]
         pending = [(one.stored(self._clusters), storm) for one, storm in self._pending]
@@ -340,7 +342,9 @@ class RebalanceRows:
         return json.dumps([waiting, number, pending, [*self._pauses.items()], keys])
 
     def resume(self, state: str) -> None:
-        """Restore the waiting rows from the text that `stored` returned."""
+        """Restore the incomplete rows of table ``rebalances`` from the text that `stored`
+        returned.
+        """
         waiting, number, pending, pauses, (newest, written) = json.loads(state)
         restored = [(_PendingRow.restored(one), *rest) for one, *rest in waiting]
         self._storms.resume((restored, number))
@@ -350,10 +354,13 @@ class RebalanceRows:
         self._pauses = {(key[0], key[1]): [Pause(*one) for one in some] for key, some in pauses}
         self._newest, self._written = tuple(newest), tuple(written)
 
-    def row(
+    def add_row(
         self, generation: Generation, row: dict[str, Any], stops: RecordedStops
     ) -> Iterator[dict[str, Any]]:
-        """Add the row of a rebalance and the partitions it stopped; yield rows now complete."""
+        """Add the row of a rebalance and the partitions that it stopped; yield complete rows.
+
+        ``generation`` is the generation that the rebalance created.
+        """
         pending = _PendingRow(row, stops)
         if pending.key != self._newest:
             self._pauses.pop(self._newest, None)
@@ -368,8 +375,8 @@ class RebalanceRows:
         while len(self._pending) > _MOST_PENDING:
             yield self._complete()
 
-    def pause(self, pause: Pause) -> None:
-        """Add a consumption pause that a rebalance caused; the rebalance's row may come later."""
+    def add_pause(self, pause: Pause) -> None:
+        """Add a pause in consumption to the row of the rebalance that caused it."""
         if pause.pause_ms is None:
             return
         key = (pause.incarnation, pause.generation)
@@ -380,7 +387,7 @@ class RebalanceRows:
             self._pauses.setdefault(key, []).append(pause)
 
     def finish(self) -> Iterator[dict[str, Any]]:
-        """Yield all rows that are still waiting, at the end of the log."""
+        """Yield the remaining rows of table ``rebalances``, at the end of the log."""
         self._pending.extend(self._storms.finish())
         while self._pending:
             yield self._complete()
@@ -394,7 +401,7 @@ class RebalanceRows:
         if key != self._written:
             self._pauses.pop(self._written, None)
             self._written = key
-        length_ms = stop_length(pending.measured(self._clusters))
+        length_ms = rebalance_duration(pending.duration_bounds(self._clusters))
         return pending.row | {
             "storm": storm,
             "stopped_low_ms": None if length_ms is None else int(length_ms.low),
@@ -407,17 +414,18 @@ STORED_CLASSES = (CommitRate,)
 
 
 class GroupRows:
-    """Converter of one group's records and commit runs to rows of the output tables.
+    """Converter of one consumer group's records and offset commits to rows of the output tables.
 
-    Call `feed` with rows of the decode job in log order, then `finish`. In rows of ``rebalances``
-    the columns about agreement stay empty: `jobs.replay.simulations` fills them in.
+    Call `feed` with rows of the decode job in log order, then `finish`. In rows of ``rebalances``,
+    the columns about whether the strategy reproduces the assignment stay empty:
+    `jobs.replay.simulations` fills them in.
 
     Args:
         name: the group id.
         clusters: the cluster metadata over time.
         writers: receives the rows of all tables.
-        around: facts from files next to the records.
-        collector: receives rebalances and pauses for the simulation; None without one.
+        around: session timeout, coordinator moves and clocks of the cluster.
+        collector: receives rebalances and pauses for the simulation; None without a simulation.
     """
 
     def __init__(
@@ -444,18 +452,16 @@ class GroupRows:
         self._positions: tuple[LogPosition, int] = (LogPosition(-1, -1), 0)
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the group's state as values, which the next appending run continues from.
-
-        `history.state_store.pack_state` can pack them with the classes `STORED_CLASSES`.
-        """
+        """Return the consumer group's state as values, from which the next run continues."""
+        # `history.state_store.pack_state` packs them with the classes `STORED_CLASSES`.
         return (
-            self._history.to_bytes(), self._ownership.stored(), self._rebalances.stored(),
+            self._history.to_bytes(level=0), self._ownership.stored(), self._rebalances.stored(),
             self._folding.stored(), self._traffic, self._totals.stored(), self._positions,
             self._owners.stored(),
         )  # fmt: skip
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the group's state from the values that `stored` returned.
+        """Restore the consumer group's state from the values that `stored` returned.
 
         Raises:
             InvalidCaptureError: the state is of another version, or damaged.
@@ -473,40 +479,75 @@ class GroupRows:
         self._folding.resume(folding)
         self._totals.resume(totals)
 
+    def commit_values(self) -> dict[str, Any]:
+        """Return the part of the consumer group's state that offset commits change, as JSON
+        values.
+        """
+        series, minutes = self._folding.stored()
+        traffic = self._traffic.items()
+        return {
+            "history": self._history.commit_values(),
+            "minutes": [series, np.frombuffer(minutes, np.int64).tolist()],
+            "traffic": [[*pair, one.first_ms, one.last_ms, one.last_offset, one.records]
+                        for pair, one in traffic],
+            "commits": self._totals.commits, "seen": self.seen,
+        }  # fmt: skip
+
+    def resume_commits(self, values: Mapping[str, Any]) -> None:
+        """Restore the state that offset commits change from the values of `commit_values`.
+
+        The rest of the group's state stays as it is.
+        """
+        self._history.resume_commits(values["history"])
+        series, minutes = values["minutes"]
+        numbers = np.array(minutes, np.int64).tobytes()
+        self._folding.resume(([(topic, p) for topic, p in series], numbers))
+        self._traffic = {(topic, p): CommitRate(*one) for topic, p, *one in values["traffic"]}
+        self._totals.commits = values["commits"]
+        seen = values["seen"]
+        self._totals.seen_ms = None if seen["ms"] is None else tuple(seen["ms"])
+        self._totals.log_partitions = set(seen["log_partitions"])
+
     @property
     def rates(self) -> dict[tuple[str, int], float]:
         """Records per second of each (topic, partition), measured from the commits so far."""
         rates = {key: one.per_second for key, one in self._traffic.items()}
         return {key: rate for key, rate in rates.items() if rate is not None}
 
-    def feed(self, some: GroupInput) -> None:
-        """Process the next part of the group's records and offset commits, in log order."""
-        if len(some.runs):
-            self._feed_commits(some.runs, some.records)
-        for record in some.records:
+    def feed(self, group_input: GroupInput) -> None:
+        """Process the next records and offset commits of the consumer group, in log order."""
+        if len(group_input.runs):
+            self._feed_commits(group_input.runs, group_input.records)
+        for record in group_input.records:
             self.record(record)
 
     def finish(self) -> dict[str, Any]:
-        """Write the rows that waited for later records; return the group's totals."""
+        """Write the rows that waited for later records, and return the consumer group's totals."""
         self._write_items(self._history.finish())
         for interval in self._ownership.finish():
             self._write("ownership", interval_row(interval))
-        self._write_commits(self._folding.finish())
+        self.finish_minutes()
         for row in self._rebalances.finish():
             self._write("rebalances", row)
         row, summary = self.totals()
         self._writers.add("groups", row)
         return summary
 
+    def finish_minutes(self) -> None:
+        """Write the offset-commit counts of incomplete minutes to table ``commit_rates``."""
+        self._write_commits(self._folding.finish())
+
     @property
     def seen(self) -> dict[str, Any]:
-        """The log partitions that have records of the group, and the span of their times (ms)."""
+        """The log partitions with records of the consumer group, and the first and last
+        time (ms).
+        """
         totals = self._totals
         return {"ms": totals.seen_ms, "log_partitions": sorted(totals.log_partitions)}
 
     def totals(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the group's counts so far: its row of table ``groups`` and its summary entry."""
-        self._totals.missing(self._history.missing_before, self._history.missing_within)
+        """Return the consumer group's counts: its row of table ``groups`` and its summary entry."""
+        self._totals.set_missing(self._history.missing_before, self._history.missing_within)
         self._totals.incarnations = self._history.incarnation
         return {"group": self.name, **self._totals.row()}, self._totals.summary()
 
@@ -514,17 +555,13 @@ class GroupRows:
         self._writers.add(table, {"group": self.name, **row})
 
     def _feed_commits(self, runs: RunColumns, records: Iterator[GroupRecord]) -> None:
-        """Process the group's commit runs together with the group records between them.
-
-        A commit run has the commits of one partition within a minute and between two group
-        records.
-        """
-        self._totals.commit_place(LogPosition(*runs.positions[:, 0].tolist()))
+        """Process a consumer group's offset commits and its other records, merged in log order."""
+        self._totals.set_first_position(LogPosition(*runs.positions[:, 0].tolist()))
         for log_partition in np.unique(runs.positions[0]).tolist():
             mine = runs.positions[0] == log_partition
             first, last = runs.column("first_ms")[mine], runs.column("last_ms")[mine]
-            self._totals.saw(log_partition, int(first.min()), int(last.max()))
-        ends, before = self._ends(runs), 0
+            self._totals.extend_span(log_partition, int(first.min()), int(last.max()))
+        ends, before = self._stretch_ends(runs), 0
         stretches, minutes = self._folding.feed(runs)
         last = -1
         for number, stretch in stretches:
@@ -536,15 +573,13 @@ class GroupRows:
                     self._write_items(self._history.moves_until(place))
             self._write_items(self._history.stretch(stretch))
             traffic = self._traffic.setdefault((stretch.topic, stretch.partition), CommitRate())
-            traffic.stretch(stretch)
+            traffic.add_stretch(stretch)
         self._write_commits(minutes)
 
     @staticmethod
-    def _ends(runs: RunColumns) -> dict[int, list[LogPosition]]:
-        """Return the log positions at which the commits between two group records end.
-
-        The result is a dict from stretch number (the number of group records before the commits) to
-        the last position in each log partition.
+    def _stretch_ends(runs: RunColumns) -> dict[int, list[LogPosition]]:
+        """Return the last log positions of the offset commits after each number of group
+        records.
         """
         stretch, partition = runs.column("stretch"), runs.positions[0]
         last = np.append((stretch[1:] != stretch[:-1]) | (partition[1:] != partition[:-1]), True)
@@ -562,7 +597,7 @@ class GroupRows:
             self._writers.add_columns("commit_rates", columns, len(minutes))
 
     def record(self, record: GroupRecord) -> None:
-        """Process the next record of the group in log order."""
+        """Process the next record of the consumer group, in log order."""
         self._totals.record(record.kind, record.position, record.timestamp_ms)
         self._write_items(self._history.feed(record))
 
@@ -570,38 +605,38 @@ class GroupRows:
         for item in items:
             self._write_item(item)
 
-    def _write_item(self, found: HistoryItem) -> None:
-        """Write a generation, event, assignment or pause of the history to the output tables."""
-        if isinstance(found, Pause):
-            found = self._without_wrong_times(found)
-            if self._collector is not None:
-                self._collector.pause(found)
-            self._rebalances.pause(found)
-            self._write("pauses", pause_row(found))
-            return
-        if isinstance(found, Event):
-            self._write_events([found])
-            return
-        for interval in self._ownership.feed(found):
-            self._write("ownership", interval_row(interval))
-        if isinstance(found, Generation | LifecycleEvent):
-            self._write_events(derive_events(found))
-        if isinstance(found, Generation):
-            self._write_generation(found)
-
-    def _without_wrong_times(self, found: Pause) -> Pause:
-        """Remove begin and end times that are from a wrong broker clock from a consumption pause.
-
-        Such a time would make the pause last for years.
+    def _write_item(self, item: HistoryItem) -> None:
+        """Write an entry of the group's history (generation, event or pause) to the output
+        tables.
         """
+        if isinstance(item, Pause):
+            item = self._without_wrong_times(item)
+            if self._collector is not None:
+                self._collector.add_pause(item)
+            self._rebalances.add_pause(item)
+            self._write("pauses", pause_row(item))
+            return
+        if isinstance(item, Event):
+            self._write_events([item])
+            return
+        for interval in self._ownership.feed(item):
+            self._write("ownership", interval_row(interval))
+        if isinstance(item, Generation | LifecycleEvent):
+            self._write_events(derive_events(item))
+        if isinstance(item, Generation):
+            self._write_generation(item)
+
+    def _without_wrong_times(self, pause: Pause) -> Pause:
+        """Remove begin or end times of a wrong broker clock from a pause in consumption."""
+        # Such a time would make the pause last for years.
         if self._span is None:
-            return found
+            return pause
         first, last = self._span
         before, after = (
             None if at is not None and not first <= at <= last else at
-            for at in (found.last_ms, found.first_ms)
+            for at in (pause.last_ms, pause.first_ms)
         )
-        return found._replace(last_ms=before, first_ms=after)
+        return pause._replace(last_ms=before, first_ms=after)
 
     def _write_events(self, events: Iterable[Event]) -> None:
         """Write membership events to table ``events``.
@@ -620,8 +655,8 @@ class GroupRows:
         row["cluster_ms"] = self._clusters.times[at_cluster] if at_cluster >= 0 else None
         self._totals.rebalance(row)
         if self._collector is not None:
-            self._collector.generation(found)
-        for done in self._rebalances.row(found, row, self._stops(found)):
+            self._collector.add_generation(found)
+        for done in self._rebalances.add_row(found, row, self._stopped_partitions(found)):
             self._write("rebalances", done)
         at = {"incarnation": found.incarnation, "generation": found.number}
         for i, member in enumerate(found.first.members):
@@ -629,21 +664,19 @@ class GroupRows:
         for interval in found.unread_intervals:
             self._write("unread", {**at, **interval._asdict()})
 
-    def _stops(self, found: Generation) -> RecordedStops:
-        """Return the partitions whose consumption a rebalance stopped.
-
-        The simulation computes them in the same way.
-        """
-        before = found.previous
-        if before is not None and before.incarnation != found.incarnation:
+    def _stopped_partitions(self, generation: Generation) -> RecordedStops:
+        """Return the partitions that had no consumer during the rebalance of a generation."""
+        # The simulation uses the same function, so its results are comparable.
+        before = generation.previous
+        if before is not None and before.incarnation != generation.incarnation:
             before = None
-        departed = departed_members(found, before, self._around.session_timeout_ms)
-        rebalance = replace(self._owners.feed(found), departures=tuple(departed))
+        departed = departed_members(generation, before, self._around.session_timeout_ms)
+        rebalance = replace(self._owners.feed(generation), departures=tuple(departed))
         return recorded_stops(rebalance, self._clusters)
 
 
 def commit_columns(minutes: MinuteColumns, group: str) -> dict[str, pa.Array]:
-    """Convert a group's commits per minute to Arrow columns of table ``commit_rates``.
+    """Convert a group's commit counts per minute to Arrow columns of table ``commit_rates``.
 
     The column with the run id is not included.
     """

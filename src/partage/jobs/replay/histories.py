@@ -71,33 +71,37 @@ def histories_job(
     around: LogContext | None = None,
     many: bool = False,
 ) -> Rows:
-    """Rebuild the membership history of every group and write its output tables.
+    """Rebuild the membership history of every consumer group and write its output tables.
 
-    Return lazy rows with four kinds of results: the written files with their groups, the totals of
-    each group, the log partitions and times of its records, and its rebalances' positions in spill
-    files.
+    Return lazy rows with results for the driver: the written files with their groups, the totals of
+    each group, the log partitions and times of its records, and the position of its rebalances in
+    spill files (temporary files for the simulation).
     """
-    groups = decoded.of_kind(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
-    job = partial(_task, states, selection, around=around, many=many, out=out, run_id=run_id)
+    groups = decoded.filter_kinds(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
+    job = partial(
+        _rebuild_histories, states, selection, around=around, many=many, out=out, run_id=run_id
+    )
     return sorted_by_group(groups).run(job, RECEIPT_DDL)
 
 
 def sorted_by_group(rows: Rows) -> Rows:
-    """Sort rows of the decode job by group and log position; one task has all rows of a group."""
+    """Sort decoded records by consumer group and log position; one task gets all rows of a
+    group.
+    """
     return rows.sorted_by("group", _ORDER)
 
 
 def bad_records_job(decoded: Rows, *, out: str, run_id: str) -> Rows:
-    """Write the damaged records to table ``bad_records``.
+    """Write the records that cannot be decoded to the output table ``bad_records``.
 
-    Return receipts of its files as lazy rows.
+    Return path, rows and size of the table's files, as lazy rows.
     """
-    bad = decoded.of_kind(DecodedKind.BAD_RECORD)
+    bad = decoded.filter_kinds(DecodedKind.BAD_RECORD)
     ordered = bad.sorted_by("log_partition", ("log_partition", "log_offset"))
     return ordered.run(partial(_bad_task, out, run_id), RECEIPT_DDL)
 
 
-def _task(
+def _rebuild_histories(
     states: SharedValue,
     selection: Selection,
     batches: Iterable[pa.RecordBatch],
@@ -107,7 +111,7 @@ def _task(
     out: str,
     run_id: str,
 ) -> Iterator[pa.RecordBatch]:
-    """Rebuild the histories of the groups in one Spark task.
+    """Rebuild the histories of consumer groups in one Spark task; yield rows for the driver.
 
     The input rows are sorted by group and log position.
     """
@@ -120,13 +124,15 @@ def _task(
         closing(TableWriters(out, run_id, task_name())) as writers,
         closing(SpillWriter(out, run_id, task_name())) as spill_file,
     ):
-        group: _Group | None = None
+        group: _GroupWriter | None = None
         clocks_right = around.clocks if around is not None else None
         for found in read_group_inputs(batches, clocks_right):
             if group is None or found.group != group.rows.name:
                 if group is not None:
                     lines += group.finish()
-                group = _Group(found.group, clusters, selection, (writers, spill_file), around)
+                group = _GroupWriter(
+                    found.group, clusters, selection, (writers, spill_file), around
+                )
                 names.append(found.group)
             group.feed(found)
         if group is not None:
@@ -136,8 +142,8 @@ def _task(
     yield receipts_batch(files + lines)
 
 
-class _Group:
-    """Writer of one group's output tables; it spills rebalances for the simulation job."""
+class _GroupWriter:
+    """Writer of one consumer group's output tables, and of its input for the simulation."""
 
     def __init__(
         self,
@@ -156,21 +162,28 @@ class _Group:
         self.rows = GroupRows(name, clusters, self, around, self._collector)
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
-        """Write a row of an output table; rows of ``rebalances`` and ``groups`` are written later.
+        """Write a row of an output table of the consumer group.
 
-        A row of ``rebalances`` goes to the spill file: the simulation job adds whether the strategy
-        reproduces the recorded assignment. The row of ``groups`` is written when the group is
-        complete, since a failure would change it.
+        Rows of ``rebalances`` and ``groups`` are written later.
         """
+        # A row of ``rebalances`` goes to the spill file: the simulation job adds whether the
+        # strategy reproduces the recorded assignment. The row of ``groups`` is written when the
+        # group is complete, since a failure would change it.
         if table == "rebalances":
-            self._collector.row(row)
+            self._collector.add_row(row)
         elif table == "groups":
             self._row = dict(row)
-        elif self._selection.from_ms is None or self._wanted(table, row):
+        elif self._selection.from_ms is None or self._is_selected(table, row):
             self._writers.add(table, row)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """Write rows of table ``commit_rates`` for minutes in the selected time span."""
+        """Write rows of table ``commit_rates``, without minutes outside of the selected times.
+
+        Args:
+            table: name of the table.
+            columns: dict from column name to Arrow array.
+            count: number of rows.
+        """
         import pyarrow as pa
 
         if self._selection.from_ms is not None:
@@ -180,8 +193,10 @@ class _Group:
             count = int(wanted.sum())
         self._writers.add_columns(table, columns, count)
 
-    def _wanted(self, table: str, row: Mapping[str, Any]) -> bool:
-        """Return whether a row of an output table is within the user's time selection."""
+    def _is_selected(self, table: str, row: Mapping[str, Any]) -> bool:
+        """Return whether a row of an output table is within the times that the user has
+        selected.
+        """
         key = (row.get("incarnation", 0), row.get("generation", 0))
         if table == "events":
             self._times.setdefault(key, row["time_ms"])
@@ -192,20 +207,22 @@ class _Group:
         time_ms = row["time_ms"] if table == "events" else self._times.get(key)
         return time_ms is None or self._selection.started(time_ms)
 
-    def feed(self, found: GroupInput) -> None:
-        """Process the group's next records and commits; do nothing if the group has failed."""
+    def feed(self, group_input: GroupInput) -> None:
+        """Process the consumer group's next records and commits, unless the group has failed."""
         if self._failure is None:
             try:
-                self.rows.feed(found)
+                self.rows.feed(group_input)
             except WHOLE_RUN:
                 raise
             except Exception as e:  # noqa: BLE001 - the other groups are published
                 self._failure = GroupFailure.of(self.rows.name, e)
 
     def finish(self) -> list[tuple[str, str]]:
-        """Write the row of table ``groups``, and return the group's results for the driver.
+        """Write the row of table ``groups``, and return the consumer group's results for the
+        driver.
 
-        They are its totals and its position in the spill file, each as a pair (kind, JSON text).
+        These are the group's totals and the position of its history in the spill file, each as a
+        pair (kind, JSON text).
         """
         lines: list[tuple[str, str]] = []
         if self._failure is None:
@@ -239,7 +256,7 @@ def _bad_task(out: str, run_id: str, batches: Iterable[pa.RecordBatch]) -> Itera
 
 
 def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
-    """Convert a task's results, pairs of (kind, JSON text), to an Arrow batch."""
+    """Convert a task's results, pairs (kind, JSON text), to an Arrow batch."""
     import pyarrow as pa
 
     columns = [pa.array([row[i] for row in rows], pa.string()) for i in (0, 1)]
@@ -248,7 +265,7 @@ def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
 
 @lru_cache(maxsize=1)
 def clusters_of(states: tuple[str, ...]) -> ClusterHistory:
-    """Parse cluster metadata over time from JSON texts; each worker process does it only once."""
+    """Parse cluster metadata over time from JSON texts; cached in each worker process."""
     return ClusterHistory([json.loads(state) for state in states])
 
 
@@ -271,20 +288,23 @@ class GroupFailure:
 
     @classmethod
     def of(cls, group: str, error: Exception) -> GroupFailure:
-        """Describe the exception that ended a group's replay; call it in the ``except`` block."""
+        """Describe the exception that ended the replay of a consumer group.
+
+        Call it in the ``except`` block.
+        """
         lines = "".join(traceback.format_exception(error))
         why = f"{type(error).__name__}: {error}"
         return cls(group, why[:_LONGEST_WHY], lines[-_LONGEST_TRACEBACK:])
 
     def cells(self) -> dict[str, str]:
-        """Return the group's failure as values of columns in table ``groups``."""
+        """Return the failure as column values for the consumer group's row in table ``groups``."""
         return {"status": FAILED, "why": self.why, "traceback": self.traceback}
 
 
 def mark_failed(out: Path, done: JobResults) -> None:
-    """Mark groups whose simulation failed, in the written table ``groups`` and in the run's totals.
+    """Mark consumer groups whose simulation failed, in table ``groups`` and in the run's totals.
 
-    The histories job wrote those rows before the replay began.
+    The rows of these groups were written before the simulation began.
 
     Args:
         out: the output folder.
@@ -310,9 +330,9 @@ def _mark_totals(text: str, failed: Mapping[str, GroupFailure]) -> str:
 
 
 def _rewrite(path: Path, failed: Mapping[str, GroupFailure]) -> int:
-    """Rewrite a Parquet file of table ``groups`` with failed groups marked.
+    """Rewrite a Parquet file of table ``groups`` with failed consumer groups marked.
 
-    Return its size in bytes.
+    Return its size in bytes. ``failed`` is a dict from group to its failure.
     """
     import pyarrow as pa
     from pyarrow import parquet

@@ -37,12 +37,12 @@ ShownPartition = tuple[str, int, int]
 
 
 def inferred_states(decoded: Rows, tally: Tally) -> tuple[Mapping[str, Any], ...]:
-    """Infer topics and partition counts from assignments and commits of a capture without metadata.
+    """Infer topics and partition counts from assignments and offset commits, without metadata.
 
-    Return a list with one metadata state, which is dated before the first record.
+    Return a list with one metadata state, whose time is before the first record.
     """
     counts = {topic: highest + 1 for topic, highest in tally.highest.items()}
-    records = decoded.of_kind(DecodedKind.GROUP_RECORD)
+    records = decoded.filter_kinds(DecodedKind.GROUP_RECORD)
     found = records.run(_highest_task, "topic string, highest int")
     for topic, highest in found.collect("topic", "highest"):
         counts[topic] = max(counts.get(topic, 0), highest + 1)
@@ -56,10 +56,10 @@ def inferred_states(decoded: Rows, tally: Tally) -> tuple[Mapping[str, Any], ...
 def with_earlier_states(
     decoded: Rows, tally: Tally, states: tuple[Mapping[str, Any], ...]
 ) -> tuple[Mapping[str, Any], ...]:
-    """Add inferred metadata states for the time before the first recorded state.
+    """Add inferred cluster metadata for the time before the first recorded metadata.
 
-    `partage capture` may date its first state back to an earlier time (marked ``assumed``). The
-    inferred states replace that state.
+    Return all states. If `partage capture` has dated its first state back to an earlier time
+    (marked ``assumed``), the inferred states replace this state.
     """
     ordered = sorted(states, key=lambda state: state["ts_ms"])
     dated_back = bool(ordered[0].get("assumed"))
@@ -72,8 +72,8 @@ def with_earlier_states(
     until_ms = min(later[0]["ts_ms"], last_ms + 1)
     if until_ms <= first_ms:
         return states
-    records = decoded.of_kind(DecodedKind.GROUP_RECORD)
-    task = partial(_seen_task, until_ms)
+    records = decoded.filter_kinds(DecodedKind.GROUP_RECORD)
+    task = partial(_find_partitions, until_ms)
     found = records.run(task, "topic string, highest int, time_ms long")
     first: dict[tuple[str, int], int] = {}
     for topic, highest, time_ms in found.collect("topic", "highest", "time_ms"):
@@ -97,11 +97,11 @@ def states_before(
 ) -> list[Mapping[str, Any]]:
     """Infer cluster metadata for the time before the first recorded metadata.
 
-    A topic counts as missing as long as members subscribe to it without getting any partition. A
-    topic that no group record mentions is as in the first recorded state.
+    A topic counts as missing while members subscribe to it without getting any partition. A topic
+    that no group record mentions is as in the first recorded state.
 
     Args:
-        seen: partitions that group records show, see `ShownPartition`.
+        seen: topics with the highest partition in a group record and the record's time.
         first_ms: the time of the first state.
         recorded: the first recorded state.
         committed: dict from topic to the highest partition of its offset commits, at any time.
@@ -132,17 +132,18 @@ def states_before(
     cells = sum(counts.values()) * (len(steps) + 1)
     if len(steps) > _MOST_STEPS or cells > _MOST_CELLS:
         earliest, steps = counts, {}
-    out, now = [_assumed(recorded, earliest, first_ms, by_id)], dict(earliest)
+    out, now = [_with_inferred_counts(recorded, earliest, first_ms, by_id)], dict(earliest)
     for time_ms, grown in sorted(steps.items()):
         now |= grown
-        out.append(_assumed(recorded, now, time_ms, by_id))
+        out.append(_with_inferred_counts(recorded, now, time_ms, by_id))
     return out
 
 
-def _assumed(
+def _with_inferred_counts(
     recorded: Mapping[str, Any], counts: Mapping[str, int], ts_ms: int, names: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Return the recorded metadata state at an earlier time, with inferred partition counts.
+    """Return a copy of recorded cluster metadata with an earlier time and inferred partition
+    counts.
 
     Replicas and racks are those of the recorded state.
     """
@@ -162,9 +163,9 @@ def _assumed(
 def state_of(
     counts: Mapping[str, int], ts_ms: int, ids: Mapping[str, str] | None = None
 ) -> Mapping[str, Any]:
-    """Return cluster metadata with the given partition counts, in the form of ``cluster.jsonl``.
+    """Build a record of cluster metadata with the given partition counts (``cluster.jsonl``).
 
-    Topic ids are null unless ``ids`` has them.
+    ``ids`` has topic ids by topic; other topics have none.
 
     >>> state_of({"t": 2}, 5)["topics"]["t"]["partitions"][1]
     {'p': 1, 'leader': -1, 'replicas': []}
@@ -180,7 +181,7 @@ def state_of(
 
 
 def _highest_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Find the highest partition of each topic that a member was assigned; runs in a Spark task."""
+    """Return the highest partition of each topic that a member was assigned, in a Spark task."""
     import pyarrow as pa
 
     highest: dict[str, int] = {}
@@ -191,8 +192,8 @@ def _highest_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
     yield pa.RecordBatch.from_arrays(columns, names=["topic", "highest"])
 
 
-def _seen_task(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Find the partitions that members owned before a time; runs in a Spark task.
+def _find_partitions(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Find the partitions that group records name before a given time (ms), in a Spark task.
 
     Each result row is a topic, its highest partition in a group record, and the record's time.
     """
@@ -209,7 +210,7 @@ def _seen_task(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
 
 
 def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
-    """Unpack and yield the group records in rows of the decode job, in their order."""
+    """Yield the group records that are packed in rows of the decoding job, in order."""
     reader = BlockReader()
     for batch in batches:
         for make in reader.records(batch):
@@ -217,10 +218,10 @@ def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
 
 
 def shown_partitions(record: GroupRecord) -> Iterator[tuple[str, int]]:
-    """Yield (topic, highest partition) for each topic in a group record.
+    """Yield each topic that a group record names, with its highest partition number.
 
-    The highest partition is the largest one that a member was assigned or claims to own. It is
-    negative if the record has the topic without partitions, see `ShownPartition`.
+    It is the highest partition that a member was assigned or reports as owned. It is negative if
+    the record has the topic without partitions, see `ShownPartition`.
     """
     if record.type in _SUBSCRIBES:
         names = (record.value or {}).get("subscribedTopicNames") or ()
@@ -246,8 +247,8 @@ def shown_partitions(record: GroupRecord) -> Iterator[tuple[str, int]]:
 def assigned_counts(record: GroupRecord) -> Iterator[tuple[str, int]]:
     """Yield each topic in a group record's assignments, with its highest assigned partition.
 
-    Records of classic groups name the topic; target assignments of consumer and share groups have
-    the topic's id.
+    For classic groups it is the topic's name. Target assignments of consumer and share groups have
+    only the topic's id.
     """
     if record.type in _TARGETS:
         for row in (record.value or {}).get("topicPartitions", ()):
@@ -260,7 +261,7 @@ def assigned_counts(record: GroupRecord) -> Iterator[tuple[str, int]]:
 
 
 def _members(record: GroupRecord) -> tuple[MemberState, ...]:
-    """Return the members in a record of a classic group; none for a tombstone."""
+    """Return the members in the record of a classic consumer group; none if it was deleted."""
     if record.state is not None:
         return record.state.members
     return () if record.value is None else parse_classic_state(record.value).members

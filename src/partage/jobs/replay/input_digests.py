@@ -22,7 +22,7 @@ from partage.wire.columns import BinaryColumn, CodedColumn
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Digests", "InputDigests", "add_digests", "by_number", "digests_of"]
+__all__ = ["Digests", "InputDigests", "add_digests", "convert_keys", "digests_of"]
 
 #: Log partition -> [number of records, sum of their hashes]. Partition -1 has the records
 #: without a partition number.
@@ -38,7 +38,7 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _mix(value: _Hashes) -> _Hashes:
-    """Mix the bits of each 64-bit number by the finalizer of the SplitMix64 generator."""
+    """Scramble the bits of 64-bit numbers as the last step of a hash function (SplitMix64)."""
     value = (value ^ (value >> np.uint64(30))) * _FIRST
     value = (value ^ (value >> np.uint64(27))) * _SECOND
     mixed: _Hashes = value ^ (value >> np.uint64(31))
@@ -76,7 +76,7 @@ def _hash_cells(column: BinaryColumn | CodedColumn) -> _Hashes:
 
 
 def digests_of(table: pa.Table) -> Digests:
-    """Return the number of records and their digest for each log partition of a table.
+    """Return the number of records and a digest of them, for each log partition in a table.
 
     >>> import pyarrow as pa
     >>> rows = {"partition": [0, 0], "offset": [1, 2], "timestamp_ms": [5, 6],
@@ -103,7 +103,7 @@ def digests_of(table: pa.Table) -> Digests:
 
 
 def add_digests(one: Digests, other: Mapping[int, Iterable[int]]) -> Digests:
-    """Add the digests of two disjoint sets of records, for each log partition."""
+    """Combine the digests of two disjoint sets of records, by log partition."""
     found = {partition: list(digest) for partition, digest in one.items()}
     for partition, (records, total) in other.items():
         known = found.setdefault(partition, [0, 0])
@@ -112,20 +112,23 @@ def add_digests(one: Digests, other: Mapping[int, Iterable[int]]) -> Digests:
     return found
 
 
-def by_number(digests: Mapping[str, Iterable[int]]) -> Digests:
-    """Convert the keys of digests that were read from JSON from text to partition numbers."""
+def convert_keys(digests: Mapping[str, Iterable[int]]) -> Digests:
+    """Convert the keys of a dict read from JSON (log partitions) from text to ints."""
     return {int(partition): list(digest) for partition, digest in digests.items()}
 
 
 class InputDigests:
-    """Digests of the records that one task has read, separately for known and new records.
+    """Digests of the records that one task has read, apart for records that an earlier run had
+    read.
+
+    Known records were read by an earlier run.
 
     Args:
         known: dict from log partition to the highest offset that an earlier run has read.
 
     Attributes:
         files: dict from path to the digests of its ``known`` and of its ``new`` records.
-        highest: dict from log partition to the highest offset of any record.
+        highest: dict from log partition to the highest offset of all records.
     """
 
     def __init__(self, known: Mapping[int, int]) -> None:
@@ -134,10 +137,7 @@ class InputDigests:
         self.highest: dict[int, int] = {}
 
     def unread(self, path: str, table: pa.Table) -> pa.Table:
-        """Return a table's records that no earlier run has read.
-
-        All records of the table are added to the digests of the file at ``path``.
-        """
+        """Add a file's records to its digests, and return those that no earlier run has read."""
         import pyarrow as pa
 
         of_file = self.files.setdefault(path, {"known": {}, "new": {}})
@@ -156,7 +156,7 @@ class InputDigests:
         return fresh
 
     def to_json(self) -> str:
-        """Return the digests of this task's records as JSON text, which `merge` adds to others."""
+        """Return the digests of this task's records as JSON text, for `merge`."""
         return json.dumps({"files": self.files, "highest": self.highest})
 
     def merge(self, text: str) -> None:
@@ -168,4 +168,4 @@ class InputDigests:
         for path, kinds in found["files"].items():
             of_file = self.files.setdefault(path, {"known": {}, "new": {}})
             for kind, digests in kinds.items():
-                of_file[kind] = add_digests(of_file[kind], by_number(digests))
+                of_file[kind] = add_digests(of_file[kind], convert_keys(digests))

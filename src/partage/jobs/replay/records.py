@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.capture.manifest import aside
+from partage.capture.manifest import replaced_path
 from partage.errors import InvalidCaptureError
 from partage.wire.columns import BinaryColumn, CodedColumn
 
@@ -34,9 +34,9 @@ __all__ = [
     "current_path",
     "cut_slices",
     "expect_no_duplicates",
-    "in_order",
     "is_known",
     "is_of_type",
+    "is_sorted",
     "key_column",
     "log_columns",
     "open_parquet",
@@ -75,8 +75,12 @@ class Slice:
     """A range of rows in one row group of a Parquet file: the smallest unit that a worker reads.
 
     Attributes:
-        partition: the log partition that the folder's name gives (``partition=3``), if the file has
-            no such column; else None.
+        path: the file.
+        row_group: index of the row group.
+        first: first row of the range in the row group.
+        rows: number of rows.
+        partition: the log partition, if only the folder's name has it (``partition=3``); None if
+            the file has a column for it.
     """
 
     path: str
@@ -87,10 +91,10 @@ class Slice:
 
 
 def count_tasks(slices: Sequence[Slice], parallelism: int) -> int:
-    """Return how many Spark tasks read the given slices (row ranges of files).
+    """Return the number of Spark tasks in which to read the given row ranges of files.
 
-    A file with a thousand tiny row groups has a thousand slices. A task for each slice would spend
-    most of its time on starting.
+    Small slices share a task: a file with a thousand tiny row groups has a thousand slices, and a
+    task for each would spend most of its time on starting.
 
     >>> tiny = [Slice("a.parquet", group, 0, 97) for group in range(974)]
     >>> count_tasks(tiny, 2), count_tasks(tiny[:3], 2)
@@ -106,7 +110,7 @@ def count_tasks(slices: Sequence[Slice], parallelism: int) -> int:
 
 
 def cut_slices(files: list[Path]) -> tuple[Slice, ...]:
-    """Check the columns of Parquet files, and divide the files into slices for workers.
+    """Check the columns of Parquet files, and divide the files into row ranges for workers.
 
     A slice is a range of rows.
 
@@ -128,7 +132,7 @@ def _cut_row_group(group: Slice, wanted: int) -> Iterator[Slice]:
 
 
 def _row_groups(path: Path) -> Iterator[Slice]:
-    partition = _partition_in(path)
+    partition = _parse_partition(path)
     columns = dict(RECORD_COLUMNS)
     if partition is not None:
         del columns["partition"]
@@ -139,8 +143,8 @@ def _row_groups(path: Path) -> Iterator[Slice]:
         yield Slice(str(path), group, 0, file.metadata.row_group(group).num_rows, partition)
 
 
-def _partition_in(path: Path) -> int | None:
-    """Return the log partition that a folder name such as ``partition=3`` gives, else None.
+def _parse_partition(path: Path) -> int | None:
+    """Parse the log partition from a path with a folder such as ``partition=3``; None without one.
 
     Hive and Spark use such names for partitioned tables.
     """
@@ -152,15 +156,20 @@ def _partition_in(path: Path) -> int | None:
 
 
 def current_path(path: Path) -> Path:
-    """Return the present path of a capture's file, which may have been moved.
+    """Return where a capture's file is now, in case a running `partage capture` has moved it.
 
-    A capture that continues merges its files, and moves the old ones to another folder.
+    A running `partage capture` merges its small files, and moves the old ones to another folder.
     """
-    return aside(path) if not path.exists() and aside(path).exists() else path
+    return replaced_path(path) if not path.exists() and replaced_path(path).exists() else path
 
 
 def open_parquet(path: Path, columns: Mapping[str, str]) -> Any:
-    """Open a Parquet file, and check that it has the given columns with the given types."""
+    """Open a Parquet file, and check that it has the given columns with the given types.
+
+    Args:
+        path: the file.
+        columns: dict from column name to kind, see `is_of_type`.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -190,9 +199,9 @@ _WORDS = {"int": "an integer", "binary": "binary", "bool": "bool", "text": "a st
 
 
 def is_of_type(found: Any, kind: str) -> bool:
-    """Return whether an Arrow type is of a kind: "int" (any width), "binary", "bool", else text.
+    """Return whether an Arrow type is of a kind: "int" (any width), "binary" or "bool".
 
-    A dictionary-encoded type counts as the type of its values.
+    Any other kind means text. A dictionary-encoded type counts as the type of its values.
     """
     from pyarrow import types
 
@@ -210,15 +219,15 @@ def is_of_type(found: Any, kind: str) -> bool:
 def read_slice(
     piece: Slice, *, batch_rows: int = BATCH_ROWS, coded: bool = False
 ) -> Iterator[pa.Table]:
-    """Read a slice (a row range of a Parquet file), and yield its records as tables.
+    """Read a row range of a Parquet file, and yield its log records as tables.
 
     The numbers are int64; key and value are binary.
 
     Args:
         piece: the slice to read.
-        batch_rows: the most rows of a table.
-        coded: whether to return keys as an Arrow dictionary; few keys are distinct, and files
-            mostly store them so.
+        batch_rows: maximum number of rows of a table.
+        coded: whether to return keys as an Arrow dictionary, as most files store them, because many
+            records have the same key.
 
     Raises:
         InvalidCaptureError: the file is damaged there, or a partition number does not fit int32.
@@ -255,7 +264,7 @@ def read_slice(
 def widen(table: pa.Table) -> pa.Table:
     """Cast the columns of records: partition, offset and time to int64, key and value to binary.
 
-    Keys may stay an Arrow dictionary.
+    Keys in an Arrow dictionary stay in it.
 
     Raises:
         pyarrow.ArrowInvalid: a partition number does not fit int32.
@@ -275,7 +284,7 @@ _DDL = "partition bigint, offset bigint, timestamp_ms bigint, key binary, value 
 
 
 def record_rows(engine: Engine, capture: Capture) -> Rows:
-    """Return all records of a capture as undecoded rows, in any order.
+    """Return all records of a capture as rows with undecoded keys and values, in any order.
 
     The columns are partition, offset, time, key and value.
     """
@@ -305,9 +314,9 @@ def _read(
 
 
 def is_known(table: pa.Table, known: Mapping[int, int]) -> NDArray[np.bool_]:
-    """Return a mask of the records that an earlier run has read (bool[n]).
+    """Return a mask of the log records that an earlier run has already read (bool[n]).
 
-    A record without a position is not known.
+    A record without partition or offset counts as new.
 
     Args:
         table: the records.
@@ -321,7 +330,7 @@ def is_known(table: pa.Table, known: Mapping[int, int]) -> NDArray[np.bool_]:
 
 
 def unread_rows(table: pa.Table, known: Mapping[int, int]) -> pa.Table:
-    """Return the records that no earlier run has read.
+    """Return the log records of a table that no earlier run has read.
 
     ``known`` is a dict from log partition to the highest offset that was read.
     """
@@ -331,9 +340,9 @@ def unread_rows(table: pa.Table, known: Mapping[int, int]) -> pa.Table:
 
 
 def overlapping_partitions(tally: Tally) -> list[int]:
-    """Return the log partitions in which two batches of records have overlapping offset ranges.
+    """Return the log partitions of which some offsets may have been read twice.
 
-    Only there a record may have been read twice.
+    There, two batches of records have overlapping offset ranges. ``tally`` has the offset ranges.
 
     >>> from partage.jobs.replay.tally import Tally
     >>> tally = Tally()
@@ -356,13 +365,13 @@ def overlapping_partitions(tally: Tally) -> list[int]:
 
 
 class RepeatedPlaces:
-    """Detector of duplicate records: log positions that have more than one record.
+    """Detector of log offsets that occur in more than one record of a capture.
 
     The records must be sorted by position.
 
     Attributes:
-        found: dict from log partition to [number of such positions, first such offset, 1 if its
-            records differ else 0].
+        found: dict from log partition to a list of three: number of such positions, first such
+            offset, and 1 if the records at this offset differ, else 0.
     """
 
     def __init__(self) -> None:
@@ -370,20 +379,20 @@ class RepeatedPlaces:
         self._last: pa.Table | None = None
         self._counted = False
 
-    def note(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Yield tables of records unchanged, and count log positions with more than one record."""
+    def watch(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Yield tables of sorted records unchanged, and count offsets that occur more than once."""
         import pyarrow as pa
 
         for table in tables:
             before = [] if self._last is None else [self._last]
-            self._note(pa.concat_tables([*before, table]))
+            self._count(pa.concat_tables([*before, table]))
             self._last = table.slice(table.num_rows - 1)
             yield table
 
-    def _note(self, rows: pa.Table) -> None:
-        """Count the log positions with more than one record in a table sorted by position.
+    def _count(self, rows: pa.Table) -> None:
+        """Count the offsets that occur more than once in a table of sorted records.
 
-        The first row of ``rows`` is the last row of the table before.
+        The first row of ``rows`` is the last row of the previous table.
         """
         names = ("partition", "offset")
         partition, offset = (rows[name].fill_null(-1).to_numpy() for name in names)
@@ -403,7 +412,10 @@ class RepeatedPlaces:
 
 
 def _differ(some: pa.Table, others: pa.Table) -> list[bool]:
-    """Return a mask of the rows in which two tables of records have different keys or values."""
+    """Return, for each pair of records, whether their keys or values differ.
+
+    The pairs are the rows of two tables with equal numbers of rows.
+    """
     columns = [(some[name].to_pylist(), others[name].to_pylist()) for name in ("key", "value")]
     (keys, other_keys), (values, other_values) = columns
     pairs = zip(keys, other_keys, values, other_values, strict=True)
@@ -411,11 +423,11 @@ def _differ(some: pa.Table, others: pa.Table) -> list[bool]:
 
 
 def expect_no_duplicates(capture: Capture, tally: Tally) -> None:
-    """Raise an error if two records of a capture have the same log position.
+    """Check that no two records of a capture have the same partition and offset.
 
     Args:
         capture: the input.
-        tally: of sorted records, see `RepeatedPlaces`.
+        tally: counts of the capture's records, read in sorted order, see `RepeatedPlaces`.
 
     Raises:
         InvalidCaptureError: two records have one position; the message names it, and says whether
@@ -454,9 +466,8 @@ class RawRecord(NamedTuple):
 class LogColumns(NamedTuple):
     """Undecoded records of the log as columns, sorted by (partition, offset).
 
-    Each has a log position and a credible time.
-
-    ``cells`` are key and value as Arrow arrays, from which single rows can be taken.
+    All records have a log position and a timestamp in a plausible range. ``cells`` are key and
+    value as Arrow arrays, from which single rows can be taken.
     """
 
     partition: NDArray[np.int64]
@@ -467,16 +478,16 @@ class LogColumns(NamedTuple):
     cells: tuple[pa.ChunkedArray, pa.ChunkedArray]
 
     def raw(self, row: int) -> RawRecord:
-        """Return the undecoded record at the given row."""
+        """Return the log record with the given index, with its undecoded key and value."""
         place = int(self.partition[row]), int(self.offset[row]), int(self.timestamp_ms[row])
         return RawRecord(*place, self.key[row], self.value[row])
 
 
 def log_columns(table: pa.Table) -> tuple[LogColumns, list[tuple[RawRecord, str]]]:
-    """Return a table's records as columns in log order, and the records that cannot be used.
+    """Convert a table of log records to columns in log order, and set unusable records apart.
 
-    A record cannot be used if it lacks a position or a credible time. Each such record comes with
-    the reason.
+    A record cannot be used if it has no position, or no timestamp in a plausible range. The second
+    result is a list of pairs (record, reason).
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -494,7 +505,7 @@ def log_columns(table: pa.Table) -> tuple[LogColumns, list[tuple[RawRecord, str]
     good, untimely = _split_by_time(good)
     lost += untimely
     partition, offset, timestamp_ms = (good[name].to_numpy() for name in names)
-    if not in_order(partition, offset):
+    if not is_sorted(partition, offset):
         order = np.lexsort((offset, partition))
         partition, offset, timestamp_ms = partition[order], offset[order], timestamp_ms[order]
         good = good.take(order)
@@ -504,11 +515,11 @@ def log_columns(table: pa.Table) -> tuple[LogColumns, list[tuple[RawRecord, str]
 
 
 def _split_by_time(table: pa.Table) -> tuple[pa.Table, list[tuple[RawRecord, str]]]:
-    """Split a table into records with possible timestamps and records with impossible ones.
+    """Separate log records with valid timestamps from those whose timestamps are out of range.
 
-    The impossible ones come with the reason. Differences of such timestamps would overflow an
-    int64.
+    The second result is a list of pairs (record, reason).
     """
+    # Differences of timestamps out of range would overflow an int64.
     import pyarrow as pa
     from pyarrow import compute
 
@@ -526,17 +537,17 @@ def _raw(row: dict[str, Any]) -> RawRecord:
     return RawRecord(**{name: row[name] for name in RawRecord._fields})
 
 
-def in_order(first: NDArray[Any], second: NDArray[Any]) -> bool:
-    """Return whether rows are sorted by ``first`` and then by ``second``.
+def is_sorted(first: NDArray[Any], second: NDArray[Any]) -> bool:
+    """Return whether log records are sorted by one column and then by another.
 
-    Log records usually are, and sorting is then skipped.
+    The rows of a log usually are, and need not be sorted then.
     """
     up, same = first[1:] > first[:-1], first[1:] == first[:-1]
     return bool(np.all(up | (same & (second[1:] >= second[:-1]))))
 
 
 def key_column(cells: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
-    """Convert a column of record keys from Arrow to the decoder's form.
+    """Convert an Arrow column of record keys to the column class that compiled decoders read.
 
     A dictionary-encoded column stays dictionary-encoded.
     """
@@ -553,7 +564,7 @@ def key_column(cells: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
 
 
 def binary_column(cells: pa.ChunkedArray) -> BinaryColumn:
-    """Convert a column of record values from Arrow to the decoder's form.
+    """Convert an Arrow column of record values to the column class that compiled decoders read.
 
     The bytes are not copied.
     """

@@ -55,10 +55,12 @@ from partage.jobs.replay.spill_files import SpilledHistory, remove_spill_files
 from partage.jobs.replay.state_files import (
     StaleStateError,
     discard_state,
+    read_stream,
     remove_stale_state,
     state_folder,
 )
-from partage.jobs.replay.summary import SimulationTotals, Summary, summarised
+from partage.jobs.replay.streams_settings import read_streams_facts
+from partage.jobs.replay.summary import SimulationTotals, Summary, summarise
 from partage.jobs.replay.tally import Tally
 from partage.jobs.spark.failures import job_errors, jvm_errors, write_errors
 from partage.jobs.spark.progress import Progress, Stages
@@ -177,7 +179,7 @@ def _spark_engine(
 ) -> Iterator[tuple[SparkEngine, Capture]]:
     """Start a Spark session, or use the given one; yield its engine and the opened capture.
 
-    Small files of a capture in remote storage are downloaded first.
+    The metadata files of a capture in remote storage are downloaded first.
     """
     from partage.jobs.spark.session import session
 
@@ -192,19 +194,19 @@ def _spark_engine(
             yield SparkEngine(spark), source
 
 
-def _lock_run(run: ReplayRun, opened: ExitStack) -> None:
-    """Take this run's lock file, and remove the files of killed runs from the output folder.
+def _lock_run(run: ReplayRun, exit_stack: ExitStack) -> None:
+    """Take the lock file of a replay run, and remove files of killed runs from the output folder.
 
-    The run's own temporary files are removed when ``opened`` closes. The lock is taken before the
-    Spark session starts, so it is released after the session's end. Until then tasks may still
-    write.
+    Both the lock and the run's temporary files are released when ``exit_stack`` closes.
     """
-    opened.enter_context(run_lock(run.out, run.id))
+    # The lock is taken before the Spark session starts, so that it is released after the session
+    # has ended: until then Spark tasks may still write.
+    exit_stack.enter_context(run_lock(run.out, run.id))
     for dead in remove_dead_locks(run.out):
         remove_spill_files(run.out, dead)
         if not is_published(run.out, dead):
             _remove(run.out, dead)
-    opened.push(partial(_clear_up, run))
+    exit_stack.push(partial(_clear_up, run))
 
 
 def _publish(
@@ -214,25 +216,28 @@ def _publish(
     stages: Stages,
     appender: Appender | None,
 ) -> Summary:
-    """Publish the run's tables and summary, and return the summary."""
-    found, state = summarised(done), None
+    """Publish the output tables and the summary of a replay run, and return the summary.
+
+    ``done`` has the results of the run's jobs, ``head`` the first fields of the summary.
+    """
+    found, state = summarise(done), None
     if appender is not None:
         state = appender.state(done)
         notes = [*head.get("notes", ()), appender.note(done)]
         head = {**head, "notes": notes, "append": appender.counts(done)}
-    done.receipts.append(_run_row(run, head, found))
+    done.receipts.append(_write_run_row(run, head, found))
     summary = {**head, "seconds": dict(stages.seconds), **found}
     publish(run.out, run.id, done.receipts, summary, None if state is None else state.to_json())
     remove_stale_state(run.out, state)
     return summary
 
 
-def _clear_up(run: ReplayRun, kind: object, *_: object) -> None:
-    """Remove a run's temporary files at its end, and all of its files if it failed.
+def _clear_up(run: ReplayRun, error_type: object, *_: object) -> None:
+    """Remove the temporary files of a replay run at its end, and all of its files if it failed.
 
-    ``kind`` is the type of the exception that ended the run; None after success.
+    ``error_type`` is the type of the exception that ended the run; None after success.
     """
-    if kind is None:
+    if error_type is None:
         remove_spill_files(run.out, run.id)
     else:
         _remove(run.out, run.id)
@@ -248,7 +253,7 @@ def _parse_policies(
     policies: Sequence[str | Policy | Strategy] | None,
     strategies: Sequence[str | Strategy] | None,
 ) -> tuple[Policy, ...]:
-    """Return the requested policies, or the default ones if none is requested.
+    """Parse the names of the policies to simulate; return the default policies if there are none.
 
     An unknown name raises an error here, before Spark starts.
     """
@@ -308,8 +313,11 @@ def _run_header(
     }
 
 
-def _run_row(run: ReplayRun, head: dict[str, Any], summary: Summary) -> Receipt:
-    """Write this run's row of table ``runs``; return the receipt of its file."""
+def _write_run_row(run: ReplayRun, head: dict[str, Any], summary: Summary) -> Receipt:
+    """Write the row of this replay run in the output table ``runs``; return the file's description.
+
+    ``head`` has the first fields of the summary, such as the start time.
+    """
     accounting = summary["accounting"]
     with closing(TableWriters(str(run.out), run.id, "driver")) as writers:
         writers.add("runs", {
@@ -419,21 +427,23 @@ def run_jobs(
                 rows, states, run.selection, out=out, run_id=run.id, around=around,
                 many=worth_compiling(done.tally.rows, engine.cores),
             )  # fmt: skip
-            kept = _receive(found, done)
+            kept = _add_results(found, done)
             if appender is None or appender.past is None:
                 _expect_groups(done, run.selection)
         stages.counted("rebalances", sum(one.rebalances for one in kept))
         if done.tally.bad:
             with engine.stage(stages, "bad records"):
-                _receive(bad_records_job(decoded, out=out, run_id=run.id), done)
+                _add_results(bad_records_job(decoded, out=out, run_id=run.id), done)
         with engine.stage(stages, "replay"):
             if appender is not None:
                 kept = appender.with_stored_results(kept)
-            _receive(_simulate(engine, kept, run, states, appender), done)
+            streams = engine.share(read_streams_facts(source.beside or source.folder, done.groups))
+            held.callback(streams.destroy)
+            _add_results(_simulate(engine, kept, run, (states, streams), appender), done)
             mark_failed(run.out, done)
             copied = None if appender is None else appender.keep_groups(engine, done)
             if copied is not None:
-                _receive(copied, done)
+                _add_results(copied, done)
     return done
 
 
@@ -446,18 +456,27 @@ def _decode(
     held: ExitStack,
     appender: Appender | None,
 ) -> Rows:
-    """Run the decode job and return its rows, which stay cached until the stack ``held`` closes.
+    """Run the job that decodes all records of the capture, and return its rows.
 
-    Counts of records are added to ``done``. If the files do not have the order of the log, the
-    records are sorted and decoded once more.
+    The rows stay cached until the exit stack ``held`` closes. Counts of records are added to
+    ``done``.
     """
+    # If offset ranges of the input overlap, the records are sorted and decoded once more, to detect
+    # duplicates.
     raw = CommitsTable(str(run.out), run.id) if run.raw_commits else None
     unread = source if appender is None else appender.source
 
+    if source.decoded is not None and raw is not None:
+        what = "is not available for the output of partage watch; replay a capture"
+        raise InvalidConfigError("--commits", what, True)
+
     def decode(*, sort: bool) -> Rows:
-        rows = decode_job(engine, unread, run.selection, raw=raw, sort=sort)
+        if source.decoded is None:
+            rows = decode_job(engine, unread, run.selection, raw=raw, sort=sort)
+        else:
+            rows = read_stream(engine, unread, run.selection)
         if appender is not None:
-            rows = appender.with_retried(engine, rows, raw)
+            rows = appender.with_ended_transactions(engine, rows, raw)
         rows = rows.persist()
         held.callback(rows.unpersist)
         done.tally, done.receipts = Tally() if appender is None else appender.tally(), []
@@ -467,7 +486,7 @@ def _decode(
     decoded = decode(sort=False)
     if appender is not None:
         appender.check_input(decoded)
-    if overlapping_partitions(done.tally):
+    if source.decoded is None and overlapping_partitions(done.tally):
         decoded.unpersist()
         decoded = decode(sort=True)
         expect_no_duplicates(source, done.tally)
@@ -475,7 +494,7 @@ def _decode(
 
 
 def _expect_groups(done: JobResults, selection: Selection) -> None:
-    """Check that the capture has a group which the user selected.
+    """Check that the capture has a consumer group which the user selected.
 
     Raises:
         InvalidConfigError: no group matches; probably a name is misspelt.
@@ -488,7 +507,9 @@ def _expect_groups(done: JobResults, selection: Selection) -> None:
 
 
 def _unmatched_groups(done: JobResults, selection: Selection) -> dict[str, list[str]]:
-    """Return the names and patterns of the selection that no group matches, with similar names."""
+    """Return the user's group names and patterns that match no group, each with similar
+    group ids.
+    """
     if not selection.groups:
         return {}
     known = [json.loads(text)["group"] for text in done.groups]
@@ -501,8 +522,8 @@ def _no_group(near: Sequence[str], when: str = "") -> str:
 
 
 def _add_tallies(decoded: Rows, done: JobResults) -> None:
-    """Add the record counts of all tasks, and their files of table ``commits``, to the results."""
-    counts = decoded.of_kind(DecodedKind.TALLY, DecodedKind.RECEIPT)
+    """Add the record counts of all tasks, and the files that they wrote, to the run's results."""
+    counts = decoded.filter_kinds(DecodedKind.TALLY, DecodedKind.RECEIPT)
     # All at once: an iterator of Spark's computes one part after the other, on one core. A tally
     # of so many thousand records is a few kilobytes.
     for kind, text in counts.collect("kind", "text"):
@@ -516,7 +537,7 @@ def _simulate(
     engine: Engine,
     kept: list[SpilledHistory],
     run: ReplayRun,
-    states: SharedValue,
+    facts: tuple[SharedValue, SharedValue],
     appender: Appender | None,
 ) -> Rows:
     with_some = [one for one in kept if one.rebalances]
@@ -524,16 +545,17 @@ def _simulate(
     tasks = _SIMULATION_TASKS_PER_CORE[engine.name] * engine.cores
     shared = engine.share(pack_tasks(work, tasks=tasks))
     return simulations_job(
-        engine, shared, states, run.policies,
+        engine, shared, *facts, run.policies,
         selection=run.selection, out=str(run.out), run_id=run.id,
         store=None if appender is None else state_folder(run.id),
     )  # fmt: skip
 
 
-def _receive(found: Rows, done: JobResults) -> list[SpilledHistory]:
-    """Add a job's results (files, group totals, failures) to ``done``.
+def _add_results(found: Rows, done: JobResults) -> list[SpilledHistory]:
+    """Add the result rows of a job (files, group totals, failures) to the run's results ``done``.
 
-    Return the positions of the groups' histories in spill files.
+    Return the positions of the groups' histories in spill files (temporary files for the
+    simulation).
     """
     kept = []
     for what, text in found.collect("what", "text"):

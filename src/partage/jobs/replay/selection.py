@@ -22,7 +22,7 @@ _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 
 @dataclass(frozen=True)
 class Selection:
-    """The groups and the time span that the user selected for the output tables of a replay.
+    """The consumer groups and the time span that the user selected for the output of a replay.
 
     All records are decoded and counted, whatever the selection. The history of a selected group is
     rebuilt from its first record on, but tables have only rows from ``from_ms`` on.
@@ -52,21 +52,23 @@ class Selection:
 
     @property
     def everything(self) -> bool:
-        """Return whether all groups and all times are selected."""
+        """Return whether the selection includes all groups and all times."""
         return not self.groups and self.from_ms is None and self.to_ms is None
 
     def group(self, name: str) -> bool:
-        """Return whether a group id matches one of the patterns; True without patterns."""
+        """Return whether a consumer group is selected: its id matches a pattern, or there
+        is none.
+        """
         return not self.groups or self._pattern.match(name) is not None
 
     def unmatched(
         self, groups: Collection[str], others: Collection[str] = ()
     ) -> dict[str, list[str]]:
-        """Return the patterns that match no group; they may be misspelt.
+        """Return the patterns that match no consumer group, with similar group ids as suggestions.
 
         Args:
-            groups: ids of the groups that some pattern matches.
-            others: ids of other groups.
+            groups: ids of the groups that match a pattern.
+            others: ids of all other groups, which are suggested too.
 
         Returns:
             Dict from pattern to at most three similar ids, the most similar first.
@@ -82,26 +84,30 @@ class Selection:
         return found
 
     def within(self, time_ms: int) -> bool:
-        """Return whether a time (ms) is in the selected time span."""
+        """Return whether a time (ms since the epoch) is in the time span that the user selected."""
         return self.started(time_ms) and not self.over(time_ms)
 
     def started(self, time_ms: int) -> bool:
-        """Return whether the selected time span has begun at a given time (ms)."""
+        """Return whether a time (ms) is at or after the beginning of the selected time span."""
         return self.from_ms is None or time_ms >= self.from_ms
 
     def over(self, time_ms: int) -> bool:
-        """Return whether the selected time span has ended at a given time (ms)."""
+        """Return whether a time (ms) is at or after the end of the selected time span."""
         return self.to_ms is not None and time_ms >= self.to_ms
 
     def commits(
         self, pairs: Sequence[tuple[str, str]], pair: NDArray[np.int32], time_ms: NDArray[np.int64]
     ) -> NDArray[np.bool_] | None:
-        """Return a mask of the offset commits of selected groups and times.
+        """Return a mask of the offset commits of selected groups and times; None if all are
+        selected.
 
-        The result is None if all are selected. ``pair`` is each commit's index into ``pairs``, a
-        list of (group, topic). Commits before ``from_ms`` are included, because a pause begins with
-        the last commit before a rebalance.
+        Args:
+            pairs: list of (group, topic).
+            pair: each commit's index into ``pairs`` (int[n]).
+            time_ms: each commit's time (int64[n]).
         """
+        # Commits before ``from_ms`` are included, because a pause begins with the last commit
+        # before a rebalance.
         if not self.groups and self.to_ms is None:
             return None
         wanted = np.array([self.group(group) for group, _ in pairs] or [True])

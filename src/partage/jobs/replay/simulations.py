@@ -28,6 +28,7 @@ from partage.jobs.replay.output import TableWriters, task_name
 from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.spill_files import SpilledHistory
 from partage.jobs.replay.stored_results import BlockWriter, GroupStore, metadata_digests
+from partage.jobs.replay.streams_settings import StreamsFacts, streams_settings_rows
 from partage.jobs.replay.summary import SimulationTotals
 from partage.simulation.cumulative import simulate_policies
 from partage.simulation.metrics import SimulatedRebalance
@@ -53,6 +54,7 @@ def simulations_job(
     engine: Engine,
     work: SharedValue,
     states: SharedValue,
+    streams: SharedValue,
     policies: Sequence[Policy],
     *,
     selection: Selection,
@@ -60,36 +62,56 @@ def simulations_job(
     run_id: str,
     store: str | None = None,
 ) -> Rows:
-    """Simulate the groups' rebuilt histories under each policy, and write the results to tables.
+    """Simulate the histories of consumer groups under each policy, and write the output tables.
 
-    A policy is an assignment strategy with a protocol and member options. The rows are receipts of
-    files, and totals of the simulations.
+    Return rows with the written files, the totals of the simulations, and with ``store`` also the
+    file positions of stored results.
 
-    With ``store``, a folder relative to ``out``, results of single rebalances and states of whole
-    simulations are stored there for the next appending run. The rows then have their places too.
+    Args:
+        engine: runs the job.
+        work: for each task its units of work.
+        states: the cluster metadata over time.
+        streams: inputs for Kafka Streams groups, which are also simulated under other settings.
+        policies: the policies, each an assignment strategy with a protocol and member options.
+        selection: the selected groups and times.
+        out: the output folder.
+        run_id: the id of the run.
+        store: folder, relative to ``out``, for results that the next run continues from; None to
+            store none.
     """
     count = len(work.value)
-    job = partial(_task, (work, states), tuple(policies), selection, (out, run_id), store=store)
+    shared = (work, states, streams)
+    job = partial(_simulate_units, shared, tuple(policies), selection, (out, run_id), store=store)
     return engine.run(job, count, count, RECEIPT_DDL)
 
 
-def _task(
-    shared: tuple[SharedValue, SharedValue],
+def _simulate_units(
+    shared: tuple[SharedValue, SharedValue, SharedValue],
     policies: tuple[Policy, ...],
     selection: Selection,
     where: tuple[str, str],
-    numbers: Iterable[pa.RecordBatch],
+    unit_numbers: Iterable[pa.RecordBatch],
     *,
     store: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Simulate the work units of one Spark task; write tables and yield the result rows."""
-    work, states = shared
+    """Simulate one Spark task's share of the consumer groups; write tables and yield results.
+
+    Args:
+        shared: the work units, the cluster metadata and the inputs of Streams simulations, shared
+            with all tasks.
+        policies: the policies to simulate.
+        selection: the selected times.
+        where: output folder and id of the run.
+        unit_numbers: indices of the task's work units.
+        store: folder for results that the next run continues from; None to store none.
+    """
+    work, states, streams = shared
     totals = SimulationTotals()
     failed: dict[str, GroupFailure] = {}
     names: dict[str, None] = {}
     block_writer = None if store is None else BlockWriter(where[0], store, task_name())
     positions: list[tuple[str, str]] = []
-    mine = (number for batch in numbers for number in batch.column(0).to_pylist())
+    mine = (number for batch in unit_numbers for number in batch.column(0).to_pylist())
     observers = {"replays": totals.add_rows}
     with closing(TableWriters(*where, f"l{task_name()}", observers)) as writers:
         clusters = clusters_of(states.value)
@@ -104,7 +126,11 @@ def _task(
                 stored = unit.history.stored_rebalances, unit.history.stored_simulations
                 known = GroupStore(where[0], stored, digests, block_writer)
             try:
-                _UnitSimulation(unit, policies, clusters, selection, writers, totals, known).run()
+                simulation = _UnitSimulation(
+                    unit, policies, clusters, selection, writers, totals, known
+                )
+                simulation.run()
+                simulation.simulate_streams(streams.value)
                 if known is not None:
                     positions += _stored_positions(unit, known)
             except WHOLE_RUN:
@@ -120,7 +146,10 @@ def _task(
 
 
 def _stored_positions(unit: WorkUnit, store: GroupStore) -> list[tuple[str, str]]:
-    """Return a work unit's result rows: file positions of its results, for the next run."""
+    """Return where the results of a simulation are stored for the next run, as result rows.
+
+    The results are those of whole simulations and of single rebalances.
+    """
     group = unit.history.group
     found = [("stored simulations", json.dumps({"group": group, "policies": store.simulations()}))]
     if unit.chunks:
@@ -132,11 +161,12 @@ def _stored_positions(unit: WorkUnit, store: GroupStore) -> list[tuple[str, str]
 
 @dataclass
 class _UnitSimulation:
-    """Simulation of one work unit's rebalances; it writes ``rebalances`` and ``replays``.
+    """Simulation of some rebalances or policies of one consumer group, which writes table rows.
 
     Attributes:
-        totals: the totals of the task, to which the unit's verdicts are added.
-        store: results that an earlier run has stored, and that this run stores; None without them.
+        totals: the totals of the task, to which the unit's results are added.
+        store: results that an earlier run has stored, and the store for the next run; None if
+            nothing is stored.
     """
 
     unit: WorkUnit
@@ -148,7 +178,9 @@ class _UnitSimulation:
     store: GroupStore | None
 
     def run(self) -> None:
-        """Simulate the unit's rebalances one by one, and its policies over the whole history."""
+        """Simulate the consumer group's rebalances one by one, and its whole history under
+        policies.
+        """
         unit, history = self.unit, self.unit.history
         context = history.context(self.clusters)
         # Of a group of ordinary size nothing is read twice, and what it costs is looked up once.
@@ -161,13 +193,27 @@ class _UnitSimulation:
             whole = history.rebalance_rows() if everything is None else everything
             self._simulate_history((rebalance for rebalance, _ in whole), context)
 
+    def simulate_streams(self, facts: StreamsFacts) -> None:
+        """Simulate a Kafka Streams application under other settings; write ``streams_settings``.
+
+        Only one of the units of a group does so, and only if the group is in ``facts.groups``.
+        """
+        history = self.unit.history
+        if history.group not in facts.groups or not self.unit.is_first:
+            return
+        rebalances = (rebalance for rebalance, _ in history.rebalance_rows())
+        for row in streams_settings_rows(
+            history.group, rebalances, self.clusters, facts, self.selection.from_ms
+        ):
+            self.writers.add("streams_settings", row)
+
     def _simulate_rebalance(
         self, rebalance: RecordedRebalance, row: dict[str, Any], context: SimulationContext
     ) -> None:
-        """Simulate one rebalance by itself under all policies, and write its rows.
+        """Simulate one recorded rebalance under all policies, and write the output rows.
 
         The recorded assignment is also compared with the one that the group's strategy computes.
-        Results that an earlier run stored are reused.
+        Results that an earlier run stored are reused. ``context`` has data that all policies share.
         """
         store, known = self.store, None
         key = "" if store is None else store.key(rebalance)
@@ -190,7 +236,7 @@ class _UnitSimulation:
     def _simulate_history(
         self, rebalances: Iterable[RecordedRebalance], context: SimulationContext
     ) -> None:
-        """Simulate the group's whole history under each policy of the unit, and write its rows.
+        """Simulate the consumer group's whole history under each policy, and write the output rows.
 
         A simulation that an earlier run stored continues from its checkpoint.
         """
@@ -202,7 +248,7 @@ class _UnitSimulation:
                     self.store.key(rebalance)
             continuations = self.store.continuations(policies)
         selected = _SelectedRebalances(self.selection)
-        recorded = selected.note(rebalances)
+        recorded = selected.watch(rebalances)
         for row in simulate_policies(recorded, policies, context, continuations):
             if (row.incarnation, row.generation) in selected:
                 self._write(row)
@@ -212,20 +258,18 @@ class _UnitSimulation:
 
 
 class _SelectedRebalances:
-    """Set of the rebalances within the selected times: ``(incarnation, generation) in selected``.
+    """Set of the rebalances within the times that the user selected.
 
-    Rebalances must pass through `note` first, which records those before the selected times.
+    All rebalances must pass through `watch` first, which remembers those before the selected times.
     """
 
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
         self._earlier: dict[tuple[int, int], None] = {}
 
-    def note(self, rebalances: Iterable[RecordedRebalance]) -> Iterator[RecordedRebalance]:
-        """Yield all rebalances unchanged, and record those before the selected times.
-
-        Only a limited number of the newest ones is recorded, to bound memory.
-        """
+    def watch(self, rebalances: Iterable[RecordedRebalance]) -> Iterator[RecordedRebalance]:
+        """Yield all rebalances unchanged, and remember those before the selected times."""
+        # Only a limited number of the newest ones is remembered, to bound memory.
         for rebalance in rebalances:
             if not self._selection.started(rebalance.generation.timestamp_ms):
                 self._earlier[rebalance.generation.incarnation, rebalance.generation.number] = None
@@ -237,16 +281,16 @@ class _SelectedRebalances:
         return key not in self._earlier
 
 
-def _verdict_columns(found: Verdict) -> dict[str, Any]:
-    """Return the columns of ``rebalances`` that say whether its strategy reproduces the assignment.
+def _verdict_columns(verdict: Verdict) -> dict[str, Any]:
+    """Return the output columns that say whether a strategy reproduces the recorded assignment.
 
-    They are `partage.tables.schemas.SIMULATED_COLUMNS`.
+    The strategy is the group's own. The columns are `partage.tables.schemas.SIMULATED_COLUMNS`.
     """
     return {
-        "agrees": found.agrees,
-        "judged_by": found.judged_by,
-        "disagreement": found.why if found.agrees is False or not found.terminates else None,
-        "assumed": found.assumed,
+        "agrees": verdict.agrees,
+        "judged_by": verdict.judged_by,
+        "disagreement": verdict.why if verdict.agrees is False or not verdict.terminates else None,
+        "assumed": verdict.assumed,
     }
 
 
@@ -260,10 +304,10 @@ _SHARES = 4
 
 @dataclass(frozen=True, slots=True)
 class WorkUnit:
-    """Independent part of the simulation work: some rebalances, or some policies, of one group.
+    """A part of the simulation work for one task: some rebalances or some policies of one group.
 
     Attributes:
-        history: where the history of the group is.
+        history: position of the group's history in a spill file.
         chunks: indices of the history's chunks whose rebalances are simulated one by one; may be
             empty.
         policies: indices of the policies that are simulated over the whole history; may be empty.
@@ -277,12 +321,19 @@ class WorkUnit:
 
     @property
     def whole(self) -> bool:
-        """Return whether this work unit has all rebalances and all policies of its group."""
+        """Return whether this unit of work has all rebalances and all policies of its consumer
+        group.
+        """
         return bool(self.policies) and len(self.chunks) == len(self.history.chunks)
+
+    @property
+    def is_first(self) -> bool:
+        """Return whether this unit of work has the first rebalances of its consumer group."""
+        return 0 in self.chunks
 
 
 def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -> list[WorkUnit]:
-    """Divide the simulations of all groups into independent work units.
+    """Divide the simulations of all consumer groups into independent units of work.
 
     The most expensive unit comes first.
     """
@@ -297,38 +348,39 @@ def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -
             made.append(WorkUnit(one, whole, every, 2 * cost * policies))
             continue
         made += [WorkUnit(one, (), (p,), cost) for p in every]
-        made += _stretches(one, policies, max(1, share // max(1, policies)))
+        made += _split_history(one, policies, max(1, share // max(1, policies)))
     return sorted(made, key=lambda u: (-u.cost, u.history.group, u.chunks, u.policies))
 
 
-def _cost(one: SpilledHistory) -> int:
-    """Return the cost of simulating a group's history under one policy.
+def _cost(history: SpilledHistory) -> int:
+    """Estimate the work of simulating a consumer group's history under one policy.
 
     It is the number of rebalances, weighted by their size.
     """
-    return one.rebalances + one.size // _BYTES_OF_A_REBALANCE
+    return history.rebalances + history.size // _BYTES_OF_A_REBALANCE
 
 
-def _stretches(one: SpilledHistory, policies: int, share: int) -> list[WorkUnit]:
-    """Divide the rebalances of a large group into work units of consecutive rebalances.
+def _split_history(history: SpilledHistory, policies: int, share: int) -> list[WorkUnit]:
+    """Divide the rebalances of a large consumer group into units of work for several tasks.
 
-    ``policies`` is the number of simulated policies, and ``share`` the number of rebalances of a
+    ``policies`` is the number of simulated policies. ``share`` is the number of rebalances of a
     unit, weighted by their size.
     """
     made, chunks, count = [], [], 0
-    for i, (_, size, rebalances) in enumerate(one.chunks):
+    for i, (_, size, rebalances) in enumerate(history.chunks):
         chunks.append(i)
         count += rebalances + size // _BYTES_OF_A_REBALANCE
-        if count >= share or i + 1 == len(one.chunks):
-            made.append(WorkUnit(one, tuple(chunks), (), count * policies))
+        if count >= share or i + 1 == len(history.chunks):
+            made.append(WorkUnit(history, tuple(chunks), (), count * policies))
             chunks, count = [], 0
     return made
 
 
 def pack_tasks(work: Sequence[WorkUnit], *, tasks: int) -> list[list[WorkUnit]]:
-    """Distribute work units over Spark tasks: each goes to the task with the lowest cost so far.
+    """Distribute units of work over Spark tasks so that all tasks take about equally long.
 
-    Units are placed in descending order of cost (longest processing time first).
+    Each unit goes to the task with the lowest cost so far, in descending order of cost (longest
+    processing time first).
 
     >>> history = SpilledHistory("g", "", (0, 0), ())
     >>> costs = [[u.cost for u in one] for one in pack_tasks(

@@ -29,9 +29,9 @@ from partage.history.events import Generation
 from partage.history.pauses import Pause
 from partage.history.state_store import pack_state, unpack_state
 from partage.jobs.replay.stored_results import StoredBlock, StoredSimulation
-from partage.simulation.commit_statistics import CommitStatistics, Rates, weights_of
+from partage.simulation.commit_statistics import CommitStatistics, Rates, rates_array
 from partage.simulation.context import SimulationContext
-from partage.simulation.costs import usual_length
+from partage.simulation.costs import usual_duration
 from partage.simulation.metrics import Bounds, CachedJudge
 from partage.simulation.recorded_rebalances import (
     Absence,
@@ -59,19 +59,20 @@ SpilledRebalance = tuple[RecordedRebalance, dict[str, Any]]
 
 
 def spill_folder(out: str | Path, run_id: str) -> Path:
-    """Return the folder of a run's spill files, which pass histories from one job to the next."""
+    """Return the folder of a run's temporary files, which pass group histories between jobs."""
     return Path(out) / "running" / run_id
 
 
 @dataclass(frozen=True, slots=True)
 class SpilledHistory:
-    """Position of one group's history in a spill file, from which the simulation job reads it.
+    """Position of one consumer group's history in a temporary file that the simulation reads.
 
     Attributes:
+        group: the group id.
         path: path of the spill file.
         shared: first byte and length of the data that all rebalances of the group share.
-        chunks: first byte, length, and number of rebalances of each chunk.
-        stored_rebalances: blocks of results of its rebalances from earlier runs.
+        chunks: (first byte, length, number of rebalances) of each chunk of the history.
+        stored_rebalances: file positions of results of its rebalances from earlier runs.
         stored_simulations: dict from policy to the simulation that an earlier run has stored.
     """
 
@@ -84,36 +85,38 @@ class SpilledHistory:
 
     @property
     def size(self) -> int:
-        """Bytes of all chunks in the spill file."""
+        """Number of bytes of the consumer group's history in the temporary file."""
         return sum(chunk[1] for chunk in self.chunks)
 
     @property
     def rebalances(self) -> int:
-        """Number of rebalances of the group."""
+        """Number of rebalances of the consumer group."""
         return sum(chunk[2] for chunk in self.chunks)
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> SpilledHistory:
-        """Build a `SpilledHistory` from a dict of its fields, as read from JSON."""
+        """Build a `SpilledHistory` from a dict of its fields that was read from JSON."""
         chunks = tuple((c[0], c[1], c[2]) for c in value["chunks"])
         return cls(value["group"], value["path"], tuple(value["shared"]), chunks)
 
     def rebalance_rows(self, chunks: Sequence[int] | None = None) -> Iterator[SpilledRebalance]:
-        """Read the group's rebalances and their table rows; yield them in log order.
+        """Read the consumer group's rebalances with their table rows; yield them in log order.
 
-        With ``chunks``, read only these chunks of the file.
+        ``chunks`` limits this to some chunks of the file.
         """
         for i in range(len(self.chunks)) if chunks is None else chunks:
             yield from _read(self.path, self.chunks[i][0], self.chunks[i][1])
 
     def context(self, clusters: ClusterHistory) -> SimulationContext:
-        """Read the group's commit rates from the file, and build the context of its simulations.
+        """Read the consumer group's commit statistics, and build the data that its simulations
+        share.
 
-        All simulations of the group share the context.
+        ``clusters`` is the cluster metadata over time.
         """
-        commits, usual_ms = _read(self.path, *self.shared)
-        weights = weights_of(commits.rates, clusters.index)
-        return SimulationContext(clusters, CachedJudge(), commits, usual_ms, weights)
+        commits, usual_ms, timeout_ms = _read(self.path, *self.shared)
+        weights = rates_array(commits.rates, clusters.index)
+        context = SimulationContext(clusters, CachedJudge(), commits, usual_ms, weights)
+        return context if timeout_ms is None else replace(context, server_session_ms=timeout_ms)
 
 
 def _read(path: str, first: int, length: int) -> Any:
@@ -123,7 +126,7 @@ def _read(path: str, first: int, length: int) -> Any:
 
 
 class SpillWriter:
-    """Writer of one task's spill file, which has the histories of its groups in sequence."""
+    """Writer of one task's temporary file with the histories of its consumer groups."""
 
     def __init__(self, out: str, run_id: str, task: str) -> None:
         folder = spill_folder(out, run_id)
@@ -135,11 +138,11 @@ class SpillWriter:
         self._chunks: list[tuple[int, int, int]] = []
 
     def close(self) -> None:
-        """Close the spill file."""
+        """Close the temporary file."""
         self._file.close()
 
     def add(self, rebalance: SpilledRebalance) -> None:
-        """Add the next rebalance of the current group; complete chunks are written to the file."""
+        """Add the next rebalance of the current consumer group to the temporary file."""
         self._pending.append(rebalance)
         members = rebalance[0].generation.first.members
         self._entries += sum(1 + sum(len(of) for _, of in member.assigned) for member in members)
@@ -147,24 +150,30 @@ class SpillWriter:
             self._chunk()
 
     def finish_group(
-        self, group: str, commits: CommitStatistics, usual_ms: Bounds | None
+        self,
+        group: str,
+        commits: CommitStatistics,
+        usual_ms: Bounds | None,
+        timeout_ms: int | None = None,
     ) -> SpilledHistory:
-        """Write the rest of the current group's history, and return its position in the file.
+        """Write the rest of the current consumer group's history, and return its position in the
+        file.
 
         Args:
             group: the group id.
-            commits: commit rates and commit intervals; pauses are stored with the rebalances.
-            usual_ms: median bounds of the duration of the group's rebalances.
+            commits: commit rates and commit intervals, without pauses, which the rebalances have.
+            usual_ms: bounds on the usual duration of the group's rebalances (medians).
+            timeout_ms: the broker's session timeout of consumer groups; None if not known.
         """
         if self._pending:
             self._chunk()
         chunks, self._chunks = tuple(self._chunks), []
-        shared = self._write((commits, usual_ms))
+        shared = self._write((commits, usual_ms, timeout_ms))
         self._file.flush()
         return SpilledHistory(group, str(self._path), shared, chunks)
 
     def discard_group(self) -> None:
-        """Discard the current group's history, for example because the group has failed.
+        """Drop the current consumer group's history, for example because the group has failed.
 
         Its bytes stay in the file, but are never read.
         """
@@ -180,7 +189,7 @@ class SpillWriter:
 
 
 def remove_spill_files(out: str | Path, run_id: str) -> None:
-    """Remove the folder of a run's spill files, if it exists."""
+    """Remove the folder of a run's temporary files, if it exists."""
     shutil.rmtree(spill_folder(out, run_id), ignore_errors=True)
 
 
@@ -190,21 +199,22 @@ _Key = tuple[int, int]
 
 
 class RebalanceCollector:
-    """Collector of a group's rebalances, each with its consumption pauses and table row.
+    """Collector of a consumer group's rebalances for the simulation, with their pauses.
 
     Complete rebalances are written to the spill file, from which the simulation job reads them.
 
     Args:
         clusters: the cluster metadata over time.
-        timeout_ms: the broker's session timeout, for members that send none; None if not known.
+        timeout_ms: the broker's session timeout, which members without their own timeout have; None
+            if not known.
         writer: writer of the spill file.
     """
 
     def __init__(
         self, clusters: ClusterHistory, timeout_ms: int | None, writer: SpillWriter
     ) -> None:
-        self._writer = writer
-        self._builder = RecordedRebalanceBuilder(clusters, timeout_ms, behind=_BEHIND)
+        self._writer, self._timeout_ms = writer, timeout_ms
+        self._builder = RecordedRebalanceBuilder(clusters, timeout_ms, lookahead=_BEHIND)
         self._context = SimulationContext(clusters)
         self._rebalances: deque[RecordedRebalance] = deque()
         self._rows: deque[dict[str, Any]] = deque()
@@ -213,50 +223,52 @@ class RebalanceCollector:
         self._intervals: dict[tuple[str, int], int] = {}
         self._low, self._high = array("d"), array("d")
 
-    def generation(self, found: Generation) -> None:
-        """Add the group's next generation, in log order."""
-        self._rebalances.extend(self._builder.feed(found))
+    def add_generation(self, generation: Generation) -> None:
+        """Add the consumer group's next generation, in log order."""
+        self._rebalances.extend(self._builder.feed(generation))
         self._spill_complete()
 
-    def pause(self, found: Pause) -> None:
-        """Add a consumption pause to the rebalance that caused it.
+    def add_pause(self, pause: Pause) -> None:
+        """Add a pause in consumption to the rebalance that caused it.
 
         The pause is ignored if the rebalance has been written to the file already.
         """
-        if found.resolution_ms is not None:
-            self._intervals[found.topic, found.partition] = found.resolution_ms
-        key = (found.incarnation, found.generation)
+        if pause.resolution_ms is not None:
+            self._intervals[pause.topic, pause.partition] = pause.resolution_ms
+        key = (pause.incarnation, pause.generation)
         if key >= self._written:
-            self._pauses.setdefault(key, []).append(found)
+            self._pauses.setdefault(key, []).append(pause)
 
-    def row(self, row: Mapping[str, Any]) -> None:
-        """Add the next row of table ``rebalances``, in log order."""
+    def add_row(self, row: Mapping[str, Any]) -> None:
+        """Add the next row of table ``rebalances``, in log order, to its rebalance."""
         self._rows.append(dict(row))
         self._spill_complete()
 
     def finish(self, group: str, rates: Rates) -> SpilledHistory:
-        """Write the remaining rebalances; return the history's position in the spill file."""
+        """Write the remaining rebalances; return where the group's history is in the temporary
+        file.
+        """
         self._rebalances.extend(self._builder.finish())
         self._spill_complete()
         lengths = (Bounds(*one) for one in zip(self._low, self._high, strict=True))
         return self._writer.finish_group(
-            group, CommitStatistics({}, rates, self._intervals), usual_length(lengths)
-        )
+            group, CommitStatistics({}, rates, self._intervals), usual_duration(lengths),
+            self._timeout_ms,
+        )  # fmt: skip
 
     def _spill_complete(self) -> None:
-        """Write the complete rebalances to the spill file, and record their durations."""
-        for rebalance, row in self._complete():
-            length = self._context.length(rebalance) if rebalance.pauses else None
+        """Write the complete rebalances to the temporary file, and record their durations."""
+        for rebalance, row in self._take_complete():
+            length = self._context.duration(rebalance) if rebalance.pauses else None
             if length is not None:
                 self._low.append(length.low)
                 self._high.append(length.high)
             self._writer.add((rebalance, row))
 
-    def _complete(self) -> Iterator[SpilledRebalance]:
-        """Remove and yield the complete rebalances, with their pauses and table rows.
+    def _take_complete(self) -> Iterator[SpilledRebalance]:
+        """Remove and yield the rebalances that are complete, with their pauses and table rows.
 
-        A rebalance is complete once its members' later rejoins are settled and its row of table
-        ``rebalances`` is known.
+        A rebalance is complete once its row and the returns of departed members are known.
         """
         while self._rebalances and self._rows:
             rebalance, row = self._rebalances.popleft(), self._rows.popleft()

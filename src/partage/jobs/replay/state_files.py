@@ -27,45 +27,56 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import partage
+from partage.errors import InvalidConfigError
 from partage.history.commit_kernels import RUN
 from partage.jobs.replay.decoded_rows import OUT_COLUMNS, DecodedKind
 from partage.jobs.replay.histories import RECEIPT_DDL, receipts_batch, sorted_by_group
 from partage.jobs.replay.output import STATE, task_name
+from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.stored_results import StoredSimulation
 from partage.runs.published_run import MANIFEST
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from partage.jobs.replay.capture import Capture
     from partage.jobs.replay.engines import Engine, Rows
 
 __all__ = [
+    "STREAM",
     "ReplayState",
     "StaleStateError",
     "discard_state",
     "group_rows_of",
     "newest_state",
-    "open_commits",
     "read_decoded",
+    "read_open_commits",
+    "read_stream",
     "remove_stale_state",
     "state_folder",
     "write_decoded",
     "write_open_commits",
 ]
 
-#: Raised when what is stored, or its meaning, changes. Version 3: states of whole simulations.
-VERSION = 3
+#: Raised when what is stored, or its meaning, changes. Version 4: Streams applications under
+#: other settings.
+VERSION = 4
 _FOLDER = "state"
+#: Key of `ReplayState.positions` for the newest micro-batch that was read of a stream.
+STREAM = -1
 #: Rows of a row group: a reader skips those without a wanted group.
 _ROW_GROUP = 20_000
 
 
 class StaleStateError(Exception):
-    """Internal error: the folder's last run cannot be continued. Its text is the reason."""
+    """Internal error: the last run in the output folder cannot be continued.
+
+    The message is the reason.
+    """
 
 
-def _software() -> dict[str, str]:
-    """Return the versions of software and row layout that stored state depends on.
+def _format_versions() -> dict[str, str]:
+    """Return the versions of software and row layout on which the format of stored state depends.
 
     State of other versions is not read, since group records are stored in Python's marshal format.
     """
@@ -79,13 +90,16 @@ def _software() -> dict[str, str]:
 
 @dataclass
 class ReplayState:
-    """State that `partage replay --append` stores for the next run, except for stored rows.
+    """State that `partage replay --append` stores for the next run.
+
+    Rows are not included: they are in separate files, which the state names.
 
     Attributes:
         settings: policies, selection and other options, by name.
         files: dict from input file (relative to the capture) to its rows, size, time, digest of its
             Parquet footer, and digests of its records by log partition.
-        positions: dict from log partition to the highest offset that was read.
+        positions: dict from log partition to the highest offset that was read. A stream's folder
+            has the newest micro-batch under `STREAM` instead.
         batches: digest of the transactional batches up to these positions; None without the file.
         tally: counts of the decoded records, as `Tally.to_json` writes them.
         decoded: files with decoded rows, relative to the output folder.
@@ -106,29 +120,29 @@ class ReplayState:
     receipts: list[dict[str, Any]] = field(default_factory=list)
     parts: dict[str, list[str]] = field(default_factory=dict)
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
-    software: dict[str, str] = field(default_factory=_software)
+    software: dict[str, str] = field(default_factory=_format_versions)
 
     def to_json(self) -> dict[str, Any]:
         """Return the state of the run as a dict, the content of ``state.json``."""
         return {"version": VERSION, **asdict(self)}
 
     @classmethod
-    def of_json(cls, found: Any, settings: Mapping[str, Any]) -> ReplayState:
-        """Restore a stored state, and check that it fits this version and these settings.
+    def of_json(cls, values_read: Any, settings: Mapping[str, Any]) -> ReplayState:
+        """Restore the stored state of an earlier run, and check that this run can continue it.
 
         Raises:
             StaleStateError: the state is of another version, or the settings differ.
         """
-        version = found.get("version") if isinstance(found, dict) else None
+        version = values_read.get("version") if isinstance(values_read, dict) else None
         if version != VERSION:
             raise StaleStateError(f"its state has version {version}, this Partage has {VERSION}")
         try:
-            values = {name: value for name, value in found.items() if name != "version"}
+            values = {name: value for name, value in values_read.items() if name != "version"}
             state = cls(**values)
             state.positions = {int(p): int(offset) for p, offset in state.positions.items()}
         except (TypeError, ValueError, AttributeError) as e:
             raise StaleStateError(f"its state is damaged ({type(e).__name__})") from None
-        for now, before in ((_software(), state.software), (settings, state.settings)):
+        for now, before in ((_format_versions(), state.software), (settings, state.settings)):
             for name, value in now.items():
                 if before.get(name) != value:
                     was = before.get(name)
@@ -136,7 +150,9 @@ class ReplayState:
         return state
 
     def paths(self) -> Iterator[str]:
-        """Yield the files that the state refers to, relative to the output folder."""
+        """Yield the files to which the stored state of a run refers, relative to the output
+        folder.
+        """
         yield from self.decoded
         if self.open_commits is not None:
             yield self.open_commits
@@ -148,7 +164,7 @@ class ReplayState:
 
 
 def newest_state(out: Path, settings: Mapping[str, Any]) -> tuple[str, ReplayState] | None:
-    """Read the folder's newest published run; return its id and its state, None without a run.
+    """Return the id and the state of the newest published run in a folder, or None without a run.
 
     Raises:
         StaleStateError: the run cannot be continued with these settings.
@@ -204,11 +220,8 @@ def discard_state(out: Path, run_id: str) -> None:
 
 
 def group_rows_of(rows: Rows) -> Rows:
-    """Filter rows of the decode job: return group records and offset commits.
-
-    Histories are rebuilt from them.
-    """
-    return rows.of_kind(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
+    """Return the group records and offset commits among decoded rows."""
+    return rows.filter_kinds(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
 
 
 def write_decoded(rows: Rows, out: Path, run_id: str) -> list[str]:
@@ -243,13 +256,13 @@ def _write_task(
 def read_decoded(
     engine: Engine, out: Path, paths: Sequence[str], groups: frozenset[str] | None = None
 ) -> Rows:
-    """Read the decoded rows that earlier runs have stored; they are computed when they are needed.
+    """Return the decoded group-log rows that earlier runs have stored, as lazy rows.
 
     Args:
         engine: schedules the job.
         out: the output folder.
         paths: the files, relative to the folder.
-        groups: the groups whose rows are wanted; None for all.
+        groups: the groups whose rows to return; None for all.
     """
     ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
     files = tuple(str(out / path) for path in paths)
@@ -267,7 +280,7 @@ def _read_task(
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             file = parquet.ParquetFile(files[number], page_checksum_verification=True)
-            chosen = [i for i in range(file.num_row_groups) if _has_any(file, i, groups)]
+            chosen = [i for i in range(file.num_row_groups) if _may_contain(file, i, groups)]
             for some in file.iter_batches(_ROW_GROUP, chosen) if chosen else ():
                 is_wanted = wanted is None or pc.is_in(some.column("group"), wanted)
                 rows = some if wanted is None else some.filter(is_wanted)
@@ -275,10 +288,51 @@ def _read_task(
                     yield rows
 
 
-def _has_any(file: Any, row_group: int, groups: frozenset[str] | None) -> bool:
-    """Return whether a Parquet row group may have rows of one of the groups.
+def read_stream(engine: Engine, capture: Capture, selection: Selection) -> Rows:
+    """Read the decoded rows that `partage watch` has written, instead of decoding records.
 
-    The minimum and maximum in the file's statistics decide.
+    Rows of micro-batches that an earlier run has read are left out (`Capture.known`).
+
+    Raises:
+        InvalidConfigError: the selection has an end, which would cut packed rows.
+    """
+    if selection.to_ms is not None:
+        what = "is not available for the output of partage watch; replay a capture"
+        raise InvalidConfigError("--to", what, selection.to_ms)
+    ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
+    files = tuple(map(str, capture.decoded or ()))
+    after = (capture.known or {}).get(STREAM, -1)
+    job = partial(_stream_task, files, after, selection)
+    return engine.run(job, len(files), min(len(files), 4 * engine.cores), ddl)
+
+
+def _stream_task(
+    files: tuple[str, ...],
+    after: int,
+    selection: Selection,
+    numbers: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+    from pyarrow import compute as pc
+    from pyarrow import parquet
+
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            file = parquet.ParquetFile(files[number], page_checksum_verification=True)
+            for some in file.iter_batches(_ROW_GROUP):
+                rows = some.filter(pc.greater(some.column("batch"), after))
+                if selection.groups:
+                    names = rows.column("group").to_pylist()
+                    wanted = [name is None or selection.group(name) for name in names]
+                    rows = rows.filter(pa.array(wanted, pa.bool_()))
+                if rows.num_rows:
+                    yield rows.select(list(OUT_COLUMNS))
+
+
+def _may_contain(file: Any, row_group: int, groups: frozenset[str] | None) -> bool:
+    """Return whether a part of a Parquet file may have rows of one of the given groups.
+
+    It compares the groups with the minimum and the maximum in the row group's statistics.
     """
     column = file.schema_arrow.names.index("group")
     found = file.metadata.row_group(row_group).column(column).statistics
@@ -302,7 +356,7 @@ def write_open_commits(rows: Rows, out: Path, run_id: str) -> str | None:
     from pyarrow import parquet
 
     names = [_PLACE.get(name, name) for name in _RECORD]
-    found = rows.of_kind(DecodedKind.OPEN_COMMIT).collect(*names)
+    found = rows.filter_kinds(DecodedKind.OPEN_COMMIT).collect(*names)
     if not found:
         return None
     kinds = (pa.int64(), pa.int64(), pa.int64(), pa.binary(), pa.binary())
@@ -313,8 +367,8 @@ def write_open_commits(rows: Rows, out: Path, run_id: str) -> str | None:
     return path.as_posix()
 
 
-def open_commits(out: Path, path: str) -> pa.Table:
-    """Read the offset commits that an earlier run has stored because their transactions were open.
+def read_open_commits(out: Path, path: str) -> pa.Table:
+    """Read the stored offset commits of transactions that were open at the end of an earlier run.
 
     The columns are those of a capture's records.
     """

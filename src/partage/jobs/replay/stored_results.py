@@ -75,7 +75,7 @@ _REBALANCES_OF_BLOCK = 64
 
 
 class MetadataDigests:
-    """Digests of cluster metadata: one for all states up to each point in time.
+    """Digests of cluster metadata up to each time, to detect whether stored results are valid.
 
     Stored results are reused only if the digest of their metadata is unchanged.
 
@@ -92,15 +92,23 @@ class MetadataDigests:
             self._prefixes.append(blake2b(joined, digest_size=16).digest())
 
     def until(self, time_ms: int, ahead: int = 0) -> bytes:
-        """Return the digest of all metadata states up to a time and the next ``ahead`` states."""
+        """Return the digest of all cluster metadata up to a time, and of the next ``ahead``
+        changes.
+
+        A simulated rebalance may also depend on states shortly after it.
+        """
         last = bisect_right(self._times, time_ms) + ahead
         return self._prefixes[min(last, len(self._prefixes) - 1)]
 
 
 class StoredBlock(NamedTuple):
-    """Position of a block of stored results in a file: first byte, length and result keys.
+    """Place of some stored simulation results in a file.
 
-    ``path`` is relative to the output folder.
+    Attributes:
+        path: the file, relative to the output folder.
+        first: first byte of the block.
+        length: number of bytes.
+        keys: keys of the results, digests of their inputs.
     """
 
     path: str
@@ -110,11 +118,11 @@ class StoredBlock(NamedTuple):
 
     @classmethod
     def of(cls, value: Sequence[Any]) -> StoredBlock:
-        """Build a `StoredBlock` from a list of its fields, as read from JSON."""
+        """Build a `StoredBlock` from the list of its fields in a JSON file."""
         return cls(value[0], value[1], value[2], tuple(value[3]))
 
     def read(self, out: Path) -> bytes:
-        """Read the bytes of the block from its file in the output folder."""
+        """Read these stored results as bytes from their file in the output folder."""
         with (out / self.path).open("rb") as file:
             file.seek(self.first)
             return file.read(self.length)
@@ -122,16 +130,16 @@ class StoredBlock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _StoredRow:
-    """Row of table ``replays`` as stored for the next run.
+    """Row of the output table ``replays`` in the form that is stored for the next run.
 
-    Some columns depend on the group's whole history, which grows. For these, the inputs are stored,
-    and the next run computes them again.
+    Some columns depend on the group's whole history, which grows. The inputs of these columns are
+    stored, and the next run computes them again.
 
     Attributes:
         row: the row; columns that are computed again are empty if ``is_recomputed``.
         is_recomputed: whether it has columns that depend on the group's whole history.
         stops: indices of the partitions that stop.
-        extra: partition-seconds of dead members, in addition to the stop.
+        extra: partition-seconds of dead members, in addition to the partitions that stop.
         member: owner of each assigned partition, as a position in the group.
         partition: indices of the assigned partitions.
         takes_part: positions of the members whose loads count; None without a spread of loads.
@@ -155,9 +163,10 @@ _CLASSES = (
 
 
 def _stored_row(row: SimulatedRebalance, loads: PlanLoads) -> _StoredRow:
-    """Prepare a row of table ``replays`` for storage.
+    """Convert a row of the output table ``replays`` to the form that is stored for the next run.
 
-    Columns that depend on the group's whole history are replaced by their inputs.
+    Columns that depend on the group's whole history are replaced by their inputs. ``loads`` finds
+    the partitions that make up each member's load.
     """
     inputs = row.recompute
     row = replace(row, recompute=None)
@@ -167,15 +176,15 @@ def _stored_row(row: SimulatedRebalance, loads: PlanLoads) -> _StoredRow:
     if not inputs.has_loads:
         return _StoredRow(blank, True, inputs.stops, inputs.extra)
     blank = replace(blank, measured=replace(row.measured, load_spread=None))
-    return _StoredRow(blank, True, inputs.stops, inputs.extra, *loads.of(inputs))
+    return _StoredRow(blank, True, inputs.stops, inputs.extra, *loads.loads(inputs))
 
 
-def _finished_row(
+def _restore_row(
     stored: _StoredRow, rebalance: RecordedRebalance, context: SimulationContext
 ) -> SimulatedRebalance:
-    """Restore a row of table ``replays`` from storage.
+    """Restore a row of the output table ``replays`` that an earlier run has stored.
 
-    Columns that depend on the group's whole history are computed again.
+    Columns that depend on the group's whole history are computed again from ``context``.
     """
     row, stops = stored.row, stored.stops
     if not stored.is_recomputed or stops is None:
@@ -192,7 +201,10 @@ def _finished_row(
 
 
 def _loads_of(stored: _StoredRow) -> Loads | None:
-    """Return the stored inputs of a row's load spread; None if the row has no load spread."""
+    """Return the stored arrays from which the load of each group member is computed.
+
+    The result is None if the row has no such column.
+    """
     taking, member, partition = stored.takes_part, stored.member, stored.partition
     if taking is None or member is None or partition is None:
         return None
@@ -202,11 +214,11 @@ def _loads_of(stored: _StoredRow) -> Loads | None:
 def digests_of_rebalance(
     rebalance: RecordedRebalance, digests: MetadataDigests
 ) -> tuple[str, bytes]:
-    """Return the two digests of a recorded rebalance by which stored results are found.
+    """Return two digests of a recorded rebalance, which are keys of stored results.
 
-    The first covers all inputs of a simulation of this rebalance alone. The second covers the
-    inputs of a cumulative simulation; it leaves out later metadata and later rejoins of departed
-    members. Neither covers consumption pauses.
+    The first is for a simulation of this rebalance alone: it covers all of its inputs. The second
+    is for the cumulative simulation of the whole history: it leaves out later metadata, and whether
+    departed members rejoined later. Neither covers pauses in consumption.
     """
     departures = tuple(
         replace(one, back=None, back_ms=None, as_member=None) for one in rebalance.departures
@@ -224,11 +236,11 @@ def digests_of_rebalance(
 
 
 class RebalanceStore:
-    """Stored results of one group's single rebalances, from the last run and for the next.
+    """Stored results of one consumer group's rebalances, each simulated on its own.
 
     Args:
         out: the output folder.
-        blocks: where the results of the last run are.
+        blocks: file positions of the last run's results.
         writer: writes the results for the next run.
     """
 
@@ -243,9 +255,9 @@ class RebalanceStore:
     def find(
         self, key: str, rebalance: RecordedRebalance, context: SimulationContext
     ) -> tuple[Verdict, list[SimulatedRebalance]] | None:
-        """Return the stored verdict and ``replays`` rows of a rebalance; None if there are none.
+        """Return the stored simulation results of a rebalance, or None if there are none.
 
-        ``key`` is the digest of the rebalance's inputs.
+        The results are the verdict and the rows of table ``replays``.
         """
         at = self._block_of.get(key)
         if at is None:
@@ -255,20 +267,24 @@ class RebalanceStore:
             return None
         verdict, rows = result
         self._found.add(key)
-        return verdict, [_finished_row(row, rebalance, context) for row in rows]
+        return verdict, [_restore_row(row, rebalance, context) for row in rows]
 
     def add(self, key: str, verdict: Verdict, rows: Sequence[SimulatedRebalance]) -> None:
-        """Store the verdict and the ``replays`` rows of a rebalance for the next run."""
+        """Store the simulation results of a rebalance for the next run.
+
+        They are its rows of table ``replays`` and the verdict: whether the group's strategy
+        reproduces the recorded assignment.
+        """
         groups = (one.recompute.group for one in rows if one.recompute is not None)
         if any(member.weight != 1 for group in groups for member in group):
             return  # `load_spread` is for members of weight 1
         self._writer.add(key, (verdict, tuple(_stored_row(row, self._loads) for row in rows)))
 
     def finish(self) -> list[StoredBlock]:
-        """Return the file positions of all results that the next run may need, old and new.
+        """Return the places of all stored results that the next run may need, old and new.
 
-        An old block whose results were all used remains. From other old blocks, the used results
-        are written again.
+        Blocks of the last run whose results were all used are kept. Used results of other blocks
+        are copied to new blocks.
         """
         kept = []
         for i, block in enumerate(self._blocks):
@@ -292,7 +308,7 @@ class RebalanceStore:
 
 
 class BlockWriter:
-    """Writer of one task's file with results of rebalances, group after group."""
+    """Writer of one task's file of results of rebalances, in blocks of one group each."""
 
     def __init__(self, out: str, path: str, task: str) -> None:
         self._path = f"{path}/rebalances-{task}-{uuid4().hex[:8]}.memo"
@@ -302,13 +318,18 @@ class BlockWriter:
         self._size = 0
 
     def add(self, key: str, result: _Result) -> None:
-        """Write the result of a rebalance of the current group."""
+        """Write the simulation result of a rebalance of the current consumer group.
+
+        ``key`` is a digest of its inputs.
+        """
         self._pending[key] = result
         if len(self._pending) >= _REBALANCES_OF_BLOCK:
             self._flush()
 
     def finish(self) -> list[StoredBlock]:
-        """End the current group; return the file positions of its results."""
+        """Write the rest of the current consumer group's results, and return their places in the
+        file.
+        """
         if self._pending:
             self._flush()
         blocks, self._blocks = self._blocks, []
@@ -323,7 +344,7 @@ class BlockWriter:
         self._blocks.append(self.write(blob, tuple(pending)))
 
     def write(self, blob: bytes, keys: tuple[str, ...]) -> StoredBlock:
-        """Append a block of bytes to the file and return its position."""
+        """Append bytes with stored results to the file, and return their place."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.open("ab") as file:
             file.write(blob)
@@ -333,7 +354,7 @@ class BlockWriter:
 
 @lru_cache(maxsize=1)
 def metadata_digests(states: tuple[str, ...]) -> MetadataDigests:
-    """Return the digests of cluster metadata over time; each worker process computes them once."""
+    """Compute the digests of cluster metadata over time; cached in each worker process."""
     timed = [(json.loads(text)["ts_ms"], text) for text in states]
     return MetadataDigests(sorted(timed, key=lambda one: one[0]))
 
@@ -348,10 +369,10 @@ _BLOCK, _MOST_BLOCKS = 64, 32
 
 
 class StoredCheckpoint(NamedTuple):
-    """A stored checkpoint of a simulation: the rebalance after which it was taken, and its bytes.
+    """Place of a stored checkpoint in a file: the state of a simulation after a recorded rebalance.
 
     Attributes:
-        position: position of its recorded rebalance in the group's history.
+        position: position of the recorded rebalance in the group's history.
         chain: digest of the history up to that rebalance, see `HistoryChain`.
         blocks: number of stored blocks with the rows before the checkpoint.
         place: file position of the checkpoint's bytes.
@@ -364,7 +385,7 @@ class StoredCheckpoint(NamedTuple):
 
 
 class StoredSimulation(NamedTuple):
-    """File positions of one policy's stored simulation of a group: its rows and its checkpoints.
+    """Places of one policy's stored simulation of a consumer group: its rows and checkpoints.
 
     Attributes:
         rows: blocks of rows, in the order in which they were made.
@@ -376,7 +397,7 @@ class StoredSimulation(NamedTuple):
 
     @classmethod
     def of(cls, value: Sequence[Any]) -> StoredSimulation:
-        """Build a `StoredSimulation` from a list of its fields, as read from JSON."""
+        """Build a `StoredSimulation` from the list of its fields in a JSON file."""
         rows, checkpoints = value
         return cls(
             tuple(map(StoredBlock.of, rows)),
@@ -393,10 +414,10 @@ class StoredSimulation(NamedTuple):
 
 
 class HistoryChain:
-    """Chain of digests over a group's history, one for the history up to each rebalance.
+    """Digests of a consumer group's history up to each of its rebalances, to detect changes.
 
-    Equal digests in two runs mean that the history up to that rebalance is unchanged. The chain
-    also lists the members that the group evicted.
+    Equal digests in two runs mean that the history up to that rebalance is unchanged. The object
+    also knows the group's evictions, to find those that a policy would have made earlier.
     """
 
     def __init__(self) -> None:
@@ -408,7 +429,10 @@ class HistoryChain:
         return len(self._digests)
 
     def add(self, rebalance: RecordedRebalance, digest: bytes) -> None:
-        """Append the group's next rebalance; ``digest`` is from `digests_of_rebalance`."""
+        """Add the consumer group's next rebalance to the digests of its history.
+
+        ``digest`` is the second result of `digests_of_rebalance`.
+        """
         before = self._digests[-1] if self._digests else ""
         for absence in rebalance.departures:
             if absence.expired:
@@ -417,21 +441,21 @@ class HistoryChain:
         self._digests.append(blake2b(before.encode() + digest, digest_size=16).hexdigest())
 
     def digest(self, position: int) -> str:
-        """Return the digest of the history up to the rebalance at a position.
+        """Return the digest of a group's history up to a rebalance; "" beyond the end.
 
-        The result is "" beyond the history's end.
+        ``position`` is the rebalance's index in the history.
         """
         return self._digests[position] if position < len(self._digests) else ""
 
-    def first_early_ms(self, after: int, timeout_ms: int | None) -> int | None:
-        """Return the first time at which a policy evicts a member earlier than the group did (ms).
+    def first_early_eviction_ms(self, after: int, timeout_ms: int | None) -> int | None:
+        """Return the first time (ms) at which a policy evicts a member earlier than recorded.
 
-        The policy's session timeout may be shorter than the recorded one. A checkpoint after that
-        time is not valid. The result is None if there is no earlier eviction after position
-        ``after``.
+        This is so if the policy's session timeout is shorter than the recorded one. A checkpoint
+        after that time cannot be used. The result is None if there is no such eviction after the
+        position.
 
         Args:
-            after: position of the rebalance.
+            after: position of a rebalance; only later evictions count.
             timeout_ms: the policy's session timeout; None for the recorded ones.
         """
         if timeout_ms is None:
@@ -445,7 +469,7 @@ class HistoryChain:
 
 
 class PolicyStore:
-    """Store of one policy's simulation of a group: restores the last run's, and extends it.
+    """Restores the simulation of a consumer group under one policy, and stores it for the next run.
 
     Args:
         out: the output folder.
@@ -471,16 +495,15 @@ class PolicyStore:
         self._is_open = True
 
     def continuation(self) -> Continuation:
-        """Return the newest valid checkpoint with the rows before it.
-
-        The simulation continues from this checkpoint.
+        """Return the stored state from which the policy's simulation continues, with
+        earlier rows.
         """
         positions = {len(self._chain) - 1 - behind for behind in _BEHIND}
         for i in reversed(range(len(self._stored.checkpoints))):
             one = self._stored.checkpoints[i]
             if self._chain.digest(one.position) != one.chain:
                 continue
-            early_ms = self._chain.first_early_ms(one.position, self._policy.timeout_ms)
+            early_ms = self._chain.first_early_eviction_ms(one.position, self._policy.timeout_ms)
             blobs = [self._read(block) for block in self._stored.rows[: one.blocks]]
             found = self._checkpoint_at(one)
             if found is None or (early_ms is not None and early_ms <= found.time_ms):
@@ -493,34 +516,35 @@ class PolicyStore:
                 return Continuation(self, frozenset(positions), found, rows)
         return Continuation(self, frozenset(positions))
 
-    def row(self, row: StoredRow) -> None:
-        """Store the next row of the simulation."""
+    def store_row(self, row: StoredRow) -> None:
+        """Store the next output row of the policy's simulation."""
         self._pending.append(row)
         if len(self._pending) >= _BLOCK:
             self._flush()
 
-    def checkpoint(self, found: Checkpoint) -> None:
-        """Store the state of the simulation after all rows so far.
+    def store_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Store the state of the policy's simulation, from which the next run can continue.
 
-        Nothing is stored if a strategy plug-in has values that cannot be packed.
+        Nothing is stored if a strategy plug-in has values of unsupported types.
         """
         self._flush()
         if not self._is_open:
             return
         try:
-            place = self._write(found.to_bytes())
+            place = self._write(checkpoint.to_bytes())
         except TypeError:
             self._is_open = False
             return
-        digest = self._chain.digest(found.position)
-        one = StoredCheckpoint(found.position, digest, len(self._blocks), place)
+        digest = self._chain.digest(checkpoint.position)
+        one = StoredCheckpoint(checkpoint.position, digest, len(self._blocks), place)
         self._checkpoints.append(one)
 
     def finish(self) -> StoredSimulation:
-        """Return the file positions of the rows and checkpoints that the next run needs.
+        """Return the places of the rows and states of the simulation that the next run needs.
 
-        Checkpoints are retained at a few fixed distances from the end of the history. For each
-        distance, the newest one that is at least so far back remains.
+        A few checkpoints are kept: for each of several distances from the end of the history, the
+        newest one that is at least this far back. Rows before the oldest one may be merged into
+        larger blocks.
         """
         nearest = set()
         for behind in _BEHIND:
@@ -539,7 +563,7 @@ class PolicyStore:
         return StoredSimulation(tuple(blocks), tuple(checkpoints))
 
     def _merged(self, blocks: Sequence[StoredBlock]) -> list[StoredBlock] | None:
-        """Merge the rows of several stored blocks into one new block.
+        """Merge several stored pieces of a simulation's rows into one new piece.
 
         Return None if a block cannot be read.
         """
@@ -562,7 +586,7 @@ class PolicyStore:
         return self._writer.write(blob, (_digest(blob),))
 
     def _read(self, block: StoredBlock) -> bytes | None:
-        """Return the bytes of a stored block.
+        """Return the bytes of a stored piece of a simulation.
 
         Return None if the file is missing or the bytes are damaged.
         """
@@ -594,11 +618,11 @@ def _rows_of(blob: bytes) -> list[StoredRow]:
 
 
 class GroupStore:
-    """Stored results of one group's simulations, and the results that this run stores for the next.
+    """Stored results of all simulations of one consumer group, from the last run and for the next.
 
     Args:
         out: the output folder.
-        stored: places of results of single rebalances, and of whole simulations by policy.
+        stored: file positions of results of single rebalances, and of whole simulations by policy.
         digests: digests of the cluster metadata.
         writer: writes results for the next run.
 
@@ -620,18 +644,21 @@ class GroupStore:
         self._simulations: dict[str, PolicyStore] = {}
 
     def key(self, rebalance: RecordedRebalance) -> str:
-        """Return the key by which a rebalance's result is stored.
+        """Return the key under which a rebalance's simulation results are stored: a digest of its
+        inputs.
 
-        Call it for all rebalances of the group, in order.
+        Call it for all rebalances of the group in order, because the digests of the history are
+        extended too.
         """
         key, digest = digests_of_rebalance(rebalance, self._digests)
         self._chain.add(rebalance, digest)
         return key
 
     def continuations(self, policies: Iterable[Policy]) -> dict[str, Continuation]:
-        """Return a dict from policy name to the stored state from which its simulation continues.
+        """Return the stored states from which the simulations continue, as a dict by policy name.
 
-        Call `key` for the whole history first.
+        The result is a dict by policy name. Call `key` for the whole history first, because its
+        digests decide what is valid.
         """
         for policy in policies:
             stored = self._stored.get(policy.name, StoredSimulation())
@@ -641,8 +668,8 @@ class GroupStore:
         return {name: one.continuation() for name, one in self._simulations.items()}
 
     def simulations(self) -> dict[str, StoredSimulation]:
-        """Return a dict from policy name to the file positions of the policy's stored simulation.
+        """Return where each policy's simulation is stored, as a dict by policy name.
 
-        The next appending run continues from it.
+        The next run with ``--append`` continues the simulation.
         """
         return {name: one.finish() for name, one in self._simulations.items()}

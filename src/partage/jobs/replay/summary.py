@@ -1,6 +1,6 @@
 """Totals of a replay: workers count by group and policy, the driver writes ``summary.json``.
 
-`GroupTotals` and `SimulationTotals` are made in the tasks and merged in the driver. `summarised`
+`GroupTotals` and `SimulationTotals` are made in the tasks and merged in the driver. `summarise`
 makes the summary of them: coverage, record counts, agreement, policies, groups.
 """
 
@@ -29,7 +29,7 @@ from partage.tables.statuses import (
     RECORDED,
     REPLAYED,
 )
-from partage.tables.sums import Sums, add_sums, document, sum_rows
+from partage.tables.sums import Sums, add_sums, json_metrics, sum_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +44,7 @@ __all__ = [
     "SimulationTotals",
     "Summary",
     "account",
-    "summarised",
+    "summarise",
 ]
 
 # -- totals of groups and simulations --------------------------------------------------------------
@@ -55,9 +55,9 @@ _COUNTS = {"counted": 0, "agreed": 0}
 
 
 class GroupTotals:
-    """Counts of one group's records, commits and rebalances, for table ``groups`` and the summary.
+    """Numbers of one consumer group's records, offset commits and rebalances so far.
 
-    They are updated while the group's rows are written, and take bounded memory.
+    They are written to table ``groups`` and to the summary.
     """
 
     def __init__(self, name: str) -> None:
@@ -82,45 +82,57 @@ class GroupTotals:
         self.log_partitions: set[int] = set()
 
     def stored(self) -> dict[str, Any]:
-        """Return the group's counts as plain values, which a later run restores."""
+        """Return the consumer group's counts as plain values, which a later run restores."""
         return {n: frozenset(v) if isinstance(v, set) else v for n, v in vars(self).items()}
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Restore the group's counts from the values that `stored` returned."""
+        """Restore the consumer group's counts from the values that `stored` returned."""
         for name, value in state.items():
             setattr(self, name, set(value) if isinstance(value, frozenset) else value)
 
     def record(self, kind: str, place: LogPosition, time_ms: int) -> None:
-        """Count a record of the group that is not an offset commit."""
+        """Count a record of the consumer group that is no offset commit.
+
+        Args:
+            kind: type of the record.
+            place: its position in the log.
+            time_ms: its time.
+        """
         if kind not in self._kinds:
             self._kinds.append(kind)
         self._place = self._place or place
         self._records += 1
         self._times = [min([*self._times, time_ms]), max([*self._times, time_ms])]
-        self.saw(place.partition, time_ms, time_ms)
+        self.extend_span(place.partition, time_ms, time_ms)
 
-    def saw(self, log_partition: int, first_ms: int, last_ms: int) -> None:
-        """Extend the group's log partitions and time span by a range of records or commits."""
+    def extend_span(self, log_partition: int, first_ms: int, last_ms: int) -> None:
+        """Extend the time span of the consumer group's records in a log partition.
+
+        ``first_ms`` and ``last_ms`` are the times of further records.
+        """
         self.log_partitions.add(log_partition)
         first, last = self.seen_ms or (first_ms, last_ms)
         self.seen_ms = (min(first, first_ms), max(last, last_ms))
 
-    def commit_place(self, place: LogPosition) -> None:
-        """Set the group's first log position to that of an offset commit, if it is not set yet.
+    def set_first_position(self, place: LogPosition) -> None:
+        """Set the consumer group's first log position from an offset commit, if it has no earlier
+        record.
 
         A group that only commits offsets has no other records.
         """
         self._place = self._place or place
 
-    def missing(self, before: int, within: int) -> None:
-        """Set the numbers of generations that the log lacks.
+    def set_missing(self, before: int, within: int) -> None:
+        """Set how many generations of the consumer group are missing in the log.
 
-        ``before`` are those before the group's first record, ``within`` those between its records.
+        Args:
+            before: those before the group's first record.
+            within: those between its records.
         """
         self._missing = (before, within)
 
     def rebalance(self, row: dict[str, Any]) -> None:
-        """Count a rebalance, given as a row of table ``rebalances``."""
+        """Count a rebalance of the consumer group, given as a row of table ``rebalances``."""
         self._rebalances += 1
         self._members_max = max(self._members_max, row["members"])
         self._partitions_max = max(self._partitions_max, row["partitions"])
@@ -134,7 +146,7 @@ class GroupTotals:
         cause[row["cause_source"]] += 1
 
     def row(self) -> dict[str, Any]:
-        """Return the counts as the group's row of table ``groups``, without the group's name."""
+        """Return the consumer group's counts as its row of table ``groups``, without its name."""
         status, why = self._status()
         known = self._rebalances + sum(self._missing)
         return {
@@ -158,7 +170,7 @@ class GroupTotals:
         }
 
     def _status(self) -> tuple[str, str | None]:
-        """Return the group's status, and the reason if none of its rebalances was simulated."""
+        """Return the consumer group's status, and the reason if no rebalance was simulated."""
         if not self._kinds:
             return OFFSETS_ONLY, None
         if self._replayed:
@@ -168,7 +180,7 @@ class GroupTotals:
         )
 
     def summary(self) -> dict[str, Any]:
-        """Return the group's entry in ``summary.json``."""
+        """Return the consumer group's entry in ``summary.json``."""
         return {
             "group": self.name,
             **self.row(),
@@ -181,18 +193,22 @@ class GroupTotals:
 
 
 class SimulationTotals:
-    """Sums of simulation metrics by group and policy, which the driver merges from all tasks.
+    """Simulation metrics, summed by consumer group and policy.
+
+    Each task has one, and the driver merges them. A verdict compares a recorded assignment with the
+    one that the group's strategy computes.
 
     Attributes:
-        groups: dict from group to a dict from "policy|reading" to sums of its rows, see
-            `partage.tables.sums`. The reading is the kind of simulation.
-        verdicts_of: dict from group to "protocol|kind of verdict" to strategy to numbers of
-            assignments compared and equal.
+        groups: sums of rows by group and by "policy|reading", see `partage.tables.sums`. The
+            reading is the kind of simulation.
+        verdicts_of: numbers of assignments compared and equal, by group, by "protocol|kind of
+            comparison" and by strategy.
         disagreements: dict from group to the first recorded assignments that differ from the
             strategy's.
         failures: dict from group to the first exceptions that strategies raised.
-        strategies_of: dict from group to "policy|reading" to names of the simulated strategies.
-        not_yet_of: dict from group to strategy that Partage lacks to number of its rebalances.
+        strategies_of: names of the simulated strategies, by group and by "policy|reading".
+        not_yet_of: numbers of rebalances with a strategy that Partage does not implement, by group
+            and by strategy.
     """
 
     def __init__(self) -> None:
@@ -205,7 +221,7 @@ class SimulationTotals:
 
     @property
     def verdicts(self) -> dict[str, dict[str, dict[str, int]]]:
-        """Numbers of recorded assignments that were compared and that were equal.
+        """Numbers of recorded assignments that were compared with Partage's, and that were equal.
 
         It is a dict from the kind of comparison to a dict from strategy to the two numbers.
         """
@@ -217,9 +233,10 @@ class SimulationTotals:
 
     @property
     def strategies(self) -> dict[str, list[str]]:
-        """Names of the strategies that each policy simulated in any group.
+        """Names of the assignment strategies that were simulated for each policy in any group.
 
-        The keys are "policy|reading"; the reading is the kind of simulation.
+        The policy `own` uses each group's recorded strategy. The keys are "policy|reading"; the
+        reading is the kind of simulation.
         """
         found: dict[str, list[str]] = {}
         for of_group in self.strategies_of.values():
@@ -229,14 +246,14 @@ class SimulationTotals:
 
     @property
     def not_yet(self) -> dict[str, int]:
-        """Number of rebalances for each chosen strategy that Partage does not implement."""
+        """Number of rebalances for each recorded strategy that Partage does not implement."""
         found: dict[str, int] = {}
         for counts in self.not_yet_of.values():
             found = add_sums(found, counts)
         return found
 
     def add_rows(self, rows: pa.Table) -> None:
-        """Add rows of table ``replays`` to the sums; it is called when the rows are written."""
+        """Add the metrics of simulated rebalances (rows of table ``replays``) to the sums."""
         from pyarrow import compute as pc
 
         for sums in sum_rows(rows, ["group", "policy", "reading"]):
@@ -259,7 +276,7 @@ class SimulationTotals:
                 counts[row["strategy"]] = counts.get(row["strategy"], 0) + 1
 
     def add_verdict(self, group: str, generation: Generation, verdict: Verdict) -> None:
-        """Count the comparison of a recorded assignment with the one that Partage computes."""
+        """Count whether Partage reproduces a recorded assignment (``verdict``)."""
         if verdict.agrees is None:
             return
         claimed = generation.first.strategy or generation.protocol
@@ -295,11 +312,11 @@ class SimulationTotals:
                          "why": why})  # fmt: skip
 
     def to_json(self) -> str:
-        """Return the sums of this task's simulations as JSON text, which `merge` adds to others."""
+        """Return this task's sums as JSON text, for `merge`."""
         return json.dumps(vars(self))
 
     def of_group(self, group: str) -> str:
-        """Return one group's part of the totals as JSON text, in the form of `to_json`."""
+        """Return the simulation metrics of one consumer group as JSON text, for `merge`."""
         parts = vars(self).items()
         return json.dumps({n: {group: of[group]} if group in of else {} for n, of in parts})
 
@@ -325,7 +342,7 @@ class SimulationTotals:
                 _add_names(self.strategies_of.setdefault(group, {}), key, names)
 
     def policies(self) -> dict[str, Sums]:
-        """Return the sums of each policy over all groups, with the number of groups.
+        """Return the sums of each policy over all groups; ``groups`` is the number of groups.
 
         The keys are "policy|reading"; the reading is the kind of simulation.
         """
@@ -337,13 +354,13 @@ class SimulationTotals:
 
 
 def _add_verdicts(totals: dict[str, dict[str, int]], more: Mapping[str, Mapping[str, int]]) -> None:
-    """Add the numbers of compared and equal assignments of each strategy to the totals."""
+    """Add the numbers of compared and equal assignments in ``more`` to ``totals``, by strategy."""
     for name, counts in more.items():
         totals[name] = add_sums(totals.get(name, _COUNTS), counts)
 
 
 def _add_names(names: dict[str, list[str]], key: str, more: Iterable[str]) -> None:
-    """Append the names that the list of a key does not have yet."""
+    """Append the names in ``more`` to the list ``names[key]``, without duplicates."""
     known = names.setdefault(key, [])
     known += [name for name in more if name not in known]
 
@@ -360,12 +377,12 @@ Summary = dict[str, Any]
 
 
 def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> dict[str, Any]:
-    """Check that no record was lost: each one was decoded or has a row in table ``bad_records``.
+    """Check that each record of the input was decoded or has a row in table ``bad_records``.
 
-    Return the counts.
+    Return the counts of records by type and outcome.
 
     Args:
-        records: number of records by the files' own metadata; None if unknown.
+        records: number of records according to the metadata of the files; None if unknown.
         tally: counts of the decode job.
         written: receipts of all files.
 
@@ -395,10 +412,10 @@ def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> di
 
 
 def coverage(done: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return how much of the groups' history the log still contains.
+    """Return the time span of the log, and the share of group generations that it still contains.
 
-    The result has the log's time span, and the share of generations that it has. Compaction removes
-    records of earlier generations.
+    Compaction removes records of earlier generations. ``done`` has the results of the run's jobs,
+    ``groups`` the totals of each group.
     """
     tally = done.tally
     before = sum(g["missing_before"] for g in groups)
@@ -419,26 +436,27 @@ def coverage(done: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, An
         "missing_before": before,
         "missing_within": within,
         "share": rebalances / known if known else None,  # no share of nothing
-        "transactions": _transactions(done.capture),
+        "transactions": _transaction_coverage(done.capture),
         "cluster": INFERRED if done.inferred else "recorded",
         "cluster_states": len(done.states),
-        "cluster_from_ms": _recorded_from(done),
+        "cluster_from_ms": _first_recorded_metadata_ms(done),
         "log_partitions": _log_partitions(tally),
     }
 
 
-def _recorded_from(done: JobResults) -> int | None:
-    """Return the time of the first recorded metadata (ms), if the log begins earlier.
+def _first_recorded_metadata_ms(done: JobResults) -> int | None:
+    """Return the time of the first recorded cluster metadata (ms), if earlier metadata is assumed.
 
-    Return None if it does not.
+    Return None if metadata covers the whole log, or if none was recorded. ``done`` has the results
+    of the run's jobs.
     """
     known = [s["ts_ms"] for s in done.states if not s.get("assumed")]
     assumed = not done.inferred and any(s.get("assumed") for s in done.states)
     return min(known) if assumed and known else None
 
 
-def _transactions(capture: Capture) -> str:
-    """Return "known" if the capture has the outcomes of transactions, else the reason."""
+def _transaction_coverage(capture: Capture) -> str:
+    """Return "known" if the capture has the outcomes of transactions, else why it has none."""
     if capture.batches is not None:
         return "known"
     if str(capture.folder).startswith("kafka://"):
@@ -453,7 +471,7 @@ INFERRED = "inferred: partition counts from assignments and commits, racks unkno
 def _log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
     """Return the first and last offset and the number of records for each log partition.
 
-    Field ``in_order`` says whether the offset ranges of the tasks do not overlap.
+    Field ``in_order`` says whether the offset ranges that different tasks read do not overlap.
     """
     out: dict[str, dict[str, Any]] = {}
     for p, ranges in sorted(tally.ranges.items()):
@@ -469,11 +487,11 @@ def _log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
 
 
 def agreement(totals: SimulationTotals) -> dict[str, Any]:
-    """Count the recorded assignments that equal the one that Partage's strategy computes.
+    """Count the recorded assignments that Partage's strategies reproduce exactly.
 
-    The counts are by strategy, by dialect (a client library's variant) and by protocol. ``counted``
-    and ``agreed`` include exact strategies in groups of Java clients, and assignments by the
-    coordinator. Assignments by leaders with other client libraries are compared by dialect.
+    ``counted`` and ``agreed`` are totals of assignments compared and equal, for assignments by Java
+    clients and by the coordinator. Assignments by leaders with other client libraries are counted
+    separately (``by_dialect``).
     """
     by: dict[str, dict[str, dict[str, int]]] = {"by_strategy": {}, "by_dialect": {}, "others": {}}
     protocols: dict[str, dict[str, int]] = {}
@@ -498,7 +516,7 @@ def _add(totals: dict[str, dict[str, int]], name: str, counts: dict[str, int]) -
 
 
 def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
-    """Return the metrics of each policy and kind of simulation, summed over all groups.
+    """Return the metrics of each simulated policy, summed over all consumer groups.
 
     The entry of the recorded assignments comes first.
     """
@@ -507,24 +525,25 @@ def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
         policy, _, reading = key.rpartition("|")
         names = sorted(totals.strategies[key])
         row = {"policy": policy, "reading": reading, "strategies": names}
-        rows.append({**row, "groups": of_key["groups"], **document(of_key)})
+        rows.append({**row, "groups": of_key["groups"], **json_metrics(of_key)})
     return sorted(rows, key=lambda r: (READINGS.index(r["reading"]), r["policy"]))
 
 
 def strategies(totals: SimulationTotals) -> dict[str, Any]:
-    """Return the summary's entry about strategies.
+    """Return the entry ``strategies`` of ``summary.json``.
 
-    Field ``run`` has the recorded and the cumulative metrics of each policy. Field ``not_yet`` has
-    the number of rebalances for each chosen strategy that Partage does not implement.
+    Field ``run`` has the metrics of each policy, of the recorded assignments and the cumulative
+    simulation. Field ``not_yet`` has the number of rebalances for each recorded strategy that
+    Partage does not implement.
     """
     run = {r["policy"]: r for r in policies(totals) if r["reading"] in (RECORDED, CUMULATIVE)}
     return {"run": run, "not_yet": dict(sorted(totals.not_yet.items()))}
 
 
 def causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """Return the number of rebalances for each cause, the most frequent cause first.
+    """Return the number of rebalances by cause, such as a session timeout; most frequent first.
 
-    The cases of a cause are counted separately as recorded and as inferred.
+    Causes that the log records and causes that are inferred are counted separately.
     """
     totals: dict[str, dict[str, int]] = {}
     for g in groups:
@@ -533,10 +552,10 @@ def causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
     return dict(sorted(totals.items(), key=lambda kv: (-sum(kv[1].values()), kv[0])))
 
 
-def summarised(done: JobResults) -> Summary:
-    """Return the content of ``summary.json`` that follows from the results of the jobs.
+def summarise(done: JobResults) -> Summary:
+    """Return the content of ``summary.json``, without run times and software versions.
 
-    Run times and software versions are added by the caller.
+    ``done`` has the results of the run's jobs.
     """
     accounting = account(done.capture.records, done.tally, done.receipts)
     known = sorted((json.loads(g) for g in done.groups), key=lambda g: g["group"])

@@ -37,7 +37,7 @@ _Ints = NDArray[np.int64]
 
 
 class Strand(NamedTuple):
-    """Consecutive records of a log partition whose timestamps leap by at most an hour.
+    """Consecutive records of a log partition whose timestamps never jump by more than an hour.
 
     Strands are used to find records whose broker had a wrong clock.
 
@@ -57,9 +57,9 @@ class Strand(NamedTuple):
 
 
 def find_strands(offset: _Ints, time_ms: _Ints) -> list[Strand]:
-    """Divide the records of one log partition wherever their timestamps leap by more than an hour.
+    """Split the records of one log partition where timestamps jump by more than an hour.
 
-    Return the parts in log order.
+    Return the strands in log order. If there are very many jumps, all records are one strand.
 
     >>> [one.records for one in find_strands(np.arange(4), np.array([1_000, 2_000, 10**12, 3_000]))]
     [2, 1, 1]
@@ -81,14 +81,14 @@ def find_strands(offset: _Ints, time_ms: _Ints) -> list[Strand]:
 
 @dataclass(frozen=True)
 class Clocks:
-    """The log positions whose timestamps are from a wrong clock, and the times to use instead.
+    """Offset ranges whose timestamps are from a wrong broker clock, with replacement times.
 
-    It is small and is sent to every worker.
+    It is sent to every worker.
 
     Attributes:
         wrong: dict from log partition to (first offset, offset after the last record, replacement
-            time in ms) of each wrong strand, in order.
-        misdated: number of records in wrong strands.
+            time in ms) of each range, in order.
+        misdated: number of records in these ranges.
         span: the lowest and the highest correct time; None without records.
     """
 
@@ -97,7 +97,11 @@ class Clocks:
     span: tuple[int, int] | None = None
 
     def correct(self, partition: _Ints, offset: _Ints, *times: _Ints) -> NDArray[np.bool_]:
-        """Replace timestamps from wrong broker clocks in place; return a mask of changed records.
+        """Replace timestamps from wrong broker clocks in place; return a mask of the changed
+        records.
+
+        ``partition`` and ``offset`` are the log positions of the records; each array in ``times``
+        has a time for each record (ms).
 
         >>> times = np.array([5, 10**12, 6])
         >>> Clocks({0: ((8, 9, 5),)}).correct(np.zeros(3, int), np.arange(7, 10), times).tolist()
@@ -120,11 +124,11 @@ class Clocks:
         return changed
 
 
-def find_wrong_clocks(found: Mapping[int, Iterable[Strand]]) -> Clocks:
-    """Find the records whose timestamps are from a wrong clock.
+def find_wrong_clocks(strands: Mapping[int, Iterable[Strand]]) -> Clocks:
+    """Find the log records whose timestamps are from a broker with a wrong clock.
 
-    The strands may come in any order. A wrong time is replaced by that of the last correct record
-    before it, or else the first after it.
+    ``strands`` are those of each log partition, in any order. A wrong time is replaced by that of
+    the last correct record before it, or else by that of the first correct record.
 
     >>> found = find_strands(np.arange(4), np.array([1_000, 2_000, 10**12, 3_000]))
     >>> find_wrong_clocks({7: found}).wrong
@@ -132,19 +136,22 @@ def find_wrong_clocks(found: Mapping[int, Iterable[Strand]]) -> Clocks:
     """
     wrong: dict[int, tuple[tuple[int, int, int], ...]] = {}
     misdated, low, high = 0, [], []
-    for partition, some in found.items():
-        joined = _join(sorted(some))
+    for partition, some in strands.items():
+        joined = _merge_strands(sorted(some))
         kept = _correct_strands(joined) if len(joined) <= _MOST_LEAPS else [True] * len(joined)
         low += [one.low_ms for one, good in zip(joined, kept, strict=True) if good]
         high += [one.high_ms for one, good in zip(joined, kept, strict=True) if good]
         misdated += sum(one.records for one, good in zip(joined, kept, strict=True) if not good)
         if not all(kept):
-            wrong[partition] = tuple(_ranges(joined, kept))
+            wrong[partition] = tuple(_wrong_ranges(joined, kept))
     return Clocks(wrong, misdated, (min(low), max(high)) if low else None)
 
 
-def _join(ordered: list[Strand]) -> list[Strand]:
-    """Merge consecutive strands whose times do not leap, such as those of two files."""
+def _merge_strands(ordered: list[Strand]) -> list[Strand]:
+    """Merge neighbouring runs of records if no large jump of timestamps is between them.
+
+    An example are the parts of two files.
+    """
     out: list[Strand] = []
     for one in ordered:
         if out and abs(one.first_ms - out[-1].last_ms) <= _LEAP_MS:
@@ -158,17 +165,15 @@ def _join(ordered: list[Strand]) -> list[Strand]:
     return out
 
 
-def _correct_strands(some: list[Strand]) -> list[bool]:
-    """Return for each strand whether its times are correct.
-
-    The correct ones are the subsequence of strands with non-decreasing times that has most
-    records. On ties it is the subsequence that ends last.
-    """
+def _correct_strands(strands: list[Strand]) -> list[bool]:
+    """Return, for each run of records, whether its timestamps are from correct broker clocks."""
+    # The correct strands are the subsequence with non-decreasing times that has the most records.
+    # On ties it is the subsequence that ends last.
     low, high, records = (
-        np.array([getattr(one, name) for one in some], np.int64)
+        np.array([getattr(one, name) for one in strands], np.int64)
         for name in ("low_ms", "high_ms", "records")
     )
-    count = len(some)
+    count = len(strands)
     best, before = records.copy(), np.full(count, -1)
     for i in range(1, count):
         fits = np.flatnonzero(high[:i] <= min(int(low[i]), _LATEST) + _LEAP_MS)
@@ -187,18 +192,18 @@ def _correct_strands(some: list[Strand]) -> list[bool]:
 _LATEST = (1 << 63) - 1 - _LEAP_MS
 
 
-def _ranges(some: list[Strand], kept: list[bool]) -> Iterable[tuple[int, int, int]]:
-    """Yield the offset range and the replacement time of each strand with wrong times.
+def _wrong_ranges(strands: list[Strand], kept: list[bool]) -> Iterable[tuple[int, int, int]]:
+    """Yield the offset ranges with wrong timestamps, each with the time that replaces them (ms).
 
-    ``kept`` says which strands of ``some`` have correct times. Each result is (first offset, offset
-    after the last record, time in ms).
+    A range is (first offset, offset after the last record, time). ``kept`` says which of the
+    ``strands`` (runs of records) have correct times.
     """
-    instead = next(one.first_ms for one, good in zip(some, kept, strict=True) if good)
-    for i, (one, good) in enumerate(zip(some, kept, strict=True)):
+    instead = next(one.first_ms for one, good in zip(strands, kept, strict=True) if good)
+    for i, (one, good) in enumerate(zip(strands, kept, strict=True)):
         if good:
             instead = one.last_ms
         else:
-            behind = some[i + 1].offset if i + 1 < len(some) else (1 << 63) - 1
+            behind = strands[i + 1].offset if i + 1 < len(strands) else (1 << 63) - 1
             yield one.offset, behind, instead
 
 
@@ -216,7 +221,7 @@ MOST_PARTITIONS = 1_000_000
 class Tally:
     """Counts of decoded and damaged records of the log, with their types, offsets and times.
 
-    A tally covers one slice, or all records after the slices are added up.
+    Each task counts the records that it reads; the driver adds up the tallies.
 
     >>> a = Tally()
     >>> a.types["GROUP_METADATA v3"] += 2
@@ -255,8 +260,15 @@ class Tally:
         """Number of records that could be decoded."""
         return sum(self.types.values())
 
-    def type(self, number: int, name: str, version: int | None, records: int = 1) -> None:
-        """Count decoded records by type and value version; None as version means tombstones."""
+    def count_type(self, number: int, name: str, version: int | None, records: int = 1) -> None:
+        """Count decoded log records of a record type and value version.
+
+        Args:
+            number: number of the record type.
+            name: its name.
+            version: version of the value; None for tombstones.
+            records: how many records.
+        """
         what = "tombstone" if version is None else f"v{version}"
         self.types[f"{number} {name} {what}"] += records
 
@@ -269,17 +281,20 @@ class Tally:
         for place in np.flatnonzero(counted).tolist():
             key, value = place // width, place % width + TOMBSTONE
             known = None if value == TOMBSTONE else value
-            self.type(key, RECORD_TYPES[key], known, int(counted[place]))
+            self.count_type(key, RECORD_TYPES[key], known, int(counted[place]))
 
     def outcomes(self, outcome: NDArray[np.int8]) -> None:
-        """Count offset commits by the outcome of their transaction, such as aborted."""
+        """Count offset commits by the outcome of their transactions, such as aborted.
+
+        ``outcome`` has the outcome of each commit.
+        """
         counted = np.bincount(outcome, minlength=len(Outcome))
         for one in Outcome:
             if counted[one]:
                 self.commits[one.name.lower()] += int(counted[one])
 
     def unselect(self, groups: Iterable[str]) -> None:
-        """Record the names of groups that the user has not selected."""
+        """Store the names of groups that are skipped because the user has not selected them."""
         names = dict.fromkeys(chain(self.unselected, groups))
         self.unselected = list(islice(names, _MOST_UNSELECTED))
 
@@ -300,7 +315,7 @@ class Tally:
         return made
 
     def add(self, other: Tally) -> None:
-        """Add the counts of another tally, such as that of another slice, to this one."""
+        """Add the record counts of another tally, such as that of another file, to this one."""
         self.rows += other.rows
         self.bad += other.bad
         self.types += other.types
@@ -318,17 +333,17 @@ class Tally:
         self.repeated |= other.repeated  # one task has all rows of a log partition
 
     def join(self) -> None:
-        """Merge adjacent offset ranges and strands of each log partition, to save memory.
+        """Merge adjacent offset ranges of each log partition, to save memory.
 
-        Results do not change, as long as records that are added later have higher offsets.
+        Records that are added later must have higher offsets.
         """
         for p, ranges in self.ranges.items():
             lowest, highest = min(r[0] for r in ranges), max(r[1] for r in ranges)
             self.ranges[p] = [[lowest, highest, sum(r[2] for r in ranges)]]
-        self.strands = {p: _join(sorted(some)) for p, some in self.strands.items()}
+        self.strands = {p: _merge_strands(sorted(some)) for p, some in self.strands.items()}
 
     def times(self, time_ms: NDArray[np.int64]) -> None:
-        """Update the earliest and the latest time, and the counts by day, with more timestamps."""
+        """Add the timestamps (ms) of log records to their range and to the counts by day."""
         if not len(time_ms):
             return
         first, last = int(time_ms.min()), int(time_ms.max())
@@ -350,10 +365,11 @@ class Tally:
             del self.days[min(self.days, key=lambda one: self.days[one][0])]
 
     def span(self) -> tuple[int | None, int | None, int]:
-        """Return the first and last credible time of the records, and the number of other records.
+        """Return the first and last plausible time of the log records, and how many are
+        implausible.
 
-        Times more than a year away from the day with most records are ignored, and so are times
-        that neighbouring records contradict. Otherwise one wrong clock could stretch an hour of
+        Implausible times are more than a year away from the day with most records, or contradict
+        neighbouring records. One broker with a wrong clock could otherwise stretch an hour of
         records to fifty years.
 
         >>> one = Tally()

@@ -22,7 +22,9 @@ _AGAIN = "nothing was published; run again"
 
 @contextmanager
 def job_errors(out: Path) -> Iterator[None]:
-    """Turn Spark's errors of jobs that write tables into Partage's errors, during a ``with`` block.
+    """Convert Spark errors in a ``with`` block to Partage errors with a clear message.
+
+    ``out`` is the output folder.
 
     Raises:
         InvalidCaptureError: a worker could not read the capture.
@@ -48,7 +50,9 @@ def job_errors(out: Path) -> Iterator[None]:
 
 @contextmanager
 def write_errors(out: Path) -> Iterator[None]:
-    """Turn file system errors while tables are written into `InvalidConfigError`.
+    """Convert file system errors in a ``with`` block that writes tables to `InvalidConfigError`.
+
+    ``out`` is the output folder.
 
     Raises:
         InvalidConfigError: a table cannot be written.
@@ -63,7 +67,10 @@ def write_errors(out: Path) -> Iterator[None]:
 
 
 def _raise_known(trace: str, out: Path) -> None:
-    """Raise the Partage error that a worker's traceback contains; return if it contains none."""
+    """Raise the Partage error that a Spark worker's traceback contains, if it contains one.
+
+    ``out`` is the output folder.
+    """
     said = re.search(r"partage\.errors\.InvalidCaptureError: (.+)", trace)
     if said is not None:
         raise InvalidCaptureError(said[1].strip()) from None
@@ -74,7 +81,7 @@ def _raise_known(trace: str, out: Path) -> None:
 
 
 def java_message(error: Exception) -> str:
-    """Return the first line of the Java exception that a Py4J error carries; "" without one."""
+    """Return the first line of the Java exception in a Py4J error, or "" if there is none."""
     exception = getattr(error, "java_exception", None)
     if exception is None:
         return ""
@@ -94,9 +101,7 @@ def _text(error: Exception) -> str:
 
 @contextmanager
 def jvm_errors() -> Iterator[None]:
-    """Turn the errors that follow when Spark's JVM was killed into one clear error.
-
-    They may also occur while the session is closed.
+    """Convert errors in a ``with`` block that mean that Spark's JVM was killed to one clear error.
 
     Raises:
         SparkFailedError: the JVM no longer answers.

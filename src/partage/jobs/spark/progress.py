@@ -1,23 +1,36 @@
-"""Progress of a run's stages, by Spark's number of finished tasks."""
+"""Progress of a run's stages, by Spark's number of finished tasks, and its display in Python."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from threading import Event, Thread
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["COUNTS", "Progress", "Stages"]
+__all__ = ["COUNTS", "STAGES", "Progress", "ProgressLine", "Stages", "shown_progress"]
 
 #: (stage, done, total): tasks of a stage; total is 0 while it is not known, and (1, 1) ends it.
 #: Besides stages there are `COUNTS`, each reported once with its total.
 Progress = Callable[[str, int, int], None]
 
 COUNTS = ("records", "rebalances")
+#: Stage of a replay -> its text in progress displays.
+STAGES: Mapping[str, str] = {
+    "check": "checking the capture",
+    "start Spark": "starting Spark in this process",
+    "decode": "decoding records",
+    "histories": "rebuilding histories",
+    "bad records": "collecting records that could not be decoded",
+    "replay": "simulating rebalances under other policies",
+    "publish": "publishing tables",
+    "report": "writing the report",
+}
 
 _SECONDS_BETWEEN = 0.2
 #: What `setJobGroup` sets.
@@ -33,20 +46,21 @@ class Stages:
     """
 
     def __init__(self, progress: Progress | None) -> None:
-        self._progress = progress or _silent
+        self._progress = progress or _ignore_progress
         self.seconds: dict[str, float] = {}
         self.counts: dict[str, int] = {}
 
     def counted(self, what: str, number: int) -> None:
-        """Report a total that is now known, as a finished stage.
+        """Report a total of the run, such as its number of records, before the run ends.
 
-        ``what`` is its name, such as ``records``; ``number`` is the total.
+        ``what`` is its name, ``number`` its value.
         """
+        # The progress function sees it as a finished stage.
         self.counts[what] = number
         self._progress(what, number, number)
 
     def reached(self, name: str, done: int, total: int) -> None:
-        """Report that ``done`` of ``total`` parts of a stage outside of Spark are finished."""
+        """Report how many parts of a stage of the run are finished."""
         self._progress(name, done, total)
 
     @contextmanager
@@ -62,7 +76,7 @@ class Stages:
         if spark is not None:
             group = f"partage {name}"
             spark.sparkContext.setJobGroup(group, f"Partage: {name}", interruptOnCancel=True)
-            if self._progress is not _silent:  # polling takes a percent of a core
+            if self._progress is not _ignore_progress:  # polling takes a percent of a core
                 thread = Thread(target=self._watch, args=(name, spark, group, over), daemon=True)
                 thread.start()
         try:
@@ -106,5 +120,101 @@ def _tasks(spark: SparkSession, group: str) -> tuple[int, int]:
     return done, total
 
 
-def _silent(stage: str, done: int, total: int) -> None:
-    """Accept a progress report and do nothing."""
+class ProgressLine:
+    r"""Progress of a replay on one line of the terminal, which is written over itself.
+
+    An instance is a progress function; `end` finishes the line.
+
+    Args:
+        stream: where the line is written.
+
+    >>> import io
+    >>> line = ProgressLine(io.StringIO())
+    >>> line("decode", 0, 0), line("decode", 3, 8), line.end()
+    (None, None, None)
+    >>> line.stream.getvalue().split("\r")[1]
+    'decoding records (0 s)'
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self._began = monotonic()
+        self._next = 0.0
+        self._stage = ""
+        self._width = 0
+        self._counts: dict[str, int] = {}
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Show the stage of the run and how many of its parts are done, at most five times a
+        second.
+        """
+        now = monotonic()
+        if stage in COUNTS:
+            self._counts[stage] = done
+        elif stage != self._stage or (now >= self._next and total > 1):
+            self._stage, self._next = stage, now + _SECONDS_BETWEEN
+            parts = f": {done:,} of {total:,} parts" if total > 1 else ""
+            self._write(f"{STAGES.get(stage, stage)}{parts} ({now - self._began:.0f} s)")
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Finish the progress line with the result, or with the stage in which ``error``
+        occurred.
+        """
+        seconds = f"{monotonic() - self._began:.0f} s"
+        counts = ", ".join(f"{count:,} {what}" for what, count in self._counts.items())
+        if error is None:
+            self._write(f"replayed {counts or 'nothing'} in {seconds}\n")
+        else:
+            self._write(f"stopped while {STAGES.get(self._stage, 'starting')} after {seconds}\n")
+
+    def _write(self, text: str) -> None:
+        self.stream.write("\r" + text.rstrip("\n").ljust(self._width) + "\n" * text.endswith("\n"))
+        self.stream.flush()
+        self._width = len(text)
+
+
+class _NotebookLine(ProgressLine):
+    """Progress of a replay in one output of a notebook's cell, which each update replaces.
+
+    A line that is written over itself would be stored once for each update.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(sys.stdout)
+        self._output: Any = None
+
+    def _write(self, text: str) -> None:
+        data = {"text/plain": text.rstrip("\n")}
+        if self._output is None:
+            display = import_module("IPython.display").display
+            self._output = display(data, raw=True, display_id=True)
+        else:
+            self._output.update(data, raw=True)
+
+
+@contextmanager
+def shown_progress(wanted: Progress | bool | None) -> Iterator[Progress | None]:  # noqa: FBT001 - a setting of three kinds
+    """Yield a job's progress function, which may show a line of text during the ``with`` block.
+
+    The line is on stderr; in a notebook it is an output of the cell.
+
+    Args:
+        wanted: the function itself, whether to show a line, or None: only in an interactive session
+            (a Python prompt, IPython or a notebook).
+    """
+    is_interactive = hasattr(sys, "ps1")  # IPython sets it too
+    if callable(wanted) or not (is_interactive if wanted is None else wanted):
+        yield wanted if callable(wanted) else None
+        return
+    is_notebook = is_interactive and "IPython" in sys.modules and not sys.stderr.isatty()
+    line = _NotebookLine() if is_notebook else ProgressLine(sys.stderr)
+    try:
+        yield line
+    except BaseException as e:
+        line.end(e)
+        raise
+    line.end()
+
+
+def _ignore_progress(stage: str, done: int, total: int) -> None:
+    """Do nothing with a progress report (the default)."""

@@ -77,7 +77,7 @@ def session(
     """Yield a Spark session with Partage's settings, and stop it afterwards if it was started here.
 
     Args:
-        given: the user's own session; without it the active one is used, or one is started.
+        given: the user's own session; None for the active one, or a new one.
         brief: whether the job is short. Java's second compiler is then off, as it takes longer than
             it saves (measured: 9 instead of 19 seconds of CPU time for the sample, 13 instead of 24
             for 10 M records in files).
@@ -215,10 +215,9 @@ def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkCont
 
 
 def _end_idle_jvm() -> None:
-    """End the JVM that PySpark keeps after a session, if no session uses it.
+    """Stop the idle JVM that PySpark keeps after a session, if no session uses it.
 
-    A JVM reads its class path at its start, so that a data source of ``spark.jars`` would not be
-    found in it.
+    A JVM reads its class path only when it starts, so a reused JVM would ignore new ``spark.jars``.
     """
     from pyspark import SparkContext
 
@@ -263,7 +262,7 @@ def _kill_launching_jvm(error: BaseException) -> None:
     """Kill the JVM that was starting when the user pressed Ctrl-C.
 
     PySpark removes the file that the JVM would write its port into, and the JVM then waits forever.
-    Only PySpark's stack frame has its `Popen`.
+    The process is found in PySpark's stack frame of the traceback.
     """
     trace = error.__traceback__
     while trace is not None:
@@ -303,10 +302,10 @@ _SECONDS = 5.0
 
 
 def expect_reachable(master: str) -> None:
-    """Check that a standalone Spark master accepts connections; other kinds of masters pass.
+    """Check that a standalone Spark master accepts connections; other masters are not checked.
 
     Args:
-        master: as Spark takes it; ``spark://HOST:PORT[,HOST:PORT...]`` is checked.
+        master: Spark's master; only ``spark://HOST:PORT[,HOST:PORT...]`` is checked.
 
     Raises:
         InvalidConfigError: an address is malformed, or none of the hosts can be reached.

@@ -28,11 +28,10 @@ _LEFT_OUT = ("sample", "report", "results", "cli")
 
 
 def ship_package(context: SparkContext) -> bool:
-    """Send the Partage package to the executors of a Spark cluster; return whether there are any.
+    """Send the Partage package to the executors of a Spark cluster; return False in local mode.
 
-    Nodes need Python with numpy, pyarrow and numba (the extra ``spark``), and both the capture and
-    the output folder under the same path. Partage itself is sent, so that all nodes run one
-    version.
+    So all nodes run the same version. Nodes need Python with numpy, pyarrow and numba (the extra
+    ``spark``), and both the capture and the output folder under the same path.
     """
     if is_local(str(context.master)):
         return False
@@ -74,13 +73,13 @@ def _zip_package(path: Path) -> Path:
 
 
 def current_task() -> TaskContext | None:
-    """Return the Spark task that runs in this process; None outside of Spark's workers."""
+    """Return the Spark task that this process runs; None outside of Spark's workers."""
     loaded = sys.modules.get("pyspark")
     return None if loaded is None else loaded.TaskContext.get()
 
 
 def load_kernels() -> None:
-    """Load the compiled kernels of the decode and histories jobs in this worker.
+    """Load the compiled kernels of the decode and histories jobs into this Spark worker.
 
     The first worker of a node compiles them, and the others wait for it.
     """

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partage.capture.connection import ClusterConnection, PartitionRequest
-from partage.capture.metadata_image import state_of
+from partage.capture.metadata_image import cluster_state
 from partage.capture.secrets import hide, secrets_in
 from partage.capture.security import Properties, connection_settings
-from partage.capture.unpacking import checksum
+from partage.capture.unpacking import crc32c_function
 from partage.errors import (
     InvalidCaptureError,
     InvalidConfigError,
@@ -65,7 +65,7 @@ class SparkTable:
     Attributes:
         name: the path, address or name as given.
         format: delta, iceberg or parquet; "" for a name in Spark's catalog.
-        paths: the files or folders to read, if they are not all of ``name``.
+        paths: the files or folders of the table to read; empty for all.
     """
 
     name: str
@@ -73,7 +73,9 @@ class SparkTable:
     paths: tuple[str, ...] = ()
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """Read the table with Spark; return a data frame with the five columns of a capture.
+        """Read the table with Spark; return a data frame with the columns of a capture.
+
+        The columns are partition, offset, timestamp_ms, key and value.
 
         Raises:
             InvalidCaptureError: Spark cannot read it, or a column is missing or of a wrong type.
@@ -101,9 +103,9 @@ class SparkTable:
         return found.selectExpr(*(f"cast({n} as {_TYPES[n]}) as {n}" for n in _COLUMNS))
 
     def expect_all(self, tally: Tally) -> None:
-        """Do nothing: a table has exactly the rows that Spark returns.
+        """Do nothing, since Spark returns all rows of such a table.
 
-        `KafkaTable` has the same method, and checks there that Spark has read all records.
+        `KafkaTable` overrides this method, and checks that Spark has read all records.
         """
 
 
@@ -175,10 +177,12 @@ class KafkaTable(SparkTable):
     states: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """Read the records with Spark; return a data frame with the five columns of a capture.
+        """Read the records with Spark; return a data frame with the columns of a capture.
+
+        The columns are partition, offset, timestamp_ms, key and value.
 
         Raises:
-            InvalidCaptureError: this Spark has no Kafka connector, or the connector fails.
+            InvalidCaptureError: Spark has no Kafka connector, or the connector fails.
         """
         return self._load(spark.read, endingOffsets=_offsets(self.ends))
 
@@ -197,7 +201,7 @@ class KafkaTable(SparkTable):
         return self._load(spark.readStream, **more)
 
     def connect(self) -> ClusterConnection:
-        """Return a connection to the cluster for a ``with`` block, which does not use Spark."""
+        """Connect to the cluster without Spark; use the connection in a ``with`` block."""
         return ClusterConnection(self.bootstrap, connection_settings(Properties(self.properties)))
 
     def _load(self, reader: Any, **more: str) -> DataFrame:
@@ -226,7 +230,7 @@ class KafkaTable(SparkTable):
         )
 
     def expect_all(self, tally: Tally) -> None:
-        """Check that Spark has read all records between the start and the end offsets.
+        """Check that Spark has read all records of a Kafka topic between the start and end offsets.
 
         A partition may have fewer records than offsets (compaction, markers, aborted records). If
         Spark read no record of a partition, its first batches are fetched without Spark to confirm.
@@ -249,7 +253,10 @@ class KafkaTable(SparkTable):
             )
 
     def _has_records(self, partition: int) -> bool:
-        """Fetch a partition's first batches; return whether any record was not aborted."""
+        """Return whether the first batches of a topic partition have a record that was not aborted.
+
+        The batches are fetched without Spark.
+        """
         with self.connect() as connection:
             described = connection.metadata([TOPIC]).topics[0]
             leader = {p.partition_index: p.leader_id for p in described.partitions}[partition]
@@ -257,7 +264,7 @@ class KafkaTable(SparkTable):
                 {leader: [PartitionRequest(partition, self.starts[partition])]}, TOPIC,
                 wait_ms=1_000, partition_bytes=1 << 20, most_bytes=1 << 20,
             )  # fmt: skip
-        batches = [b for one in found for b in batches_of(one.records, crc32c=checksum())]
+        batches = [b for one in found for b in batches_of(one.records, crc32c=crc32c_function())]
         return any(not b.control and not b.transactional and b.records for b in batches)
 
 
@@ -285,7 +292,7 @@ def open_kafka(where: str, properties: Mapping[str, str] | None = None) -> Kafka
     settings = connection_settings(Properties(given))
     with ClusterConnection(bootstrap, settings) as connection:
         described = connection.metadata()
-        state = {**state_of(described, ts_ms=0, controller=None), "assumed": True}
+        state = {**cluster_state(described, ts_ms=0, controller=None), "assumed": True}
         topic = connection.metadata([TOPIC]).topics[0]
         if topic.error_code == 29:  # TOPIC_AUTHORIZATION_FAILED
             raise NotAuthorizedError(f"topic {TOPIC}", "READ and DESCRIBE")
@@ -335,11 +342,11 @@ def partition_counts(
 def topic_records(
     spark: SparkSession, servers: str, topics: str, properties: Mapping[str, str]
 ) -> DataFrame:
-    """Read all records of topics with Spark; return them as a data frame.
+    """Read all records of topics with Spark's Kafka source; return a data frame.
 
-    ``topics`` are separated by commas, as in Spark's option ``subscribe``. Spark fetches the end
-    offsets with an admin client, its default. The consumer that internal topics need would require
-    a permission for Spark's consumer group.
+    ``topics`` are separated by commas, as in Spark's option ``subscribe``. End offsets are fetched
+    with an admin client, because fetching them with a consumer would require a permission for
+    Spark's consumer group.
     """
     spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "false")
     options = {f"kafka.{name}": value for name, value in properties.items()}

@@ -13,7 +13,7 @@ another always gives the same rows, so that a stream can repeat a micro-batch af
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +29,7 @@ from partage.jobs.replay.capture import files_of
 from partage.jobs.replay.decode import decode_table
 from partage.jobs.replay.decoded_rows import OUT_COLUMNS, DecodedKind
 from partage.jobs.replay.records import Slice, cut_slices, open_parquet, read_slice
+from partage.jobs.spark.shipping import load_kernels
 from partage.jobs.watch.group_tables import moves_text
 
 if TYPE_CHECKING:
@@ -72,13 +73,13 @@ class Position(NamedTuple):
     metadata_bytes: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return the position in the log as a dict that JSON can represent."""
+        """Return the read position in the captured log as a dict that JSON can represent."""
         offsets = {str(p): at for p, at in sorted(self.offsets.items())}
         return {"offsets": offsets, "metadata_bytes": self.metadata_bytes}
 
     @classmethod
     def of_json(cls, value: Mapping[str, Any]) -> Position:
-        """Restore a position from the dict that `to_json` returned.
+        """Restore a read position in the captured log from the dict that `to_json` returned.
 
         >>> position = Position({3: 7}, 90)
         >>> Position.of_json(position.to_json()) == position
@@ -89,7 +90,7 @@ class Position(NamedTuple):
 
 
 class LogPiece(NamedTuple):
-    """Input of one Spark task of a micro-batch: a slice of a file, and the offsets to take from it.
+    """Input of one Spark task of a micro-batch: a row range of a file and the offsets to read.
 
     Attributes:
         slice: row range of a file.
@@ -97,8 +98,9 @@ class LogPiece(NamedTuple):
         batches: transactional batches and markers that decide whether commits take effect.
         late: (log partition, first offset, last offset) of batches before ``start`` whose marker is
             in the piece; None for a piece with the records from ``start`` on.
-        moves: dict from log partition to its coordinator moves before ``end`` as text.
-        metadata_bytes: size of ``cluster.jsonl`` that counts for the rows.
+        moves: dict from log partition to its coordinator moves before ``end``, serialized by
+            `moves_text`.
+        metadata_bytes: size of the part of ``cluster.jsonl`` that is used for these rows.
     """
 
     slice: Slice
@@ -111,23 +113,25 @@ class LogPiece(NamedTuple):
 
 
 def read_piece(piece: LogPiece) -> Iterator[pa.RecordBatch]:
-    """Read one piece of the log and decode its records; yield rows with columns `STREAM_COLUMNS`.
+    """Read a part of the captured log and decode its records; yield rows with columns
+    `STREAM_COLUMNS`.
 
     Raises:
         InvalidCaptureError: the file cannot be read.
     """
+    load_kernels()  # a worker of a stream lives long enough for them to pay
     transactions = Transactions(piece.batches)
-    for table in read_slice(piece.slice):
+    for table in read_slice(piece.slice, coded=True):
         partition, offset = table["partition"], table["offset"]
         where = partition.fill_null(-1).to_numpy(), offset.fill_null(-1).to_numpy()
         if piece.late is None:
-            wanted = (where[1] >= _at(piece.start, where[0])) & (
-                where[1] < _at(piece.end, where[0])
+            wanted = (where[1] >= _look_up(piece.start, where[0])) & (
+                where[1] < _look_up(piece.end, where[0])
             )
         else:
             wanted = _is_in(piece.late, *where)
         if wanted.any():
-            rows = _filtered(table, wanted, only_commits=piece.late is not None)
+            rows = _filter_records(table, wanted, only_commits=piece.late is not None)
             yield from decoded_rows(rows, transactions, piece.metadata_bytes, piece.moves)
 
 
@@ -136,19 +140,23 @@ def decoded_rows(
     transactions: Transactions,
     metadata_bytes: int,
     moves: Mapping[int, str] | None = None,
+    *,
+    counts: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Decode records of ``__consumer_offsets``; yield group rows with columns `STREAM_COLUMNS`.
+    """Decode records of ``__consumer_offsets``; yield rows with columns `STREAM_COLUMNS`.
 
     Args:
         records: partition, offset, timestamp_ms, key and value, in any order.
         transactions: the transactions that decide about the commits among them.
         metadata_bytes: size of ``cluster.jsonl`` that counts for the rows.
         moves: dict from log partition to its coordinator moves as text.
+        counts: whether to yield the counts of records too, for a replay of the stream.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
 
-    kinds = pa.array([int(kind) for kind in _WANTED], pa.int32())
+    wanted = (*_WANTED, *([DecodedKind.TALLY] if counts else []))
+    kinds = pa.array([int(kind) for kind in wanted], pa.int32())
     for batch in decode_table(records, transactions):
         found = batch.filter(pc.is_in(batch.column("kind"), kinds))
         if not found.num_rows:
@@ -160,11 +168,12 @@ def decoded_rows(
         yield pa.RecordBatch.from_arrays(columns, names=list(STREAM_COLUMNS))
 
 
-def _at(offsets: Mapping[int, int], partition: _Ints) -> _Ints:
-    """Look up an offset for each record by its log partition.
+def _look_up(offsets: Mapping[int, int], partition: _Ints) -> _Ints:
+    """Return the offset stored for each record's log partition (int64[n]); 0 if there is none.
 
-    ``partition`` has the log partition of each record (int[n]). The result is int64[n], with 0
-    where ``offsets`` has no entry.
+    Args:
+        offsets: dict from log partition to offset.
+        partition: log partition of each record.
     """
     highest = max([*offsets, int(partition.max(initial=0))], default=0)
     by_number = np.zeros(highest + 2, np.int64)  # the last one is for partition -1: no partition
@@ -180,12 +189,13 @@ def _is_in(ranges: Sequence[tuple[int, int, int]], partition: _Ints, offset: _In
     return found
 
 
-def _filtered(table: pa.Table, wanted: NDArray[np.bool_], *, only_commits: bool) -> pa.Table:
-    """Return the records that the mask ``wanted`` selects.
+def _filter_records(table: pa.Table, wanted: NDArray[np.bool_], *, only_commits: bool) -> pa.Table:
+    """Return the log records that a mask selects.
 
-    With ``only_commits``, return only the offset commits among them. This is for batches before a
-    piece: their commits take effect at a marker in the piece, but group records took effect before.
+    With ``only_commits=True``, only the offset commits among them are returned.
     """
+    # This is for transactions that end in this micro-batch: commits take effect at their marker,
+    # but group records have taken effect before.
     import pyarrow as pa
 
     rows = table.filter(pa.array(wanted))
@@ -195,12 +205,15 @@ def _filtered(table: pa.Table, wanted: NDArray[np.bool_], *, only_commits: bool)
     return rows.filter(pa.array([key is not None and key[:2] in _COMMIT_KEYS for key in keys]))
 
 
+#: A dict from log partition to the first and last offset of it.
+_Ranges = Mapping[int, tuple[int, int]]
+
+
 class _File(NamedTuple):
-    """A file of records, with the first and last offset that it has of each log partition."""
+    """A Parquet file of log records, with the offset ranges of each of its row groups."""
 
     path: Path
-    rows: int
-    ranges: Mapping[int, tuple[int, int]]
+    row_groups: Sequence[_Ranges]
 
 
 @dataclass
@@ -224,11 +237,11 @@ class CaptureLog:
 
     @property
     def is_listed(self) -> bool:
-        """Return whether `refresh` has found files."""
+        """Return whether the capture's folder had any file when it was last listed."""
         return bool(self._listed)
 
     def refresh(self) -> None:
-        """List the capture's files, and read the positions of each new one.
+        """List the capture's files, and read the offset ranges of each new file.
 
         Raises:
             InvalidCaptureError: a file cannot be read.
@@ -237,36 +250,36 @@ class CaptureLog:
         for path in files_of(self.folder / _RECORDS):
             if not _is_settled(path):
                 break  # later files have later records
-            key = _key(path)
+            key = _file_version(path)
             if key not in self._files:
                 self._files[key] = _file(path)
             self._listed.append(self._files[key])
-        self._files = {_key(one.path): one for one in self._listed if one.path.exists()}
+        self._files = {_file_version(one.path): one for one in self._listed if one.path.exists()}
         if (self.folder / _BATCHES).exists():
             for path in files_of(self.folder / _BATCHES):
-                if _key(path) not in self._read_batches:
-                    self._read_batches.add(_key(path))
+                if _file_version(path) not in self._read_batches:
+                    self._read_batches.add(_file_version(path))
                     self._add_batches(path)
 
     def latest(self, start: Position, most_rows: int | None = None) -> Position:
-        """Return the position at which the next micro-batch ends.
+        """Return the log offsets at which the next micro-batch ends.
 
         Without ``most_rows`` this is the end of the log. Otherwise about ``most_rows`` records lie
         between ``start`` and the result, and each log partition advances by the same share of its
         unread records. The result is ``start`` if there are no new records.
 
         Raises:
-            InvalidCaptureError: the log was cut behind ``start``.
+            InvalidCaptureError: records after ``start`` were removed from the log.
         """
         self._expect_not_cut(start)
         waiting: dict[int, list[_Ints]] = {}
         count = 0
-        for one in self._listed:
+        for path, number, ranges in self._row_groups():
             if most_rows is not None and count >= most_rows:
                 break
-            if all(last < start.offsets.get(p, 0) for p, (_, last) in one.ranges.items()):
+            if all(last < start.offsets.get(p, 0) for p, (_, last) in ranges.items()):
                 continue
-            for p, found in _offsets(one.path).items():
+            for p, found in _offsets(path, number).items():
                 new = found[found >= start.offsets.get(p, 0)]
                 if len(new):
                     waiting.setdefault(p, []).append(new)
@@ -281,7 +294,7 @@ class CaptureLog:
         return Position(offsets, whole_lines(self.folder / METADATA))
 
     def pieces(self, start: Position, end: Position) -> list[LogPiece]:
-        """Divide the records between two positions into pieces, one for each Spark task."""
+        """Divide the log records between two positions into inputs of Spark tasks."""
         late, batches = self._batches_between(start, end)
         moves = {p: moves_text([m for m in some if m.position.offset < end.offsets.get(p, 0)])
                  for p, some in self._moves.items()}  # fmt: skip
@@ -289,20 +302,29 @@ class CaptureLog:
         common = start.offsets, end.offsets, batches
 
         def cut(
-            some: Iterable[_File], of: tuple[tuple[int, int, int], ...] | None
+            some: set[tuple[Path, int]], of: tuple[tuple[int, int, int], ...] | None
         ) -> list[LogPiece]:
-            paths = [one.path for one in some]
+            wanted = {path for path, _ in some}
+            paths = [one.path for one in self._listed if one.path in wanted]
             slices = cut_slices(paths) if paths else ()
-            return [LogPiece(one, *common, of, moves, end.metadata_bytes) for one in slices]
+            return [LogPiece(one, *common, of, moves, end.metadata_bytes) for one in slices
+                    if (Path(one.path), one.row_group) in some]  # fmt: skip
 
-        new = [one for one in self._listed if _overlaps(one, start, end)]
-        old = [one for one in self._listed
-               if any(p in one.ranges and one.ranges[p][0] <= last and first <= one.ranges[p][1]
-                      for p, first, last in late)]  # fmt: skip
+        new = {(path, number) for path, number, ranges in self._row_groups()
+               if _overlaps(ranges, start, end)}  # fmt: skip
+        old = {(path, number) for path, number, ranges in (self._row_groups() if late else ())
+               if any(p in ranges and ranges[p][0] <= last and first <= ranges[p][1]
+                      for p, first, last in late)}  # fmt: skip
         return cut(new, None) + (cut(old, late) if late else [])
 
+    def _row_groups(self) -> Iterator[tuple[Path, int, _Ranges]]:
+        """Yield each row group of the capture's files: path, number, and offset ranges."""
+        for one in self._listed:
+            for number, ranges in enumerate(one.row_groups):
+                yield one.path, number, ranges
+
     def forget(self, before: Position) -> None:
-        """Drop the transactions that ended before a position from memory.
+        """Forget the transactions that ended before a log position, to free memory.
 
         Later micro-batches do not read that part of the log again.
         """
@@ -320,7 +342,7 @@ class CaptureLog:
                 del rows[base]
 
     def _expect_not_cut(self, start: Position) -> None:
-        manifest = Manifest.of(self.folder)
+        manifest = Manifest.load(self.folder)
         for p, at in (manifest.positions if manifest is not None else {}).items():
             if at < start.offsets.get(p, 0):
                 what = f"{self.folder}: partition {p} ends at offset {at}, and offsets up to "
@@ -330,12 +352,14 @@ class CaptureLog:
     def _batches_between(
         self, start: Position, end: Position
     ) -> tuple[tuple[tuple[int, int, int], ...], tuple[Mapping[str, Any], ...]]:
-        """Find the transactional batches that a micro-batch needs, with their commit markers.
+        """Find the transactional batches and markers that decide about a micro-batch's commits.
 
-        The micro-batch has the records from ``start`` to ``end``. The first result lists earlier
-        batches whose commit marker is among them, as (log partition, first offset, last offset).
-        The second result has all batches and markers that decide about commits of the micro-batch.
-        A transaction whose marker is at or after ``end`` counts as open.
+        The micro-batch has the records from ``start`` to ``end``. A transaction whose marker is at
+        or after ``end`` counts as open.
+
+        Returns:
+            First, earlier batches whose commit marker is in the micro-batch, as (log partition,
+                first offset, last offset). Second, all batches and markers that decide.
         """
         late: list[tuple[int, int, int]] = []
         found: list[Mapping[str, Any]] = []
@@ -371,7 +395,8 @@ class CaptureLog:
             return
         columns = [table[name].fill_null(-1).to_numpy().astype(np.int64) for name in names]
         new = (
-            columns[1] > _at({p: base + 1 for p, (base, _) in self._newest.items()}, columns[0]) - 1
+            columns[1]
+            > _look_up({p: base + 1 for p, (base, _) in self._newest.items()}, columns[0]) - 1
         )
         rows = np.stack([column[new] for column in columns])
         before = [(p, base, epoch, 0) for p, (base, epoch) in self._newest.items()]
@@ -382,8 +407,8 @@ class CaptureLog:
             self._newest[p] = (base, epoch if epoch >= 0 else self._newest.get(p, (0, -1))[1])
 
 
-def _key(path: Path) -> str:
-    """Return a text that identifies a version of a file: name, size and modification time."""
+def _file_version(path: Path) -> str:
+    """Return a string of a file's name, size and modification time, to detect changed files."""
     status = path.stat()
     return f"{path.name}:{status.st_size}:{status.st_mtime_ns}"
 
@@ -398,13 +423,17 @@ def whole_lines(path: Path) -> int:
 
 
 def _file(path: Path) -> _File:
-    found = _offsets(path)
-    ranges = {p: (int(some.min()), int(some.max())) for p, some in found.items()}
-    return _File(path, sum(map(len, found.values())), ranges)
+    count = open_parquet(path, {}).metadata.num_row_groups
+    return _File(path, [
+        {p: (int(some.min()), int(some.max())) for p, some in _offsets(path, number).items()}
+        for number in range(count)
+    ])  # fmt: skip
 
 
-def _offsets(path: Path) -> dict[int, _Ints]:
-    """Read the offsets of all records in a Parquet file, as a dict from log partition to int64[n].
+def _offsets(path: Path, row_group: int) -> dict[int, _Ints]:
+    """Read the offsets of all records in a row group of a Parquet file.
+
+    The result is a dict from log partition to int64[n].
 
     Raises:
         InvalidCaptureError: the file cannot be read.
@@ -414,7 +443,7 @@ def _offsets(path: Path) -> dict[int, _Ints]:
     names = ("partition", "offset")
     file = open_parquet(path, dict.fromkeys(names, "int"))
     try:
-        table = file.read(columns=list(names))
+        table = file.read_row_group(row_group, columns=list(names))
     except (pa.ArrowException, OSError) as e:
         raise InvalidCaptureError(f"{path}: cannot be read ({e}); record it again") from None
     partition, offset = (table[name].fill_null(-1).to_numpy().astype(np.int64) for name in names)
@@ -424,8 +453,8 @@ def _offsets(path: Path) -> dict[int, _Ints]:
     return dict(zip(numbers.tolist(), np.split(offset[order], first[1:]), strict=True))
 
 
-def _overlaps(one: _File, start: Position, end: Position) -> bool:
+def _overlaps(ranges: _Ranges, start: Position, end: Position) -> bool:
     return any(
         first < end.offsets.get(p, 0) and last >= start.offsets.get(p, 0)
-        for p, (first, last) in one.ranges.items()
+        for p, (first, last) in ranges.items()
     )

@@ -6,7 +6,11 @@ OUT/stream/batches/00000012.json                     its files; written last, re
 OUT/stream/batches/00000000-00000063.json            files of merged micro-batches
 OUT/stream/checkpoint/                               Spark's: positions in the log, states of groups
 OUT/stream/cluster.jsonl                             metadata, if the source is a running cluster
+OUT/stream/cluster-config.json                       its session timeout
 ```
+
+If the source is a running cluster, table ``decoded`` has the decoded records, from which
+`partage replay OUT` begins.
 
 A micro-batch that is repeated after a crash replaces its files. Files that no manifest lists do not
 count. Every 64 micro-batches are merged, so that there are few files. Open rows that were replaced
@@ -23,22 +27,34 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
 
-from partage.capture.durable import put_json
+from partage.capture.durable import write_json
 from partage.errors import InvalidCaptureError, InvalidConfigError
+from partage.history.state_store import VERSION
 from partage.jobs.replay.histories import receipts_batch
-from partage.jobs.watch.group_tables import OPENED, STREAM_TABLES, stream_schema
+from partage.jobs.watch.group_tables import DECODED, OPENED, STREAM_TABLES, stream_schema
+from partage.runs.stream_manifests import StreamManifest, current_manifests
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["StreamFolder", "expect_stream_folder", "write_changes"]
+__all__ = [
+    "OPEN_ROWS",
+    "StreamFolder",
+    "expect_stream_folder",
+    "stored_schema",
+    "write_changes",
+]
 
-_OPEN_ROWS = "open_rows"
+#: Table of the groups whose open rows a micro-batch has replaced.
+OPEN_ROWS = "open_rows"
+_STORED = (*STREAM_TABLES, DECODED)
+#: Layout of the states of groups in the checkpoint: the columns in Spark's store, and the history.
+_LAYOUT = f"2.{VERSION}"
 #: Numbers of micro-batches that are merged: 64, then 64 merged ones, and so on.
 _SPANS = (64, 64**2, 64**3)
 #: Rows of table ``opened`` that a micro-batch reports; a first run reads the whole history.
@@ -59,13 +75,13 @@ class StreamFolder:
         self._manifests = self.path / "batches"
 
     def prepare(self) -> None:
-        """Create the stream's folders.
+        """Create the stream's folder with subfolders for tables and manifests.
 
         Raises:
             InvalidConfigError: a folder cannot be created.
         """
         try:
-            for table in (*STREAM_TABLES, _OPEN_ROWS):
+            for table in (*_STORED, OPEN_ROWS):
                 (self.path / "tables" / table).mkdir(parents=True, exist_ok=True)
             self._manifests.mkdir(exist_ok=True)
         except OSError as e:
@@ -91,8 +107,10 @@ class StreamFolder:
                 raise InvalidConfigError("--out", what, str(self.path.parent)) from None
             yield
 
-    def publish(self, batch: int, files: Iterable[tuple[str, str]]) -> None:
-        """Publish the files of a micro-batch, and remove those of an earlier attempt at it.
+    def publish(self, batch: int, files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+        """Publish the output files of a micro-batch; remove those of an earlier attempt at it.
+
+        Return a dict from table to the names of its files.
 
         Args:
             batch: number of the micro-batch.
@@ -101,17 +119,18 @@ class StreamFolder:
         by_table: dict[str, list[str]] = {}
         for table, name in files:
             by_table.setdefault(table, []).append(name)
-        put_json(self._manifests / f"{batch:08d}.json", {"batch": batch, "files": by_table})
-        for table in (*STREAM_TABLES, _OPEN_ROWS):
+        write_json(self._manifests / f"{batch:08d}.json", {"batch": batch, "files": by_table})
+        for table in (*_STORED, OPEN_ROWS):
             listed = set(by_table.get(table, ()))
             for path in (self.path / "tables" / table).glob(f"{_prefix(batch)}*.parquet"):
                 if path.name not in listed:
                     path.unlink(missing_ok=True)
+        return by_table
 
     def merge(self, batch: int) -> None:
-        """Merge the small files of earlier micro-batches; done at every 64th micro-batch.
+        """Merge the small output files of earlier micro-batches, at every 64th micro-batch.
 
-        Spark has committed those micro-batches, so none of them is repeated.
+        Spark has committed the earlier micro-batches, so it does not repeat any of them.
         """
         for span in _SPANS:
             if batch > 0 and batch % span == 0:
@@ -121,19 +140,21 @@ class StreamFolder:
         some = [one for one in self._current() if first <= one.first and one.last <= last]
         if len(some) < 2:
             return
-        opened = self._read(_OPEN_ROWS, _open_schema(), some)
-        newest = _newest(opened)
+        opened = self._read(OPEN_ROWS, _open_schema(), some)
+        newest = _newest_open_batches(opened)
         files: dict[str, list[str]] = {}
-        for table in STREAM_TABLES:
-            rows = self._read(table, _stored_schema(table), some)
-            rows = rows.filter(_counts(rows, table, newest))
+        for table in _STORED:
+            rows = self._read(table, stored_schema(table), some)
+            rows = rows.filter(_current_rows_mask(rows, table, newest))
             if rows.num_rows:
                 files[table] = [_write(str(self.path), last, table, rows, merged=True)]
         if newest:
             columns = [{"group": g, "table": t, "batch": n} for (g, t), n in sorted(newest.items())]
             rows = _open_rows(columns)
-            files[_OPEN_ROWS] = [_write(str(self.path), last, _OPEN_ROWS, rows, merged=True)]
-        put_json(self._manifests / f"{first:08d}-{last:08d}.json", {"batch": last, "files": files})
+            files[OPEN_ROWS] = [_write(str(self.path), last, OPEN_ROWS, rows, merged=True)]
+        write_json(
+            self._manifests / f"{first:08d}-{last:08d}.json", {"batch": last, "files": files}
+        )
         for one in some:
             if (one.first, one.last) != (first, last):
                 one.path.unlink(missing_ok=True)
@@ -141,18 +162,8 @@ class StreamFolder:
                 for name in names:
                     (self.path / "tables" / table / name).unlink(missing_ok=True)
 
-    def _current(self) -> list[_Manifest]:
-        """Return the manifests that together cover each published micro-batch once.
-
-        A crash during a merge leaves manifests that overlap. The one that covers most micro-batches
-        is then valid.
-        """
-        found = [_Manifest.of(path) for path in self._manifests.glob("[0-9]*.json")]
-        out: list[_Manifest] = []
-        for one in sorted(found, key=lambda one: (one.first, -one.last)):
-            if not out or one.first > out[-1].last:
-                out.append(one)
-        return out
+    def _current(self) -> list[StreamManifest]:
+        return current_manifests(self.path)
 
     def table(self, name: str) -> pa.Table:
         """Return an output table as of now: final rows, and the newest open rows of each group.
@@ -161,11 +172,11 @@ class StreamFolder:
             InvalidCaptureError: a file cannot be read.
         """
         some = self._current()
-        rows = self._read(name, _stored_schema(name), some)
-        newest = _newest(self._read(_OPEN_ROWS, _open_schema(), some))
-        return rows.filter(_counts(rows, name, newest)).select(stream_schema(name).names)
+        rows = self._read(name, stored_schema(name), some)
+        newest = _newest_open_batches(self._read(OPEN_ROWS, _open_schema(), some))
+        return rows.filter(_current_rows_mask(rows, name, newest)).select(stream_schema(name).names)
 
-    def _read(self, table: str, wanted: pa.Schema, some: Sequence[_Manifest]) -> pa.Table:
+    def _read(self, table: str, wanted: pa.Schema, some: Sequence[StreamManifest]) -> pa.Table:
         import pyarrow as pa
         from pyarrow import parquet
 
@@ -180,32 +191,11 @@ class StreamFolder:
         return pa.concat_tables(found) if found else wanted.empty_table()
 
 
-class _Manifest(NamedTuple):
-    """JSON file that lists the Parquet files of one published micro-batch, by table.
+def _newest_open_batches(opened: pa.Table) -> dict[tuple[str, str], int]:
+    """Return the newest micro-batch with provisional rows of each (group, table).
 
-    After a merge, one manifest covers several micro-batches.
-    """
-
-    path: Path
-    first: int
-    last: int
-    files: Mapping[str, Sequence[str]]
-
-    @classmethod
-    def of(cls, path: Path) -> _Manifest:
-        """Read a manifest from its JSON file.
-
-        The file's name has the numbers of its first and its last micro-batch.
-        """
-        first, _, last = path.stem.partition("-")
-        return cls(path, int(first), int(last or first), json.loads(path.read_bytes())["files"])
-
-
-def _newest(opened: pa.Table) -> dict[tuple[str, str], int]:
-    """Return for each (group, table) the number of the newest micro-batch with open rows.
-
-    ``opened`` has one row (group, table, batch) each time a micro-batch replaced a group's open
-    rows.
+    Open rows may still change; each micro-batch replaces those of earlier ones. ``opened`` has a
+    row (group, table, batch) for each replacement.
     """
     newest: dict[tuple[str, str], int] = {}
     for row in opened.to_pylist():
@@ -214,11 +204,11 @@ def _newest(opened: pa.Table) -> dict[tuple[str, str], int]:
     return newest
 
 
-def _counts(rows: pa.Table, table: str, newest: Mapping[tuple[str, str], int]) -> Any:
-    """Return a mask of the rows of a table that are current (bool[n]).
+def _current_rows_mask(rows: pa.Table, table: str, newest: Mapping[tuple[str, str], int]) -> Any:
+    """Return a mask of the rows of an output table that are still valid (bool[n]).
 
-    These are all final rows, and each group's open rows of its newest micro-batch. ``newest`` is
-    the result of `_newest`.
+    These are all final rows, and the open rows of each group's last micro-batch. Open rows may
+    still change. ``newest`` is the result of `_newest_open_batches`.
     """
     import pyarrow as pa
 
@@ -232,19 +222,23 @@ def _counts(rows: pa.Table, table: str, newest: Mapping[tuple[str, str], int]) -
 
 
 def expect_stream_folder(out: Path, source: str) -> None:
-    """Check that an output folder is new or has a stream of the same source.
+    """Check that an output folder is new or has a stream of the same source and layout of states.
 
     Raises:
-        InvalidConfigError: the folder has the stream of another source.
+        InvalidConfigError: the folder has the stream of another source or layout.
     """
     path = out / "stream" / "source.json"
     if path.is_file():
-        before = json.loads(path.read_bytes())["source"]
-        if before != source:
-            raise InvalidConfigError("--out", f"has a stream of {before}; give a new one", str(out))
+        before = json.loads(path.read_bytes())
+        if before["source"] != source:
+            what = f"has a stream of {before['source']}; give a new one"
+            raise InvalidConfigError("--out", what, str(out))
+        if before.get("layout") != _LAYOUT:
+            what = f"has states of layout {before.get('layout')}, this version reads {_LAYOUT}"
+            raise InvalidConfigError("--out", f"{what}; give a new one", str(out))
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    put_json(path, {"source": source})
+    write_json(path, {"source": source, "layout": _LAYOUT})
 
 
 def write_changes(
@@ -252,7 +246,8 @@ def write_changes(
 ) -> Iterator[pa.RecordBatch]:
     """Write the new rows of a micro-batch to Parquet files; runs in a Spark worker.
 
-    Yield rows (what, text): the names of the written files, and the rows of table ``opened``.
+    Yield result rows (kind, JSON text): the names of the written files, and the rows of table
+    ``opened``, which announces new generations.
 
     Args:
         folder: the folder of `StreamFolder`.
@@ -261,7 +256,7 @@ def write_changes(
     """
     import pyarrow as pa
 
-    rows: dict[str, list[pa.Table]] = {}
+    parts: dict[str, list[tuple[pa.Table, bool]]] = {}
     replaced: list[dict[str, Any]] = []
     for some in changes:
         for one in some.to_pylist():
@@ -269,21 +264,31 @@ def write_changes(
                 replaced.append({"group": one["group"], "table": one["table"], "batch": batch})
             if one["length"]:
                 made = pa.ipc.open_stream(one["data"]).read_all()
-                count = made.num_rows
-                made = made.append_column("batch", pa.repeat(pa.scalar(batch, pa.int64()), count))
-                made = made.append_column("final", pa.repeat(pa.scalar(one["final"]), count))
-                rows.setdefault(one["table"], []).append(made.cast(_stored_schema(one["table"])))
-    tables = {table: pa.concat_tables(made) for table, made in rows.items()}
+                parts.setdefault(one["table"], []).append((made, one["final"]))
+    tables = {table: _with_batch(table, some, batch) for table, some in parts.items()}
+    opened = tables[OPENED].to_pylist() if OPENED in tables else []
     if replaced:
-        tables[_OPEN_ROWS] = _open_rows(replaced)
+        tables[OPEN_ROWS] = _open_rows(replaced)
     found = [
         ("file", json.dumps([table, _write(folder, batch, table, made)]))
         for table, made in tables.items()
     ]
-    opened = [row for table in rows.get(OPENED, ()) for row in table.to_pylist()]
     opened.sort(key=lambda row: (row["time_ms"], row["group"]))
     found += [("opened", json.dumps(row)) for row in opened[:_MOST_REPORTED]]
     yield receipts_batch(found)
+
+
+def _with_batch(table: str, some: list[tuple[pa.Table, bool]], batch: int) -> pa.Table:
+    """Concatenate rows of an output table, and add the columns about the micro-batch.
+
+    ``some`` has rows, and whether they are final.
+    """
+    import pyarrow as pa
+
+    made = pa.concat_tables([rows for rows, _ in some])
+    final = np.repeat([final for _, final in some], [rows.num_rows for rows, _ in some])
+    made = made.append_column("batch", pa.repeat(pa.scalar(batch, pa.int64()), made.num_rows))
+    return made.append_column("final", pa.array(final)).cast(stored_schema(table))
 
 
 def _write(folder: str, batch: int, table: str, rows: pa.Table, *, merged: bool = False) -> str:
@@ -302,10 +307,15 @@ def _prefix(batch: int) -> str:
     return f"batch-{batch:08d}-"
 
 
-def _stored_schema(table: str) -> pa.Schema:
-    """Return the schema of a table's files: the table's columns, ``batch`` and ``final``."""
+def stored_schema(table: str) -> pa.Schema:
+    """Return the schema of a table's files: the table's columns, ``batch`` and ``final``.
+
+    Table `OPEN_ROWS` has no column ``final``.
+    """
     import pyarrow as pa
 
+    if table == OPEN_ROWS:
+        return _open_schema()
     nullable = [field.with_nullable(True) for field in stream_schema(table)]
     return pa.schema([*nullable, pa.field("batch", pa.int64()), pa.field("final", pa.bool_())])
 

@@ -3,7 +3,8 @@
 1. A source reads and decodes the log: a growing capture (`CaptureSource`, positions in
    `capture_log`), or the topic itself through Spark's Kafka source (`_kafka_rows`). Workers decode
    as in a replay, so that keys and values do not pass between JVM and Python twice.
-2. `GroupProcessor` updates one group (`group_tables`). Spark keeps its state in RocksDB.
+2. `GroupProcessor` updates one group (`group_tables`). Spark keeps its state in RocksDB: what
+   offset commits change, and the history, which most micro-batches do not need.
 3. `_Publisher` writes the tables of each micro-batch (`stream_output`).
 
 After a crash Spark repeats the micro-batch from its checkpoint, with the same positions and the
@@ -24,16 +25,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from partage.capture.connection import client_errors
-from partage.capture.durable import appended, without_torn_line
-from partage.capture.manifest import expect_growing_capture
-from partage.capture.metadata_image import state_of
+from partage.capture.durable import append_line, truncate_torn_line, write_json
+from partage.capture.manifest import expect_streamable_capture
+from partage.capture.metadata_image import cluster_state
 from partage.errors import MissingExtraError, PartageError, SparkFailedError
 from partage.history.clusters import ClusterHistory
 from partage.history.transactions import Transactions
 from partage.jobs.replay.capture import LogContext, read_context
+from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.records import widen
 from partage.jobs.spark.failures import jvm_errors, worker_errors
 from partage.jobs.spark.session import session
+from partage.jobs.spark.shipping import load_kernels
 from partage.jobs.spark.tables import PREFIX, KafkaTable, open_kafka
 from partage.jobs.watch.capture_log import (
     SETTLE_MS,
@@ -46,12 +49,16 @@ from partage.jobs.watch.capture_log import (
     whole_lines,
 )
 from partage.jobs.watch.group_tables import (
+    GroupUpdate,
     StoredGroup,
     TableRows,
     close_group,
+    decoded_changes,
     moves_of,
-    update_group,
+    update_commits,
+    update_history,
 )
+from partage.jobs.watch.lake_tables import LakeTables, expect_lake
 from partage.jobs.watch.stream_output import StreamFolder, expect_stream_folder, write_changes
 from partage.model.validation import expect_local
 
@@ -93,10 +100,12 @@ _SETTINGS = {
 }
 _DDL = ", ".join(f"`{name}` {kind}" for name, kind in STREAM_COLUMNS.items())
 _CHANGES_DDL = "group string, table string, final boolean, length bigint, data binary"
+#: Two states, so that micro-batches that need no history do not read and write it.
 _STATE_DDL = (
-    "history binary, digests string, metadata_bytes bigint, log_partition int, moves string, "
+    "digests string, commits string, metadata_bytes bigint, log_partition int, moves string, "
     "timer_ms bigint"
 )
+_HISTORY_DDL = "history binary"
 _RECEIPTS_DDL = "what string, text string"
 
 
@@ -106,7 +115,7 @@ class BatchReport:
 
     Attributes:
         number: number of the micro-batch.
-        opened: rows of table ``opened``: the generations that it has seen open.
+        opened: rows of table ``opened``: the generations that began in this micro-batch.
         seconds: time that the micro-batch took so far.
     """
 
@@ -123,12 +132,14 @@ class StreamSettings:
         once: whether to end when all records that exist at the start are processed.
         every: seconds between two micro-batches.
         most_records: number of log records of a micro-batch, roughly.
+        tables: where to keep the tables in Delta or Iceberg too, see `lake_tables.expect_lake`.
         kafka: properties of the Kafka client, if the source is a running cluster.
     """
 
     once: bool = False
     every: float = 2.0
     most_records: int = 500_000
+    tables: str | None = None
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -143,7 +154,7 @@ def watch(
     report: Callable[[BatchReport], None] = lambda _: None,
     stop: threading.Event | None = None,
 ) -> StreamFolder:
-    """Follow a growing capture or a running cluster, and write the tables of its groups.
+    """Follow a growing capture or a running cluster, and write tables of its consumer groups.
 
     A second call with the same folder continues where the first one ended or was killed.
 
@@ -169,12 +180,14 @@ def watch(
     expect_local(out, "--out")
     _expect_protobuf()
     wanted = settings or StreamSettings()
+    if wanted.tables is not None:
+        expect_lake(wanted.tables)
     folder = StreamFolder(Path(out).absolute())
     is_cluster = str(source).startswith(PREFIX)
     name = str(source) if is_cluster else str(Path(source).absolute())
     topic = open_kafka(name, wanted.kafka) if is_cluster else None
     if topic is None:
-        expect_growing_capture(Path(name))
+        expect_streamable_capture(Path(name))
     expect_stream_folder(folder.path.parent, name)
     folder.prepare()
     with ExitStack() as opened:
@@ -183,6 +196,9 @@ def watch(
             recorder = opened.enter_context(_MetadataRecorder(topic, folder.metadata))
             timeout_ms = recorder.session_timeout_ms
             metadata = folder.metadata
+            # A replay of the folder reads it.
+            config = {"configs": {"group.consumer.session.timeout.ms": timeout_ms}}
+            write_json(folder.path / "cluster-config.json", config)
         else:
             timeout_ms = read_context(name).session_timeout_ms
             metadata = Path(name) / "cluster.jsonl"
@@ -191,26 +207,38 @@ def watch(
             session(spark, master=master, conf=_settings(conf, master, spark))
         )
         opened.enter_context(worker_errors())
+        lake = None
+        if wanted.tables is not None:
+            lake = LakeTables(running, *expect_lake(wanted.tables))
+            lake.prepare()
         rows = (
             _capture_rows(running, name, wanted)
             if topic is None
             else _kafka_rows(running, topic, metadata, wanted)
         )
-        processor = GroupProcessor(str(metadata), timeout_ms)
-        _run(rows, processor, folder, wanted, report=report, stop=stop or threading.Event())
+        processor = GroupProcessor(str(metadata), timeout_ms, keeps_decoded=topic is not None)
+        publisher = _Publisher(folder, lake, report)
+        _run(rows, processor, publisher, wanted, stop=stop or threading.Event())
     return folder
 
 
 def _run(
     rows: DataFrame,
     processor: GroupProcessor,
-    folder: StreamFolder,
+    publisher: _Publisher,
     wanted: StreamSettings,
     *,
-    report: Callable[[BatchReport], None],
     stop: threading.Event,
 ) -> None:
-    """Start the streaming query, and wait until it ends or the event ``stop`` is set."""
+    """Start the Spark streaming query of `partage watch`, and wait until it ends or is stopped.
+
+    Args:
+        rows: decoded rows of the group log, a streaming data frame.
+        processor: updates the groups' states.
+        publisher: writes each micro-batch.
+        wanted: settings of the stream.
+        stop: event that ends the query.
+    """
     changes = (
         rows.selectExpr("coalesce(`group`, '') as `group_key`", "*")
         .groupBy("group_key")
@@ -224,8 +252,8 @@ def _run(
     )
     query = (
         changes.writeStream.outputMode("append")
-        .foreachBatch(_Publisher(folder, report).publish)
-        .option("checkpointLocation", str(folder.checkpoint))
+        .foreachBatch(publisher.publish)
+        .option("checkpointLocation", str(publisher.folder.checkpoint))
         .trigger(**pace)
         .start()
     )
@@ -269,16 +297,17 @@ def _expect_protobuf() -> None:
 
 
 class _Piece(InputPartition):
-    """Spark's `InputPartition` for one `LogPiece`, which one task reads."""
+    """Input of one Spark task of a stream (Spark's `InputPartition`)."""
 
     def __init__(self, piece: LogPiece) -> None:
         self.piece = piece
 
 
 class CaptureSource(DataSource):
-    """Spark data source of a growing capture: a stream of decoded rows about its groups.
+    """Spark data source for a growing capture: a stream of decoded group records and commits.
 
-    Options are ``path``, the capture's folder, and ``records``, the most records of a micro-batch.
+    Options are ``path``, the capture's folder, and ``records``, the maximum number of records of a
+    micro-batch.
     """
 
     @classmethod
@@ -303,7 +332,7 @@ class _CaptureReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_fixed = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's
-        """Return the position before the first record of the log, where a new stream begins."""
+        """Return the log position at which a new stream begins: before the first record."""
         return Position({}, 0).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's
@@ -311,7 +340,7 @@ class _CaptureReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._records)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's
-        """Return the position in the log at which the next micro-batch ends."""
+        """Return the log position at which the next micro-batch of the stream ends."""
         at = Position.of_json(start)
         if not self._is_fixed:
             self._log.refresh()
@@ -335,7 +364,9 @@ class _CaptureReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_piece(partition.piece)  # type: ignore[attr-defined]  # a `_Piece`
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Free data about the log before ``end``; Spark calls this after a micro-batch."""
+        """Free data about the log before the position ``end``, after Spark has processed a
+        micro-batch.
+        """
         self._log.forget(Position.of_json(end))
 
 
@@ -348,17 +379,17 @@ def _capture_rows(spark: SparkSession, path: str, wanted: StreamSettings) -> Dat
 def _kafka_rows(
     spark: SparkSession, topic: KafkaTable, metadata: Path, wanted: StreamSettings
 ) -> DataFrame:
-    """Return the decoded rows of the cluster's group log as a streaming data frame."""
+    """Return decoded rows of the cluster's ``__consumer_offsets`` as a streaming data frame."""
     records = topic.stream(spark, wanted.most_records)
     tasks = max(1, spark.sparkContext.defaultParallelism)
     return records.coalesce(tasks).mapInArrow(partial(_decode, str(metadata)), _DDL)
 
 
 def _decode(metadata: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Decode records of ``__consumer_offsets`` that Spark read from Kafka; runs in a worker.
+    """Decode records of ``__consumer_offsets`` that Spark read from Kafka, in a Spark worker.
 
-    Wait first until the metadata file covers the time shortly after the records. The causes of
-    rebalances depend on that metadata.
+    First wait until the metadata file (``metadata``) covers the time shortly after the records,
+    because the causes of rebalances depend on that metadata.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -370,7 +401,7 @@ def _decode(metadata: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
         newest = pc.max(batch.column("timestamp_ms")).as_py() or 0
         time.sleep(max(0.0, min(SETTLE_MS, newest + SETTLE_MS - time.time() * 1_000)) / 1_000)
         table = widen(pa.Table.from_batches([batch]))
-        yield from decoded_rows(table, none, whole_lines(Path(metadata)))
+        yield from decoded_rows(table, none, whole_lines(Path(metadata)), counts=True)
 
 
 class _MetadataRecorder:
@@ -391,7 +422,7 @@ class _MetadataRecorder:
 
     def __enter__(self) -> _MetadataRecorder:  # noqa: PYI034 - typing.Self is of Python 3.11
         if self._path.is_file():
-            last = without_torn_line(self._path)
+            last = truncate_torn_line(self._path)
             self._last = _content(json.loads(last)) if last else {}
         for state in self._topic.states:
             self._add({**state, "ts_ms": _now_ms()} if self._last else state)
@@ -411,13 +442,13 @@ class _MetadataRecorder:
         while not self._stop.is_set():
             with suppress(PartageError, client_errors(), OSError), self._topic.connect() as asked:
                 while not self._stop.wait(self._SECONDS):
-                    self._add(state_of(asked.metadata(), ts_ms=_now_ms(), controller=None))
+                    self._add(cluster_state(asked.metadata(), ts_ms=_now_ms(), controller=None))
             self._stop.wait(self._SECONDS)
 
     def _add(self, state: Mapping[str, Any]) -> None:
         if _content(state) != self._last:
             self._last = _content(state)
-            appended(self._path, json.dumps(state, separators=(",", ":")))
+            append_line(self._path, json.dumps(state, separators=(",", ":")))
 
 
 def _now_ms() -> int:
@@ -432,43 +463,47 @@ def _content(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _StoredState(NamedTuple):
-    """A group's state in Spark's state store; the fields are the columns `_STATE_DDL`.
+    """A group's state in Spark's state store without its history.
+
+    The fields are the columns `_STATE_DDL`.
 
     Attributes:
+        digests, commits: see `StoredGroup`.
         metadata_bytes: size of ``cluster.jsonl`` that counted for the last micro-batch.
         moves: coordinator moves of the log partition as text.
         timer_ms: when the state is dropped, because the group was deleted; None if it exists.
     """
 
-    history: bytes | None
     digests: str
+    commits: str
     metadata_bytes: int
     log_partition: int
     moves: str
     timer_ms: int | None
 
-    @property
-    def group(self) -> StoredGroup:
-        """The stored state of the group, in the form that `update_group` takes."""
-        return StoredGroup(None if self.history is None else bytes(self.history), self.digests)
-
 
 class GroupProcessor(StatefulProcessor):
-    """Spark's stateful processor of groups: updates a group's state and returns its new table rows.
+    """Stateful processor for Spark: updates a group's state and returns its new table rows.
 
     Args:
-        metadata: path of ``cluster.jsonl``; all nodes see it there.
+        metadata: path of ``cluster.jsonl``, the same on all nodes.
         session_timeout_ms: the broker's session timeout; None if unknown.
+        keeps_decoded: whether to write the decoded rows too, for a replay of the stream's folder.
     """
 
-    def __init__(self, metadata: str, session_timeout_ms: int | None) -> None:
+    def __init__(
+        self, metadata: str, session_timeout_ms: int | None, *, keeps_decoded: bool = False
+    ) -> None:
         self._metadata = metadata
         self._timeout_ms = session_timeout_ms
+        self._keeps_decoded = keeps_decoded
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state store of a Spark task's groups."""
+        """Open Spark's state store for the consumer groups of this task."""
+        load_kernels()
         self._handle = handle
         self._state = handle.getValueState("group", _STATE_DDL)
+        self._history = handle.getValueState("history", _HISTORY_DDL)
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -479,6 +514,11 @@ class GroupProcessor(StatefulProcessor):
         """Update a group's state with its records of a micro-batch; yield its new table rows."""
         (name,) = key
         batch = _arrow_batch(rows)
+        if self._keeps_decoded:
+            yield from _changes(name, [decoded_changes(batch)])
+            batch = _without_counts(batch)
+            if not batch.num_rows:
+                return
         before = self._load()
         sizes, partitions, texts = (
             [cell for cell in batch.column(column).to_pylist() if cell is not None]
@@ -486,15 +526,38 @@ class GroupProcessor(StatefulProcessor):
         )
         at = partitions[0] if partitions else -1
         moves = max(texts, key=len, default="" if before is None else before.moves)
-        clusters, context = self._known(max(sizes), at, moves)
-        stored = None if before is None else before.group
-        found = update_group(name, stored, [batch], clusters, context)
+        found = self._update(name, batch, before, (max(sizes), at, moves))
         timer_ms = self._schedule(
             None if before is None else before.timer_ms, found.deleted_ms,
             timerValues.getCurrentProcessingTimeInMs(),
         )  # fmt: skip
-        self._state.update(_StoredState(*found.stored, max(sizes), at, moves, timer_ms))
+        stored = found.stored
+        state = _StoredState(stored.digests, stored.commits, max(sizes), at, moves, timer_ms)
+        self._state.update(state)
         yield from _changes(name, found.rows)
+
+    def _update(
+        self,
+        name: str,
+        batch: pa.RecordBatch,
+        before: _StoredState | None,
+        known: tuple[int, int, str],
+    ) -> GroupUpdate:
+        """Process a consumer group's micro-batch, and store its history if that has changed.
+
+        ``known`` are the arguments of `_metadata_and_moves`.
+        """
+        size, at, moves = known
+        if before is not None:
+            stored = StoredGroup(None, before.digests, before.commits)
+            context = LogContext(self._timeout_ms, moves_of(at, moves))
+            quick = update_commits(name, stored, [batch], context)
+            if quick is not None:
+                return quick
+        around = self._metadata_and_moves(size, at, moves)
+        found = update_history(name, self._stored(before), [batch], *around)
+        self._history.update((found.stored.history,))
+        return found
 
     def handleExpiredTimer(  # noqa: N802 - Spark's name
         self,
@@ -502,34 +565,56 @@ class GroupProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: N803 - Spark's name
         expiredTimerInfo: Any,  # noqa: N803 - Spark's name
     ) -> Iterator[Row]:
-        """Drop the state of a group that was deleted long ago; yield its open rows as final."""
+        """Drop the state of a group that was deleted long ago; yield its open rows as final rows.
+
+        Open rows may still change with later records; final rows do not.
+        """
         del timerValues, expiredTimerInfo
         (name,) = key
         before = self._load()
         if before is None or before.timer_ms is None:
             return
-        clusters, context = self._known(before.metadata_bytes, before.log_partition, before.moves)
+        clusters, context = self._metadata_and_moves(
+            before.metadata_bytes, before.log_partition, before.moves
+        )
+        rows = close_group(name, self._stored(before) or StoredGroup(None), clusters, context)
         self._state.clear()
-        yield from _changes(name, close_group(name, before.group, clusters, context))
+        self._history.clear()
+        yield from _changes(name, rows)
 
     def _load(self) -> _StoredState | None:
         row = self._state.get()
         return None if row is None else _StoredState(*row)
 
-    def _known(self, size: int, partition: int, moves: str) -> tuple[ClusterHistory, LogContext]:
-        """Return the metadata and coordinator moves with which a group's micro-batch is processed.
+    def _stored(self, state: _StoredState | None) -> StoredGroup | None:
+        """Return a consumer group's whole stored state, in the form that `update_history` takes."""
+        row = None if state is None else self._history.get()
+        if state is None:
+            return None
+        history = None if row is None or row[0] is None else bytes(row[0])
+        return StoredGroup(history, state.digests, state.commits)
 
-        ``size`` is the number of bytes of ``cluster.jsonl`` that counts. ``moves`` is the result of
+    def _metadata_and_moves(
+        self, size: int, partition: int, moves: str
+    ) -> tuple[ClusterHistory, LogContext]:
+        """Return the cluster metadata and coordinator moves for a consumer group's micro-batch.
+
+        ``size`` is the number of bytes of ``cluster.jsonl`` to use. ``moves`` is the result of
         `moves_text` for the log partition.
         """
         context = LogContext(self._timeout_ms, moves_of(partition, moves))
         return _clusters_until(self._metadata, size), context
 
     def _schedule(self, before_ms: int | None, deleted_ms: int | None, now_ms: int) -> int | None:
-        """Set the timer that drops the state of a deleted group, or remove the timer.
+        """Set or delete the timer that drops the state of a deleted consumer group.
 
-        The timer is removed if the group exists again (``deleted_ms`` is None). ``before_ms`` is
-        the present timer. Return the time at which the new one expires (ms); None without a timer.
+        Args:
+            before_ms: time of the timer so far.
+            deleted_ms: when the group was deleted; None if it exists.
+            now_ms: the present time.
+
+        Returns:
+            The time at which the timer expires (ms), or None if there is none.
         """
         if before_ms is not None and deleted_ms is None:
             self._handle.deleteTimer(before_ms)
@@ -548,6 +633,13 @@ def _arrow_batch(rows: Iterable[Row]) -> pa.RecordBatch:
     kinds = [types[kind] for kind in STREAM_COLUMNS.values()]
     arrays = [pa.array(cells, kind) for cells, kind in zip(columns, kinds, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names=list(STREAM_COLUMNS))
+
+
+def _without_counts(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Remove the rows with record counts, which belong to no consumer group, from a batch."""
+    from pyarrow import compute as pc
+
+    return batch.filter(pc.not_equal(batch.column("kind"), int(DecodedKind.TALLY)))
 
 
 def _changes(name: str, rows: Iterable[TableRows]) -> Iterator[Row]:
@@ -582,9 +674,10 @@ def _clusters_until(path: str, size: int) -> ClusterHistory:
 
 @dataclass
 class _Publisher:
-    """Writer of each micro-batch: publishes its tables in the output folder, and reports it."""
+    """Publishes each micro-batch's tables in the output folder, and reports its progress."""
 
     folder: StreamFolder
+    lake: LakeTables | None
     report: Callable[[BatchReport], None]
 
     def publish(self, changes: DataFrame, batch: int) -> None:
@@ -596,5 +689,7 @@ class _Publisher:
         files = [tuple(json.loads(row.text)) for row in rows if row.what == "file"]
         opened = [json.loads(row.text) for row in rows if row.what == "opened"]
         if files:
-            self.folder.publish(batch, files)
+            by_table = self.folder.publish(batch, files)
+            if self.lake is not None:
+                self.lake.publish(self.folder.path, batch, by_table)
             self.report(BatchReport(batch, opened, time.monotonic() - began))

@@ -12,16 +12,16 @@ Pure; `partage.jobs.audit` reads the topics.
 from __future__ import annotations
 
 from partage.keys.audit.evidence import Family, KeyPairs, families
-from partage.keys.audit.joins import Broken, Side, broken_joins
+from partage.keys.audit.joins import JoinProblem, JoinSide, broken_joins
 from partage.keys.audit.null_keys import NullKeys, null_keys
 from partage.keys.audit.writers import SplitKeys, TopicVerdict, WriterFamily, split_keys, who_wrote
 
 __all__ = [
-    "Broken",
     "Family",
+    "JoinProblem",
+    "JoinSide",
     "KeyPairs",
     "NullKeys",
-    "Side",
     "SplitKeys",
     "TopicVerdict",
     "WriterFamily",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-__all__ = ["called", "clients_of", "hash_of", "narrowed", "remedy"]
+__all__ = ["advise_settings", "clients_of", "hash_name", "label_clients", "select_by_null_keys"]
 
 #: Clients in a short name.
 _NAMED = 2
@@ -52,14 +52,13 @@ _TO_MURMUR2 = (
 )  # fmt: skip
 
 
-def hash_of(partitioners: Collection[str]) -> str:
-    """Return the name of the hash function that a family of equivalent partitioners uses, such as
-    CRC32.
+def hash_name(partitioners: Collection[str]) -> str:
+    """Return the name of the hash function, such as CRC32, that equivalent partitioners use.
 
-    Partitioners are equivalent if they place every key in the same partition. If their hash is not
-    known by name, the result is the first partitioner's name.
+    Partitioners are equivalent if they place every key in the same partition. The result is the
+    first partitioner's name if the hash function has no known name.
 
-    >>> hash_of(["librdkafka:consistent", "sarama:crc32"])
+    >>> hash_name(["librdkafka:consistent", "sarama:crc32"])
     'CRC32'
     """
     known = (hash_name for name, hash_name in _HASHES.items() if name in partitioners)
@@ -67,9 +66,9 @@ def hash_of(partitioners: Collection[str]) -> str:
 
 
 def clients_of(partitioners: Collection[str]) -> list[str]:
-    """Return the client libraries, such as Sarama, that have one of these equivalent partitioners.
+    """Return the client libraries, such as Sarama, that provide any of the given partitioners.
 
-    Clients that use it by default come first.
+    Clients that use one of them by default come first.
 
     >>> clients_of(["librdkafka:consistent_random", "sarama:crc32"])
     ['confluent-kafka', 'Sarama set to CRC32']
@@ -78,29 +77,28 @@ def clients_of(partitioners: Collection[str]) -> list[str]:
     return known or list(partitioners)[:1]
 
 
-def narrowed(clients: Sequence[str], keyless: str) -> list[str]:
-    """Return those of the given client libraries that place records without a key in the observed
-    way.
+def select_by_null_keys(clients: Sequence[str], keyless: str) -> list[str]:
+    """Select the client libraries that spread records without a key in the observed way.
 
-    ``keyless`` is the observed way, such as "sticky" (`NullKeys.behaviour`). If none of the
-    libraries places keyless records so, return all of them.
+    ``keyless`` is the observed way, such as "sticky" (`NullKeys.behaviour`). If it matches none of
+    the libraries, return all.
 
-    >>> narrowed(["Java", "kafka-python", "aiokafka"], "drawn for each record")
+    >>> select_by_null_keys(["Java", "kafka-python", "aiokafka"], "drawn for each record")
     ['kafka-python', 'aiokafka']
     """
     may = _KEYLESS.get(keyless)
     return [c for c in clients if may is None or c in may] or list(clients)
 
 
-def called(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> str:
-    """Return a label of the client libraries that may have written a topic, such as "Java,
-    kafka-python (murmur2)".
+def label_clients(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> str:
+    """Return a label for the client libraries that may have written a topic.
 
-    The label has the first names of ``clients``, the hash function ``hashed``, and the hashed
-    ``part`` of the key unless that is the whole key. A client that uses this hash only with a
-    certain setting is named only if no other client remains.
+    An example is "Java, kafka-python (murmur2)". The label has the first names of ``clients``, the
+    hash function ``hashed``, and the ``part`` of the key that is hashed, if that is not the whole
+    key. Clients that use this hash only with a certain setting are named only if there are no
+    others.
 
-    >>> called(["Java", "kafka-python", "aiokafka"], "murmur2")
+    >>> label_clients(["Java", "kafka-python", "aiokafka"], "murmur2")
     'Java, kafka-python, ... (murmur2)'
     """
     unset = [client for client in clients if _SET not in client] or list(clients)
@@ -110,12 +108,13 @@ def called(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> str:
     return named if named == hashed and not of else f"{named} ({hashed}{of})"
 
 
-def remedy(families: Iterable[Collection[str]]) -> str:
+def advise_settings(families: Iterable[Collection[str]]) -> str:
     """Return advice: producer settings with which all clients place equal keys in equal partitions.
 
-    Each family is the group of partitioner names that may have written a part of the topics.
+    ``families`` has, for each client that wrote to the topics, the equivalent partitioners that it
+    may have used.
 
-    >>> advice = remedy([["murmur2"], ["librdkafka:consistent_random", "sarama:crc32"]])
+    >>> advice = advise_settings([["murmur2"], ["librdkafka:consistent_random", "sarama:crc32"]])
     >>> advice.split(" (")[0]
     'set partitioner=murmur2_random in librdkafka'
     """

@@ -16,13 +16,11 @@ __all__ = ["Family", "KeyPairs", "KeyPart", "Place", "families", "log_chance"]
 
 
 def log_chance(hits: int, tries: int, chance: float) -> float:
-    """Return the logarithm of an upper bound on a binomial tail.
+    """Return the logarithm of Chernoff's upper bound on a binomial tail probability.
 
-    The tail is the probability of at least ``hits`` successes in ``tries`` independent trials.
-
-    Each trial succeeds with probability ``chance``. The bound is Chernoff's, by relative entropy.
-    It is never below the true probability, so a test that uses it raises no more false alarms than
-    it states.
+    The tail is at least ``hits`` successes in ``tries`` independent trials, each with probability
+    ``chance``. The bound is never below the true probability, so a test with it has at most the
+    stated rate of false alarms.
 
     >>> log_chance(5, 10, 0.5)
     0.0
@@ -45,7 +43,8 @@ _Longs = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyPairs:
-    """Distinct (key, partition) pairs of one topic: the evidence from which its writers are found.
+    """Distinct (key, partition) pairs of one topic, from which the producers' partitioners are
+    inferred.
 
     Each pair has the number and the times of its records.
 
@@ -53,7 +52,8 @@ class KeyPairs:
         keys: the serialized keys, none of them null.
         partition: int32[n], the partition that has records with this key.
         records: int64[n], number of these records.
-        first_ms, last_ms: int64[n], times of the first and the last of them, milliseconds UTC.
+        first_ms, last_ms: int64[n], times of the first and the last of these records, milliseconds
+            UTC.
 
     Raises:
         InvalidProblemError: the columns differ in length, or a partition is negative.
@@ -86,7 +86,7 @@ class KeyPairs:
 
     @classmethod
     def of(cls, records: Sequence[tuple[bytes, int] | tuple[bytes, int, int]]) -> KeyPairs:
-        """Build the (key, partition) pairs of a topic from single records, in any order.
+        """Collect the distinct (key, partition) pairs of a topic from its records, in any order.
 
         A record is (key, partition), or (key, partition, timestamp in ms).
         """
@@ -111,8 +111,7 @@ _PROBE_COUNTS = (2, 3, 7, 12, 64, 1000, 2**31 - 1)
 
 
 class KeyPart(Enum):
-    """Part of a stored key that a partitioner hashes: the whole key, or the key without the window
-    at its end.
+    """Part of a stored key that a partitioner hashes: the whole key, or the key without its window.
 
     Kafka Streams appends a window to each key of a windowed topic, and `WindowedStreamPartitioner`
     hashes the key alone. The window takes 8 bytes (its start, `TimeWindowedSerializer`), 12 in the
@@ -136,24 +135,23 @@ class KeyPart(Enum):
         """Description of the hashed part of the key for messages, such as "the whole key"."""
         return self.value[1]
 
-    def of(self, keys: Sequence[bytes]) -> Sequence[bytes]:
-        """Return, for each key, the bytes that the partitioner hashes.
+    def cut(self, keys: Sequence[bytes]) -> Sequence[bytes]:
+        """Cut each key to the bytes that the partitioner hashes.
 
-        They are empty for a key that is too short.
+        The result is empty for a key that is too short.
         """
         return keys if not self.tail else [key[: -self.tail] for key in keys]
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Family of equivalent partitioners, which all place every key in the same partition.
-
-    ``part`` is the part of the key that they hash. Partitioners that hash different parts are in
-    different families.
+    """Equivalent partitioners: all of them place every key in the same partition.
 
     Attributes:
-        name: the first of its partitioners, which stands for the family.
-        partitioners: names of all its partitioners.
+        partitioners: names of the partitioners.
+        part: the part of the key that they hash; partitioners of different parts are different
+            families.
+        name: the first of the partitioners, as a short name of the family.
     """
 
     partitioners: tuple[str, ...]
@@ -169,12 +167,12 @@ class Family:
 
 
 def families(names: Iterable[str], place: Place, *, windowed: Sequence[str] = ()) -> list[Family]:
-    """Group partitioners into families: all partitioners of a family place every test key in the
-    same partition.
+    """Group partitioners into families whose members place every test key in the same partition.
 
     Args:
         names: names of partitioners that decide by the key alone.
-        place: function that runs one: (name, keys, partition count) -> partitions.
+        place: function (name, keys, partition count) -> partitions, which runs the named
+            partitioner.
         windowed: names of partitioners that may have hashed a windowed key without its window.
 
     >>> def place(name, keys, n):
@@ -182,7 +180,7 @@ def families(names: Iterable[str], place: Place, *, windowed: Sequence[str] = ()
     >>> [f.partitioners for f in families(["a", "b", "c"], place)]
     [('a', 'b'), ('c',)]
     """
-    probes = _probes()
+    probes = _fixed_test_keys()
     alike: dict[bytes, list[str]] = {}
     for name in names:
         placed = b"".join(place(name, probes, n).tobytes() for n in _PROBE_COUNTS)
@@ -197,11 +195,11 @@ def families(names: Iterable[str], place: Place, *, windowed: Sequence[str] = ()
     ]
 
 
-def _probes() -> list[bytes]:
-    """Return fixed test keys of 1 to 40 bytes by which partitioners are compared.
+def _fixed_test_keys() -> list[bytes]:
+    """Return test keys of 1 to 40 bytes, always the same, with which partitioners are compared.
 
-    Some keys have zeros and high bytes. There is no empty key: librdkafka's ``*_random``
-    partitioners treat it as no key, which does not make them another family.
+    Some keys have zeros and high bytes. No key is empty, because librdkafka's ``*_random``
+    partitioners treat an empty key as null.
     """
     words = (np.arange(400, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(16)
     raw = words.tobytes()

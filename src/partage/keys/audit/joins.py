@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from partage.keys.audit.client_names import called, clients_of, hash_of
+from partage.keys.audit.client_names import clients_of, hash_name, label_clients
 from partage.keys.audit.evidence import KeyPairs
 from partage.keys.audit.writers import TopicVerdict
 
-__all__ = ["FRAMED", "HEADER", "READINGS", "Broken", "Side", "broken_joins", "canonical"]
+__all__ = ["FRAMED", "HEADER", "READINGS", "JoinProblem", "JoinSide", "broken_joins", "decode_keys"]
 
 #: The reading of keys behind a registry's header, and the bytes of that: magic byte, schema id.
 FRAMED, HEADER = "Avro with registry header", 5
@@ -62,12 +62,11 @@ def _uuid(key: bytes) -> _Meaning:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-def _framed(key: bytes) -> _Meaning:
-    """Decode a key with Confluent's schema registry header and return the Avro string or long as
-    text.
+def _decode_registry_payload(key: bytes) -> _Meaning:
+    """Decode a key with Confluent's schema registry header; return None for a key without header.
 
-    The header is a zero byte and a schema id of 4 bytes. Other payloads are returned as hex.
-    Returns None without such a header.
+    The header is a zero byte and a schema id of 4 bytes. An Avro string or long becomes text, any
+    other payload hex digits.
     """
     if len(key) < 6 or key[0]:
         return None
@@ -97,23 +96,22 @@ READINGS: dict[str, Callable[[bytes], _Meaning]] = {
     "int (4 bytes)": _number(4),
     "long (8 bytes)": _number(8),
     "UUID (16 bytes)": _uuid,
-    FRAMED: _framed,
+    FRAMED: _decode_registry_payload,
 }
 
 
-def canonical(keys: Sequence[bytes], reading: str) -> dict[str, bytes]:
-    r"""Decode keys by one given serializer, so that the keys of two topics can be compared.
+def decode_keys(keys: Sequence[bytes], serializer: str) -> dict[str, bytes]:
+    r"""Decode keys with one serializer, such as "int (4 bytes)", to compare the keys of two topics.
 
-    ``reading`` names the serializer, such as "int (4 bytes)". Return a dict from the decoded value
-    (as text) to the first key with that value. Keys that the serializer cannot have written are
-    left out.
+    Return a dict from the decoded value (as text) to the first key with that value. Keys that the
+    serializer cannot have written are left out.
 
-    >>> canonical([b"7", b"\x00\x00\x00\x07"], "int (4 bytes)")
+    >>> decode_keys([b"7", b"\x00\x00\x00\x07"], "int (4 bytes)")
     {'7': b'\x00\x00\x00\x07'}
     """
-    read = READINGS[reading]
+    read = READINGS[serializer]
     out: dict[str, bytes] = {}
-    for key in _keys_of_common_schemas(keys) if reading == FRAMED else keys:
+    for key in _keys_of_common_schemas(keys) if serializer == FRAMED else keys:
         meaning = read(key)
         if meaning is not None:
             out.setdefault(meaning, key)
@@ -136,15 +134,14 @@ _MORE_THAN_CHANCE = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Side:
-    """One of the two topics of a join: its partition count, its keys, and the partitioners that
-    wrote the topic.
+class JoinSide:
+    """One of the two topics of a join: its partition count, its keys, and the partitioners it had.
 
     Attributes:
         topic: the topic's name.
         partitions: its current number of partitions; a lower bound if the number is unknown.
         seen: its distinct (key, partition) pairs.
-        verdict: the partitioners that wrote it.
+        verdict: the partitioners that placed its records.
         counted: whether ``partitions`` is exact, not a lower bound.
     """
 
@@ -154,7 +151,7 @@ class Side:
     verdict: TopicVerdict
     counted: bool = True
 
-    def surely_differs(self, other: Side) -> bool:
+    def surely_differs(self, other: JoinSide) -> bool:
         """Return whether two topics have different partition counts for certain.
 
         A count that is only a lower bound proves a difference if it exceeds the other topic's
@@ -169,14 +166,16 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
-    """Reason why a join of two topics misses matches: their equal keys are in different partitions.
+class JoinProblem:
+    """Reason why a join of two topics misses matches: equal keys are in different partitions.
 
     Attributes:
-        kind: ``partition counts``, ``partitioners``, ``serializers`` or ``keys apart``.
-        partitioners: partitioner names of each topic's writers, if these differ.
+        kind: ``partition counts``, ``partitioners``, ``serializers`` or ``keys apart`` (cause
+            unknown).
+        topics: the names of the two topics.
         words: description of the difference.
         examples: (key in the first topic, its partitions, key in the second, its partitions).
+        partitioners: for different partitioners, the names of those of each topic.
     """
 
     kind: str
@@ -186,26 +185,26 @@ class Broken:
     partitioners: tuple[tuple[str, ...], ...] = ()
 
 
-def broken_joins(sides: Sequence[Side]) -> list[Broken]:
-    """Return each reason why topics are not co-partitioned (equal keys in equal partitions), pair
-    by pair.
+def broken_joins(sides: Sequence[JoinSide]) -> list[JoinProblem]:
+    """Return the reasons why pairs of topics are not co-partitioned (equal keys in equal
+    partitions).
 
     Joins of such topics miss matches. The result is empty if all topics can be joined. A pair of
-    topics without a common key and with unknown writers is not reported.
+    topics without a common key and with unknown partitioners is not reported.
 
     >>> seen = KeyPairs.of([(b"k", 0)])
     >>> import numpy as np
     >>> few = TopicVerdict("too few keys", (), 0.0, 1, np.zeros((0, 1), np.bool_))
-    >>> [b.words for b in broken_joins([Side("a", 3, seen, few), Side("b", 4, seen, few)])]
+    >>> [b.words for b in broken_joins([JoinSide("a", 3, seen, few), JoinSide("b", 4, seen, few)])]
     ['a has 3 partitions, b has 4']
     """
-    out: list[Broken] = []
+    out: list[JoinProblem] = []
     for first, second in combinations(sides, 2):
         out += _compare(first, second)
     return out
 
 
-def _compare(first: Side, second: Side) -> Iterator[Broken]:
+def _compare(first: JoinSide, second: JoinSide) -> Iterator[JoinProblem]:
     topics = (first.topic, second.topic)
     counts_differ = first.surely_differs(second)
     if counts_differ:
@@ -213,7 +212,7 @@ def _compare(first: Side, second: Side) -> Iterator[Broken]:
             f"{side.topic} has {'' if side.counted else 'at least '}{side.partitions}"
             for side in (first, second)
         ]
-        yield Broken("partition counts", topics, f"{counts[0]} partitions, {counts[1]}")
+        yield JoinProblem("partition counts", topics, f"{counts[0]} partitions, {counts[1]}")
     placed, placed_2 = _partitions_by_key(first.seen), _partitions_by_key(second.seen)
     common = [key for key in placed if key in placed_2]
     apart = [key for key in common if placed[key] != placed_2[key]]
@@ -222,10 +221,10 @@ def _compare(first: Side, second: Side) -> Iterator[Broken]:
     if writers is not None:
         families = (*first.verdict.families, *second.verdict.families)
         names = tuple(dict.fromkeys(family.partitioners for family in families))
-        yield Broken("partitioners", topics, writers, examples, names)
+        yield JoinProblem("partitioners", topics, writers, examples, names)
     elif apart and not counts_differ:
         words = f"{len(apart):,} of {len(common):,} common keys lie in other partitions"
-        yield Broken("keys apart", topics, words, examples)
+        yield JoinProblem("keys apart", topics, words, examples)
     yield from _compare_serializers(topics, placed, placed_2, len(common))
 
 
@@ -236,9 +235,9 @@ def _partitions_by_key(pairs: KeyPairs) -> dict[bytes, tuple[int, ...]]:
     return out
 
 
-def _describe_different_writers(first: Side, second: Side) -> str | None:
-    """Describe how the writers of two topics differ, if one topic has a writer that the other
-    lacks.
+def _describe_different_writers(first: JoinSide, second: JoinSide) -> str | None:
+    """Describe how the partitioners of two topics differ, if only one of the topics has one of
+    them.
 
     Return None if the writers agree or are unknown.
     """
@@ -256,9 +255,9 @@ def _describe_different_writers(first: Side, second: Side) -> str | None:
     )
 
 
-def _writer_labels(side: Side) -> list[str]:
+def _writer_labels(side: JoinSide) -> list[str]:
     return [
-        called(clients_of(f.partitioners), hash_of(f.partitioners), f.part.words)
+        label_clients(clients_of(f.partitioners), hash_name(f.partitioners), f.part.words)
         for f in side.verdict.families
     ]
 
@@ -268,18 +267,21 @@ def _compare_serializers(
     placed: dict[bytes, tuple[int, ...]],
     placed_2: dict[bytes, tuple[int, ...]],
     common: int,
-) -> Iterator[Broken]:
-    """Yield a broken join if the producers of two topics serialize many of the same keys
-    differently.
+) -> Iterator[JoinProblem]:
+    """Yield a broken join if the producers of two topics serialize many equal keys differently.
 
-    Keys of both topics are decoded by each known serializer. The result is at most one reason, for
-    the two serializers under which most keys coincide. ``placed`` and ``placed_2`` are dicts from
-    key to its partitions, in the first and in the second topic. ``common`` is the number of keys
-    with equal bytes in both.
+    All keys are decoded with each known serializer. At most one reason is yielded, for the two
+    serializers with the most equal decoded keys.
+
+    Args:
+        topics: the names of the two topics.
+        placed: dict from key to its partitions in the first topic.
+        placed_2: the same for the second topic.
+        common: number of keys with equal bytes in both topics.
     """
     best: tuple[int, str, str, list[tuple[bytes, bytes]]] | None = None
-    decoded = {reading: canonical(list(placed), reading) for reading in READINGS}
-    decoded_2 = {reading: canonical(list(placed_2), reading) for reading in READINGS}
+    decoded = {reading: decode_keys(list(placed), reading) for reading in READINGS}
+    decoded_2 = {reading: decode_keys(list(placed_2), reading) for reading in READINGS}
     for a, keys in decoded.items():
         for b, keys_2 in decoded_2.items():
             same = [(keys[m], keys_2[m]) for m in keys if m in keys_2 and keys[m] != keys_2[m]]
@@ -294,17 +296,23 @@ def _compare_serializers(
     how = f"{topics[0]} writes {a}, {topics[1]} writes {b}" if a != b else f"both write {a}"
     words = f"{count:,} keys are the same and written otherwise: {how}"
     examples = tuple((k, placed[k], q, placed_2[q]) for k, q in same[:_EXAMPLES])
-    yield Broken("serializers", topics, words, examples)
+    yield JoinProblem("serializers", topics, words, examples)
 
 
 def _expected_by_chance(
-    same: list[tuple[bytes, bytes]], pairs: int, readings: tuple[str, str]
+    coinciding: list[tuple[bytes, bytes]], pairs: int, serializers: tuple[str, str]
 ) -> float:
     """Return the expected number of decoded keys that coincide in two topics only by chance.
 
-    Short keys coincide often: if five bytes of an 8-byte number are taken for a schema registry
-    header, only three remain. ``same`` has the pairs of keys that coincide, ``pairs`` is the number
-    of all pairs, and ``readings`` are the two serializers by which the keys were decoded.
+    Short keys coincide often. For example, an 8-byte number that is mistaken for a key with schema
+    registry header (5 bytes) has only three bytes left.
+
+    Args:
+        coinciding: pairs of keys, one of each topic, with the same decoded value.
+        pairs: number of all pairs of a key of each topic.
+        serializers: the serializers with which the keys of the two topics were decoded.
     """
-    bodies = sorted(len(pair[i]) - HEADER for pair in same for i in (0, 1) if readings[i] == FRAMED)
+    bodies = sorted(
+        len(pair[i]) - HEADER for pair in coinciding for i in (0, 1) if serializers[i] == FRAMED
+    )
     return pairs / 256.0 ** bodies[len(bodies) // 2] if bodies else 0.0

@@ -32,15 +32,15 @@ class NullKeys:
     """Result of `null_keys`: how a producer spread the records without a key over partitions.
 
     Attributes:
-        behaviour: ``sticky``, ``round robin`` (in any order of the partitions, by one producer or
-            several), ``one partition``, ``drawn for each record`` where each is independent of
-            those before it, ``in some other way``, ``too few records``, or ``one partition only``
-            where the topic has one.
+        behaviour: one of ``sticky``, ``round robin`` (in any order of the partitions, by one
+            producer or several), ``one partition``, ``drawn for each record`` (independent random
+            draws), ``in some other way``, ``too few records``, or ``one partition only`` (the topic
+            has one).
         records: number of records that were examined.
         stays: share of records in the same partition as the record before.
         steps: share of records whose partition number is one above that of the record before.
         log10_chance: log10 of an upper bound on the probability of such a pattern by chance; 0 if
-            the pattern is what chance gives.
+            chance explains it.
     """
 
     behaviour: str
@@ -70,7 +70,7 @@ def null_keys(
     'sticky'
     """
     if at is not None and len(at):
-        partition, whole = _with_known_order(partition, at), partition
+        partition, whole = _partitions_in_known_order(partition, at), partition
         if partitions > 1 and len(whole) >= FEWEST_RECORDS and (whole == whole[0]).all():
             partition = whole
     n = len(partition)
@@ -83,20 +83,25 @@ def null_keys(
     return NullKeys(behaviour, n, stays, steps, chance / log(10))
 
 
-def _with_known_order(partition: NDArray[np.int32], at: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Select the records whose order in time is certain, and return their partitions.
+def _partitions_in_known_order(
+    partition: NDArray[np.int32], time_ms: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """Return the partitions of the records whose order in time is certain.
 
-    ``partition`` and ``at`` (ms) have one element per record without a key. Records of the same
-    millisecond have no known order. If few records share one, all are selected, else one record of
-    each millisecond. The timestamp alone selects this record: the first by offset would always be
-    in the emptiest partition.
+    Records of the same millisecond have no known order, so only one of them is selected, unless few
+    records share a millisecond. The timestamp decides which one: the first by offset would more
+    often be in partitions with few records.
+
+    Args:
+        partition: partition of each record without a key, by time.
+        time_ms: timestamps of these records, ascending.
     """
-    first = np.concatenate([[True], at[1:] != at[:-1]])
+    first = np.concatenate([[True], time_ms[1:] != time_ms[:-1]])
     if first.mean() > _OWN_TIME:
         return partition
     begins = np.flatnonzero(first)
-    counts = np.diff(np.append(begins, len(at)))
-    mixed = (at[begins].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)
+    counts = np.diff(np.append(begins, len(time_ms)))
+    mixed = (time_ms[begins].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)
     chosen: NDArray[np.int64] = (mixed % counts.astype(np.uint64)).astype(np.int64)
     some: NDArray[np.int32] = partition[begins + chosen]
     return some

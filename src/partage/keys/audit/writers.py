@@ -44,16 +44,20 @@ _Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class WriterFamily:
-    """A writer of a topic: a family of equivalent partitioners, with the partition count at which
-    it placed keys.
+    """Equivalent partitioners that probably wrote a topic at one partition count, with their
+    evidence.
+
+    A writer (these partitioners at this count) explains a (key, partition) pair if it would place
+    the key in that partition.
 
     Attributes:
-        pairs: number of (key, partition) pairs that it explains and no earlier writer does. A
-            writer explains a pair if it would place the key in that partition.
+        family: the equivalent partitioners.
+        partitions: the partition count.
+        pairs: number of pairs that it explains and no writer before it in the list does.
         only: number of pairs that no other writer explains.
         share: share of all pairs that it explains (others may explain them too).
-        log10_chance: logarithm of an upper bound of the probability to explain as many pairs by
-            chance, corrected for the number of families tried.
+        log10_chance: log10 of an upper bound of the probability to explain as many pairs by chance,
+            corrected for the number of families tried.
         first_ms, last_ms: time range of the pairs that only it explains.
         rivals: families that cannot be ruled out as the writer of those pairs.
     """
@@ -71,15 +75,17 @@ class WriterFamily:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicVerdict:
-    """Result of `who_wrote`: the partitioners that wrote a topic, inferred from the keys'
-    partitions.
+    """Result of `who_wrote`: the client partitioners that most likely wrote a topic.
+
+    A partitioner explains a (key, partition) pair if it would place the key in that partition.
 
     Attributes:
-        status: ``named`` (one family, at one or more counts), ``mixed`` (several families),
-            ``no partitioner fits``, ``too few keys`` or ``one partition``.
-        writers: the writers in order of time.
-        explained: share of (key, partition) pairs that some writer explains; 1.0 for a topic
-            with one partition.
+        status: ``named`` (equivalent partitioners, at one or more partition counts), ``mixed``
+            (different partitioners), ``no partitioner fits``, ``too few keys`` or ``one
+            partition``.
+        writers: the partitioners with their counts, in order of time.
+        explained: share of (key, partition) pairs that a writer explains; 1.0 for a topic with one
+            partition.
         keys: number of distinct keys examined.
         explains: bool[writers, pairs], which pairs each writer explains.
     """
@@ -98,12 +104,11 @@ class TopicVerdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Candidate:
-    """Partitioner family and partition count that may have written a topic, with the partition of
-    each key under them.
+    """Partitioner family and partition count that may have written a topic.
 
     Attributes:
-        placed: int32[n], the partition where the family would place each key.
-        fits: bool[n], whether that is the partition of the pair.
+        placed: int32[n], the partition where the family would place each observed key.
+        fits: bool[n], whether it is the observed partition.
     """
 
     family: Family
@@ -115,16 +120,17 @@ class _Candidate:
 def who_wrote(
     seen: KeyPairs, counts: Sequence[int], families: Sequence[Family], place: Place
 ) -> TopicVerdict:
-    """Infer which clients' partitioners wrote a topic, from the partition of each key.
+    """Infer which client partitioners wrote a topic, from the partition of each key.
 
-    The result is the fewest families of equivalent partitioners that explain the partitions.
+    The result is the fewest families of equivalent partitioners that place the keys as observed.
 
     Args:
-        seen: distinct (key, partition) pairs of the topic.
-        counts: partition counts of the topic over time. A count below a partition that was seen
-            helps to explain pairs from before the topic grew.
-        families: families that may have written it.
-        place: function that runs a partitioner: (name, keys, partition count) -> partitions.
+        seen: the observed distinct (key, partition) pairs of the topic.
+        counts: the topic's partition counts over time. Earlier, smaller counts help to find
+            partitioners of records from before the topic grew.
+        families: families that may have written the topic.
+        place: function (name, keys, partition count) -> partitions, which runs the named
+            partitioner.
 
     >>> def place(name, keys, n):
     ...     return np.array([(k[0] if name == "first" else k[-1]) % n for k in keys], np.int32)
@@ -162,7 +168,7 @@ def _evaluate_candidates(
 ) -> list[_Candidate]:
     made = []
     for family in families:
-        keys = family.part.of(seen.keys)
+        keys = family.part.cut(seen.keys)
         long_enough = np.array([len(k) > family.part.tail for k in seen.keys])
         for n in counts:
             placed = place(family.partitioners[0], keys, n)
@@ -173,10 +179,10 @@ def _evaluate_candidates(
 def _choose_writers(
     seen: KeyPairs, candidates: Sequence[_Candidate]
 ) -> list[tuple[_Candidate, float]]:
-    """Choose the partitioners that together explain the partitions of a topic's keys, by greedy set
-    cover.
+    """Choose the fewest partitioners that place a topic's keys as observed, by greedy set cover.
 
-    Return each one with the logarithm of the probability that it matches its keys only by chance.
+    Return pairs: a chosen candidate, and the logarithm of the probability that it places as many
+    keys as observed by chance.
     """
     left = np.ones(len(seen), np.bool_)
     chosen: list[tuple[_Candidate, float]] = []
@@ -200,11 +206,11 @@ def _choose_writers(
 
 
 def _match_probability(candidate: _Candidate, seen: KeyPairs, pairs: _Bools) -> float:
-    """Return the probability that a wrong partitioner places a key in its observed partition by
-    chance.
+    """Return the probability that a wrong partitioner places a key as observed, only by chance.
 
-    It is 1 / n for n partitions. It is higher if the hash maps the keys to few partitions
-    (multiples of 8, repeated letters) and most keys of the topic are in these.
+    It is 1 / n for n partitions. It is higher if most keys are in few partitions and the hash maps
+    keys to just these (multiples of 8, repeated letters). ``pairs`` is a mask of the (key,
+    partition) pairs to use.
     """
     where, times = np.unique(seen.partition[pairs], return_counts=True)
     placed_in = np.sort(candidate.placed[pairs])
@@ -237,12 +243,12 @@ def _writer(
 
 
 def _time_range(seen: KeyPairs, pairs: _Bools, by_chance: float) -> tuple[int, int]:
-    """Return the times (ms) of the first and the last record that a writer explains, without
+    """Return the times (ms) of the first and the last record that a partitioner placed, without
     outliers.
 
-    A record with an explicit partition may match the writer by chance, and a single one could date
-    a client years too early. ``by_chance`` is the expected number of such matches; at least as many
-    pairs are skipped at each end.
+    A record with an explicit partition may match the partitioner by chance, years before the first
+    record that it really placed. ``by_chance`` is the expected number of such matches. At least as
+    many pairs are skipped at each end. ``pairs`` is a mask of the matching pairs.
     """
     first, last = np.sort(seen.first_ms[pairs]), np.sort(seen.last_ms[pairs])
     skipped = min(ceil(by_chance + 3 * sqrt(by_chance)), (len(first) - 1) // 2)
@@ -285,8 +291,8 @@ class SplitKeys:
     Attributes:
         keys: number of keys in more than one partition.
         of: number of all distinct keys.
-        grew: keys that one partitioner family explains with two partition counts.
-        writers: keys that only two different families explain.
+        grew: keys in two partitions because the topic's partition count changed.
+        writers: keys in two partitions because two different partitioners placed them.
         unexplained: keys split for another reason: explicit partitions, a custom partitioner, ...
         examples: a few split keys; ``seen`` has (partition, records, first ms, last ms), oldest
             first.
@@ -301,10 +307,10 @@ class SplitKeys:
 
 
 def split_keys(seen: KeyPairs, verdict: TopicVerdict) -> SplitKeys:
-    """Count a topic's keys whose records are in several partitions, by the reason for it.
+    """Count a topic's keys with records in several partitions, by cause.
 
-    The reason is a changed partition count, two different partitioners, or neither of them
-    (unexplained). ``seen`` has the topic's (key, partition) pairs, ``verdict`` its writers.
+    Causes are a changed partition count, two different partitioners, or unexplained. ``seen`` has
+    the topic's (key, partition) pairs, ``verdict`` the partitioners that `who_wrote` found.
 
     >>> import numpy as np
     >>> seen = KeyPairs.of([(b"a", 0), (b"a", 1), (b"b", 0)])

@@ -23,23 +23,31 @@ from partage.keys.partitioner import (
     Partitioner,
     State,
     StateMachine,
-    below,
     check_batch_size,
+    draw_below,
     fraction,
 )
 
-__all__ = ["FRANZ_GO", "SARAMA", "StickyTopicPartitioner", "UniformBytes", "Walk", "repinned"]
+__all__ = [
+    "FRANZ_GO",
+    "SARAMA",
+    "RoundRobinPosition",
+    "StickyTopicPartitioner",
+    "UniformBytes",
+    "draw_next_partition",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class _Client:
+class _ClientDefaults:
     """Properties that all partitioners of one Go client library share.
 
     Attributes:
         name: the client's name, which is the prefix of its partitioners' names.
-        function: format string with the Go function that a partitioner equals, and its release.
+        function: format string of the reference: Go function and release of the client.
         machine: default state machine for messages without a key.
-        refusal: function that formats the client's error for a partition that does not exist.
+        refusal: function (partition, count) that returns the client's error text for a partition
+            that does not exist.
     """
 
     name: str
@@ -47,7 +55,7 @@ class _Client:
     machine: StateMachine
     refusal: Callable[[int, int], str]
 
-    def row(
+    def describe(
         self,
         name: str,
         summary: str,
@@ -58,10 +66,10 @@ class _Client:
         aliases: tuple[str, ...] = (),
         is_manual: bool = False,
     ) -> Partitioner:
-        """Return a description of one partitioner of this client, for the table of all
+        """Return the description of one partitioner of this client, for the registry of
         partitioners.
 
-        With ``is_manual`` the message's explicit partition decides; otherwise it is ignored.
+        With ``is_manual=True``, the message's explicit partition decides; otherwise it is ignored.
         """
         return Partitioner(
             f"{self.name}:{name}",
@@ -83,24 +91,25 @@ def _choose_random(state: State, sizes: Int64Array, partitions: int) -> tuple[In
     pool, draws = state.pool(partitions), state.draws
     out = np.empty(len(sizes), np.int32)
     for i in range(len(out)):
-        place, draws = below(draws, len(pool))
+        place, draws = draw_below(draws, len(pool))
         out[i] = pool[place]
     return out, replace(state, draws=draws)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Walk(State):
-    """State of Sarama's round-robin partitioner, which places each record in the next partition
-    that has a leader.
+class RoundRobinPosition(State):
+    """State of Sarama's round-robin partitioner: the partition for the next record.
 
     Attributes:
-        on: position of the next partition among those with a leader.
+        on: position of that partition among the partitions with a leader.
     """
 
     on: int = 0
 
 
-def _choose_in_turn(state: Walk, sizes: Int64Array, partitions: int) -> tuple[Int32Array, Walk]:
+def _choose_in_turn(
+    state: RoundRobinPosition, sizes: Int64Array, partitions: int
+) -> tuple[Int32Array, RoundRobinPosition]:
     # The turn restarts at the first partition after the last one, or if fewer partitions have a
     # leader.
     pool = np.array(state.pool(partitions), np.int32)
@@ -118,13 +127,13 @@ def _sarama_refusal(partition: int, partitions: int) -> str:
     return "kafka: partitioner returned an invalid partition index"
 
 
-_ROUND_ROBIN = StateMachine(Walk, _choose_in_turn, "by turns")
+_ROUND_ROBIN = StateMachine(RoundRobinPosition, _choose_in_turn, "by turns")
 _RANDOM = StateMachine(State, _choose_random, "by chance")
-_SARAMA = _Client("sarama", "sarama.{} v1.61.1", _RANDOM, _sarama_refusal)
+_SARAMA = _ClientDefaults("sarama", "sarama.{} v1.61.1", _RANDOM, _sarama_refusal)
 
 SARAMA = (
     # ``NewCustomHashPartitioner(fnv.New32a)`` is the same.
-    _SARAMA.row(
+    _SARAMA.describe(
         "hash",
         "FNV-1a as a signed int, its remainder's absolute value; null keys by chance. The default.",
         "NewHashPartitioner",
@@ -132,7 +141,7 @@ SARAMA = (
         aliases=("sarama",),
     ),
     # Also ``NewCustomPartitioner(WithAbsFirst())``. The hash is still not Java's.
-    _SARAMA.row(
+    _SARAMA.describe(
         "reference",
         "FNV-1a with the sign bit masked as Java does: ``NewReferenceHashPartitioner``.",
         "NewReferenceHashPartitioner",
@@ -140,30 +149,30 @@ SARAMA = (
     ),
     # Also ``NewCustomPartitioner(WithHashUnsigned(), WithCustomHashFunction(crc32.NewIEEE))``. An
     # empty key is hashed here; librdkafka's ``consistent_random`` places it by chance.
-    _SARAMA.row(
+    _SARAMA.describe(
         "crc32",
         "CRC32, unsigned, as librdkafka's default: ``NewConsistentCRCHashPartitioner``.",
         "NewConsistentCRCHashPartitioner",
         KeyRule(CRC32, "unsigned"),
     ),
-    _SARAMA.row(
+    _SARAMA.describe(
         "murmur2",
         "As Java hashes keys: ``NewMurmur2Partitioner``.",
         "NewMurmur2Partitioner",
         MURMUR2_MASKED,
     ),
-    _SARAMA.row(
+    _SARAMA.describe(
         "random",
         "Each message by chance, whatever its key: ``NewRandomPartitioner``, Go's ``Intn``.",
         "NewRandomPartitioner",
     ),
-    _SARAMA.row(
+    _SARAMA.describe(
         "roundrobin",
         "Each message to the next partition that has a leader: ``NewRoundRobinPartitioner``.",
         "NewRoundRobinPartitioner",
         machine=_ROUND_ROBIN,
     ),
-    _SARAMA.row(
+    _SARAMA.describe(
         "manual",
         "The partition that the message names, 0 if it names none: ``NewManualPartitioner``.",
         "NewManualPartitioner",
@@ -177,12 +186,12 @@ SARAMA = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StickyTopicPartitioner(State):
-    """State of franz-go's ``stickyTopicPartitioner`` for one topic: its partition and how full the
-    batch is.
+    """State of franz-go's ``stickyTopicPartitioner`` for one topic: its partition, and the open
+    batch.
 
     Attributes:
         on: position of the current partition among those with a leader, -1 for none.
-        last: position of the partition before, which is not drawn twice in a row.
+        last: position of the previous partition; the next draw avoids it.
         batch_size: bytes after which a batch is full.
         filled: bytes in the current batch.
     """
@@ -208,7 +217,7 @@ def _choose_sticky(
         if state.filled and state.filled + size > state.batch_size:
             state = replace(state, last=state.on, on=-1, filled=0)
         if state.on == -1 or state.on >= len(pool):
-            on, draws = below(state.draws, len(pool))
+            on, draws = draw_below(state.draws, len(pool))
             on = (on + 1) % len(pool) if on == state.last else on
             state = replace(state, on=on, draws=draws)
         state = replace(state, filled=state.filled + size)
@@ -237,16 +246,14 @@ class UniformBytes(State):
     buffered: tuple[int, ...] = ()
 
 
-def repinned(state: UniformBytes, count: int) -> UniformBytes:
-    """Draw the next partition of franz-go's ``uniformBytesTopicPartitioner``, and return the new
-    state.
+def draw_next_partition(state: UniformBytes, count: int) -> UniformBytes:
+    """Draw the next partition of franz-go's ``uniformBytesTopicPartitioner``; return the new state.
 
-    ``count`` is the number of partitions with a leader. In an adaptive state, partitions with
-    longer queues are less likely; otherwise all have the same weight (``Intn``). Weights are summed
-    from the last partition to the first, as in the client.
+    ``count`` is the number of partitions with a leader. If the state is adaptive, partitions with
+    longer queues are less likely. Otherwise all are equally likely (``Intn``).
     """
     if not state.adaptive:
-        on, draws = below(state.draws, count)
+        on, draws = draw_below(state.draws, count)
         return replace(state, on=on, draws=draws)
     buffered = state.buffered or (0,) * count
     if len(buffered) != count:
@@ -277,7 +284,7 @@ def _choose_uniform_bytes(
         else:
             state = replace(state, produced=produced)
         if not 0 <= state.on < len(pool):
-            state = repinned(state, len(pool))
+            state = draw_next_partition(state, len(pool))
         out[i] = pool[state.on]
     return out, state
 
@@ -289,10 +296,10 @@ def _franz_go_refusal(partition: int, partitions: int) -> str:
 
 _STICKY = StateMachine(StickyTopicPartitioner, _choose_sticky, "sticky for a batch")
 _UNIFORM = StateMachine(UniformBytes, _choose_uniform_bytes, "sticky for 64 KiB")
-_FRANZ_GO = _Client("franz-go", "kgo.{} v1.22.2", _STICKY, _franz_go_refusal)
+_FRANZ_GO = _ClientDefaults("franz-go", "kgo.{} v1.22.2", _STICKY, _franz_go_refusal)
 
 FRANZ_GO = (
-    _FRANZ_GO.row(
+    _FRANZ_GO.describe(
         "uniform-bytes",
         "As Java hashes keys; null keys stay for 64 KiB: ``UniformBytesPartitioner``. The default.",
         "UniformBytesPartitioner",
@@ -300,30 +307,30 @@ FRANZ_GO = (
         machine=_UNIFORM,
         aliases=("franz-go",),
     ),
-    _FRANZ_GO.row(
+    _FRANZ_GO.describe(
         "sticky-key",
         "As Java hashes keys; null keys stay with a partition a batch: ``StickyKeyPartitioner``.",
         "StickyKeyPartitioner",
         MURMUR2_MASKED,
     ),
-    _FRANZ_GO.row(
+    _FRANZ_GO.describe(
         "sarama-compat",
         "As Sarama's default: ``StickyKeyPartitioner(SaramaCompatHasher(fnv32a))``.",
         "SaramaCompatHasher",
         KeyRule(FNV1A, "absolute"),
     ),
-    _FRANZ_GO.row(
+    _FRANZ_GO.describe(
         "sticky",
         "All records stay with one partition a batch, whatever their keys: ``StickyPartitioner``.",
         "StickyPartitioner",
     ),
-    _FRANZ_GO.row(
+    _FRANZ_GO.describe(
         "roundrobin",
         "Each record to the next partition that can be written to: ``RoundRobinPartitioner``.",
         "RoundRobinPartitioner",
         machine=_ROUND_ROBIN,
     ),
-    _FRANZ_GO.row(
+    _FRANZ_GO.describe(
         "manual",
         "The partition that the record names, 0 if it names none: ``ManualPartitioner``.",
         "ManualPartitioner",

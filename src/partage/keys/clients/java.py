@@ -20,7 +20,7 @@ from partage.keys.partitioner import (
     State,
     StateMachine,
     check_batch_size,
-    drawn_from,
+    draw_from,
     positive,
 )
 
@@ -87,16 +87,14 @@ def _choose_by_counter(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns(Counter):
-    """State of Java's ``RoundRobinPartitioner``: the counter, and the size of each partition's open
-    batch.
+    """State of Java's ``RoundRobinPartitioner``: its counter, and the size of each open batch.
 
-    Batch sizes matter for producers 2.4 to 3.9, which skip a partition whenever a record opens a
-    batch (KAFKA-9965).
+    Producers 2.4 to 3.9 call the partitioner again for each record that needs a new batch, and so
+    skip a partition (KAFKA-9965). Only they need the batch sizes.
 
     Attributes:
         counter: the next value.
-        asked_again: True for producers 2.4 to 3.9, which call a partitioner a second time for a
-            record that needs a new batch.
+        asked_again: whether the producer calls the partitioner again for a new batch (2.4 to 3.9).
         batch_size: bytes of a batch, for ``asked_again``.
         filled: bytes in the open batch of each partition, () for none open.
     """
@@ -112,10 +110,8 @@ def _choose_round_robin(
 ) -> tuple[Int32Array, Counter]:
     """Place records in the partitions in turn, as Java's ``RoundRobinPartitioner`` does.
 
-    With ``state.asked_again`` a record that opens a batch advances the counter twice. A producer
-    before 4.0 that finds no room in the batch of the chosen partition calls ``onNewBatch`` and then
-    the partitioner again (KAFKA-9965). If every record needs a batch, every other partition is
-    skipped: with an even count, half of them get no record.
+    With ``state.asked_again``, as in producers 2.4 to 3.9, a record that needs a new batch advances
+    the counter twice, and so skips a partition (KAFKA-9965). ``sizes`` are the records' bytes.
     """
     if not state.asked_again:
         return _choose_by_counter(state, sizes, partitions)
@@ -157,7 +153,7 @@ class StickyCache(State):
 
 
 def cached(state: StickyCache, partitions: int) -> tuple[int, StickyCache]:
-    """Return the topic's sticky partition, which the first call draws, and the new state.
+    """Return the topic's sticky partition (drawn on the first call) and the new state.
 
     Equals ``StickyPartitionCache.partition``. ``partitions`` is the topic's partition count.
     """
@@ -167,16 +163,15 @@ def cached(state: StickyCache, partitions: int) -> tuple[int, StickyCache]:
 
 
 def next_cached(state: StickyCache, partitions: int, previous: int) -> tuple[int, StickyCache]:
-    """Replace the topic's sticky partition because its batch is full; return the new one and the
-    new state.
+    """Draw a new sticky partition for a topic after a full batch; return it and the new state.
 
     Equals ``StickyPartitionCache.nextPartition``. ``previous`` is the partition of the full batch.
-    If the cached partition is another one by now (a late thread), nothing changes. If several
-    partitions have a leader, the cache draws until one differs from the cached one. Without any
-    leader it draws once from all partitions, and may get the same one.
+    Nothing changes if another thread has already replaced that partition. If several partitions
+    have a leader, the cache draws until the partition changes. Without any leader it draws once
+    from all partitions, and may get the same one.
 
-    >>> from partage.keys.partitioner import Numbers
-    >>> state = StickyCache(partition=1, draws=Numbers((4, 5)))
+    >>> from partage.keys.partitioner import GivenDraws
+    >>> state = StickyCache(partition=1, draws=GivenDraws((4, 5)))
     >>> next_cached(state, 3, previous=1)[0]
     2
     """
@@ -186,13 +181,13 @@ def next_cached(state: StickyCache, partitions: int, previous: int) -> tuple[int
     draws = state.draws
     pool = state.pool(partitions)
     if state.available == ():
-        new, draws = drawn_from(pool, draws)
+        new, draws = draw_from(pool, draws)
     elif len(set(pool)) == 1:
         new = pool[0]
     else:
-        new, draws = drawn_from(pool, draws)
+        new, draws = draw_from(pool, draws)
         while new == old:
-            new, draws = drawn_from(pool, draws)
+            new, draws = draw_from(pool, draws)
     return new, replace(state, partition=new, draws=draws, filled=0)
 
 
@@ -249,18 +244,17 @@ def with_queues(
     ids: Sequence[int] = (),
     length: int | None = None,
 ) -> Adaptive:
-    """Return the state with new queue lengths, by which busy partitions are chosen less often.
+    """Return the state with new queue lengths: partitions with long queues are chosen less often.
 
-    Equals ``BuiltInPartitioner.updatePartitionLoadStats``.
-
-    A partition's weight is the longest queue minus its own, plus one. There are no statistics for
-    fewer than two partitions, or if all queues are equally long and no partition was left out.
+    Equals ``BuiltInPartitioner.updatePartitionLoadStats``. A partition's weight is the longest
+    queue minus its own, plus one. The state gets no statistics if there are fewer than two
+    partitions, or if all queues are equally long and no partition was left out.
 
     Args:
         state: the topic's state.
         queues: number of batches queued for each partition; None if none were collected.
         ids: the partition of each queue.
-        length: number of leading queues that count; the others were left out (no leader, or the
+        length: number of leading queues to use; the producer left the others out (no leader, or the
             broker took nothing for ``partitioner.availability.timeout.ms``).
 
     >>> with_queues(Adaptive(), [0, 3, 1], [0, 1, 2]).table
@@ -282,13 +276,13 @@ def with_queues(
 
 
 def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """Draw the next sticky partition, and return it with the new state.
+    """Draw the next sticky partition; return it and the new state.
 
-    Equals ``BuiltInPartitioner.nextPartition``. Partitions with longer queues are less likely;
-    without statistics all partitions of the state's pool are equally likely.
+    Equals ``BuiltInPartitioner.nextPartition``. Partitions with longer queues are less likely. If
+    the state has no queue lengths, all available partitions are equally likely.
     """
     if not state.table:
-        chosen, draws = drawn_from(state.pool(partitions), state.draws)
+        chosen, draws = draw_from(state.pool(partitions), state.draws)
         return chosen, replace(state, draws=draws)
     number, draws = state.draws.next_int()
     weighted = positive(number) % state.table[-1]
@@ -296,7 +290,7 @@ def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 
 
 def peeked(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """Return the topic's sticky partition, which the first call draws, and the new state.
+    """Return the topic's sticky partition (drawn on the first call) and the new state.
 
     Equals ``BuiltInPartitioner.peekCurrentPartitionInfo``. ``partitions`` is the topic's partition
     count.
@@ -308,10 +302,10 @@ def peeked(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 
 
 def updated(state: Adaptive, appended: int, partitions: int, *, switch: bool = True) -> Adaptive:
-    """Count ``appended`` bytes in the sticky partition, and draw another one if the batch is full.
+    """Count ``appended`` bytes in the sticky partition, and draw another one if its batch is full.
 
-    Return the new state. Equals ``BuiltInPartitioner.updatePartitionInfo``: after ``batch_size``
-    bytes it draws again if ``switch`` allows it (the newest batch is full), and after twice as many
+    Return the new state. Equals ``BuiltInPartitioner.updatePartitionInfo``: a draw follows after
+    ``batch_size`` bytes if ``switch`` is true (the newest batch is full), and after twice as many
     in any case. The same partition may be drawn again. ``partitions`` is the topic's partition
     count.
     """
@@ -368,10 +362,10 @@ def without_window(keys: KeyColumn, tail: int = _WINDOW_START_BYTES) -> KeyColum
 
 
 def invalid_record_partition(partition: int, partitions: int) -> str:
-    """Return the error message of Java producers 0.8.2.2 and 0.9 for an explicit partition that the
-    topic does not have.
+    """Return the error message of Java producers 0.8.2.2 and 0.9 for a partition that does not
+    exist.
 
-    Its closed bracket is Kafka's.
+    A record named that partition explicitly. The unusual closing bracket is in Kafka's message too.
     """
     return (
         f"Invalid partition given with record: {partition} is not in the range [0...{partitions}]."

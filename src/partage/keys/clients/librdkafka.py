@@ -22,7 +22,7 @@ from partage.keys.partitioner import (
     State,
     StateMachine,
     check_batch_size,
-    drawn_from,
+    draw_from,
 )
 
 __all__ = ["LIBRDKAFKA", "Lingering"]
@@ -53,7 +53,7 @@ def _choose(state: Lingering, sizes: Int64Array, partitions: int) -> tuple[Int32
     done = 0
     while done < len(out):
         if partition is None or held >= state.hold:
-            partition, draws = drawn_from(pool, draws)
+            partition, draws = draw_from(pool, draws)
             held = 0
         stop = min(len(out), done + state.hold - held)
         out[done:stop] = partition

@@ -14,7 +14,7 @@ from partage.keys.partitioner import (
     State,
     StateMachine,
     check_batch_size,
-    drawn_from,
+    draw_from,
     random_partitions,
 )
 
@@ -42,7 +42,7 @@ def _pin(state: Pinned, partitions: int, avoid: int | None) -> tuple[int, Pinned
         pool = [one for one in pool if one != avoid] or pool
     if len(pool) == 1:
         return pool[0], replace(state, partition=pool[0], filled=0)
-    partition, draws = drawn_from(pool, state.draws)
+    partition, draws = draw_from(pool, state.draws)
     return partition, replace(state, partition=partition, draws=draws, filled=0)
 
 

@@ -38,21 +38,21 @@ class SendCache(State):
 
 
 def forgotten(state: SendCache) -> SendCache:
-    """Forget the partition of records without a key, as the Scala producer does at a metadata
+    """Return the state without a partition for null keys, as after the Scala producer's metadata
     refresh.
 
-    Return the new state, in which the next record draws a partition. The setting
+    The next record without a key draws a new partition. The setting
     ``topic.metadata.refresh.interval.ms`` is the interval of these refreshes.
     """
     return replace(state, partition=None)
 
 
-def _choose(
+def _choose_for_null_keys(
     state: SendCache, sizes: Int64Array, partitions: int, absolute: Callable[[int], int]
 ) -> tuple[Int32Array, SendCache]:
-    """Place all records without a key in one partition, which is drawn once per metadata refresh.
+    """Place all records without a key in one partition, drawn at random once per metadata refresh.
 
-    It is drawn from the partitions with a leader. ``absolute`` is the client's function that makes
+    Only partitions with a leader are drawn. ``absolute`` is the function by which the client makes
     the random number non-negative.
 
     Raises:
@@ -73,14 +73,16 @@ def _choose_0_8_1(
     state: SendCache, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, SendCache]:
     # Utils.abs of 0.8.0 and 0.8.1 masks the sign bit.
-    return _choose(state, sizes, partitions, positive)
+    return _choose_for_null_keys(state, sizes, partitions, positive)
 
 
 def _choose_0_8_2(
     state: SendCache, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, SendCache]:
     # Utils.abs of 0.8.2 returns 0 for the smallest int.
-    return _choose(state, sizes, partitions, lambda n: 0 if n == -(1 << 31) else abs(n))
+    return _choose_for_null_keys(
+        state, sizes, partitions, lambda n: 0 if n == -(1 << 31) else abs(n)
+    )
 
 
 def _refusal(partition: int, partitions: int) -> str:

@@ -42,10 +42,10 @@ _GATHERED_AT_ONCE = 1 << 22
 
 
 class Each(Protocol):
-    """Interface of a compiled kernel that hashes a column of keys, of any length, one by one."""
+    """Protocol of a compiled kernel that hashes every key of a column."""
 
     def pays(self, *, work: int) -> bool:
-        """Return whether hashing so many bytes (``work``) repays the time to compile the kernel."""
+        """Return whether hashing ``work`` bytes is worth the time to compile the kernel."""
         ...
 
     def __call__(
@@ -53,7 +53,7 @@ class Each(Protocol):
     ) -> None:
         """Write the hash of each key to ``out`` (uint32[n]).
 
-        The keys are ``data[starts[i]:starts[i + 1]]``. ``work`` is the number of bytes to hash.
+        Key i is ``data[starts[i]:starts[i + 1]]``. ``work`` is the number of bytes to hash.
         """
         ...
 
@@ -101,18 +101,18 @@ def hash_all(
     hash_: Hash,
     data: UInt8Array,
     starts: Starts,
-    then: Callable[[UInt32Array], None] | None = None,
+    post_process: Callable[[UInt32Array], None] | None = None,
 ) -> UInt32Array:
     """Hash every key of a column with the fastest available implementation; return uint32[n].
 
     Args:
         hash_: the hash function.
         data: uint8, the bytes of all keys.
-        starts: int32[n + 1] or int64[n + 1], ascending.
-        then: function that changes the hashes of each chunk in place while they are in the cache.
+        starts: int32[n + 1] or int64[n + 1], ascending; key i is ``data[starts[i]:starts[i + 1]]``.
+        post_process: function that changes each chunk of hashes in place, while it is in the cache.
 
     Raises:
-        InvalidKeysError: a start is outside the bytes, or less than the start before it.
+        InvalidKeysError: a start is beyond the data, or less than the start before it.
 
     >>> data = np.frombuffer(b"abcab", np.uint8)
     >>> from partage.keys.hashing import CRC32
@@ -126,8 +126,8 @@ def hash_all(
         _hash_chunk(
             hash_, data, starts[first : stop + 1], out[first:stop], count=count, first=first
         )
-        if then is not None:
-            then(out[first:stop])
+        if post_process is not None:
+            post_process(out[first:stop])
     return out
 
 

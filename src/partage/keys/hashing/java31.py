@@ -83,11 +83,10 @@ def _each_bytes(data: UInt8Array, starts: Int64Array, out: UInt32Array) -> None:
 
 
 @kernel("void(Array(uint8, 1, 'C', readonly=True), int64[::1], uint32[::1], uint8[::1])")
-def _each_string(data: UInt8Array, starts: Int64Array, out: UInt32Array, known: UInt8Array) -> None:
-    """Compute Java's ``String.hashCode`` of each key in a column whose characters are ASCII.
-
-    ``known`` becomes 0 for a key with other characters.
-    """
+def _hash_ascii_strings(
+    data: UInt8Array, starts: Int64Array, out: UInt32Array, known: UInt8Array
+) -> None:
+    """Compute Java's ``String.hashCode`` of each ASCII key; set ``known`` to 0 for other keys."""
     top = 0x7FFFFFFFFFFFFFFF
     for i in range(len(out)):
         h = 0
@@ -99,23 +98,23 @@ def _each_string(data: UInt8Array, starts: Int64Array, out: UInt32Array, known: 
         known[i] = 1 if seen < 0x80 else 0
 
 
-class _StringsEach(Each):
-    """Hasher of columns of keys like Java's ``String.hashCode``.
+class _StringHasher(Each):
+    """Hasher of every key in a column, with the results of Java's ``String.hashCode``.
 
     A compiled kernel hashes ASCII keys, Python code the others.
     """
 
     def pays(self, *, work: int) -> bool:
-        return _each_string.pays(work=work)
+        return _hash_ascii_strings.pays(work=work)
 
     def __call__(
         self, data: UInt8Array, starts: Int64Array, out: UInt32Array, /, *, work: int
     ) -> None:
         known = np.empty(len(out), np.uint8)
-        _each_string(data, starts, out, known, work=work)
+        _hash_ascii_strings(data, starts, out, known, work=work)
         for i in np.flatnonzero(known == 0).tolist():
             out[i] = java_string_hash(data[starts[i] : starts[i + 1]].tobytes())
 
 
 JAVA_BYTES = Hash("java-bytes", java_bytes_hash, _bytes_of_rows, None, None, _each_bytes)
-JAVA_STRING = Hash("java-string", java_string_hash, _string_of_rows, None, None, _StringsEach())
+JAVA_STRING = Hash("java-string", java_string_hash, _string_of_rows, None, None, _StringHasher())

@@ -139,12 +139,12 @@ def _of_16_bytes(words: UInt32Array, out: UInt32Array) -> None:
 
 
 @kernel(f"void({_WORDS}, int64, uint32[::1], uint32[::1])")
-def _of_words(words: UInt32Array, width: int, mixed: UInt32Array, out: UInt32Array) -> None:
+def _hash_word_keys(words: UInt32Array, width: int, mixed: UInt32Array, out: UInt32Array) -> None:
     """Compute murmur2 of keys whose length is a multiple of four bytes, ``width`` words each.
 
-    The buffer ``mixed`` has room for at least four keys. Two of three multiplications do not
-    depend on the words before: those of many keys are done first, in parallel. The third depends on
-    the one before, so four keys are interleaved.
+    Two of three multiplications of a word do not depend on earlier words: they are done for many
+    keys first, in parallel, into the buffer ``mixed`` (room for at least four keys). The third
+    depends on the previous word, so four keys are interleaved.
     """
     top = 0x7FFFFFFFFFFFFFFF
     count = len(out)
@@ -184,7 +184,7 @@ def _lane_kernel(length: int) -> Kernel | None:
     if length == 16:
         return _of_16_bytes
     if length % 4 == 0 and 0 < length <= _BUFFER_WORDS:
-        return _of_words
+        return _hash_word_keys
     return _hash_lanes if length <= LONGEST_IN_LANES else None
 
 
@@ -199,7 +199,7 @@ def _by_lanes(rows: UInt8Array, out: UInt32Array) -> None:
     if chosen is _of_16_bytes:
         _of_16_bytes(words, out, work=rows.size)
     else:
-        _of_words(words, length // 4, np.empty(_BUFFER_WORDS, np.uint32), out, work=rows.size)
+        _hash_word_keys(words, length // 4, np.empty(_BUFFER_WORDS, np.uint32), out, work=rows.size)
 
 
 @piece

@@ -170,7 +170,7 @@
     const picked = drawn && records(data.steps).length ? picker(data, chart) : null;
     place.replaceChildren(h("article", { class: "card group", id: anchor },
       h("h2", {}, h("bdi", {}, data.name)),
-      h("p", { class: "soft" }, term("stopped"), `: ${data.downtime}${data.share ? `, ${data.share} of its partition-time` : ""}.`),
+      h("p", { class: "soft" }, term("stopped_estimate"), `: ${data.downtime}${data.share ? `, ${data.share} of its partition-time` : ""}.`),
       drawn ? part("Owners over time", h("p", { class: "soft" }, `${boxes}${line} Letters on top are rebalances; select one for its cause, and its members before and after. Drag the slider to zoom.`),
         each && rows.length > 1 ? sorter(chart) : null, chart, legend(data), picked ? picked.box : null) : null,
       data.advice.length ? part("What to change here", data.together ? h("p", {}, "Expected gain of all changes together: ", h("b", {}, data.together), ".") : null, h("div", { class: "cards" }, advice(data))) : null,

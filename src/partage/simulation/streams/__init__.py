@@ -4,8 +4,9 @@ Pure: no files, no wall clock, no randomness.
 
     application          what is simulated: sub-topologies, clients, a trace of events, settings
     application_parser   reads it from JSON and names each malformed field by its path
-    sweep                entry points: `simulate` one application, `cells` and `simulate_cell` many,
-                         `standby_gain` with and without one standby of each task
+    sweep                entry points: `simulate` one application, `sweep_cells` and
+                         `simulate_cell` many, `standby_gain` with and without one standby of each
+                         task
     base                 clock, and clients that start, stop and crash, whatever the protocol
     classic_group        a classic group: join phase, and the leader that assigns tasks
     streams_group        a streams group (KIP-1071): the coordinator assigns tasks
@@ -41,10 +42,10 @@ from partage.simulation.streams.result import (
 from partage.simulation.streams.sweep import (
     StandbyGain,
     SweepCell,
-    cells,
     simulate,
     simulate_cell,
     standby_gain,
+    sweep_cells,
 )
 
 __all__ = [
@@ -62,7 +63,6 @@ __all__ = [
     "TaskInterval",
     "TaskState",
     "TraceEvent",
-    "cells",
     "decide",
     "measure",
     "read_application",
@@ -70,4 +70,5 @@ __all__ = [
     "simulate",
     "simulate_cell",
     "standby_gain",
+    "sweep_cells",
 ]

@@ -28,7 +28,7 @@ EVENTS: tuple[EventKind, ...] = (
 
 @dataclass(frozen=True)
 class TaskState:
-    """Size of the state, and throughput, of each single task of a sub-topology.
+    """State size and throughput of each Kafka Streams task of one sub-topology.
 
     Attributes:
         records: number of records in the changelogs of all its stores when the simulation begins.
@@ -73,7 +73,7 @@ class SimulatedClient:
 
 @dataclass(frozen=True)
 class TraceEvent:
-    """An event that a Streams simulation plays, such as a crash, a scale-out or a rolling restart.
+    """An event of a Streams simulation, such as a crash, a scale-out or a rolling restart.
 
     Attributes:
         at_ms: time of the event.
@@ -84,8 +84,8 @@ class TraceEvent:
         every_ms: time between the restarts of two clients.
         leaves: whether a restarting client sends a LeaveGroup; Kafka Streams does not.
         for_ms: duration of a broker lag.
-        factor: share of the restore rate during a broker lag; at 0 brokers do not respond, and
-            the leader knows no lags.
+        factor: share of the restore rate during a broker lag; at 0 brokers do not respond, and the
+            leader knows no lags.
     """
 
     at_ms: int
@@ -132,9 +132,9 @@ class RuntimeSettings:
 
 @dataclass(frozen=True)
 class SimulatedApplication:
-    """The input of a Streams simulation: an application, its clients and the events to play.
+    """The input of a Streams simulation: an application, its clients and a trace of events.
 
-    `read_application` reads it from JSON.
+    `read_application` parses it from JSON.
 
     Attributes:
         name: name of the application.
@@ -168,7 +168,9 @@ class SimulatedApplication:
 
     @cached_property
     def layout(self) -> TopologyLayout:
-        """The application's tasks and their topics, including internal topics."""
+        """The application's Kafka Streams tasks with their source, changelog and internal
+        topics.
+        """
         made = TopologyLayout.of(self.topology, self.counts)
         return TopologyLayout.of(self.topology, {**self.counts, **made.internal})
 
@@ -189,5 +191,5 @@ class SimulatedApplication:
         return found
 
     def state_of(self, task: TaskId) -> TaskState:
-        """Return the size of a task's state and its throughput."""
+        """Return the size of a Kafka Streams task's state and its throughput."""
         return self._task_states[task]

@@ -22,33 +22,36 @@ from partage.streams import AssignmentConfigs, ProcessId, Subtopology, Topology
 __all__ = [
     "DAY",
     "OF_ONE_REBALANCE",
-    "configured",
-    "millis",
+    "check_fields",
+    "check_int",
+    "check_number",
+    "check_object",
     "names",
-    "number",
-    "only",
     "read_application",
     "read_events",
-    "record",
+    "seconds_to_ms",
     "switch",
     "text",
-    "whole",
+    "with_settings",
 ]
 
 _LONGEST_NAME = 200
 
 
-def record(value: object, path: str) -> Mapping[str, Any]:
-    """Check that a JSON value is an object, and return it; ``path`` names it in the error."""
+def check_object(value: object, path: str) -> Mapping[str, Any]:
+    """Check that a parsed JSON value is an object (dict), and return it.
+
+    ``path`` names the value in error messages.
+    """
     if not isinstance(value, Mapping) or not all(isinstance(one, str) for one in value):
         raise InvalidProblemError("must be an object", path=path, value=value)
     return value
 
 
-def only(value: Mapping[str, Any], path: str, known: Collection[str]) -> None:
-    """Check that a JSON object has no unknown fields.
+def check_fields(value: Mapping[str, Any], path: str, known: Collection[str]) -> None:
+    """Check that a JSON object has only known fields, so that a misspelt field is reported.
 
-    A misspelt field would otherwise have its default without notice.
+    ``path`` names the object in error messages.
     """
     for name in value:
         if name not in known:
@@ -56,31 +59,33 @@ def only(value: Mapping[str, Any], path: str, known: Collection[str]) -> None:
             raise InvalidProblemError(what, path=f"{path}.{name}", value=value[name])
 
 
-def whole(value: object, path: str, least: int, most: int) -> int:
-    """Check that a value is an int from ``least`` to ``most``, and return it."""
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        what = f"must be a whole number from {least} to {most}"
+def check_int(value: object, path: str, minimum: int, maximum: int) -> int:
+    """Check that a value is an int from ``minimum`` to ``maximum``, and return it."""
+    if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
+        what = f"must be a whole number from {minimum} to {maximum}"
         raise InvalidProblemError(what, path=path, value=value)
     return value
 
 
-def number(value: object, path: str, least: float, most: float) -> float:
-    """Check that a value is a number from ``least`` to ``most``, and return it as a float."""
+def check_number(value: object, path: str, minimum: float, maximum: float) -> float:
+    """Check that a value is a number from ``minimum`` to ``maximum``, and return it as a float."""
     real = isinstance(value, int | float) and not isinstance(value, bool)
     # Compared as it is: an int of hundreds of digits is no float, and a NaN is within no bounds.
-    if not real or not least <= value <= most:  # type: ignore[operator]  # real says so
-        what = f"must be a number from {least:g} to {most:g}"
+    if not real or not minimum <= value <= maximum:  # type: ignore[operator]  # real says so
+        what = f"must be a number from {minimum:g} to {maximum:g}"
         raise InvalidProblemError(what, path=path, value=value)
     return float(value)  # type: ignore[arg-type]  # real says so
 
 
-def millis(value: object, path: str, least: float, most: float) -> int:
-    """Check that a value is a number of seconds within bounds, and return it in milliseconds."""
-    return round(number(value, path, least, most) * 1000)
+def seconds_to_ms(value: object, path: str, minimum: float, maximum: float) -> int:
+    """Check that a JSON value is a number of seconds within bounds, and return it in
+    milliseconds.
+    """
+    return round(check_number(value, path, minimum, maximum) * 1000)
 
 
 def text(value: object, path: str) -> str:
-    """Check that a value is a non-empty string of bounded length, and return it."""
+    """Check that a JSON value is a non-empty string of bounded length, and return it."""
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME:
         what = f"must be text of 1 to {_LONGEST_NAME} characters"
         raise InvalidProblemError(what, path=path, value=value)
@@ -88,14 +93,14 @@ def text(value: object, path: str) -> str:
 
 
 def names(value: object, path: str) -> tuple[str, ...]:
-    """Check that a value is a list of non-empty strings, and return it."""
+    """Check that a JSON value is a list of non-empty strings, and return it as a tuple."""
     if not isinstance(value, list | tuple):
         raise InvalidProblemError("must be a list", path=path, value=value)
     return tuple(text(one, f"{path}.{place}") for place, one in enumerate(value))
 
 
 def switch(value: object, path: str) -> bool:
-    """Check that a value is a boolean, and return it."""
+    """Check that a JSON value is a boolean, and return it."""
     if not isinstance(value, bool):
         raise InvalidProblemError("must be true or false", path=path, value=value)
     return value
@@ -116,24 +121,24 @@ _EVENT_FIELDS: dict[str, tuple[str, ...]] = {
 
 
 def read_events(
-    given: object, clients: Mapping[str, SimulatedClient], length_ms: int
+    value: object, clients: Mapping[str, SimulatedClient], length_ms: int
 ) -> tuple[tuple[TraceEvent, ...], dict[str, SimulatedClient]]:
     """Parse the events of a simulated trace; return them in order of time, and all clients.
 
-    Clients that a scale-out event adds are included. A client whose first event is to join does
+    The clients include those that scale-out events add. A client whose first event is to join does
     not run before that event.
 
     Raises:
-        InvalidProblemError: an event is malformed, or after the end.
+        InvalidProblemError: an event is malformed, or later than the end of the simulation.
     """
-    if not isinstance(given, list) or len(given) > _MOST_EVENTS:
+    if not isinstance(value, list) or len(value) > _MOST_EVENTS:
         what = f"must be a list of at most {_MOST_EVENTS} events"
-        raise InvalidProblemError(what, path="events", value=given)
+        raise InvalidProblemError(what, path="events", value=value)
     every = dict(clients)
     made = []
-    for place, one in enumerate(given):
+    for place, one in enumerate(value):
         where = f"events.{place}"
-        made.append(_event(record(one, where), where, every, length_ms))
+        made.append(_parse_event(check_object(one, where), where, every, length_ms))
     made.sort(key=lambda one: one.at_ms)
     first: dict[str, TraceEvent] = {}
     for event in made:
@@ -149,41 +154,47 @@ def read_events(
     return tuple(made), every
 
 
-def _event(
-    one: Mapping[str, Any], where: str, every: dict[str, SimulatedClient], length_ms: int
+def _parse_event(
+    value: Mapping[str, Any], path: str, clients: dict[str, SimulatedClient], length_ms: int
 ) -> TraceEvent:
-    """Parse one event of a simulated trace; clients of a scale-out are added to ``every``."""
-    kind = one.get("do")
+    """Parse one event of a simulated trace from a JSON object.
+
+    Clients that a scale-out adds are inserted into ``clients``. ``path`` names the object in
+    errors.
+    """
+    kind = value.get("do")
     if kind not in EVENTS:
         what = f"must be one of {', '.join(EVENTS)}"
-        raise InvalidProblemError(what, path=f"{where}.do", value=kind)
-    only(one, where, ("at", "do", *_EVENT_FIELDS[kind]))
-    if "at" not in one:
-        raise InvalidProblemError("is missing", path=f"{where}.at")
-    at = millis(one["at"], f"{where}.at", 0, length_ms / 1000)
-    back = one.get("backSeconds")
+        raise InvalidProblemError(what, path=f"{path}.do", value=kind)
+    check_fields(value, path, ("at", "do", *_EVENT_FIELDS[kind]))
+    if "at" not in value:
+        raise InvalidProblemError("is missing", path=f"{path}.at")
+    at = seconds_to_ms(value["at"], f"{path}.at", 0, length_ms / 1000)
+    back = value.get("backSeconds")
     event = TraceEvent(
         at,
         kind,
-        disk=switch(one.get("disk", True), f"{where}.disk"),
-        back_ms=None if back is None else millis(back, f"{where}.backSeconds", 0.001, 366 * DAY),
-        leaves=switch(one.get("leaves", False), f"{where}.leaves"),
+        disk=switch(value.get("disk", True), f"{path}.disk"),
+        back_ms=None
+        if back is None
+        else seconds_to_ms(back, f"{path}.backSeconds", 0.001, 366 * DAY),
+        leaves=switch(value.get("leaves", False), f"{path}.leaves"),
     )
     if kind == "brokerLag":
         return replace(
             event,
-            for_ms=millis(one.get("seconds", 60), f"{where}.seconds", 0.001, 366 * DAY),
-            factor=number(one.get("factor", 0), f"{where}.factor", 0, 1),
+            for_ms=seconds_to_ms(value.get("seconds", 60), f"{path}.seconds", 0.001, 366 * DAY),
+            factor=check_number(value.get("factor", 0), f"{path}.factor", 0, 1),
         )
     if kind == "scaleOut":
-        return replace(event, clients=_copies(one, where, every))
+        return replace(event, clients=_add_scale_out_clients(value, path, clients))
     if kind == "rollingRestart":
         return replace(
             event,
-            back_ms=millis(one.get("downSeconds", 30), f"{where}.downSeconds", 0.001, DAY),
-            every_ms=millis(one.get("everySeconds", 300), f"{where}.everySeconds", 0, DAY),
+            back_ms=seconds_to_ms(value.get("downSeconds", 30), f"{path}.downSeconds", 0.001, DAY),
+            every_ms=seconds_to_ms(value.get("everySeconds", 300), f"{path}.everySeconds", 0, DAY),
         )
-    return replace(event, clients=(_known(one, "client", where, every),))
+    return replace(event, clients=(_known(value, "client", path, clients),))
 
 
 def _known(
@@ -199,24 +210,24 @@ def _known(
     return client
 
 
-def _copies(
-    one: Mapping[str, Any], where: str, every: dict[str, SimulatedClient]
+def _add_scale_out_clients(
+    event: Mapping[str, Any], path: str, clients: dict[str, SimulatedClient]
 ) -> tuple[str, ...]:
-    """Add the clients of a scale-out event to ``every``, and return their names.
+    """Add the new clients of a scale-out event to the dict ``clients``, and return their names.
 
     They are copies of an existing client, with new names and process ids.
     """
-    like = every[_known(one, "like", where, every)]
-    count = whole(one.get("count", 1), f"{where}.count", 1, _MOST_NEW)
+    like = clients[_known(event, "like", path, clients)]
+    count = check_int(event.get("count", 1), f"{path}.count", 1, _MOST_NEW)
     made: list[str] = []
     number_of = 1
-    taken = {its.process for its in every.values()}
+    taken = {its.process for its in clients.values()}
     while len(made) < count:
         number_of += 1
         name = f"{like.name}-{number_of}"
-        process = ProcessId(0, len(every) + number_of)
-        if name not in every and process not in taken:
-            every[name] = replace(like, name=name, process=process)
+        process = ProcessId(0, len(clients) + number_of)
+        if name not in clients and process not in taken:
+            clients[name] = replace(like, name=name, process=process)
             taken.add(process)
             made.append(name)
     return tuple(made)
@@ -256,7 +267,7 @@ def read_application(problem: object) -> SimulatedApplication:
     Raises:
         InvalidProblemError: a field is missing or malformed; ``path`` names it.
         InvalidConfigError: Kafka rejects a setting.
-        InvalidTopologyError: the sub-topologies cannot become tasks.
+        InvalidTopologyError: tasks cannot be derived from the sub-topologies.
 
     >>> app = read_application('{"subtopologies": [{"sources": {"in": 4}, "stores": {"s": {}}}],'
     ...            ' "clients": {"a": {"threads": 2}}}')
@@ -264,10 +275,10 @@ def read_application(problem: object) -> SimulatedApplication:
     (4, 3600000)
     """
     given = parse_problem(problem)
-    only(given, "problem", _FIELDS)
+    check_fields(given, "problem", _FIELDS)
     name = text(given.get("name", "application"), "name")
-    length = millis(given.get("seconds", 3600), "seconds", 1, _LONGEST)
-    found = _subtopologies(given, name)
+    length = seconds_to_ms(given.get("seconds", 3600), "seconds", 1, _LONGEST)
+    found = _parse_subtopologies(given, name)
     clients = _clients(given)
     events, clients = read_events(given.get("events", []), clients, length)
     start = given.get("start", "caught-up")
@@ -281,34 +292,34 @@ def read_application(problem: object) -> SimulatedApplication:
         found.states,
         clients,
         events,
-        racks=_racks(given),
+        racks=_parse_racks(given),
         caught_up=start == "caught-up",
     )
     if not made.layout.partitions_of:
         raise InvalidProblemError("must make at least one task", path="subtopologies")
     _check_racks(made)
     _check_task_records(made)
-    return configured(made, record(given.get("settings", {}), "settings"))
+    return with_settings(made, check_object(given.get("settings", {}), "settings"))
 
 
-def configured(
+def with_settings(
     application: SimulatedApplication, config: Mapping[str, Any]
 ) -> SimulatedApplication:
-    """Return a simulated application with some of its settings replaced.
+    """Return a copy of a simulated application in which the given settings are replaced.
 
     Args:
         application: the application to change.
-        config: settings by Kafka's names; values may be text.
+        config: dict from Kafka's names of settings to values, which may be text.
 
     Raises:
         InvalidProblemError: a setting is unknown, or a time is out of bounds.
         InvalidConfigError: as in `partage.streams.AssignmentConfigs`.
 
     >>> app = read_application({"subtopologies": [{"sources": {"in": 1}}], "clients": {"a": {}}})
-    >>> configured(app, {"num.standby.replicas": "1"}).settings.num_standby_replicas
+    >>> with_settings(app, {"num.standby.replicas": "1"}).settings.num_standby_replicas
     1
     """
-    only(config, "settings", (*_OF_ASSIGNORS, *_OF_TIME, _GUARANTEE))
+    check_fields(config, "settings", (*_OF_ASSIGNORS, *_OF_TIME, _GUARANTEE))
     merged = {**application.config, **config}
     guarantee = merged.get(_GUARANTEE, _GUARANTEES[0])
     if guarantee not in _GUARANTEES:
@@ -320,7 +331,7 @@ def configured(
             if isinstance(value, str) and value.isascii() and value.isdigit():
                 value = int(value[:20])
             least = 0 if name in _MAY_BE_NONE else 1
-            times[its.name] = whole(value, f"settings.{name}", least, _LONGEST * 1000)
+            times[its.name] = check_int(value, f"settings.{name}", least, _LONGEST * 1000)
     return replace(
         application,
         settings=AssignmentConfigs.from_config(merged),
@@ -334,8 +345,8 @@ def configured(
 
 
 @dataclass
-class _Found:
-    """Parsed parts of an application's sub-topologies: topics, task states and store names."""
+class _ParsedSubtopologies:
+    """Parsed sub-topologies of an application, with their topics, task states and store names."""
 
     made: list[Subtopology] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
@@ -343,16 +354,19 @@ class _Found:
     stores: set[str] = field(default_factory=set)
 
 
-def _subtopologies(given: Mapping[str, Any], name: str) -> _Found:
-    """Parse all sub-topologies of an application with their source topics and stores."""
+def _parse_subtopologies(given: Mapping[str, Any], name: str) -> _ParsedSubtopologies:
+    """Parse all sub-topologies of an application with their source topics and stores.
+
+    ``name`` is the application's name, ``given`` its JSON object.
+    """
     if "subtopologies" not in given:
         raise InvalidProblemError("is missing", path="subtopologies")
     listed = given["subtopologies"]
     if not isinstance(listed, list) or not listed:
         raise InvalidProblemError("must be a list, not empty", path="subtopologies", value=listed)
-    found = _Found()
+    found = _ParsedSubtopologies()
     for place, one in enumerate(listed):
-        _subtopology(record(one, f"subtopologies.{place}"), place, name, found)
+        _subtopology(check_object(one, f"subtopologies.{place}"), place, name, found)
     tasks = sum(found.counts.values())
     if tasks > _MOST_TASKS:
         what = f"must have at most {_MOST_TASKS} source partitions"
@@ -360,17 +374,19 @@ def _subtopologies(given: Mapping[str, Any], name: str) -> _Found:
     return found
 
 
-def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -> None:
+def _subtopology(
+    one: Mapping[str, Any], place: int, name: str, found: _ParsedSubtopologies
+) -> None:
     where = f"subtopologies.{place}"
-    only(one, where, ("sources", "sinks", "stores", "recordBytes", "readBytesPerSecond"))
-    sources = record(one.get("sources", {}), f"{where}.sources")
+    check_fields(one, where, ("sources", "sinks", "stores", "recordBytes", "readBytesPerSecond"))
+    sources = check_object(one.get("sources", {}), f"{where}.sources")
     if not sources:
         raise InvalidProblemError("must name a topic", path=f"{where}.sources", value=sources)
     for topic, count in sources.items():
         if count is not None:
-            found.counts[topic] = whole(count, f"{where}.sources.{topic}", 1, _MOST_TASKS)
-    stores = record(one.get("stores", {}), f"{where}.stores")
-    record_bytes = whole(one.get("recordBytes", 100), f"{where}.recordBytes", 1, 10**9)
+            found.counts[topic] = check_int(count, f"{where}.sources.{topic}", 1, _MOST_TASKS)
+    stores = check_object(one.get("stores", {}), f"{where}.stores")
+    record_bytes = check_int(one.get("recordBytes", 100), f"{where}.recordBytes", 1, 10**9)
     records, writes = 0, 0.0
     listed: list[tuple[int, ...]] = []
     for store, description in stores.items():
@@ -378,8 +394,8 @@ def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -
         if store in found.stores:
             raise InvalidProblemError("is a store already", path=at, value=store)
         found.stores.add(store)
-        its = record(description, at)
-        only(its, at, ("records", "bytes", "writesPerSecond"))
+        its = check_object(description, at)
+        check_fields(its, at, ("records", "bytes", "writesPerSecond"))
         if "bytes" in its and "records" in its:
             raise InvalidProblemError("give bytes or records, not both", path=at, value=store)
         in_bytes = "bytes" in its
@@ -389,8 +405,8 @@ def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -
         if isinstance(size, list):
             listed.append(_records_by_task(size, f"{at}.records", listed))
         else:
-            records += whole(size, f"{at}.records", 0, _MOST_RECORDS)
-        writes += number(its.get("writesPerSecond", 0), f"{at}.writesPerSecond", 0, 1e12)
+            records += check_int(size, f"{at}.records", 0, _MOST_RECORDS)
+        writes += check_number(its.get("writesPerSecond", 0), f"{at}.writesPerSecond", 0, 1e12)
     found.made.append(
         Subtopology(
             place,
@@ -404,26 +420,29 @@ def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -
         records,
         writes,
         record_bytes,
-        number(one.get("readBytesPerSecond", 0), f"{where}.readBytesPerSecond", 0, 1e15),
+        check_number(one.get("readBytesPerSecond", 0), f"{where}.readBytesPerSecond", 0, 1e15),
         tuple(records + sum(of_task) for of_task in zip(*listed, strict=True)),
     )
 
 
 def _records_of_bytes(value: object, record_bytes: int, path: str) -> int | list[int]:
-    """Return the number of records for a store's size in bytes, rounded up; a list gives a list."""
+    """Convert a store's size in bytes, or a list of sizes, to numbers of records, rounded up."""
     most = _MOST_RECORDS * record_bytes
     if isinstance(value, list):
-        return [-(-whole(one, f"{path}.{i}", 0, most) // record_bytes)
+        return [-(-check_int(one, f"{path}.{i}", 0, most) // record_bytes)
                 for i, one in enumerate(value)]  # fmt: skip
-    return -(-whole(value, path, 0, most) // record_bytes)
+    return -(-check_int(value, path, 0, most) // record_bytes)
 
 
-def _records_by_task(value: list[Any], path: str, others: list[tuple[int, ...]]) -> tuple[int, ...]:
-    """Parse a store's number of records by task;
-    all stores of a sub-topology need equal lengths.
+def _records_by_task(
+    value: list[Any], path: str, other_stores: list[tuple[int, ...]]
+) -> tuple[int, ...]:
+    """Parse a JSON list with the number of records that a state store has in each Streams task.
+
+    The lists of all stores of a sub-topology (``other_stores``) must have the same length.
     """
-    found = tuple(whole(one, f"{path}.{i}", 0, _MOST_RECORDS) for i, one in enumerate(value))
-    if not found or (others and len(others[0]) != len(found)):
+    found = tuple(check_int(one, f"{path}.{i}", 0, _MOST_RECORDS) for i, one in enumerate(value))
+    if not found or (other_stores and len(other_stores[0]) != len(found)):
         what = "must have a number for each task"
         raise InvalidProblemError(what, path=path, value=len(found))
     return found
@@ -435,12 +454,12 @@ def _records_by_task(value: list[Any], path: str, others: list[tuple[int, ...]])
 def _clients(given: Mapping[str, Any]) -> dict[str, SimulatedClient]:
     if "clients" not in given:
         raise InvalidProblemError("is missing", path="clients")
-    named = record(given["clients"], "clients")
+    named = check_object(given["clients"], "clients")
     if not 0 < len(named) <= _MOST_CLIENTS:
         what = f"must be 1 to {_MOST_CLIENTS} clients"
         raise InvalidProblemError(what, path="clients", value=len(named))
     made = {
-        text(name, "clients"): _client(name, place, record(one, f"clients.{name}"))
+        text(name, "clients"): _parse_client(name, place, check_object(one, f"clients.{name}"))
         for place, (name, one) in enumerate(named.items(), 1)
     }
     processes = [one.process for one in made.values()]
@@ -450,18 +469,19 @@ def _clients(given: Mapping[str, Any]) -> dict[str, SimulatedClient]:
     return made
 
 
-def _client(name: str, place: int, one: Mapping[str, Any]) -> SimulatedClient:
-    """Parse one client of the application.
+def _parse_client(name: str, place: int, fields: Mapping[str, Any]) -> SimulatedClient:
+    """Parse one client of a Kafka Streams application from the fields of its JSON object.
 
-    Without a given process id, the position in the list of clients becomes its process id.
+    ``place`` is its position in the list of clients, from which a process id is made if none is
+    given.
     """
     where = f"clients.{name}"
-    only(one, where, (*_CLIENT_FIELDS, *OF_ONE_REBALANCE))
-    tags = record(one.get("tags", {}), f"{where}.tags")
-    rack = one.get("rack")
+    check_fields(fields, where, (*_CLIENT_FIELDS, *OF_ONE_REBALANCE))
+    tags = check_object(fields.get("tags", {}), f"{where}.tags")
+    rack = fields.get("rack")
     process = ProcessId(0, place)
-    if "process" in one:
-        given = text(one["process"], f"{where}.process")
+    if "process" in fields:
+        given = text(fields["process"], f"{where}.process")
         try:
             process = ProcessId.parse(given)
         except InvalidProblemError:
@@ -471,21 +491,25 @@ def _client(name: str, place: int, one: Mapping[str, Any]) -> SimulatedClient:
     return SimulatedClient(
         name,
         process,
-        whole(one.get("threads", 1), f"{where}.threads", 1, _MOST_THREADS),
+        check_int(fields.get("threads", 1), f"{where}.threads", 1, _MOST_THREADS),
         None if rack is None else text(rack, f"{where}.rack"),
-        {key: text(value, f"{where}.tags.{key}") for key, value in tags.items()},
-        number(
-            one.get("restoreBytesPerSecond", 50_000_000), f"{where}.restoreBytesPerSecond", 1, 1e15
+        {key: text(fields, f"{where}.tags.{key}") for key, fields in tags.items()},
+        check_number(
+            fields.get("restoreBytesPerSecond", 50_000_000),
+            f"{where}.restoreBytesPerSecond",
+            1,
+            1e15,
         ),
     )
 
 
-def _racks(given: Mapping[str, Any]) -> dict[str, tuple[frozenset[str], ...]]:
-    """Parse the replicas' racks of each partition;
-    return a dict from topic to these sets of racks.
+def _parse_racks(given: Mapping[str, Any]) -> dict[str, tuple[frozenset[str], ...]]:
+    """Parse the racks of each partition's replicas from a JSON object.
+
+    Return a dict from topic to a tuple with a set of racks for each partition.
     """
     made = {}
-    for topic, rows in record(given.get("racks", {}), "racks").items():
+    for topic, rows in check_object(given.get("racks", {}), "racks").items():
         if not isinstance(rows, list):
             what = "must be a list with the racks of each partition"
             raise InvalidProblemError(what, path=f"racks.{topic}", value=rows)
@@ -508,7 +532,7 @@ def _check_racks(application: SimulatedApplication) -> None:
 
 
 def _check_task_records(application: SimulatedApplication) -> None:
-    """Check that the numbers of records by task match the number of tasks of their sub-topology."""
+    """Check that each list of record counts has one entry for each task of its sub-topology."""
     tasks = Counter(task.subtopology for task in application.layout.partitions_of)
     for sub, state in application.states.items():
         count = len(state.records_by_task)

@@ -17,9 +17,9 @@ __all__ = ["StreamsSimulation"]
 class StreamsSimulation(ABC):
     """Base class of simulations of a Kafka Streams application, in which clients start and crash.
 
-    A subclass implements a group protocol. It reacts to the start of the simulation (`open`), to
-    clients that start (`joined`), to consumers that the group has lost (`lost`) and to clients
-    that request a rebalance (`requested`).
+    A subclass implements a group protocol: how the group is formed (`form_group`), how started
+    clients join (`add_client`), what happens when the group loses consumers (`remove_consumers`)
+    and when a client requests a rebalance (`request_rebalance`).
 
     Attributes:
         app: the simulated application.
@@ -48,9 +48,9 @@ class StreamsSimulation(ABC):
 
     def run(self) -> SimulationResult:
         """Run the simulation to its end and return the result."""
-        self.clock.at(0, self._begin)
+        self.clock.schedule_at(0, self._begin)
         for event in self.app.events:
-            self.schedule(event.at_ms, lambda event=event: self._play_event(event))  # type: ignore[misc]  # a default binds it
+            self.schedule(event.at_ms, lambda event=event: self._apply_event(event))  # type: ignore[misc]  # a default binds it
         self.clock.run()
         self.state.advance(self.app.length_ms)
         self._recorder.end(self.app.length_ms)
@@ -59,22 +59,29 @@ class StreamsSimulation(ABC):
     # -- group protocol ------------------------------------------------------------------------
 
     @abstractmethod
-    def open(self) -> None:
-        """Form the group from the clients that run when the simulation begins."""
-
-    @abstractmethod
-    def joined(self, client: RunningClient) -> None:
-        """Let the threads of a client that has started join the group."""
-
-    @abstractmethod
-    def lost(self, name: str, consumers: Sequence[str], how: str) -> None:
-        """React to the loss of a client's consumers, which left the group or were evicted
-        (``how``).
+    def form_group(self) -> None:
+        """Form the group from the clients that run when the simulation begins (implemented by
+        subclasses).
         """
 
     @abstractmethod
-    def requested(self, name: str) -> None:
-        """React to a client that requests a rebalance, for example a probing rebalance."""
+    def add_client(self, client: RunningClient) -> None:
+        """Let all threads of a client that has just started join the group (implemented by
+        subclasses).
+        """
+
+    @abstractmethod
+    def remove_consumers(self, name: str, consumers: Sequence[str], how: str) -> None:
+        """Remove consumers of the client ``name`` from the group (implemented by subclasses).
+
+        ``how`` says whether they left or were evicted.
+        """
+
+    @abstractmethod
+    def request_rebalance(self, name: str) -> None:
+        """React to a Streams client that requests a rebalance of its group, such as a probing
+        rebalance.
+        """
 
     def last_heartbeat_ms(self, consumer: str) -> int:
         """Return when the group received the last heartbeat of a dead consumer (ms)."""
@@ -84,10 +91,11 @@ class StreamsSimulation(ABC):
     # -- time ----------------------------------------------------------------------------------
 
     def schedule(self, at_ms: int, action: Callable[[], bool | None], *, rank: int = 0) -> None:
-        """Schedule an action (a function) of the simulation at a simulated time.
+        """Schedule an action (a function) of the Kafka Streams simulation at a simulated time.
 
-        Before it runs, state restoration advances to that time. Afterwards task intervals are
-        recorded. The action returns False if it changed neither tasks nor clients.
+        State restoration advances to that time before the action runs. Afterwards, tasks whose
+        state is restored start. This is skipped if the action returns False, because it changed
+        neither tasks nor clients.
         """
         if at_ms >= self.app.length_ms:
             return
@@ -97,13 +105,14 @@ class StreamsSimulation(ABC):
             if action() is not False:
                 self._start_restored_tasks()
 
-        self.clock.at(at_ms, run_action, rank=rank)
+        self.clock.schedule_at(at_ms, run_action, rank=rank)
 
     def _start_restored_tasks(self) -> None:
-        """Start the tasks whose state is restored,
-        and schedule the time at which the next one will be.
+        """Start the Kafka Streams tasks whose state is restored.
+
+        The next start is scheduled for when the next restoration completes.
         """
-        due_ms = self.state.settle()
+        due_ms = self.state.start_restored_tasks()
         self._recorder.record(self.clock.now_ms, self.state.activities())
         self._settled += 1
         mark = self._settled
@@ -115,22 +124,24 @@ class StreamsSimulation(ABC):
                 self.state.advance(self.clock.now_ms)
                 self._start_restored_tasks()
 
-        self.clock.at(due_ms, catch_up, rank=-1)
+        self.clock.schedule_at(due_ms, catch_up, rank=-1)
 
     # -- clients -------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Start the clients that run from the beginning, and form their group."""
+        """Start the Streams clients that run from the beginning, and form their group."""
         for client in self.app.clients.values():
             if client.starts:
                 self._start(client)
-        self.open()
+        self.form_group()
         if self.app.caught_up:
-            self.state.fill()
+            self.state.complete_all_copies()
         self._start_restored_tasks()
 
-    def _play_event(self, event: TraceEvent) -> None:
-        """Let the clients of an event start, stop or request a rebalance; or slow the brokers."""
+    def _apply_event(self, event: TraceEvent) -> None:
+        """Apply an event of the simulated trace: start, stop or restart clients, or slow down
+        brokers.
+        """
         now = self.clock.now_ms
         if event.kind == "brokerLag":
             self._lag_factors.append(event.factor)
@@ -144,7 +155,7 @@ class StreamsSimulation(ABC):
                 self._start_and_join(name)
             elif event.kind == "rebalance":
                 if name in self.state.up:
-                    self.requested(name)
+                    self.request_rebalance(name)
             elif is_rolling:
                 self.schedule(
                     now + place * event.every_ms,
@@ -161,10 +172,10 @@ class StreamsSimulation(ABC):
         """Start a client and let it join its group; do nothing if it is running."""
         if name not in self.state.up:
             self._start(self.app.clients[name])
-            self.joined(self.state.up[name])
+            self.add_client(self.state.up[name])
 
     def _start(self, client: SimulatedClient) -> None:
-        """Start a client with the state that its disk still has."""
+        """Start a simulated Streams client, with the task state that its disk still has."""
         self._starts[client.name] += 1
         starts = self._starts[client.name]
         numbered = tuple(f"{client.name}-{starts}-{thread}" for thread in range(client.threads))
@@ -179,7 +190,10 @@ class StreamsSimulation(ABC):
         self._recorder.up(self.clock.now_ms, client.name)
 
     def _stop(self, name: str, event: TraceEvent) -> None:
-        """Stop or crash a client, and schedule its return; do nothing if it is not running."""
+        """Stop or crash a simulated Streams client, and schedule its return.
+
+        Nothing happens if it is not running.
+        """
         stopped = self.state.up.pop(name, None)
         if stopped is None:
             return
@@ -195,7 +209,7 @@ class StreamsSimulation(ABC):
             stopped.disk = stopped.closed_cleanly()
         self._down[name] = stopped
         if event.kind == "leave" or event.leaves:
-            self.lost(name, stopped.consumers, "left")
+            self.remove_consumers(name, stopped.consumers, "left")
         else:
             for consumer in stopped.consumers:
                 times_out_ms = self.last_heartbeat_ms(consumer) + self._session_timeout_ms
@@ -205,7 +219,7 @@ class StreamsSimulation(ABC):
             self.schedule(now + event.back_ms, lambda: self._start_and_join(name))
 
     def _evict(self) -> None:
-        """Evict dead consumers whose session timeout has passed."""
+        """Evict dead consumers from the simulated group when their session timeout has passed."""
         now = self.clock.now_ms
         evicted: dict[str, list[str]] = {}
         for consumer, (due, name) in list(self.undetected.items()):
@@ -213,13 +227,13 @@ class StreamsSimulation(ABC):
                 del self.undetected[consumer]
                 evicted.setdefault(name, []).append(consumer)
         for name, consumers in evicted.items():
-            self.lost(name, consumers, "was missed")
+            self.remove_consumers(name, consumers, "was missed")
 
     def clean_up_later(self, client: RunningClient, tasks: list[TaskId]) -> None:
-        """Schedule the removal of a client's local state that it no longer needs.
+        """Schedule the removal of task state from a client's disk, for tasks that it no longer has.
 
-        The client's cleaner runs at every multiple of ``state.cleanup.delay.ms`` from its start
-        and removes state that has been closed for longer than that delay.
+        The client's cleaner runs at every multiple of ``state.cleanup.delay.ms`` from its start and
+        removes state that has been closed for longer than that delay.
         """
         now = self.clock.now_ms
         client.closed |= dict.fromkeys(tasks, now)

@@ -35,9 +35,9 @@ class ClassicGroupSimulation(StreamsSimulation):
     """Simulation of a Kafka Streams application in a classic group, whose leader assigns tasks.
 
     A rebalance begins when a member joins, requests one, or is lost. The other members learn of it
-    with their next heartbeat and join; the rebalance waits until all have joined. Heartbeats are
-    periodic from a member's last assignment on. A member reports the state that it has when it
-    joins, not when all have joined.
+    with their next heartbeat and join; the rebalance waits until all have joined. A member's
+    heartbeats are periodic, beginning with its last assignment. A member reports the state that it
+    has when it joins, not when all have joined.
 
     A member that has to revoke tasks joins again at once, before it has opened its new tasks. A
     member that waits for a task of another member joins again at its next poll, with all tasks
@@ -75,32 +75,35 @@ class ClassicGroupSimulation(StreamsSimulation):
         self._since: dict[str, int] = {}
         self._joined: dict[str, StreamsMember] = {}
         self._causes: list[str] = []
-        self._round = 0
+        self._rebalance_number = 0
         self._is_delayed = self._has_newcomers = False
 
     # -- group protocol ------------------------------------------------------------------------
 
-    def open(self) -> None:
+    def form_group(self) -> None:
         """Form the group from the clients that run when the simulation begins."""
         if self.state.up:
             self._request("start", *self.state.up.values())
 
-    def joined(self, client: RunningClient) -> None:
-        """Let a started client join the group; an empty group waits for more members."""
+    def add_client(self, client: RunningClient) -> None:
+        """Let the threads of a started client join the group.
+
+        If the group was empty, the rebalance is delayed, so that more members can join.
+        """
         if self._is_delayed:
             self._has_newcomers = True
         elif not self._since:
-            self._delay(_REBALANCE_TIMEOUT_MS)
+            self._delay_first_rebalance(_REBALANCE_TIMEOUT_MS)
         self._request(f"{client.name} joined", client)
 
-    def lost(self, name: str, consumers: Sequence[str], how: str) -> None:
+    def remove_consumers(self, name: str, consumers: Sequence[str], how: str) -> None:
         """Remove a client's members that left or were evicted (``how``), and begin a rebalance."""
         for consumer in consumers:
             self._since.pop(consumer, None)
             self._joined.pop(consumer, None)
         self._request(f"{name} {how}")
 
-    def requested(self, name: str) -> None:
+    def request_rebalance(self, name: str) -> None:
         """Let a client rejoin because it has requested a rebalance."""
         self._request(f"{name} asked", self.state.up[name])
 
@@ -110,17 +113,18 @@ class ClassicGroupSimulation(StreamsSimulation):
         interval = self.app.runtime.heartbeat_interval_ms
         return since + (self.clock.now_ms - since) // interval * interval
 
-    def _delay(self, left_ms: int) -> None:
-        """Delay the first rebalance of an empty group by ``group.initial.rebalance.delay.ms``.
+    def _delay_first_rebalance(self, remaining_ms: int) -> None:
+        """Delay the first rebalance of an empty group, so that more members can join.
 
-        The delay is extended while members join, by at most ``left_ms`` in total.
+        Each further member extends the delay (``group.initial.rebalance.delay.ms``), by at most
+        ``remaining_ms`` in total.
         """
         self._is_delayed, self._has_newcomers = True, False
-        wait = min(self.app.runtime.group_initial_rebalance_delay_ms, left_ms)
+        wait = min(self.app.runtime.group_initial_rebalance_delay_ms, remaining_ms)
 
         def end_delay() -> None:
-            if self._has_newcomers and left_ms > wait:
-                self._delay(left_ms - wait)
+            if self._has_newcomers and remaining_ms > wait:
+                self._delay_first_rebalance(remaining_ms - wait)
                 return
             self._is_delayed = False
             self._complete_if_all_joined()
@@ -130,7 +134,7 @@ class ClassicGroupSimulation(StreamsSimulation):
     # -- joining -------------------------------------------------------------------------------
 
     def rejoin_at_once(self, revoked: Mapping[str, Collection[TaskId]]) -> None:
-        """Let members revoke tasks and rejoin immediately, with the state that they have now.
+        """Let members rejoin the group immediately after they revoked tasks.
 
         Args:
             revoked: dict from member to stateful tasks that it has just revoked and closed.
@@ -144,7 +148,7 @@ class ClassicGroupSimulation(StreamsSimulation):
         for consumer, tasks in revoked.items():
             locked |= {(self._client_of[consumer].name, task): consumer for task in tasks}
         for consumer, tasks in revoked.items():
-            self._begin_round("follow-up")
+            self._begin_rebalance("follow-up")
             self._join(self._client_of[consumer], consumer, tasks, locked)
         # It takes a poll, during which other members join as well.
         self.schedule(self.clock.now_ms + self.app.runtime.poll_ms, self._complete_if_all_joined)
@@ -157,13 +161,13 @@ class ClassicGroupSimulation(StreamsSimulation):
         is_wanted: Callable[[], bool] = lambda: True,
         retry_ms: int = 0,
     ) -> None:
-        """Let members rejoin after a delay, unless they have another assignment by then.
+        """Let members rejoin the group after a delay, unless another rebalance has begun by then.
 
         Args:
             wait_ms: time until they rejoin.
             consumers: the members that rejoin.
             cause: the cause of the rebalance.
-            is_wanted: called at that time; if it returns False, they try again later.
+            is_wanted: called when the delay ends; if it returns False, they try again later.
             retry_ms: time until the next try.
         """
         mark = len(self.result.rebalances)
@@ -176,7 +180,7 @@ class ClassicGroupSimulation(StreamsSimulation):
             if not is_wanted():
                 self.rejoin_after(retry_ms, consumers, cause, is_wanted, retry_ms)
                 return False
-            self._begin_round(cause)
+            self._begin_rebalance(cause)
             for consumer in missing:
                 self._join(clients[consumer], consumer)
             return self._complete_if_all_joined() or self.eager
@@ -184,15 +188,17 @@ class ClassicGroupSimulation(StreamsSimulation):
         self.schedule(self.clock.now_ms + wait_ms, rejoin)
 
     def _request(self, cause: str, *clients: RunningClient) -> None:
-        """Begin a rebalance, or add a cause to the current one; the given clients join at once."""
-        self._begin_round(cause)
+        """Begin a simulated rebalance for a cause, or add the cause to the rebalance that is under
+        way.
+        """
+        self._begin_rebalance(cause)
         for client in clients:
             for consumer in client.consumers:
                 self._join(client, consumer)
         self._complete_if_all_joined()
 
-    def _begin_round(self, cause: str) -> None:
-        """Begin a rebalance, and schedule the heartbeats by which members learn of it.
+    def _begin_rebalance(self, cause: str) -> None:
+        """Begin a simulated rebalance, and schedule the heartbeats by which members learn of it.
 
         If a rebalance is under way, only its cause is added.
         """
@@ -202,7 +208,7 @@ class ClassicGroupSimulation(StreamsSimulation):
         if is_under_way:
             return
         self.began_ms = self.clock.now_ms
-        self._round += 1
+        self._rebalance_number += 1
         due: dict[int, list[str]] = {}
         interval = self.app.runtime.heartbeat_interval_ms
         for consumer in self._client_of:
@@ -211,14 +217,22 @@ class ClassicGroupSimulation(StreamsSimulation):
                 beats = (self.clock.now_ms - since) // interval + 1
                 due.setdefault(since + beats * interval, []).append(consumer)
         for at_ms, consumers in due.items():
-            self._join_at_heartbeat(at_ms, consumers, self._round)
+            self._join_at_heartbeat(at_ms, consumers, self._rebalance_number)
 
-    def _join_at_heartbeat(self, at_ms: int, consumers: Sequence[str], mark: int) -> None:
-        """Let members join when their next heartbeat tells them of the rebalance."""
+    def _join_at_heartbeat(
+        self, at_ms: int, consumers: Sequence[str], rebalance_number: int
+    ) -> None:
+        """Let members join a rebalance at the heartbeat by which they learn of it.
+
+        Args:
+            at_ms: simulated time of the heartbeat.
+            consumers: the members.
+            rebalance_number: number of the rebalance; nothing happens if it is over by then.
+        """
 
         def join() -> bool:
             clients = self._client_of
-            if not self._causes or self._round != mark:
+            if not self._causes or self._rebalance_number != rebalance_number:
                 return False
             for consumer in consumers:
                 if consumer in clients and consumer not in self._joined:
@@ -234,10 +248,9 @@ class ClassicGroupSimulation(StreamsSimulation):
         revoked: Collection[TaskId] = (),
         locked: Mapping[tuple[str, TaskId], str] | None = None,
     ) -> None:
-        """Let a stream thread join the rebalance, and report the offset sums of tasks whose state
-        it has.
+        """Let a Streams thread join the rebalance and report how complete its local task state is.
 
-        It reports its own tasks and state on disk that no thread uses. Only one thread of a client
+        It reports its own tasks, and state on disk that no thread uses. Only one thread of a client
         can lock such state: the first one to join.
 
         Args:
@@ -262,7 +275,7 @@ class ClassicGroupSimulation(StreamsSimulation):
             for task in on_disk - owner.keys() - reported
             if (locked or {}).get((client.name, task), consumer) == consumer
         }
-        self._joined[consumer] = self.state.member(client, consumer, sorted(tasks))
+        self._joined[consumer] = self.state.subscription(client, consumer, sorted(tasks))
         if self.eager:
             self.state.stopped.add(consumer)
 
@@ -271,7 +284,7 @@ class ClassicGroupSimulation(StreamsSimulation):
         return {one: client for client in self.state.up.values() for one in client.consumers}
 
     def _complete_if_all_joined(self) -> bool:
-        """Complete the rebalance if all members have joined; return whether they have.
+        """Complete the simulated rebalance if all members have joined; return whether they have.
 
         Members that do not respond must have been evicted before.
         """
@@ -292,8 +305,7 @@ class ClassicGroupSimulation(StreamsSimulation):
     # -- assignment of tasks ---------------------------------------------------------------------
 
     def _complete(self, joined: dict[str, StreamsMember], causes: tuple[str, ...]) -> None:
-        """Run the leader's task assignor, give members their tasks,
-        and schedule further rebalances.
+        """Assign the Streams tasks to the joined members, and schedule the rebalances that follow.
 
         Raises:
             UnsupportedProblemError: the assignor does not support this application.
@@ -302,12 +314,12 @@ class ClassicGroupSimulation(StreamsSimulation):
         leader = next(iter(self.state.up.values()))
         if number < len(self._observed):
             observed = self._observed[number]
-            self.state.observe(observed)
-            joined = self._as_observed(joined, observed)
+            self.state.apply_observed(observed)
+            joined = self._with_observed_lags(joined, observed)
             leader = self.state.up.get(observed.leader or "", leader)
         self._remember_reporters(joined)
         members = [joined[one] for client in self.state.up.values() for one in client.consumers]
-        assignment = self._lead(members, leader)
+        assignment = self._compute_assignment(members, leader)
         if assignment.plan is None:
             raise UnsupportedProblemError(f"{self._assignor.name}: {assignment.error}")
         closed = self._assign(assignment, assignment.plan)
@@ -319,10 +331,12 @@ class ClassicGroupSimulation(StreamsSimulation):
         }
         self._schedule_rejoins(assignment, {} if self.eager else revoking)
 
-    def _lead(self, members: list[StreamsMember], leader: RunningClient) -> StreamsGroupAssignment:
-        """Return the task assignment that the leader computes.
+    def _compute_assignment(
+        self, members: list[StreamsMember], leader: RunningClient
+    ) -> StreamsGroupAssignment:
+        """Return the task assignment that the leader computes for the joined members.
 
-        If brokers do not respond, the leader knows no end offsets and so no lags.
+        If brokers do not respond, the leader cannot fetch end offsets, and so knows no lags.
         """
         application = StreamsApplication(
             self.app.topology,
@@ -339,12 +353,13 @@ class ClassicGroupSimulation(StreamsSimulation):
             assignor=self._assignor,
         )
 
-    def _as_observed(
+    def _with_observed_lags(
         self, joined: dict[str, StreamsMember], observed: ObservedState
     ) -> dict[str, StreamsMember]:
-        """Replace simulated lags in the members' subscriptions by those that a real leader saw.
+        """Replace simulated state lags in the members' subscriptions by lags that a real leader
+        saw.
 
-        State that no thread has open is reported by the thread that reported it in reality.
+        State that no thread has open is reported by the same thread as in reality.
         """
         found: dict[str, StreamsMember] = {}
         for client in self.state.up.values():
@@ -356,11 +371,14 @@ class ClassicGroupSimulation(StreamsSimulation):
                         tasks[consumer].append(task)
                     else:
                         tasks[client.consumers[thread]].append(task)
-            found |= {one: self.state.member(client, one, tasks[one]) for one in tasks}
+            found |= {one: self.state.subscription(client, one, tasks[one]) for one in tasks}
         return found
 
     def _remember_reporters(self, joined: dict[str, StreamsMember]) -> None:
-        """Store which thread reported the state of each task that is on disk but not open."""
+        """Store which thread reported each task whose state is on disk but not open.
+
+        The same thread reports it again in an immediate follow-up rebalance.
+        """
         for client in self.state.up.values():
             client.reporter = {
                 task: one
@@ -370,8 +388,10 @@ class ClassicGroupSimulation(StreamsSimulation):
             }
 
     def _assign(self, assignment: StreamsGroupAssignment, plan: TaskPlan) -> dict[str, set[TaskId]]:
-        """Give all clients their new tasks; return for each member the stateful tasks
-        that it closed.
+        """Give all Streams clients their new tasks.
+
+        Returns:
+            For each member the stateful tasks that it closed.
         """
         closed: dict[str, set[TaskId]] = {one: set() for one in assignment.consumers}
         problem = plan.problem
@@ -436,11 +456,11 @@ class ClassicGroupSimulation(StreamsSimulation):
     def _schedule_rejoins(
         self, assignment: StreamsGroupAssignment, revoking: dict[str, set[TaskId]]
     ) -> None:
-        """Schedule the follow-up and probing rebalances that a new assignment requires.
+        """Schedule the follow-up and probing rebalances that a new task assignment requires.
 
         Args:
             assignment: the assignment of all members.
-            revoking: dict from member that revokes tasks, and so rejoins immediately, to tasks that
+            revoking: for each member that revokes tasks, and so rejoins immediately, the tasks that
                 it closed.
         """
         if revoking:
@@ -458,7 +478,7 @@ class ClassicGroupSimulation(StreamsSimulation):
                 self.rejoin_after(wait, [consumer], "probing", self._is_probing_wanted, interval)
 
     def _follow_up_delay(self) -> int:
-        """Return the time until a follow-up rebalance begins (ms).
+        """Return the time until the follow-up rebalance of a task assignment begins (ms).
 
         If an assignor requests follow-ups although nothing changes, Kafka would rebalance
         endlessly. The simulation then waits for the probing interval.
@@ -471,20 +491,20 @@ class ClassicGroupSimulation(StreamsSimulation):
         return settings.probing_rebalance_interval_ms if is_same else self.app.runtime.poll_ms
 
     def _is_probing_wanted(self) -> bool:
-        """Return whether a probing rebalance follows, which may move tasks to warmed-up clients.
+        """Return whether a probing rebalance is due, which may move tasks to warmed-up clients.
 
-        The document of KIP-441 requires that it can move a task usefully.
+        With the algorithm proposed in KIP-441, it is due only if it could move a task.
         """
         document = self._assignor
         if not isinstance(document, Kip441Proposal):
             return True
         clients = self.state.up.values()
         members = [
-            self.state.member(client, one, client.disk if place == 0 else ())
+            self.state.subscription(client, one, client.disk if place == 0 else ())
             for client in clients
             for place, one in enumerate(client.consumers)
         ]
-        plan = self._lead(members, next(iter(clients))).plan
+        plan = self._compute_assignment(members, next(iter(clients))).plan
         if plan is None:
             return True
         number = {client.process: place for place, client in enumerate(plan.problem.clients)}

@@ -54,16 +54,16 @@ class StateCopy:
 
     @property
     def behind(self) -> bool:
-        """Return whether the copy lacks records of the task's changelog."""
+        """Return whether this copy of a task's state lacks records of the changelog topic."""
         return self.lag > _ROUNDING
 
 
 def share_bandwidth(copies: Iterable[StateCopy], bandwidth: float) -> None:
-    """Divide a client's restore bandwidth among its copies of task state, setting each copy's rate.
+    """Divide a client's restore bandwidth among its copies of task state, by setting their rates.
 
-    Restoring active tasks share all of the bandwidth equally, and standbys pause. Without any,
-    standbys that are behind take as much as they can get, and those that have caught up take no
-    more than what is written.
+    Restoring active tasks share all of the bandwidth equally, and standbys pause. If no active task
+    restores, standbys that are behind take as much as they can get, and those that have caught up
+    take only what is written.
 
     Args:
         copies: the copies of restoring active tasks and of all standbys of the client.
@@ -88,8 +88,9 @@ def share_bandwidth(copies: Iterable[StateCopy], bandwidth: float) -> None:
 
 
 def fair_shares(wanted: Sequence[float], total: float) -> list[float]:
-    """Divide ``total`` among consumers of it by max-min fairness: equal shares, at most ``wanted``
-    each.
+    """Divide an amount among participants by max-min fairness: equal shares, none above its demand.
+
+    All get equal shares, but none more than its demand.
 
     >>> fair_shares([1.0, 8.0, 8.0], 10.0)
     [1.0, 4.5, 4.5]
@@ -103,7 +104,7 @@ def fair_shares(wanted: Sequence[float], total: float) -> list[float]:
 
 
 def millis_until_caught_up(copy: StateCopy) -> float | None:
-    """Return how long a copy of task state needs to catch up with its changelog at its rate (ms).
+    """Return how long a copy of a Streams task's state needs to catch up with its changelog (ms).
 
     The result is None if it never catches up.
 
@@ -121,17 +122,17 @@ def millis_until_caught_up(copy: StateCopy) -> float | None:
 
 @dataclass(frozen=True)
 class ObservedState:
-    """Lags and end offsets that a real leader saw in a rebalance, used in place of simulated ones.
+    """State lags and end offsets that a real Streams leader saw, used in place of simulated ones.
 
     Attributes:
         ends: dict from stateful task to number of records in its changelogs.
-        lags: (client, task) -> number of records that a copy lacks; -2 for a running active task. A
-            copy that is missing here keeps its simulated position.
+        lags: dict from (client, task) to the number of records that its copy of the state lacks; -2
+            for a running active task. A copy that is missing here keeps its simulated position.
         leader: the client that was the leader; None for the oldest one. When a leader leaves, Kafka
             picks the next one by the hash of random member ids.
-        reporters: (client, task) -> number of the thread that reported a copy that no thread has
-            open; if missing, the first thread to join reports it. Threads of a process race for the
-            lock of the state directory.
+        reporters: dict from (client, task) to the number of the thread that reported a copy that no
+            thread has open; if missing, the first thread to join reports it. Threads of a process
+            race for the lock of the state directory.
     """
 
     ends: Mapping[TaskId, int] = field(default_factory=dict)
@@ -142,8 +143,8 @@ class ObservedState:
 
 @dataclass
 class RunningClient:
-    """A running client of a simulated application:
-    its threads, its tasks and the state on its disk.
+    """A running client of a simulated application: its threads, its tasks and the state on its
+    disk.
 
     Attributes:
         client: the client's description in the input.
@@ -173,7 +174,7 @@ class RunningClient:
 
     @property
     def name(self) -> str:
-        """The client's name in the output."""
+        """Name of the Streams client in the output of the simulation."""
         return self.client.name
 
     @property
@@ -182,12 +183,11 @@ class RunningClient:
         return {**self.active, **self.standby}
 
     def closed_cleanly(self) -> dict[TaskId, StateCopy]:
-        """Return the copies of task state that survive a crash under ``exactly_once_v2``.
+        """Return the copies of task state that survive a client's crash under ``exactly_once_v2``.
 
-        A store that was open may hold uncommitted records. When it is opened again, Kafka Streams
-        finds no clean close, throws ``TaskCorruptedException`` and restores the task from the
-        beginning; until then the client reports no offsets of it. Stores of tasks that the client
-        revoked before are closed cleanly and keep their state.
+        These are copies that were not open. A store that was open may hold uncommitted records.
+        When it is opened again, Kafka Streams throws ``TaskCorruptedException`` and restores the
+        task from the beginning. The client reports no offsets of the task until then.
 
         Source: ``RocksDBStore.openDB`` (status in the column family of offsets),
         ``ProcessorStateManager.initializeStoreOffsets`` (other persistent stores, without a
@@ -200,8 +200,8 @@ class RunningClient:
 class ApplicationState:
     """The running clients of a simulated application, and their copies of task state over time.
 
-    A changelog does not grow while its task does not run. The writes that were missed are added
-    when the task runs again, because its input has waited in the source topic.
+    While a task does not run, its changelog does not grow. Its input waits in the source topic, so
+    the missed writes are added when the task runs again.
 
     Attributes:
         up: running clients by name, the oldest first.
@@ -231,7 +231,7 @@ class ApplicationState:
         elapsed = now_ms - self._now
         if elapsed == 0:
             return
-        before = self._spare_bytes()
+        before = self._inactive_state_bytes()
         for task, client in self.running.items():
             read = self._application.state_of(task).read_bytes_per_second * elapsed / 1000
             self._result.cross_rack_bytes += read * self._cross_rack_shares(task, client)[0]
@@ -241,7 +241,7 @@ class ApplicationState:
             for task, copy in client.disk.items():
                 self._restore(task, copy, client, elapsed)
         self._now = now_ms
-        self._result.spare_byte_ms += (before + self._spare_bytes()) / 2 * elapsed
+        self._result.spare_byte_ms += (before + self._inactive_state_bytes()) / 2 * elapsed
 
     def _restore(self, task: TaskId, copy: StateCopy, client: RunningClient, elapsed: int) -> None:
         end = self._ends[task]
@@ -268,10 +268,11 @@ class ApplicationState:
         state = self._application.state_of(task)
         return state.records + state.writes_per_second * now_ms / 1000
 
-    def _spare_bytes(self) -> float:
-        """Return the total bytes of state on disk except for that of active tasks.
+    def _inactive_state_bytes(self) -> float:
+        """Return the total size (bytes) of state on disk that does not belong to active Streams
+        tasks.
 
-        These are copies of standbys and warm-ups, and copies that are no longer used.
+        It consists of standbys, warm-ups, and copies that are no longer used.
         """
         return sum(
             copy.position * copy.record_bytes
@@ -283,12 +284,12 @@ class ApplicationState:
     # -- changes -------------------------------------------------------------------------------
 
     def add_client(self, client: RunningClient) -> None:
-        """Add a client that has started, with the state on its disk."""
+        """Add a Streams client that has started, with the task state on its disk."""
         self.up[client.name] = client
         for task, copy in client.disk.items():
             self._update_lag(task, copy)
 
-    def settle(self) -> int | None:
+    def start_restored_tasks(self) -> int | None:
         """Start the tasks whose state is restored, and divide each client's restore bandwidth.
 
         Returns:
@@ -303,7 +304,9 @@ class ApplicationState:
         }
         for client in self.up.values():
             self._run_tasks(client)
-        waits = [wait for client in self.up.values() for wait in self._restore_times(client)]
+        waits = [
+            wait for client in self.up.values() for wait in self._share_restore_bandwidth(client)
+        ]
         # At least a millisecond, in which a rounding error is made up.
         return self._now + max(1, math.ceil(min(waits) - _ROUNDING)) if waits else None
 
@@ -322,10 +325,11 @@ class ApplicationState:
                     if task in other.disk:
                         self._update_lag(task, other.disk[task])
 
-    def _restore_times(self, client: RunningClient) -> Iterable[float]:
+    def _share_restore_bandwidth(self, client: RunningClient) -> Iterable[float]:
         """Divide a client's restore bandwidth among its copies of task state that lack records.
 
-        Return the times until copies have caught up (ms).
+        Returns:
+            The times until these copies have caught up (ms), without those that never do.
         """
         copies = []
         for task, copy in client.disk.items():
@@ -349,7 +353,11 @@ class ApplicationState:
         standby: dict[TaskId, str],
         warmups: set[TaskId],
     ) -> list[TaskId]:
-        """Replace a client's tasks; return the tasks whose state on disk it no longer needs."""
+        """Replace a Streams client's active, standby and warm-up tasks.
+
+        Returns:
+            The tasks whose state on disk it no longer needs.
+        """
         before = {*client.active, *client.standby}
         client.active, client.standby, client.warmups = active, standby, warmups
         for task in (*active, *standby):
@@ -364,16 +372,16 @@ class ApplicationState:
         client.closed |= dict.fromkeys(unneeded, self._now)
         return sorted(unneeded)
 
-    def fill(self) -> None:
-        """Make every copy of task state on every client complete, so that no client lags."""
+    def complete_all_copies(self) -> None:
+        """Complete every copy of task state on all clients, as after a long run without events."""
         for client in self.up.values():
             for task, copy in client.disk.items():
                 copy.position, copy.lag = self._ends[task], 0.0
 
-    def observe(self, observed: ObservedState) -> None:
+    def apply_observed(self, observed: ObservedState) -> None:
         """Replace simulated end offsets and lags by those that a real leader saw.
 
-        A task that was restoring in reality does not run.
+        A task that was still restoring in reality stops running.
         """
         self._ends |= observed.ends
         self._restoring = {key for key, lag in observed.lags.items() if lag >= 0}
@@ -392,18 +400,19 @@ class ApplicationState:
     def end_offsets(self) -> dict[tuple[str, int], int]:
         """Return a dict from changelog partition to its end offset.
 
-        The first changelog of a task has the records of all the task's stores; the others are
-        empty.
+        For simplicity, the first changelog of a task has the records of all the task's stores; the
+        others are empty.
         """
         changelogs = self._layout.changelogs_of
         offsets = {one: 0 for every in changelogs.values() for one in every}
         return offsets | {changelogs[task][0]: math.floor(end) for task, end in self._ends.items()}
 
-    def member(
+    def subscription(
         self, client: RunningClient, consumer: str, tasks: Iterable[TaskId]
     ) -> StreamsMember:
-        """Return the data that a consumer sends when it joins,
-        with offset sums of the given tasks.
+        """Return the subscription that a Streams consumer sends when it joins its group.
+
+        It contains the offset sums of ``tasks``, which tell how complete their local state is.
         """
         return StreamsMember(
             consumer,
@@ -420,7 +429,9 @@ class ApplicationState:
         )
 
     def _offset_sum(self, client: RunningClient, task: TaskId) -> int:
-        """Return the offset sum that a client reports for a task: how much of its state it has."""
+        """Return the offset sum that a client reports for a task: how complete its local
+        state is.
+        """
         copy = client.disk[task]
         is_running = task in client.active and not copy.behind
         is_running = is_running and (client.name, task) not in self._restoring
@@ -444,7 +455,8 @@ class ApplicationState:
         return found
 
     def _cross_rack_shares(self, task: TaskId, client: RunningClient) -> tuple[float, float]:
-        """Return the shares of a task's source and changelog partitions that are read across racks.
+        """Return the fractions of a task's source and changelog partitions that are read across
+        racks.
 
         A partition is read across racks if it has no replica in the client's rack.
         """

@@ -15,10 +15,10 @@ from partage.model.validation import parse_problem
 from partage.simulation.streams.application import SimulatedApplication
 from partage.simulation.streams.application_parser import (
     OF_ONE_REBALANCE,
+    check_int,
+    check_object,
     names,
     read_application,
-    record,
-    whole,
 )
 from partage.streams import (
     LATEST_OFFSET,
@@ -48,9 +48,9 @@ class GivenClientStates:
 
     Attributes:
         application: the application, without events.
-        active, standby: dict from client name to previous tasks.
-        lags: dict from client to lag of each stateful task in offsets; -2 if the client runs it,
-            -3 if the lag is unknown.
+        active, standby: dict from client name to the tasks that it had before the rebalance.
+        lags: dict from client to lag (number of missing records) of each stateful task; -2 if the
+            client runs it, -3 if the lag is unknown.
     """
 
     application: SimulatedApplication
@@ -65,7 +65,7 @@ class LeaderDecision:
 
     Attributes:
         assignor: name of the task assignor.
-        plan: the assigned tasks by client number.
+        plan: the assigned tasks of each client, by client number.
         clients: client names by client number.
         revoked: tasks that their previous owner revokes first; an immediate follow-up rebalance
             assigns them.
@@ -81,7 +81,11 @@ class LeaderDecision:
     warnings: tuple[str, ...]
 
     def tasks_of(self, client: int) -> dict[str, list[str]]:
-        """Return the ids of a client's active, standby and warm-up tasks, by these kinds."""
+        """Return the Streams task ids that a client gets, by ``active``, ``standby`` and
+        ``warmup``.
+
+        ``client`` is the client's number.
+        """
         tasks, plan = self.plan.problem.tasks, self.plan
         warming = {task for one, task in plan.warmups if one == client}
         return {
@@ -91,7 +95,7 @@ class LeaderDecision:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the leader's decision as a dict that JSON can represent."""
+        """Return the Streams leader's task assignment as a dict that JSON can represent."""
         return {
             "assignor": self.assignor,
             "clients": {name: self.tasks_of(one) for one, name in enumerate(self.clients)},
@@ -106,9 +110,9 @@ class LeaderDecision:
 def read_client_states(problem: object) -> GivenClientStates:
     """Parse an application with its clients' tasks and lags, from JSON text, a file or a mapping.
 
-    A client's field ``lags`` maps stateful tasks to offsets, ``"running"`` or ``"unknown"``. A task
-    that is missing there runs if it is in ``active``; else the client has no state of it and lags
-    by all of its ``records``.
+    A client's field ``lags`` maps stateful tasks to offsets, ``"running"`` or ``"unknown"``. A
+    missing task runs if it is in ``active``; else the client has no state of it, and the lag is all
+    of its ``records``.
 
     Raises:
         InvalidProblemError: a field is missing or malformed; ``path`` names it.
@@ -124,17 +128,23 @@ def read_client_states(problem: object) -> GivenClientStates:
     for field in _OVER_TIME:
         given.pop(field, None)
     described = {
-        name: record(one, f"clients.{name}")
-        for name, one in record(given.get("clients", {}), "clients").items()
+        name: check_object(one, f"clients.{name}")
+        for name, one in check_object(given.get("clients", {}), "clients").items()
     }
     given["clients"] = {
         name: {key: value for key, value in one.items() if key not in OF_ONE_REBALANCE}
         for name, one in described.items()
     }
     application = read_application(given)
-    active = {name: _tasks(application, one, name, "active") for name, one in described.items()}
-    standby = {name: _tasks(application, one, name, "standby") for name, one in described.items()}
-    lags = {name: _lags(application, one, name, active[name]) for name, one in described.items()}
+    active = {
+        name: _parse_tasks(application, one, name, "active") for name, one in described.items()
+    }
+    standby = {
+        name: _parse_tasks(application, one, name, "standby") for name, one in described.items()
+    }
+    lags = {
+        name: _parse_lags(application, one, name, active[name]) for name, one in described.items()
+    }
     return GivenClientStates(application, active, standby, lags)
 
 
@@ -184,14 +194,14 @@ def decide(state: GivenClientStates, assignor: TaskAssignor) -> LeaderDecision:
     )
 
 
-def _tasks(
-    application: SimulatedApplication, one: Mapping[str, Any], client: str, field: str
+def _parse_tasks(
+    application: SimulatedApplication, fields: Mapping[str, Any], client: str, field: str
 ) -> tuple[TaskId, ...]:
-    """Parse a list of task ids from a field of a client's JSON object."""
+    """Parse a list of task ids from one of the fields of a client's JSON object."""
     where = f"clients.{client}.{field}"
     return tuple(
         _task(application, text, f"{where}.{place}")
-        for place, text in enumerate(names(one.get(field, []), where))
+        for place, text in enumerate(names(fields.get(field, []), where))
     )
 
 
@@ -209,14 +219,20 @@ def _task(application: SimulatedApplication, text: str, where: str) -> TaskId:
     return task
 
 
-def _lags(
-    application: SimulatedApplication, one: Mapping[str, Any], client: str, active: Sequence[TaskId]
+def _parse_lags(
+    application: SimulatedApplication,
+    fields: Mapping[str, Any],
+    client: str,
+    active: Sequence[TaskId],
 ) -> dict[TaskId, int]:
-    """Parse the lags of a client's stateful tasks; tasks that are not given get their defaults."""
+    """Parse the lags of a client's stateful tasks from the fields of its JSON object.
+
+    A missing task counts as running if it is active, else the client has no state of it.
+    """
     where = f"clients.{client}.lags"
     given = {
-        _task(application, text, where): _lag(value, f"{where}.{text}")
-        for text, value in record(one.get("lags", {}), where).items()
+        _task(application, text, where): _lag(fields, f"{where}.{text}")
+        for text, fields in check_object(fields.get("lags", {}), where).items()
     }
     stateful = application.layout.changelogs_of
     for task in given:
@@ -243,7 +259,7 @@ def _lag(value: object, where: str) -> int:
             what = "must be a number of offsets, running or unknown"
             raise InvalidProblemError(what, path=where, value=value)
         return _LAG_WORDS[value]
-    return whole(value, where, 0, LONG_MAX)
+    return check_int(value, where, 0, LONG_MAX)
 
 
 def _problem(state: GivenClientStates) -> TaskProblem:
@@ -251,7 +267,7 @@ def _problem(state: GivenClientStates) -> TaskProblem:
     layout = application.layout
     tasks = layout.task_arrival
     for field, held in (("active", state.active), ("standby", state.standby)):
-        _only_once(field, held)
+        _check_no_duplicates(field, held)
     clients = [
         ClientState(
             one.process,
@@ -284,9 +300,12 @@ def _problem(state: GivenClientStates) -> TaskProblem:
     )
 
 
-def _only_once(field: str, held: Mapping[str, tuple[TaskId, ...]]) -> None:
-    """Check that no client's list of tasks names a task twice."""
-    for name, tasks in held.items():
+def _check_no_duplicates(field: str, tasks_by_client: Mapping[str, tuple[TaskId, ...]]) -> None:
+    """Check that no client's list of Streams tasks contains a task twice.
+
+    ``field`` names the list in error messages.
+    """
+    for name, tasks in tasks_by_client.items():
         if len(set(tasks)) < len(tasks):
             twice = next(str(task) for task in tasks if tasks.count(task) > 1)
             raise InvalidProblemError(

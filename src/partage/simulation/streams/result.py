@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ __all__ = [
     "StreamsRebalance",
     "TaskInterval",
     "measure",
+    "outages",
 ]
 
 #: What a client does with a task. running: active with all its state; restoring: active without;
@@ -26,7 +27,7 @@ Kind = Literal["running", "restoring", "stopped", "standby", "warm-up"]
 
 @dataclass(frozen=True)
 class TaskInterval:
-    """A time span in which a client did one thing with a task, such as restoring or running it."""
+    """A time span in which a client restored, ran or kept a copy of one Kafka Streams task."""
 
     client: str
     task: TaskId
@@ -41,7 +42,7 @@ class StreamsRebalance:
 
     Attributes:
         began_ms: time of its first cause (ms).
-        at_ms: when all members had their assignment (ms).
+        at_ms: time of its end (ms), when all members have their assignment.
         causes: descriptions of its causes, in order of time.
         active: dict from client to assigned active tasks.
         standby: dict from client to assigned standbys and warm-ups.
@@ -66,7 +67,9 @@ class StreamsRebalance:
     )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the rebalance as a dict that JSON can represent; times are in seconds."""
+        """Return a simulated Streams rebalance as a dict that JSON can represent; times are in
+        seconds.
+        """
         return {
             "began": self.began_ms / 1000,
             "at": self.at_ms / 1000,
@@ -81,7 +84,7 @@ class StreamsRebalance:
 
 @dataclass
 class SimulationResult:
-    """The result of a Streams simulation: what clients did with tasks over time, and rebalances.
+    """The result of a Streams simulation: the activities of tasks over time, and the rebalances.
 
     Attributes:
         length_ms: simulated time (ms).
@@ -131,7 +134,7 @@ def _as_text(rows: Mapping[str, tuple[TaskId, ...]]) -> dict[str, list[str]]:
 
 
 class IntervalRecorder:
-    """Records what clients do with tasks over time, as intervals in a `SimulationResult`."""
+    """Records what each client does with each Streams task over time, as intervals."""
 
     def __init__(self, result: SimulationResult) -> None:
         self._result = result
@@ -139,8 +142,9 @@ class IntervalRecorder:
         self._up: dict[str, int] = {}
 
     def record(self, now_ms: int, activities: Mapping[tuple[str, TaskId], Kind]) -> None:
-        """Record what each client does with its tasks from ``now_ms`` on,
-        and end changed intervals.
+        """Record what each client does with each task from the simulated time ``now_ms`` on.
+
+        ``activities`` is a dict from (client, task) to running, restoring, standby and so on.
         """
         for key, (kind, since) in list(self._open.items()):
             if activities.get(key) != kind:
@@ -151,15 +155,15 @@ class IntervalRecorder:
             self._open.setdefault(key, (kind, now_ms))
 
     def up(self, now_ms: int, client: str) -> None:
-        """Record that a client has started, at simulated time ``now_ms``."""
+        """Record that a Streams client has started, at simulated time ``now_ms``."""
         self._up[client] = now_ms
 
     def down(self, now_ms: int, client: str) -> None:
-        """Record that a client has stopped or crashed, at simulated time ``now_ms``."""
+        """Record that a Streams client has stopped or crashed, at simulated time ``now_ms``."""
         self._result.present.setdefault(client, []).append((self._up.pop(client), now_ms))
 
     def end(self, now_ms: int) -> None:
-        """Close all open intervals at the end of the simulation."""
+        """Close all open intervals of task activity at the end of the simulation (``now_ms``)."""
         self.record(now_ms, {})
         for client in list(self._up):
             self.down(now_ms, client)
@@ -170,7 +174,7 @@ class IntervalRecorder:
 
 @dataclass(frozen=True)
 class StreamsMetrics:
-    """Metrics of a Streams simulation; means are over the whole simulated time.
+    """Metrics of a Streams simulation; means are averages over the simulated time.
 
     Attributes:
         unavailable_seconds: dict from task to seconds without an owner that has all its state.
@@ -240,8 +244,47 @@ def measure(result: SimulationResult) -> StreamsMetrics:
     )
 
 
+def outages(result: SimulationResult) -> list[int]:
+    """Return each time span in which a Streams task had no owner with all its state, in ms.
+
+    Time in which no client runs does not count: no settings shorten it.
+
+    >>> from partage.streams import TaskId
+    >>> task = TaskId(0, 0)
+    >>> spans = [TaskInterval("a", task, "running", 0, 1000),
+    ...          TaskInterval("b", task, "running", 4000, 5000)]
+    >>> present = {"a": [(0, 1000)], "b": [(3000, 5000)]}
+    >>> outages(SimulationResult(5000, (task,), {"a": 1, "b": 1}, spans, present))
+    [1000]
+    """
+    running: dict[TaskId, list[tuple[int, int]]] = {task: [] for task in result.tasks}
+    for span in result.spans:
+        if span.kind == "running":
+            running[span.task].append((span.from_ms, span.to_ms))
+    absent = _gaps((one for of in result.present.values() for one in of), result.length_ms)
+    found = []
+    for of_task in running.values():
+        for begin, end in _gaps(of_task, result.length_ms):
+            without = sum(max(0, min(end, b) - max(begin, a)) for a, b in absent)
+            if end - begin > without:
+                found.append(end - begin - without)
+    return found
+
+
+def _gaps(intervals: Iterable[tuple[int, int]], length_ms: int) -> list[tuple[int, int]]:
+    """Return the parts of the time from 0 to ``length_ms`` that none of the given intervals
+    covers.
+    """
+    found, covered = [], 0
+    for begin, end in (*sorted(intervals), (length_ms, length_ms)):
+        if begin > covered:
+            found.append((covered, begin))
+        covered = max(covered, end)
+    return found
+
+
 def _moves(result: SimulationResult) -> int:
-    """Count how often a task began to run on another client than before."""
+    """Count how often a Streams task began to run on another client than before."""
     last: dict[TaskId, str] = {}
     moves = 0
     for span in sorted(result.spans, key=lambda span: span.from_ms):
@@ -252,10 +295,10 @@ def _moves(result: SimulationResult) -> int:
 
 
 def _spreads(result: SimulationResult) -> tuple[float, float]:
-    """Return how uneven active tasks are over threads: the mean over time, and at the end.
+    """Return how unevenly active tasks are spread over clients: the mean over time, and at the end.
 
-    The value is the difference between the most and the fewest active tasks per thread of a
-    client.
+    The imbalance is the difference between the clients with the most and the fewest active tasks
+    per thread.
     """
     changes: dict[int, list[tuple[str, int, int]]] = {}  # time -> (client, starts, active tasks)
     for span in result.spans:

@@ -29,7 +29,7 @@ class _Member:
         id: member id.
         client: the client that the thread belongs to.
         process: its client's process id, as text.
-        since_ms: time of its last heartbeat (ms), from which the next ones are periodic.
+        since_ms: time of its last heartbeat (ms); the next ones follow at the heartbeat interval.
         target, target_standby: tasks of its target assignment.
         active, standby: tasks that it owns.
         offsets: sums of the changelog offsets of the tasks on its disk, as it reported them.
@@ -66,28 +66,25 @@ class _Member:
 
 
 class StreamsGroupSimulation(StreamsSimulation):
-    """Simulation of a Kafka Streams application in a streams group,
-    whose coordinator assigns tasks.
+    """Simulation of Kafka Streams in a streams group (KIP-1071), whose coordinator assigns tasks.
 
-    Such groups (KIP-1071) have no probing rebalances and no warm-ups. 4.4.0 has a setting for
-    warm-ups, and its ``AssignmentRefiner`` returns the target unchanged.
-
-    The coordinator acts on heartbeats. After a member joined or left, the next heartbeat of any
-    member computes a new target assignment, at most one per assignment interval. Each member
-    learns its target with its next heartbeat. It first revokes tasks outside of the target and
-    confirms that with a heartbeat. Only then does it get new tasks, and only then may others get
-    the revoked ones. It gets an active task once no member owns it and no copy of it is on its own
-    process, and a standby once its process has no copy. All other tasks keep running.
-
-    In 4.4 a target starts from the tasks that members own and from the offsets that they reported
-    when they joined; in 4.3 it starts from the target before. In 4.4 a task changes between active
-    and standby on its member in one step; in 4.3 it is revoked and assigned again.
+    Such groups have no probing rebalances and no warm-ups. After a member joined or left, the next
+    heartbeat of any member computes a new target assignment. Each member learns its target with its
+    next heartbeat and first revokes tasks outside of it. Only then does it get new tasks, and only
+    then may others get the revoked ones. All other tasks keep running.
 
     Args:
         application: the application to simulate.
         assignor: the coordinator's assignor.
     """
 
+    # There is at most one target per assignment interval. A member confirms a revocation with a
+    # heartbeat. It gets an active task once no member owns it and no copy of it is on its own
+    # process, and a standby once its process has no copy. Kafka 4.4.0 has a setting for warm-ups,
+    # but its AssignmentRefiner returns the target unchanged. In Kafka 4.4 a target starts from the
+    # tasks that members own and from the offsets that they reported when they joined; in 4.3 it
+    # starts from the target before. In 4.4 a task changes between active and standby on its member
+    # in one step; in 4.3 it is revoked and assigned again.
     def __init__(self, application: SimulatedApplication, assignor: ServerSticky) -> None:
         runtime = application.runtime
         super().__init__(application, runtime.streams_session_timeout_ms)
@@ -109,7 +106,7 @@ class StreamsGroupSimulation(StreamsSimulation):
 
     # -- group protocol ------------------------------------------------------------------------
 
-    def open(self) -> None:
+    def form_group(self) -> None:
         """Form the group from the initial clients; all join before tasks are first assigned."""
         if not self.state.up:
             return
@@ -122,7 +119,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         for member in self._members.values():
             self._reconcile(member)
 
-    def joined(self, client: RunningClient) -> None:
+    def add_client(self, client: RunningClient) -> None:
         """Let the threads of a client join the group as new members, one after the other."""
         for consumer in client.consumers:
             if not self._members and not self._is_delayed:
@@ -132,9 +129,9 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._heartbeat(self._members[consumer], joining=True)
             self._slots = timeline_slots(len(self._members), self._slots)
 
-    def lost(self, name: str, consumers: Sequence[str], how: str) -> None:
-        """Remove a client's members that left or were evicted (``how``), so that others take their
-        tasks.
+    def remove_consumers(self, name: str, consumers: Sequence[str], how: str) -> None:
+        """Remove a client's members that left or were evicted (``how``), and request a new
+        assignment.
         """
         for consumer in consumers:
             del self._members[consumer]
@@ -143,8 +140,8 @@ class StreamsGroupSimulation(StreamsSimulation):
         else:
             self._causes.clear()
 
-    def requested(self, name: str) -> None:
-        """Request a new target assignment because a client has requested a rebalance."""
+    def request_rebalance(self, name: str) -> None:
+        """Request a new target assignment for the client ``name``, which asked for a rebalance."""
         self._request_target(f"{name} asked")
 
     def last_heartbeat_ms(self, consumer: str) -> int:
@@ -161,8 +158,8 @@ class StreamsGroupSimulation(StreamsSimulation):
         self._members[consumer] = member
 
     def _delay(self) -> None:
-        """Delay the first target assignment of an empty group,
-        so that more members can join before it.
+        """Delay the first task assignment of an empty streams group, so that more members
+        can join.
         """
         self._is_delayed = True
 
@@ -176,7 +173,9 @@ class StreamsGroupSimulation(StreamsSimulation):
     # -- target assignments --------------------------------------------------------------------
 
     def _request_target(self, cause: str) -> None:
-        """Request a new target assignment; the next heartbeat of a member computes it."""
+        """Request a new target assignment of the streams group; the next member heartbeat computes
+        it.
+        """
         if not self._causes:
             self._began_ms = self.clock.now_ms
         if cause not in self._causes:
@@ -185,7 +184,10 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._schedule_heartbeat(member)
 
     def _compute_target_if_due(self, joining: _Member | None = None) -> None:
-        """Compute the requested target assignment, unless the last one was too short a time ago."""
+        """Compute the requested target assignment if enough time has passed since the last one.
+
+        ``joining`` is the member whose join triggers it, None if there is none.
+        """
         if not self._causes or self._is_delayed:
             return
         interval = self._runtime.streams_assignment_interval_ms
@@ -193,12 +195,15 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._compute_target(joining)
 
     def _compute_target(self, joining: _Member | None = None) -> None:
-        """Compute a new target assignment with the coordinator's assignor, and record it."""
+        """Compute a new assignment of Streams tasks with the coordinator's assignor, and record it.
+
+        ``joining`` is the member whose join triggers it, None if there is none.
+        """
         causes, self._causes = tuple(self._causes), []
         self._assigned_ms = self.clock.now_ms
         if not self._members:
             return
-        members = [self._input_of(member) for member in self._in_map_order(joining)]
+        members = [self._assignor_input(member) for member in self._in_map_order(joining)]
         standbys = str(self.app.settings.num_standby_replicas)
         configs = {"num.standby.replicas": standbys}
         plan = self._assignor.assign(self._subtopologies, members, configs)
@@ -209,8 +214,8 @@ class StreamsGroupSimulation(StreamsSimulation):
         for member in self._members.values():
             self._schedule_heartbeat(member)
 
-    def _input_of(self, member: _Member) -> ServerMember:
-        """Return a member as the assignor's input."""
+    def _assignor_input(self, member: _Member) -> ServerMember:
+        """Convert a member to the type that the task assignor takes as input."""
         offsets: dict[str, dict[int, int]] = {}
         if self._assignor.is_4_3:
             active, standby = member.target, member.target_standby
@@ -224,9 +229,9 @@ class StreamsGroupSimulation(StreamsSimulation):
         )
 
     def _in_map_order(self, joining: _Member | None) -> list[_Member]:
-        """Return the members in the iteration order of the coordinator's hash map.
+        """Return the streams group's members in the iteration order of the coordinator's hash map.
 
-        A joining member comes last.
+        The assignor's result depends on this order. A joining member comes last.
         """
         known = [member for member in self._members.values() if member is not joining]
         places = timeline_order([string_hash(member.id) for member in known], self._slots)
@@ -265,15 +270,17 @@ class StreamsGroupSimulation(StreamsSimulation):
     # -- heartbeats and reconciliation ---------------------------------------------------------
 
     def _schedule_heartbeat(self, member: _Member) -> None:
-        """Schedule a member's next heartbeat; do nothing if it would have no effect."""
+        """Schedule a streams group member's next heartbeat, unless an earlier one is scheduled."""
         if member.is_reconciled and not self._causes:
             return
         interval = self._runtime.streams_heartbeat_interval_ms
         beats = (self.clock.now_ms - member.since_ms) // interval + 1
-        self._heartbeat_at(member, member.since_ms + beats * interval)
+        self._schedule_heartbeat_at(member, member.since_ms + beats * interval)
 
-    def _heartbeat_at(self, member: _Member, due_ms: int) -> None:
-        """Schedule a member's heartbeat at a given time, unless it has an earlier one."""
+    def _schedule_heartbeat_at(self, member: _Member, due_ms: int) -> None:
+        """Schedule a streams group member's heartbeat at a given simulated time, if it has no
+        earlier one.
+        """
         if member.due_ms is not None and member.due_ms <= due_ms:
             return
         member.due_ms = due_ms
@@ -287,42 +294,51 @@ class StreamsGroupSimulation(StreamsSimulation):
         self.schedule(due_ms, heartbeat)
 
     def _heartbeat(self, member: _Member, *, joining: bool = False) -> bool:
-        """Process a member's heartbeat; return whether the member's tasks have changed."""
+        """Process a streams group member's heartbeat; return whether the member's tasks have
+        changed.
+        """
         was_revoking = member.is_revoking
         member.due_ms, member.since_ms = None, self.clock.now_ms
         self._compute_target_if_due(member if joining else None)
         is_changed = self._reconcile(member)
         if is_changed:
             # It acknowledges new tasks, and confirms revoked ones, without waiting.
-            self._heartbeat_at(member, self.clock.now_ms + self._runtime.poll_ms)
+            self._schedule_heartbeat_at(member, self.clock.now_ms + self._runtime.poll_ms)
         else:
             self._schedule_heartbeat(member)
         return is_changed or was_revoking
 
     def _reconcile(self, member: _Member) -> bool:
-        """Let a member revoke tasks outside of its target, or else take free tasks of its target.
-
-        The coordinator uses what it knew before this heartbeat. A task that the member confirms as
-        revoked is free for others now, and for itself with its next heartbeat.
+        """Let a member revoke tasks outside of its target assignment, or else take free tasks of
+        it.
 
         Returns:
             Whether the member revokes or takes a task.
         """
+        # The coordinator decides by its state before this heartbeat: a task whose revocation the
+        # member confirms is free for other members at once, but for this member only with its next
+        # heartbeat.
         active, standby = member.kept
         member.revoking = active - member.target
         member.revoking_standby = standby - member.target_standby
         demoted: set[TaskId] = set()
         if not self._assignor.is_4_3:  # a standby becomes active, and the reverse, in one step
             member.revoking_standby -= member.target
-            demoted = (active & member.target_standby) - standby - self._copies_beside(member)
+            demoted = (
+                (active & member.target_standby) - standby - self._tasks_of_process_peers(member)
+            )
         new = (set(), set()) if member.is_revoking else self._free_tasks(member)
         member.active = active | new[0]
         member.standby = (standby | demoted | new[1]) - new[0]
         self._assign(member.client)
         return bool(member.is_revoking or demoted or any(new))
 
-    def _copies_beside(self, member: _Member) -> set[TaskId]:
-        """Return the tasks of which another member of the same process has a copy."""
+    def _tasks_of_process_peers(self, member: _Member) -> set[TaskId]:
+        """Return the Streams tasks that other members of the same process have, as active or
+        standby.
+
+        The member cannot take a copy of these tasks.
+        """
         others = [
             one for one in self._members.values()
             if one.process == member.process and one is not member
@@ -330,7 +346,9 @@ class StreamsGroupSimulation(StreamsSimulation):
         return {task for one in others for task in one.active | one.standby}
 
     def _free_tasks(self, member: _Member) -> tuple[set[TaskId], set[TaskId]]:
-        """Return the active and the standby tasks of a member's target that it can take now."""
+        """Return the active and standby tasks of a member's target assignment that it can
+        take now.
+        """
         same_process = [
             one for one in self._members.values()
             if one.process == member.process and (self._assignor.is_4_3 or one is not member)
@@ -349,7 +367,9 @@ class StreamsGroupSimulation(StreamsSimulation):
         return active, standby
 
     def _assign(self, client: RunningClient) -> None:
-        """Give a client the tasks that its members own, except for those that they must revoke."""
+        """Give a Streams client the tasks that its members own, except for those they must
+        revoke.
+        """
         members = [self._members[one] for one in client.consumers if one in self._members]
         active = {task: one.id for one in members for task in sorted(one.kept[0])}
         standby = {task: one.id for one in members for task in sorted(one.kept[1])}

@@ -3,12 +3,13 @@
 `standby_gain` compares two simulations with the same events. A crash at another time within a
 heartbeat interval changes an outage by up to two heartbeats. Therefore the trace is simulated at
 several times within one interval, the same for both settings (common random numbers), and the
-outages are means.
+outages are means. `settings_outcome` does the same for one combination of settings;
+`settings_to_compare` lists those that the report compares for a recorded application.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import product
@@ -17,23 +18,31 @@ from statistics import mean
 
 from partage.errors import InvalidConfigError, UnknownStrategyError
 from partage.simulation.streams.application import SimulatedApplication
-from partage.simulation.streams.application_parser import configured
+from partage.simulation.streams.application_parser import with_settings
 from partage.simulation.streams.classic_group import ClassicGroupSimulation
 from partage.simulation.streams.client_state import ObservedState
-from partage.simulation.streams.result import SimulationResult, StreamsMetrics, measure
+from partage.simulation.streams.result import (
+    SimulationResult,
+    StreamsMetrics,
+    measure,
+    outages,
+)
 from partage.simulation.streams.streams_group import StreamsGroupSimulation
 from partage.streams import TaskAssignor, find_assignor
-from partage.streams.kip1071_sticky import SERVER_ASSIGNORS, ServerSticky
+from partage.streams.kip1071_sticky import SERVER_ASSIGNORS, ServerSticky, ServerSticky43
 from partage.streams.registry import KIP_441_DOCUMENT, Kip441Proposal
 
 __all__ = [
+    "SettingsOutcome",
     "StandbyGain",
     "SweepCell",
-    "cells",
-    "prepared",
+    "apply_cell",
+    "settings_outcome",
+    "settings_to_compare",
     "simulate",
     "simulate_cell",
     "standby_gain",
+    "sweep_cells",
 ]
 
 _MOST_CELLS = 10_000
@@ -48,9 +57,9 @@ def simulate(
     """Simulate a Kafka Streams application over its trace of events, with a task assignor.
 
     In a classic group the coordinator evicts a dead member one session timeout later. A rebalance
-    that begins before waits for that; members keep their tasks meanwhile. A task that moves is
-    revoked in one rebalance and assigned in the next. In a streams group (`ServerSticky`, KIP-1071)
-    tasks move one by one with the members' heartbeats.
+    that began earlier waits for the eviction; members keep their tasks meanwhile. A task that moves
+    is revoked in one rebalance and assigned in the next. In a streams group (`ServerSticky`,
+    KIP-1071) tasks move one by one with the members' heartbeats.
 
     Args:
         application: the application with its trace of events.
@@ -81,21 +90,24 @@ class SweepCell:
 
     Attributes:
         assignor: name of the assignor.
-        config: settings that differ from the application's, by Kafka's names.
+        config: (Kafka's name, value) pairs of the settings that differ from the application's.
     """
 
     assignor: str
     config: tuple[tuple[str, str], ...] = ()
 
 
-def cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -> list[SweepCell]:
+def sweep_cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -> list[SweepCell]:
     """Return all combinations of task assignors and settings; the last setting varies fastest.
+
+    ``sweeps`` is a dict from Kafka's name of a setting to its values.
 
     Raises:
         InvalidConfigError: there are more than 10,000 combinations.
         UnknownStrategyError: no assignor has this name.
 
-    >>> [one.config for one in cells(["high-availability"], {"max.warmup.replicas": ["1", "2"]})]
+    >>> values = {"max.warmup.replicas": ["1", "2"]}
+    >>> [one.config for one in sweep_cells(["high-availability"], values)]
     [(('max.warmup.replicas', '1'),), (('max.warmup.replicas', '2'),)]
     """
     names = list(dict.fromkeys(_find_assignor(one).name for one in assignors))
@@ -112,25 +124,30 @@ def cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -> list
 def simulate_cell(
     application: SimulatedApplication, cell: SweepCell
 ) -> tuple[SimulationResult, StreamsMetrics]:
-    """Simulate one combination of a parameter sweep; return the result and its metrics.
+    """Simulate a Streams application under one combination of assignor and settings.
+
+    Return the result and its metrics.
 
     Raises:
-        PartageError: as in `configured` and `simulate`.
+        PartageError: as in `with_settings` and `simulate`.
     """
-    settings, assignor = prepared(application, cell)
+    settings, assignor = apply_cell(application, cell)
     result = simulate(settings, assignor)
     return result, measure(result)
 
 
-def prepared(
+def apply_cell(
     application: SimulatedApplication, cell: SweepCell
 ) -> tuple[SimulatedApplication, TaskAssignor | ServerSticky]:
-    """Apply the settings of one combination of a sweep; return the application and the assignor.
+    """Apply the settings of one combination of a parameter sweep to a Streams application.
 
-    ``balance_factor`` is not a Kafka setting: it belongs to the document of KIP-441.
+    ``balance_factor`` is not a Kafka setting, but a parameter of the algorithm proposed in KIP-441.
+
+    Returns:
+        The changed application and its task assignor.
 
     Raises:
-        InvalidConfigError: a setting is invalid, or another assignor gets ``balance_factor``.
+        InvalidConfigError: a setting is invalid, or ``balance_factor`` is set for another assignor.
     """
     config = dict(cell.config)
     factor = config.pop(_BALANCE_FACTOR, None)
@@ -142,7 +159,7 @@ def prepared(
         if not (factor.isascii() and factor.isdigit()):
             raise InvalidConfigError(_BALANCE_FACTOR, "must be a whole number >= 1", factor)
         assignor = assignor.with_balance_factor(int(factor[:9]))
-    return configured(application, config), assignor
+    return with_settings(application, config), assignor
 
 
 def _find_assignor(name: str) -> TaskAssignor | ServerSticky:
@@ -169,17 +186,17 @@ class StandbyGain:
     """The benefit and the cost of one standby replica per task, over a simulated trace of events.
 
     Attributes:
-        standbys: ``num.standby.replicas`` with this standby; the simulation without it has one
-            less.
+        standbys: ``num.standby.replicas`` of the simulation with this standby; that without it has
+            one less.
         is_present: whether the application has this standby now; otherwise it would be a new one.
         worst_s: longest time in seconds in which a task had no owner with all its state.
         worst_with_s: the same with the standby.
         total_s, total_with_s: these times, summed over tasks.
         disk_bytes: size of one copy of all tasks' state.
         write_bytes_per_second: what the standbys read in normal operation.
-        handover_s: additional seconds until a standby runs as the active task, compared with a
-            task that has no copy. In a streams group the member first releases its standby and
-            gets the active task with its next heartbeat; in a classic group it is 0.
+        handover_s: additional seconds until a standby runs as the active task, compared with a task
+            that has no copy. In a streams group the member first releases its standby and gets the
+            active task with its next heartbeat; in a classic group it is 0.
     """
 
     standbys: int
@@ -194,10 +211,9 @@ class StandbyGain:
 
 
 def standby_gain(application: SimulatedApplication, assignor: str) -> StandbyGain:
-    """Simulate an application's trace with and without the last standby of each task,
-    to compare them.
+    """Compare simulated outages with an application's standby replicas and with one replica less.
 
-    An application without standbys is simulated with one.
+    An application without standbys is simulated with one and with none.
 
     Args:
         application: the application with its trace of events.
@@ -219,7 +235,7 @@ def standby_gain(application: SimulatedApplication, assignor: str) -> StandbyGai
     standbys = max(1, now)
     runtime = application.runtime
     interval_ms, handover_ms = runtime.heartbeat_interval_ms, 0
-    found = prepared(application, SweepCell(assignor))[1]
+    found = apply_cell(application, SweepCell(assignor))[1]
     if isinstance(found, ServerSticky):
         interval_ms = runtime.streams_heartbeat_interval_ms
         handover_ms = interval_ms if found.is_4_3 else 0
@@ -239,10 +255,11 @@ def standby_gain(application: SimulatedApplication, assignor: str) -> StandbyGai
 def _mean_outages(
     application: SimulatedApplication, cell: SweepCell, interval_ms: int
 ) -> tuple[float, float]:
-    """Return the worst and the total outage of tasks in seconds, averaged over shifted event times.
+    """Return the longest and the total outage of Streams tasks in seconds, as means over several
+    runs.
 
-    The events are delayed by several times within ``interval_ms``, because an outage depends on
-    when in the interval it begins.
+    An outage depends on when its event occurs between two heartbeats. So the events are delayed by
+    several times within ``interval_ms``, the heartbeat interval.
     """
     found = [
         simulate_cell(_delayed(application, i * interval_ms // _PHASES), cell)[1]
@@ -257,3 +274,134 @@ def _delayed(application: SimulatedApplication, by_ms: int) -> SimulatedApplicat
     """Return the application with all events and the simulation's end delayed by ``by_ms``."""
     events = tuple(replace(one, at_ms=one.at_ms + by_ms) for one in application.events)
     return replace(application, events=events, length_ms=application.length_ms + by_ms)
+
+
+# -- a recorded application under other settings ---------------------------------------------------
+
+_WARMUPS, _LAG = "max.warmup.replicas", "acceptable.recovery.lag"
+_PROBING, _RACKS = "probing.rebalance.interval.ms", "rack.aware.assignment.strategy"
+_SESSION, _SERVER_SESSION = "session.timeout.ms", "streams.session.timeout.ms"
+#: Session timeouts that are compared (ms): Kafka's default, and a short one.
+_SESSIONS_MS = (45_000, 10_000)
+_HIGH_AVAILABILITY = "streams:high-availability"
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsOutcome:
+    """Simulated results of an application under one combination of assignor and settings.
+
+    All figures are means over the simulated times of the trace, so counts may be fractions.
+
+    Attributes:
+        rebalances: rebalances after the first.
+        moved: how often a task began to run on another client than before.
+        outages: number of times in which a task had no owner with all its state.
+        outage_s: their total length in seconds, summed over tasks.
+        worst_outage_s: the longest one.
+        restored_bytes: bytes that copies read which were behind.
+        disk_bytes: mean size of the state in addition to that of active tasks.
+    """
+
+    rebalances: float
+    moved: float
+    outages: float
+    outage_s: float
+    worst_outage_s: float
+    restored_bytes: float
+    disk_bytes: float
+
+    @property
+    def mean_outage_s(self) -> float:
+        """Mean time in which a Streams task had no owner, per outage, in seconds; 0 without
+        outages.
+        """
+        return self.outage_s / self.outages if self.outages else 0.0
+
+
+def settings_outcome(
+    application: SimulatedApplication, cell: SweepCell, *, phases: int = _PHASES
+) -> SettingsOutcome:
+    """Simulate a Streams application several times under one combination of settings.
+
+    Return mean results, since outages depend on when an event occurs between two heartbeats. Events
+    are shifted within a heartbeat interval.
+
+    Args:
+        application: the application with its trace of events.
+        cell: the assignor and the settings that are changed.
+        phases: number of simulations.
+
+    Raises:
+        PartageError: as in `simulate_cell`.
+    """
+    runtime = application.runtime
+    is_server = isinstance(apply_cell(application, cell)[1], ServerSticky)
+    interval_ms = (
+        runtime.streams_heartbeat_interval_ms if is_server else runtime.heartbeat_interval_ms
+    )
+    rows = []
+    for i in range(phases):
+        delayed = _delayed(application, i * interval_ms // phases)
+        result, metrics = simulate_cell(delayed, cell)
+        lengths = outages(result)
+        rows.append((
+            metrics.rebalances, metrics.moved, len(lengths), sum(lengths) / 1_000,
+            max(lengths, default=0) / 1_000, metrics.restored_bytes, metrics.standby_bytes,
+        ))  # fmt: skip
+    return SettingsOutcome(*(mean(column) for column in zip(*rows, strict=True)))
+
+
+def settings_to_compare(
+    application: SimulatedApplication, assignor: str, *, has_racks: bool
+) -> Iterator[SweepCell]:
+    """Yield the settings of a recorded Streams application, then others that may suit it better.
+
+    Args:
+        application: the application with its present settings.
+        assignor: name of its present assignor.
+        has_racks: whether its clients and all of its partitions have racks.
+
+    >>> from partage.simulation.streams.application_parser import read_application
+    >>> app = read_application({"subtopologies": [{"sources": {"in": 2}}], "clients": {"a": {}}})
+    >>> [one.config for one in settings_to_compare(app, "streams:server-sticky@4.3",
+    ...                                            has_racks=False)][:2]
+    [(), (('streams.session.timeout.ms', '10000'),)]
+    """
+    is_server = isinstance(_find_assignor(assignor), ServerSticky)
+    is_stateful = bool(application.layout.changelogs_of)
+    yield SweepCell(assignor)
+    if is_stateful:
+        yield from _standby_cells(application, assignor)
+    if not is_server and is_stateful:
+        settings = application.settings
+        for key, now, values in (
+            (_WARMUPS, settings.max_warmup_replicas, (1, 2, 8)),
+            (_LAG, settings.acceptable_recovery_lag, (0, 1_000_000)),
+            (_PROBING, settings.probing_rebalance_interval_ms, (60_000,)),
+        ):
+            yield from _changes(assignor, key, now, values)
+    if not is_server and has_racks and assignor == _HIGH_AVAILABILITY:
+        for strategy in ("min_traffic", "balance_subtopology"):
+            yield SweepCell(assignor, ((_RACKS, strategy),))
+    runtime = application.runtime
+    session = _SERVER_SESSION if is_server else _SESSION
+    now_ms = runtime.streams_session_timeout_ms if is_server else runtime.session_timeout_ms
+    yield from _changes(assignor, session, now_ms, _SESSIONS_MS)
+    if is_server:
+        yield from (SweepCell(one.name) for one in SERVER_ASSIGNORS if one.name != assignor)
+        yield SweepCell(_HIGH_AVAILABILITY)
+    else:
+        yield SweepCell(ServerSticky43.name)
+
+
+def _standby_cells(application: SimulatedApplication, assignor: str) -> Iterator[SweepCell]:
+    """Yield settings with none, one and two standby replicas, as far as there are enough
+    clients.
+    """
+    now = application.settings.num_standby_replicas
+    most = min(2, len(application.clients) - 1)
+    yield from _changes(assignor, _STANDBYS, now, range(most + 1))
+
+
+def _changes(assignor: str, key: str, now: int, values: Sequence[int]) -> Iterator[SweepCell]:
+    return (SweepCell(assignor, ((key, str(value)),)) for value in values if value != now)

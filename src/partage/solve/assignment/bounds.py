@@ -41,17 +41,20 @@ _MOST_ROUNDS = 30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
-    """Proven lower bound of the largest relative load that any assignment must have.
+    """Proven lower bound of the largest member load in a weighted consumer group assignment.
 
-    The relative load of a member is its load divided by its share.
+    The load of a member is divided by its share, the fraction of all load that it should get. No
+    assignment can have a smaller largest load.
 
     Attributes:
         value: the lower bound.
         kind: the argument that proves it: "cut" (total weight of some topics divided by the share
-            of their subscribers), "heaviest" (one heavy item), "crowd" (one member gets at least
-            ``most`` heavy items), "moves" (too few moves to lower the loads further) or "none".
-        topics: bool[B], topic classes that the argument concerns.
-        most: for a crowd, the items that one member gets at least.
+            of their subscribers), "heaviest" (one heavy partition), "crowd" (one member gets at
+            least ``most`` heavy partitions), "moves" (too few moves to lower the loads further) or
+            "none".
+        topics: bool[B], the topics that the argument concerns (B classes of topics with equal
+            subscribers).
+        most: for a crowd, the number of partitions that one member gets at least.
     """
 
     value: float
@@ -64,7 +67,8 @@ class Bound:
 class WeightedProblem:
     """The problem of distributing weighted partitions among members in proportion to given shares.
 
-    An item is a partition, or a set of partitions that must have one owner.
+    An item is a partition, or a set of partitions that must have one owner. Topics with equal
+    subscribers, and members with equal subscriptions, form classes.
 
     Attributes:
         classes: classes of topics and members.
@@ -72,7 +76,7 @@ class WeightedProblem:
         speed: float64[M], the share of each member, relative to the others; zero for members that
             should get nothing.
         capacity: float64[M], in units of weight.
-        spilled: the most weight that members without share may get.
+        spilled: maximum weight that members without share may get.
     """
 
     classes: SubscriptionClasses
@@ -83,30 +87,43 @@ class WeightedProblem:
     spilled: float
 
     def supply(self) -> NDArray[np.float64]:
-        """Return the total weight of the topics of each class (float64[B]).
+        """Return the total weight of the partitions of all topics with equal subscribers.
 
-        A class holds the topics with equal subscribers.
+        The result has one sum for each class of such topics (float64[B], B classes).
         """
         return np.bincount(self.kind, self.weight, len(self.classes.supply)).astype(float)
 
     def by_member_class(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sum a value over the members of each class (float64[G]).
+        """Sum a value, such as capacity, over the members with equal subscriptions (float64[G]).
 
-        ``values`` has one value for each member. Members of a class have equal subscriptions.
+        Args:
+            values: one value for each member of the consumer group.
+
+        Returns:
+            one sum for each of the G classes of members with equal subscriptions.
         """
         mine = self.classes.member >= 0
         of = self.classes.member[mine]
         return np.bincount(of, values[mine], len(self.classes.size)).astype(float)
 
     def members(self, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which members subscribe to at least one of the given topic classes (bool[M])."""
+        """Return a mask of the members that subscribe to at least one of the given topics
+        (bool[M]).
+
+        Args:
+            topics: bool[B], the given classes of topics with equal subscribers.
+        """
         subscribe: NDArray[np.bool_] = np.append(self.subscribers(topics), False)
         return subscribe[self.classes.member]
 
     def subscribed(self, excluded: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which topic classes have a subscriber that is not excluded (bool[B]).
+        """Return a mask of the topics that keep a subscriber if some members are excluded.
 
-        ``excluded`` marks the excluded members.
+        Args:
+            excluded: bool[M], the excluded members.
+
+        Returns:
+            bool[B], one element for each class of topics with equal subscribers.
         """
         mine = self.classes.member[(self.classes.member >= 0) & ~excluded]
         there = np.zeros(len(self.classes.size), bool)
@@ -116,10 +133,13 @@ class WeightedProblem:
         return out
 
     def subscribers(self, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which member classes subscribe to at least one of the given topic classes
-        (bool[G]).
+        """Return a mask of the members that subscribe to some of the given topics, by class.
 
-        Members of a class have equal subscriptions.
+        Args:
+            topics: bool[B], the given classes of topics with equal subscribers.
+
+        Returns:
+            bool[G], one element for each class of members with equal subscriptions.
         """
         out = np.zeros(len(self.classes.size), bool)
         out[self.classes.arc_member[topics[self.classes.arc_topic]]] = True
@@ -127,14 +147,18 @@ class WeightedProblem:
 
 
 def densest_topics(problem: WeightedProblem, share: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return the set of topics whose weight exceeds the shares of its subscribers by the most.
+    """Return the topics whose total weight most exceeds the total share of their subscribers.
 
-    A minimum cut finds the set. Topics with equal subscribers form a class, and the result marks
-    classes (bool[B]).
+    Such topics prove that some member must be overloaded. A minimum cut of a flow network finds
+    them.
 
     Args:
-        problem: weights, shares and capacities by class.
-        share: float64[G], weight that each member class takes.
+        problem: weights, shares and capacities of the consumer group.
+        share: float64[G], the weight that each class of members with equal subscriptions should
+            get.
+
+    Returns:
+        bool[B], one element for each class of topics with equal subscribers.
     """
     supply = problem.supply()
     total = float(supply.sum())
@@ -158,49 +182,58 @@ def densest_topics(problem: WeightedProblem, share: NDArray[np.float64]) -> NDAr
 
 
 def largest_bound(problem: WeightedProblem) -> Bound:
-    """Return the best proven lower bound of the largest relative load of any assignment.
+    """Return the best lower bound that can be proven for the largest relative load of any
+    assignment.
 
-    The relative load of a member is its load divided by its share. Members without a share do not
-    count.
+    The relative load of a member is its load divided by its share. Members without a share are
+    ignored.
     """
     speed = problem.by_member_class(problem.speed)
     everything = np.ones(len(problem.classes.supply), bool)
-    best = _of_cut(problem, everything, speed)
+    best = _cut_bound(problem, everything, speed)
     if len(speed) > 1:
         cut = everything
         for _ in range(_MOST_ROUNDS):
             cut = densest_topics(problem, best.value * speed)
-            found = _of_cut(problem, cut, speed)
+            found = _cut_bound(problem, cut, speed)
             if not cut.any() or found.value <= best.value * (1 + 1e-12):
                 break
             best = found
-    others = [_heaviest(problem), _crowd(problem, everything), _crowd(problem, best.topics)]
+    others = [
+        _heaviest(problem),
+        _pigeonhole_bound(problem, everything),
+        _pigeonhole_bound(problem, best.topics),
+    ]
     return max([best, *others], key=lambda bound: bound.value)
 
 
-def _of_cut(
+def _cut_bound(
     problem: WeightedProblem, topics: NDArray[np.bool_], speed: NDArray[np.float64]
 ) -> Bound:
-    """Return the lower bound that a set of topics proves: its weight divided by the total share of
-    its subscribers.
+    """Return the lower bound that a set of topics proves for the largest member load.
 
-    Only the subscribers may own these topics, so one of them has at least this load relative to its
-    share.
+    It is the total weight of the topics divided by the total share of their subscribers.
+
+    Args:
+        problem: weights, shares and capacities of the consumer group.
+        topics: bool[B], the classes of topics with equal subscribers.
+        speed: float64[G], the share of each class of members with equal subscriptions.
     """
+    # Only the subscribers may own these topics, so one of them has at least this relative load.
     able = float(speed[problem.subscribers(topics)].sum())
     weight = float(problem.supply()[topics].sum()) - problem.spilled
     return Bound(weight / able if able > 0 and weight > 0 else 0.0, "cut", topics)
 
 
 def _heaviest(problem: WeightedProblem) -> Bound:
-    """Return the lower bound that the heaviest partition proves: its weight divided by the largest
-    share of a subscriber.
+    """Return the lower bound that the heaviest partition proves for the largest member load.
 
-    One member must own the whole partition, and has at least this load relative to its share.
+    It is the weight of this partition divided by the largest share of a subscriber.
     """
     nobody = Bound(0.0, "none", np.zeros(len(problem.classes.supply), bool))
     if not len(problem.weight):
         return nobody
+    # One member must own the whole partition, so it has at least this load relative to its share.
     fastest = np.zeros(len(problem.classes.size))
     mine = problem.classes.member >= 0
     np.maximum.at(fastest, problem.classes.member[mine], problem.speed[mine])
@@ -215,17 +248,19 @@ def _heaviest(problem: WeightedProblem) -> Bound:
     return Bound(float(alone[i]), "heaviest", topics) if alone[i] > 0 else nobody
 
 
-def _crowd(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bound:
-    """Return the lower bound that the pigeonhole principle proves for the heaviest partitions.
+def _pigeonhole_bound(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bound:
+    """Return the lower bound of the largest member load that follows from too many heavy
+    partitions.
 
-    If there are more than k heavy partitions for each member, one member gets at least k + 1 of
-    them.
+    For example, if 3 members subscribe to 4 heavy partitions, one of them gets at least two.
+    ``topics`` marks the topics whose partitions are considered.
     """
     members = problem.members(topics) & (problem.speed > 0)
     count, fastest = int(members.sum()), float(problem.speed[members].max(initial=0.0))
     weight = np.sort(problem.weight[topics[problem.kind]])[::-1]
     if problem.spilled > 0 or not count or fastest <= 0 or len(weight) <= count:
         return Bound(0.0, "none", topics)
+    # Pigeonhole principle: with more than k items for each eligible member, one gets k + 1 of them.
     upto = np.concatenate([np.zeros(1), np.cumsum(weight)])
     k = np.arange(1, (len(weight) - 1) // count + 1)
     last = k * count + 1
@@ -237,7 +272,8 @@ def _crowd(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bound:
 def overload_bound(problem: WeightedProblem) -> Bound:
     """Return a lower bound of the total load above the members' capacities in any assignment.
 
-    A minimum cut finds it.
+    Some topics may have more weight than all their subscribers have capacity; a minimum cut finds
+    them.
     """
     capacity = problem.by_member_class(problem.capacity)
     cut = densest_topics(problem, capacity)
@@ -248,11 +284,10 @@ def overload_bound(problem: WeightedProblem) -> Bound:
 def largest_bound_within_moves(
     weight: NDArray[np.float64], keeper: IntArray, speed: NDArray[np.float64], moves: int
 ) -> float:
-    """Return a lower bound of the largest relative load after at most ``moves`` partitions changed
-    owner.
+    """Return a lower bound of the largest relative load that at most ``moves`` moves can reach.
 
-    The relative load of a member is its load divided by its share. ``keeper`` is the only member
-    that may keep each partition.
+    A move is a partition that changes its owner. The relative load of a member is its load divided
+    by its share (``speed``). ``keeper`` is the only member that may keep each partition.
 
     The proof lists the load of every member after it gave away its r heaviest partitions, for each
     r. The moves can lower the ``moves`` largest entries of the list, but not the next one.
@@ -278,10 +313,11 @@ _SLOWEST, _MOST_SHARES = 16, 1 << 16
 
 
 def fractional_loads(problem: WeightedProblem) -> FloatArray | None:
-    """Return the most even load of each member if partitions could be divided (float64[M]).
+    """Return the most even loads of the members that would be possible if partitions could be
+    divided.
 
-    Load is measured relative to each member's share, and capacities do not count. The loads are
-    exact except for rounding. None if the computation would take too long.
+    The result is float64[M], or None if the computation would take too long. Loads are compared
+    relative to each member's share, and capacities are ignored. They are exact except for rounding.
     """
     supply = problem.supply()
     total = float(supply.sum())

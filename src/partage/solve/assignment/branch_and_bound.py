@@ -70,14 +70,15 @@ def solve_exactly(
 
 @dataclass(slots=True, eq=False)
 class _Search:
-    """State of the branch-and-bound search.
+    """State of the branch-and-bound search for the best assignment of weighted items to members.
 
     Attributes:
         items, members: the problem.
-        most_moves: limit of moves.
+        most_moves: maximum number of moves.
         topic: the topic of each item; empty if topics do not matter.
         nodes: how many more partial assignments the search may visit.
-        ceiling: upper limits of the sorted relative loads, largest first; empty for no limit.
+        ceiling: upper limits of the sorted relative loads (load divided by share), largest first;
+            empty for no limit.
         best: score of the best plan so far; owner: the member of each item in that plan.
     """
 
@@ -117,10 +118,9 @@ class _Search:
                     self._may[i] = [m for m in may if m not in draining or m in homes]
 
     def score(self, owner: list[int]) -> Score:
-        """Return the criteria that compare two complete assignments, most important first; lower is
-        better.
+        """Return the score of a complete assignment, a tuple that is lower for a better one.
 
-        See `Score` for the criteria.
+        Its criteria are overload, sorted loads, rack cost and moves, among others; see `Score`.
         """
         cost = moves = misplaced = 0
         for i, m in enumerate(owner):
@@ -131,8 +131,9 @@ class _Search:
         return misplaced, over, relative, cost, moves, self._squares(owner)
 
     def relative_loads(self, owner: list[int]) -> tuple[float, ...]:
-        """Return each member's load divided by its share in a complete assignment, largest
-        first.
+        """Return the members' loads divided by their shares, sorted from the largest.
+
+        ``owner`` is the member that owns each item (a partition, or several with one owner).
         """
         return self._loads(self._loads_of(owner))[1]
 
@@ -158,11 +159,10 @@ class _Search:
         return int(self.items.owned[i]) - self.items.homes.get(i, {}).get(m, 0)
 
     def _loads(self, load: list[float]) -> tuple[float, tuple[float, ...]]:
-        """Return the total load above capacities, and members' relative loads sorted from the
-        largest.
+        """Return the total load above the members' capacities, and the sorted relative loads.
 
-        ``load`` is the load of each member; a relative load is the load divided by the member's
-        share.
+        A relative load is a member's load divided by its share; the largest comes first. ``load``
+        is the load of each member.
         """
         limits = zip(load, self.members.capacity.tolist(), strict=True)
         relative = [x / s for x, s in zip(load, self.members.speed.tolist(), strict=True)]
@@ -178,12 +178,20 @@ class _Search:
         *,
         squares: int = 0,
     ) -> None:
-        """Search for better owners of the items from position ``at`` on, depth first.
+        """Search depth first for a better assignment of the partitions that have no owner yet.
 
-        The items before ``at`` in the search's order already have owners; an item is a partition,
-        or several that must have one owner. The best complete assignment is stored in ``owner``
-        and its score in ``best``.
+        The best complete assignment is stored in ``self.owner`` and its score in ``self.best``.
+
+        Args:
+            at: number of items that have an owner (an item is a partition, or several with one
+                owner).
+            owner: the member of each item, -1 for none yet.
+            cost: total rack cost of the items with an owner.
+            moves: number of their partitions that changed their owner.
+            misplaced: number of them on members that should own nothing.
+            squares: sum of squared counts by topic and member.
         """
+        # The first ``at`` items in the search's order already have owners.
         self.nodes -= 1
         if self.nodes <= 0 or moves > self.most_moves:
             return

@@ -47,16 +47,17 @@ __all__ = [
 class TransportProblem:
     """A transportation problem: partitions are shipped to members at a cost for each pair.
 
-    Partitions are grouped in classes, and members in groups with equal costs.
+    Partitions are grouped in classes, and members in groups with equal costs. A claim is the right
+    of a previous owner (claimant) to keep partitions.
 
     Attributes:
         supply: int64[C], partitions of each class.
         group: int64[M], group of each member, -1 for a member that may own nothing.
         groups: number of groups.
-        keep_class, keep_member, keep_most, keep_cost: int64[K], the claims: class, claimant (a
-            member that owned such partitions), the most partitions that it may keep, and the cost
-            of each. Claims on one class concern distinct partitions, unless ``keep_class`` is a
-            class of contested partitions, whose whole supply each claimant may keep.
+        keep_class, keep_member, keep_most, keep_cost: int64[K], the claims: class, claimant,
+            maximum number of partitions that it may keep, and the cost of each. Claims on one class
+            concern distinct partitions, unless ``keep_class`` is a class of contested partitions,
+            whose whole supply each claimant may keep.
         free_class, free_group, free_cost: int64[A], class, group and cost of a move.
         loads: int64[n], the loads that majorise the plan's; members beyond n count as zero.
     """
@@ -79,8 +80,8 @@ class CheapestPlan:
     """Cheapest assignment of partitions to members, with the dual prices that prove its optimality.
 
     Attributes:
-        kept: int64[K], how many partitions stay with each claimant. free: int64[A], how many move
-            along each arc from a class to a group of members.
+        kept: int64[K], how many partitions stay with each claimant (previous owner that may keep
+            them). free: int64[A], how many move along each arc from a class to a group of members.
         received: int64[M], how many of the partitions moved to its group each member gets.
         price: int64[M], the dual prices of members, which are the certificate: the cost of a plan
             plus its owners' prices is at least the sum over partitions of the least cost + price;
@@ -97,8 +98,8 @@ class CheapestPlan:
 def find_cheapest_plan(problem: TransportProblem) -> CheapestPlan:
     """Return the cheapest assignment whose loads are at least as even as ``problem.loads``.
 
-    The load of a member is its number of partitions. "At least as even" means that the given loads
-    majorise the sorted loads of the assignment.
+    The load of a member is its number of partitions. An assignment is at least as even if, for each
+    k, its k largest loads together are at most the k largest given loads (majorisation).
 
     Raises:
         ProblemTooLargeError: the network is too large, or searching it would take too long.
@@ -136,13 +137,14 @@ def find_cheapest_plan(problem: TransportProblem) -> CheapestPlan:
 class Layout:
     """Node numbers of the flow network that finds the cheapest assignment of partitions to members.
 
-    Interchangeable members share a node, called a unit. A member that may keep partitions is a unit
-    by itself; all other members of a group are one unit together.
+    Interchangeable members share a node, called a unit. A member that may keep partitions is a
+    separate unit.
 
     Attributes:
         unit: int64[M], unit of each member, -1 for a member that may own nothing.
-        size: int64[U], members of each unit; group: int64[U], its group.
-        steps: the staircase that bounds the loads.
+        size: int64[U], members of each unit; group: int64[U], its group of members with equal
+            costs.
+        steps: the upper limits of the sorted loads.
         first_group, first_unit, first_step: numbers of the first node of each kind.
         source: number of the source.
         arcs: number of arcs.
@@ -165,17 +167,19 @@ class Layout:
 
     @property
     def drain(self) -> int:
-        """Number of the extra node through which `limited_moves` lowers the highest loads.
+        """Number of the extra network node through which the largest member loads are lowered.
 
-        The node exists only in a network that was built with ``with_drain``.
+        Only a network built with ``with_drain=True`` has this node.
         """
         return self.source + 2
 
     @classmethod
     def of(cls, problem: TransportProblem, steps: Steps | None = None) -> Layout:
-        """Number the nodes of the flow network for a transportation problem.
+        """Number the nodes of the flow network that ships partitions to members at the least cost.
 
-        ``steps``, if given, replace the problem's limits on sorted loads.
+        Args:
+            problem: the transportation problem.
+            steps: upper limits of the sorted member loads; None for those of the problem.
         """
         members = len(problem.group)
         claims = np.zeros(members, bool)
@@ -202,10 +206,13 @@ class Layout:
                    first_step + len(steps), arcs)  # fmt: skip
 
     def shared(self, received: IntArray) -> IntArray:
-        """Divide the partitions of each unit evenly among its members (int64[M]).
+        """Divide the partitions of each set of interchangeable members evenly among its members.
 
-        A unit is a set of interchangeable members. If the partitions do not divide evenly, the
-        unit's first members get one more.
+        Args:
+            received: int64[U], number of partitions of each set.
+
+        Returns:
+            int64[M], number of partitions of each member.
         """
         out = np.zeros(len(self.unit), np.int64)
         mine = np.flatnonzero(self.unit >= 0)
@@ -213,6 +220,7 @@ class Layout:
         order = np.argsort(of, kind="stable")
         mine, of = mine[order], of[order]
         nth = np.arange(len(mine)) - np.searchsorted(of, of)
+        # The first members of a unit get one more if the partitions do not divide evenly.
         out[mine] = received[of] // self.size[of] + (nth < received[of] % self.size[of])
         return out
 
@@ -220,13 +228,16 @@ class Layout:
 def build_network(
     problem: TransportProblem, layout: Layout, *, with_drain: bool = False
 ) -> tuple[Network, dict[str, IntArray]]:
-    """Build the flow network whose cheapest flow solves a transportation problem.
+    """Build the flow network whose cheapest flow is the cheapest assignment of partitions to
+    members.
 
-    Return the network, and the indices of its arcs by type. The dual price of each class is its
-    least cost.
+    Args:
+        problem: partitions, members and costs.
+        layout: the node numbers.
+        with_drain: whether to add an extra node from which the largest loads can be lowered.
 
-    A step is a range of load levels that equally many members may reach (see `staircase`). With
-    ``with_drain`` the network has arcs without capacity from `Layout.drain` to every step.
+    Returns:
+        the network, and a dict from arc type (such as "keep") to the indices of its arcs.
     """
     steps, units = layout.steps, layout.first_unit + np.arange(len(layout.size))
     step_nodes = layout.first_step + np.arange(len(steps))
@@ -257,6 +268,7 @@ def build_network(
         ),
     }  # fmt: skip
     if with_drain:
+        # Arcs of capacity 0 lead from the drain to every step; `limited_moves` widens them.
         kinds["drain"] = (
             np.full(len(steps), layout.drain), step_nodes, np.zeros(len(steps), np.int64), None,
         )  # fmt: skip
@@ -265,6 +277,7 @@ def build_network(
     arcs = {k: np.arange(a, b) for k, a, b in zip(kinds, starts, ends, strict=True)}
     costs = [np.zeros(len(r[1]), np.int64) if r[3] is None else r[3] for r in kinds.values()]
     price = np.zeros(layout.sink + 1 + with_drain, np.int64)
+    # The initial dual price of each partition class is the least cost of its arcs.
     price[classes] = best
     tail, head, capacity = (np.concatenate([row[i] for row in kinds.values()]) for i in range(3))
     network = Network(
@@ -277,12 +290,17 @@ def build_network(
 def push_kept(
     problem: TransportProblem, layout: Layout, network: Network, arcs: dict[str, IntArray]
 ) -> None:
-    """Push a first flow: partitions stay with previous owners where that is cheapest and load
-    limits allow it.
+    """Add a first flow to the network: partitions stay with previous owners where that is cheapest.
 
-    This saves time: the search would find the same flow with one path for each pair of class and
-    previous owner.
+    Limits of the members' loads are respected. The first flow makes the later search faster.
+
+    Args:
+        problem: partitions, members and costs.
+        layout: the node numbers of the network.
+        network: the network, which is changed.
+        arcs: indices of the arcs by type.
     """
+    # The search would find the same flow, with one path for each pair of class and claimant.
     price = network.price[problem.keep_class]
     sole = np.bincount(problem.keep_class, problem.keep_most, len(problem.supply)) <= problem.supply
     good = np.flatnonzero((problem.keep_cost == price) & sole[problem.keep_class])

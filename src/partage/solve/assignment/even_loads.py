@@ -40,15 +40,15 @@ class BestLoads:
     "Most even" means least-majorised: the largest load is as small as possible, then the next.
 
     Attributes:
-        load: int64[M], partitions of each member. Only the sorted vector is unique: which of
-            several equivalent members has one more is arbitrary.
-        owner: int32[sum of partitions], a plan with these loads, topic after topic; -1 for
-            the partitions of topics without subscribers.
-        topic_level: int64[T], the certificate. For any k let A be the topics of a level
-            above k, and N(A) the members that may own some of them. In every valid plan
-            the sum of max(load - k, 0) is at least partitions(A) - k * size(N(A)), because
-            the partitions of A can only go to N(A). Here the two are equal for every k. The
-            least-majorised vector is the one that minimises all these sums.
+        load: int64[M], partitions of each member. Only the sorted vector is unique; an equivalent
+            member might have one more or less.
+        owner: int32[sum of partitions], a plan with these loads, topic after topic; -1 for the
+            partitions of topics without subscribers.
+        topic_level: int64[T], the certificate. For any k let A be the topics of a level above k,
+            and N(A) the members that may own some of them. In every valid plan the sum of max(load
+            - k, 0) is at least partitions(A) - k * size(N(A)), because the partitions of A can only
+            go to N(A). Here the two are equal for every k. The least-majorised vector is the one
+            that minimises all these sums.
     """
 
     load: IntArray
@@ -58,13 +58,12 @@ class BestLoads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Result:
-    """Most even loads found so far, by member class; the solver of each subproblem writes its own
-    part.
+    """Numbers of partitions that members get in the most even assignment, filled in part by part.
 
     Attributes:
-        total: int64[G], partitions of each member class.
-        level: int64[B], the level of each topic class (see `BestLoads`).
-        share: int64[A], partitions that go from each topic class to each member class.
+        total: int64[G], partitions of each class of members with equal subscriptions.
+        level: int64[B], a load for each class of topics, which proves optimality (see `BestLoads`).
+        share: int64[A], partitions that go from each class of topics to each class of members.
     """
 
     total: IntArray
@@ -74,11 +73,14 @@ class _Result:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Subproblem:
-    """Part of the even-loads problem: some topics and the members that are to own their partitions.
+    """Part of the even-loads problem: some topics, and the members that get their partitions.
 
-    Topics with equal subscribers, and members with equal subscriptions, form classes. Attributes
-    are indices of these classes in the whole problem, and of the pairs in which a member class
-    subscribes to a topic class (arcs).
+    Topics with equal subscribers, and members with equal subscriptions, form classes.
+
+    Attributes:
+        topics: indices of the topic classes in the whole problem.
+        members: indices of the member classes.
+        arcs: indices of the pairs in which a member class subscribes to a topic class.
     """
 
     topics: IntArray
@@ -108,10 +110,14 @@ def least_majorised(eligibility: Eligibility) -> BestLoads:
 
 
 def find_even_loads(classes: SubscriptionClasses) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the most even loads of members, by classes of members and topics.
+    """Return the most even numbers of partitions that the members of a consumer group can get.
 
-    The results are each member's load, the level of each topic (see `BestLoads`), and the
-    partitions that go from each topic class to each member class.
+    Args:
+        classes: classes of topics with equal subscribers, and of members with equal subscriptions.
+
+    Returns:
+        three int64 arrays: partitions of each member; a load for each topic that proves optimality
+            (see `BestLoads`); partitions from each class of topics to each class of members.
     """
     if len(classes.arc_topic) > LARGEST_NETWORK:
         raise ProblemTooLargeError(
@@ -154,14 +160,23 @@ def _share_evenly(classes: SubscriptionClasses, total: IntArray) -> IntArray:
 def _solve_or_split(
     classes: SubscriptionClasses, part: _Subproblem, result: _Result, budget: Budget
 ) -> list[_Subproblem]:
-    """Solve a subproblem if all its loads can differ by at most one; otherwise split it by a
-    minimum cut.
+    """Divide some topics evenly among their subscribers, or split them into two smaller problems.
 
-    Return the subproblems that remain. The loads are written to ``result``.
+    A problem is split by a minimum cut if the loads of its members must differ by more than one
+    partition.
+
+    Args:
+        classes: all classes of topics and members.
+        part: the topics and members of this problem.
+        result: the loads, written if the problem is solved.
+        budget: limit of work.
+
+    Returns:
+        the smaller problems; none if this problem is solved.
     """
     supply, size = classes.supply[part.topics], classes.size[part.members]
     k = int(supply.sum() // size.sum())
-    network, to_sink = _network(classes, part, k, budget)
+    network, to_sink = _build_network(classes, part, k, budget)
     network.augment()
     if int(network.flow()[to_sink].sum()) < k * int(size.sum()):
         above, below = _split(classes, part, _nodes_without_room(network, len(supply)))
@@ -185,13 +200,21 @@ def _solve_or_split(
     return [_split(classes, part, stuck)[0]] if stuck.any() else []
 
 
-def _network(
+def _build_network(
     classes: SubscriptionClasses, part: _Subproblem, k: int, budget: Budget
 ) -> tuple[Network, IntArray]:
-    """Return a flow network in which each member has room for k partitions, and the arcs to its
-    sink.
+    """Build a flow network in which each member of a consumer group can get ``k`` partitions.
 
-    Its nodes are a source, topics, members and a sink. A proportional first flow is already pushed.
+    Flow from topics to members is an assignment; a first flow is already in the network.
+
+    Args:
+        classes: all classes of topics and members.
+        part: the topics and members of this problem.
+        k: largest number of partitions of a member.
+        budget: limit of work.
+
+    Returns:
+        the network, and the indices of the arcs into its sink.
     """
     topics, members, arcs = len(part.topics), len(part.members), len(part.arcs)
     topic_at = np.full(len(classes.supply), -1, np.int64)
@@ -227,13 +250,15 @@ def _network(
 
 
 def _nodes_without_room(network: Network, topics: int) -> NDArray[np.bool_]:
-    """Return which nodes of the flow network lack room (bool[nodes]).
+    """Return the source side of a minimum cut: topics with unassigned partitions and their
+    subscribers.
 
-    These are the topics with unassigned partitions, and all nodes to which these topics could send
-    flow.
+    The result is a mask of the nodes (bool[nodes]), namely all that these topics can reach.
+    ``topics`` is the number of topic nodes, which come first.
     """
     from_source = network.out[network.start[network.source] : network.start[network.source + 1]]
     unplaced = network.head[from_source[network.left[from_source] > 0]]
+    # No more flow can leave these nodes, so they are one side of a minimum cut.
     return network.reachable(unplaced[unplaced < topics])
 
 
@@ -266,15 +291,15 @@ def _split(
 def assign_partitions(
     classes: SubscriptionClasses, share: IntArray, load: IntArray
 ) -> NDArray[np.int32]:
-    """Choose an owner for each partition so that every member gets its given number (int32[P]).
-
-    Previous owners do not count. Partitions are sorted by topic, and those without subscribers get
-    -1.
+    """Choose an owner for each partition so that every member gets a given number (int32[P]).
 
     Args:
-        classes: classes of topics and members.
-        share: int64[A], flow over each pair of classes.
-        load: int64[M], partitions of each member.
+        classes: classes of topics with equal subscribers, and of members with equal subscriptions.
+        share: int64[A], partitions that go from each class of topics to each class of members.
+        load: int64[M], number of partitions of each member.
+
+    Returns:
+        the member of each partition, sorted by topic; -1 without subscribers.
     """
     topic = np.repeat(classes.topic, classes.partitions)
     owner = np.full(len(topic), -1, np.int64)
@@ -289,14 +314,16 @@ def assign_members(
     pair_counts: IntArray,
     member_counts: IntArray,
 ) -> None:
-    """Choose a member for each partition without an owner, in the numbers that the flow prescribes.
+    """Choose a member for each partition without an owner, so that all members get given numbers.
 
     Args:
         owner: int64[P], the owner of each partition, -1 for none; filled in place.
-        topic: int64[P], topic class of each partition, -1 for none.
+        topic: int64[P], class of each partition's topic (topics with equal subscribers), -1 for
+            none.
         classes: classes of topics and members.
-        pair_counts: int64[A], partitions that go from each topic class to each member class.
-        member_counts: int64, partitions of each member that has a class, in join order.
+        pair_counts: int64[A], partitions that go from each class of topics to each class of
+            members.
+        member_counts: int64, number of partitions of each member that has a class.
     """
     pool = np.flatnonzero((owner < 0) & (topic >= 0))
     pool = pool[np.argsort(topic[pool], kind="stable")]

@@ -58,7 +58,8 @@ class FewestMoves:
     """Assignment with the fewest moved partitions, and the proof that fewer are impossible.
 
     Attributes:
-        moves: owned partitions whose new owner is no claimant (a member that may keep it).
+        moves: number of owned partitions that do not stay with a claimant (a previous owner that
+            may keep them).
         owner: int32[P], the member of each partition, -1 where no member is eligible.
         price: int64[M], the certificate: a dual price of each member. A partition costs 0 with a
             member where it stays and 1 where it moves. The moves of a plan plus the prices of all
@@ -76,7 +77,8 @@ class FewestMoves:
 def fewest_moves(
     eligibility: Eligibility, ownership: Ownership, loads: NDArray[np.integer]
 ) -> FewestMoves:
-    """Return an assignment with the fewest moves among those at least as even as the given loads.
+    """Return the assignment with the fewest moves among all that are at least as even as given
+    loads.
 
     The load of a member is its number of partitions. "At least as even" means that ``loads``
     majorise the assignment's sorted loads.
@@ -87,8 +89,8 @@ def fewest_moves(
         loads: int[n], the given loads in any order; members beyond n count as loads of zero.
 
     Raises:
-        ProblemTooLargeError: the network has more than `LARGEST_NETWORK` arcs, or
-            searching it would take more than some seconds.
+        ProblemTooLargeError: the network has more than `LARGEST_NETWORK` arcs, or searching it
+            would take more than some seconds.
         InvalidProblemError: no assignment has such loads.
 
     >>> eligibility = Eligibility(np.array([3]), np.array([0, 1, 2]), np.array([0, 0]))
@@ -111,7 +113,7 @@ def fewest_moves(
             f"subscribers, {steps.reaching.size} different loads"
         )
     moves_network = build_network(classes, claims, steps)
-    _augment_at_least_cost(moves_network.network)
+    _augment_at_minimum_cost(moves_network.network)
     kept = PlanFlows(
         *(moves_network.flow(kind) for kind in ("claim", "contested", "free", "within"))
     )
@@ -122,9 +124,10 @@ def fewest_moves(
     )
 
 
-def _augment_at_least_cost(network: Network) -> None:
-    """Send all flow from source to sink at least cost (successive shortest paths, primal-dual
-    form).
+def _augment_at_minimum_cost(network: Network) -> None:
+    """Send all flow of a network from source to sink at minimum cost.
+
+    The algorithm is successive shortest paths (primal-dual).
     """
     from_source = network.out[network.start[network.source] : network.start[network.source + 1]]
     network.augment()
@@ -137,9 +140,13 @@ def _augment_at_least_cost(network: Network) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MovesNetwork:
-    """Flow network whose cheapest flow is an assignment with the fewest moves.
+    """Flow network whose minimum-cost flow is an assignment with the fewest moves.
 
-    It finds arcs by their type, for example "claim" (a partition stays) or "free" (it moves).
+    Attributes:
+        network: the network.
+        arcs: range of arc numbers for each type, such as "claim" (a partition stays) or "free" (it
+            moves).
+        member_nodes: range of the members' nodes.
     """
 
     network: Network
@@ -147,25 +154,34 @@ class MovesNetwork:
     member_nodes: slice
 
     def flow(self, kind: str) -> IntArray:
-        """Return how many partitions flow over each arc of one type.
+        """Return how many partitions flow over each arc of one type, in the network of
+        `fewest_moves`.
 
-        Types are for example "claim" (the partition stays) and "free" (it moves).
+        Args:
+            kind: arc type, for example "claim" (a partition stays) or "free" (it moves).
         """
         return self.network.flow()[self.arcs[kind]]
 
     def positions(self, kind: str) -> IntArray:
-        """Return the indices of all arcs of one type in the network.
+        """Return the indices of all network arcs of one type.
 
-        Types are for example "claim" (the partition stays) and "free" (it moves).
+        Args:
+            kind: arc type, for example "claim" (a partition stays with its owner) or "free" (it
+                moves).
         """
         where = self.arcs[kind]
         return np.arange(where.start, where.stop)
 
 
 def arcs_needed(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> int:
-    """Estimate the number of arcs in the flow network for the fewest moves.
+    """Estimate the number of arcs in the flow network that minimises moved partitions.
 
-    Callers use it to reject networks that are too large.
+    Callers reject problems whose network would be too large.
+
+    Args:
+        classes: topics with equal subscribers, and members with equal subscriptions.
+        claims: partitions that previous owners may keep.
+        steps: upper limits of the sorted loads of members.
     """
     climbing = len(classes.member) * (len(steps) + 1)
     claiming = len(claims.arc_topic) + len(claims.class_claimant)
@@ -173,9 +189,15 @@ def arcs_needed(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps
 
 
 def build_network(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> MovesNetwork:
-    """Build the flow network whose cheapest flow is an assignment with the fewest moves.
+    """Build the flow network whose cheapest flow is an assignment with the fewest moved partitions.
 
-    It begins with a flow in which members keep what they owned.
+    Args:
+        classes: topics with equal subscribers, and members with equal subscriptions.
+        claims: partitions that previous owners may keep.
+        steps: upper limits of the sorted loads of members.
+
+    Returns:
+        the network, with a first flow in which members keep partitions.
     """
     nodes = _Nodes.of(classes, claims, steps)
     kinds = _arcs(classes, claims, steps, nodes)
@@ -204,10 +226,9 @@ def build_network(classes: SubscriptionClasses, claims: ClaimClasses, steps: Ste
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Nodes:
-    """Node numbers of the flow network, by what the nodes stand for.
+    """Node numbers of the flow network that minimises moved partitions, by type of node.
 
-    The groups are numbered one after another: topic classes, contested classes, member classes and
-    so on.
+    Each type, such as topics or members, has consecutive numbers.
     """
 
     topic: IntArray
@@ -264,12 +285,17 @@ def _arcs(
 def _push_kept(
     moves_network: MovesNetwork, claims: ClaimClasses, steps: Steps, everyone: IntArray
 ) -> None:
-    """Push a first flow: members keep the partitions that only they may keep, within the load
-    limits.
+    """Add a first flow to the network: members keep the partitions that only they owned.
 
-    This saves time: the search would find the same flow with one path for each such member and
-    class.
+    The limits of their loads are respected. The first flow makes the later search faster.
+
+    Args:
+        moves_network: the network, which is changed.
+        claims: partitions that previous owners may keep.
+        steps: upper limits of the sorted loads of members.
+        everyone: indices of the members that may own partitions.
     """
+    # The search would find the same flow, with one path for each such member and class.
     members = moves_network.member_nodes.stop - moves_network.member_nodes.start
     left = sum_by_position(claims.arc_member, claims.arc_supply, members)[everyone]
     climbs = steps.climb(left)
@@ -288,10 +314,11 @@ def _push_kept(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanFlows:
-    """Solution of the flow problem: how many partitions stay with each previous owner, and how many
+    """Solution of the flow problem: how many partitions stay with each previous owner, how many
     move.
 
-    `assign_owners` makes an assignment from it.
+    `assign_owners` makes an assignment from it. A claimant is a previous owner that may keep a
+    partition; a contested class has several.
 
     Attributes:
         claim: int64, for each class with one claimant, the partitions that stay with it.
@@ -328,9 +355,14 @@ def assign_owners(
 def _keep_first_partitions(
     owner: IntArray, class_of: IntArray, start: IntArray, member: IntArray, stay_count: IntArray
 ) -> None:
-    """Give the first partitions of each class to their previous owners, as many as each may keep.
+    """Assign partitions to their previous owners, as many as each previous owner may keep.
 
-    ``start``, ``member`` and ``stay_count`` are compressed rows (CSR), one row per class.
+    Args:
+        owner: the owner of each partition; changed in place.
+        class_of: class of each partition; partitions of a class are interchangeable.
+        start: offset of the first entry of each class, as compressed rows (CSR).
+        member: the previous owner of each entry.
+        stay_count: number of partitions that this member keeps.
     """
     mine = np.flatnonzero(class_of >= 0)
     mine = mine[np.argsort(class_of[mine], kind="stable")]

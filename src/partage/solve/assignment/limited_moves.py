@@ -40,13 +40,13 @@ _MOST_WORK = 30_000_000
 class LimitedLoads:
     """Most even loads that a limited number of moves can reach, and the proofs of their optimality.
 
-    The load of a member is its number of partitions. Sorted from the largest, the loads are
-    lexicographically least.
+    The load of a member is its number of partitions. The largest load is as small as possible, then
+    the second largest, and so on.
 
     Attributes:
         loads: int64[n], largest first.
-        proofs: for each level that ends above the next higher one, the level and the dual prices of
-            members (int64[M]).
+        proofs: pairs of a load level, at which the number of members that reach it cannot be
+            lowered further, and the dual prices of members (int64[M]).
     """
 
     loads: IntArray
@@ -85,7 +85,7 @@ def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoa
     network, arcs = build_network(problem, layout, with_drain=True)
     network.budget = Budget(_MOST_WORK)
     push_kept(problem, layout, network, arcs)
-    _fill(network, arcs["supply"])
+    _augment_at_minimum_cost(network, arcs["supply"])
     network.source = layout.drain
     spare = int(network.flow()[arcs["keep"]].sum()) - least_kept
     top_price = int(problem.supply.sum()) + 1
@@ -96,9 +96,14 @@ def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoa
     return LimitedLoads(loads.astype(np.int64), tuple(found.proofs))
 
 
-def _fill(network: Network, supply: IntArray) -> None:
-    """Send all flow from source to sink at least cost (successive shortest paths, primal-dual
-    form).
+def _augment_at_minimum_cost(network: Network, supply: IntArray) -> None:
+    """Send all flow of a network from source to sink at minimum cost.
+
+    The algorithm is successive shortest paths (primal-dual).
+
+    Args:
+        network: the network, which is changed.
+        supply: indices of the arcs that leave the source.
     """
     network.augment()
     while network.left[2 * supply].any():
@@ -108,8 +113,14 @@ def _fill(network: Network, supply: IntArray) -> None:
 
 
 def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int) -> int:
-    """Return the smallest possible largest load if at least ``least_kept`` partitions stay, by
-    bisection.
+    """Return the smallest possible largest load if some partitions must stay with previous owners.
+
+    Loads are numbers of partitions. The search is a bisection.
+
+    Args:
+        problem: partitions, members and costs.
+        least_kept: number of partitions that must stay at least.
+        members: number of members.
     """
     most = np.bincount(problem.keep_member, problem.keep_most, max(len(problem.group), 1))
     low, high = int(problem.loads.max(initial=0)), int(problem.supply.sum())
@@ -125,33 +136,37 @@ def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int
     return low
 
 
-def _most_kept(problem: TransportProblem, top: int, members: int) -> int:
-    """Return the most partitions that can stay if no member gets more than ``top``."""
+def _most_kept(problem: TransportProblem, max_load: int, members: int) -> int:
+    """Return how many partitions can stay with previous owners if loads are limited.
+
+    Args:
+        problem: partitions, members and costs.
+        max_load: largest number of partitions of a member.
+        members: number of members.
+    """
     bounded = TransportProblem(
         problem.supply, problem.group, problem.groups, problem.keep_class, problem.keep_member,
         problem.keep_most, problem.keep_cost, problem.free_class, problem.free_group,
-        problem.free_cost, np.full(members, top),
+        problem.free_cost, np.full(members, max_load),
     )  # fmt: skip
     return int(find_cheapest_plan(bounded).kept.sum())
 
 
 @dataclass(slots=True, eq=False)
 class _LevelLowering:
-    """State of the algorithm that moves partitions from the most loaded members within a limit of
-    moves.
+    """State of the algorithm that moves partitions away from the most loaded members.
 
-    It lowers one load level after another, from the highest down. In the flow network each level
-    has an arc to the sink, whose flow is the number of members that reach the level.
+    The number of moves is limited. Load level k stands for the members with at least k partitions;
+    the algorithm minimises their number, for the highest level first.
 
     Attributes:
-        network: with the cheapest flow; its source is the node from which steps are emptied.
+        network: flow network whose cheapest flow is the assignment.
         layout: the numbers of its nodes.
-        step, drain: the arcs from the steps to the sink, and from the drain to the steps.
+        step, drain: the arcs from load levels to the sink, and from the source to load levels.
         spare: moves that are left.
-        top_price: a price above any number of moves.
+        top_price: a dual price above any number of moves.
         proofs: see `LimitedLoads`.
-        _stuck: bool[nodes], the nodes that the block's levels reach when no path leads to a lower
-            level; None if there is a path.
+        _stuck: bool[nodes], nodes that the current levels reach if none can be lowered; else None.
     """
 
     network: Network
@@ -164,12 +179,10 @@ class _LevelLowering:
     _stuck: NDArray[np.bool_] | None = None
 
     def run(self) -> None:
-        """Lower all levels, from the highest to the lowest.
-
-        Several levels are lowered together. Such a block doubles after each success. After a
-        failure it is halved, until a single level is lowered as far as possible.
-        """
+        """Lower the members' loads, from the most loaded members on, until no move helps."""
         higher, at, size = 0, len(self.step), 1
+        # Several levels are lowered together: such a block doubles after each success and is halved
+        # after each failure, until a single level is lowered as far as possible.
         while at > 0:
             block = np.arange(max(0, at - size), at)
             left, price, spare = self.network.left.copy(), self.network.price.copy(), self.spare
@@ -184,16 +197,21 @@ class _LevelLowering:
                 self.network.left, self.network.price, self.spare = left, price, spare
                 size = len(block) // 2
 
-    def _members_reaching(self, at: int) -> int:
-        """Return how many members may reach the load level with index ``at`` in the staircase."""
-        arc = 2 * int(self.step[at])
+    def _members_reaching(self, index: int) -> int:
+        """Return how many members may have at least a certain number of partitions.
+
+        ``index`` selects that number among the load limits of the network.
+        """
+        arc = 2 * int(self.step[index])
         return int(self.network.left[arc] + self.network.left[arc + 1])
 
     def _lower_block(self, block: IntArray, down_to: int) -> bool:
-        """Lower the flow through a block of load levels to ``down_to``.
+        """Lower the number of members with high loads to ``down_to``; return whether that
+        succeeded.
 
-        Return True if all levels reached it. Otherwise a single level is as low as possible, and
-        the caller restores the network for several.
+        Args:
+            block: indices of the loads at which members are counted.
+            down_to: the number of members that may have each of these loads.
         """
         network, layout = self.network, self.layout
         step, drain = self.step[block], self.drain[block]
@@ -210,12 +228,15 @@ class _LevelLowering:
         flow += network.left[2 * step + 1] - (wanted - short)
         network.left[2 * step + 1] = flow
         network.left[2 * step] = np.maximum(down_to - flow, 0)
+        # After a failure with several levels the caller restores the network; a single level is as
+        # low as possible.
         return not short.any()
 
     def _push(self, drain: IntArray) -> None:
-        """Send flow along shortest paths to lower load levels while moves are left.
+        """Move partitions from highly loaded members to less loaded ones while moves are left.
 
-        Each unit takes a shortest path.
+        Each move is flow along a shortest path. ``drain`` has the indices of the arcs into the
+        loads to be lowered.
         """
         network, self._stuck = self.network, None
         while network.left[2 * drain].any():
@@ -241,13 +262,12 @@ class _LevelLowering:
                 return
 
     def _dual_prices(self) -> IntArray:
-        """Return members' dual prices, which prove that the current load level cannot be lower
+        """Return the members' dual prices, which prove that fewer high loads are impossible
         (int64[M]).
-
-        Members whose load cannot fall to a lower level get the highest price.
         """
         layout, network = self.layout, self.network
         price = network.price
         if self._stuck is not None:
             price = price + self.top_price * self._stuck
+        # Members whose load cannot fall to a lower level get the highest price.
         return np.where(layout.unit >= 0, price[layout.first_unit + layout.unit], 0)

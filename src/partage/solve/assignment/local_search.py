@@ -7,9 +7,9 @@ loads; rack cost; moves. Each step lowers the loads sorted from the largest, so 
 ends. A limit of counted work ends it earlier (`WeightedPlan.work`).
 
 `keep_claimed` leaves items with their claimants (members that owned partitions of the item).
-`shed_excess` removes items from members above their fractional share. `fill` assigns items without
-owner, heaviest first, to the least loaded member. `regain_claims` swaps items of a fresh plan back
-to their claimants.
+`shed_excess` removes items from members above their fractional share. `assign_unowned` assigns
+items without owner, heaviest first, to the least loaded member. `regain_claims` swaps items of a
+fresh plan back to their claimants.
 """
 
 from __future__ import annotations
@@ -30,15 +30,24 @@ from partage.solve.assignment.weighted_plan import (
     WeightedPlan,
 )
 
-__all__ = ["SearchResult", "fill", "improve_plan", "keep_claimed", "regain_claims", "shed_excess"]
+__all__ = [
+    "SearchResult",
+    "assign_unowned",
+    "improve_plan",
+    "keep_claimed",
+    "regain_claims",
+    "shed_excess",
+]
 
 
 def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
-    """Assign each item to the previous owner of most of its partitions, as the start of the search.
+    """Assign partitions to their previous owners, as the initial assignment of a local search.
 
-    An item is a partition, or several that must have one owner. Items without previous owner go to
-    the member that ``hints`` names. Members of weight 0 keep items that others may own only if the
-    limit of moves requires it.
+    Partitions that must have one owner are an item; most of its partitions stay.
+
+    Args:
+        plan: the assignment, which is changed.
+        hints: dict from item to the member that gets it if it has no previous owner.
     """
     items = plan.items
     found: dict[int, int] = {}
@@ -68,11 +77,11 @@ def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
         plan.put(i, found[i])
 
 
-def fill(plan: WeightedPlan) -> None:
+def assign_unowned(plan: WeightedPlan) -> None:
     """Assign every item without an owner, heaviest first, to the least loaded member.
 
-    This is the LPT rule (longest processing time first). An item is a partition, or several that
-    must have one owner.
+    An item is a partition, or several that must have one owner. This is the LPT rule (longest
+    processing time first).
     """
     items = plan.items
     waiting = np.flatnonzero(plan.owner < 0)
@@ -83,7 +92,7 @@ def fill(plan: WeightedPlan) -> None:
     members = np.flatnonzero(plan.open[kinds[0]])
     alike = len(kinds) == 1 and len(np.unique(plan.members.group[members])) == 1
     if alike and not np.isfinite(plan.members.capacity[members]).any():
-        _fill_alike(plan, waiting, members)
+        _fill_interchangeable(plan, waiting, members)
         return
     among = {k: np.flatnonzero(plan.open[k]) for k in kinds.tolist()}
     speed, capacity = plan.members.speed, plan.members.capacity
@@ -104,10 +113,15 @@ def fill(plan: WeightedPlan) -> None:
         plan.put(i, int(to[at[0]]))
 
 
-def _fill_alike(plan: WeightedPlan, items: IntArray, members: IntArray) -> None:
-    """Assign partitions to the least loaded of several members that differ only in their loads.
+def _fill_interchangeable(plan: WeightedPlan, items: IntArray, members: IntArray) -> None:
+    """Assign each item to the least loaded of members that differ only in their loads.
 
-    A heap finds that member.
+    An item is a partition, or several that must have one owner.
+
+    Args:
+        plan: the assignment, which is changed.
+        items: indices of the items to assign, in this order.
+        members: indices of the members.
     """
     heap = [
         (load, m) for load, m in zip(plan.load[members].tolist(), members.tolist(), strict=True)
@@ -121,11 +135,12 @@ def _fill_alike(plan: WeightedPlan, items: IntArray, members: IntArray) -> None:
 
 
 def shed_excess(plan: WeightedPlan, share: FloatArray) -> None:
-    """Take the heaviest partitions from each member above its fair share, as long as it does not
-    fall below it.
+    """Remove the heaviest partitions of each member that has more than its fair share.
+
+    No member falls below its fair share.
 
     Args:
-        plan: an assignment in which only the items that stay with their previous owner have one.
+        plan: the assignment, in which partitions are only with previous owners; changed in place.
         share: float64[M], the load that each member would have if partitions could be divided.
     """
     weight, kind = plan.items.weight, plan.items.kind
@@ -209,8 +224,8 @@ def improve_plan(
     Args:
         items: the items.
         members: the members that receive them.
-        hints: the first owner of items that no member keeps, by item.
-        most_moves: limit of moves; raised to the fewest moves that any plan has.
+        hints: dict from item to the member that gets it first if no previous owner keeps it.
+        most_moves: maximum number of moves; raised if every plan has more moves.
         tolerance: by how much a step must lower a relative load.
         share: float64[M], loads of the best fractional plan; None if not known.
 
@@ -225,14 +240,14 @@ def improve_plan(
     if np.isinf(most_moves) and share is not None:
         # Shed items are moves, and are counted when they have an owner again.
         shed_excess(plan, share)
-    fill(plan)
+    assign_unowned(plan)
     _recount(plan)
     complete = descend(plan)
     if not np.isinf(most_moves) or not items.homes or (complete and _near(plan, share)):
         return SearchResult(plan, complete)
     # The search began at the claims. A fresh plan that regains claims may end lower.
     other = WeightedPlan(items, members, most_moves, tolerance, work=MOST_WORK // 2)
-    fill(other)
+    assign_unowned(other)
     _recount(other)
     regain_claims(other)
     done = descend(other)
@@ -255,9 +270,10 @@ def _recount(plan: WeightedPlan) -> None:
 
 
 def descend(plan: WeightedPlan) -> bool:
-    """Improve the assignment by transfers and swaps of partitions until no single one helps.
+    """Improve a weighted assignment by transfers and swaps of partitions until none helps.
 
-    Return False if the limit of work ended the search earlier, else True.
+    Returns:
+        False if the limit of work ended the search earlier, else True.
     """
     while plan.work > 0:
         before = plan.owner.copy()

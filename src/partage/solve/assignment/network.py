@@ -62,7 +62,10 @@ class Budget:
         self.whole = self.left = whole
 
     def spend(self, work: int) -> None:
-        """Subtract ``work`` (a number of arcs) from the budget.
+        """Subtract work from the budget of a flow search, and raise an error when it is exhausted.
+
+        Args:
+            work: number of visited arcs.
 
         Raises:
             ProblemTooLargeError: the budget is exhausted.
@@ -75,7 +78,11 @@ class Budget:
 
 
 def csr_positions(start: IntArray, rows: IntArray) -> IntArray:
-    """Return the positions of all entries of the given rows in a compressed-row (CSR) array.
+    """Return the indices of the entries of some rows of a compressed sparse row (CSR) array.
+
+    Args:
+        start: offset of each row.
+        rows: the rows, in the order of the result.
 
     >>> csr_positions(np.array([0, 2, 2, 5]), np.array([2, 0])).tolist()
     [2, 3, 4, 0, 1]
@@ -134,27 +141,36 @@ class Network:
         self.start = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
     def flow(self) -> IntArray:
-        """Return the flow over each arc that was given to the constructor (int64[A])."""
+        """Return the current flow over each arc of the network (int64[A], A arcs)."""
         flow: IntArray = self.left[1::2].copy()
         return flow
 
     def push(self, arcs: IntArray, amount: IntArray) -> None:
-        """Add flow to arcs.
+        """Add flow to some arcs of the network.
 
-        The caller ensures that the flow fits, and that each inner node receives as much as it
-        sends.
+        The caller ensures that it fits, and that inner nodes send what they receive.
+
+        Args:
+            arcs: indices of the arcs.
+            amount: the flow to add to each.
         """
         self.left[2 * arcs] -= amount
         self.left[2 * arcs + 1] += amount
 
     def widen(self, arcs: IntArray, amount: IntArray) -> None:
-        """Add the given amounts to the capacities of arcs, so that more flow fits."""
+        """Increase the capacities of some arcs of the flow network.
+
+        Args:
+            arcs: indices of the arcs.
+            amount: the capacity to add to each.
+        """
         self.left[2 * arcs] += amount
 
     def reachable(self, nodes: IntArray) -> NDArray[np.bool_]:
-        """Return which nodes one more unit of flow could reach from the given nodes (bool[N]).
+        """Return which network nodes can be reached from given nodes over arcs with free capacity
+        (bool[N]).
 
-        Paths through the source or the sink do not count.
+        Paths through the source or the sink are ignored.
         """
         seen = np.zeros(self.nodes, bool)
         seen[[self.source, self.sink]] = True
@@ -168,7 +184,10 @@ class Network:
         return seen
 
     def augment(self) -> None:
-        """Send as much flow as possible along arcs with reduced cost zero (Dinic's algorithm)."""
+        """Send as much flow as possible from source to sink along arcs with reduced cost zero.
+
+        The algorithm is Dinic's.
+        """
         if self.cost.any() or self.price.any():
             free = (self.cost + self.price[self.head] - self.price[self.tail]) == 0
         else:
@@ -180,8 +199,8 @@ class Network:
             self._block(level, free)
 
     def raise_prices(self) -> bool:
-        """Raise each node's dual price by its distance to the sink, so that new shortest paths
-        open.
+        """Raise each node's dual price by its distance to the sink, so that shortest paths get cost
+        zero.
 
         No price rises by more than the source's distance.
 
@@ -208,9 +227,13 @@ class Network:
         return True
 
     def _levels(self, free: NDArray[np.bool_]) -> IntArray:
-        """Return each node's distance to the sink, counted in arcs of reduced cost zero.
+        """Return each node's distance to the sink in the flow network, counted in arcs.
 
-        Nodes farther away than the source get -1.
+        Args:
+            free: mask of the arcs that paths may use, those of reduced cost zero.
+
+        Returns:
+            int64[N], -1 for nodes farther away than the source.
         """
         level = np.full(self.nodes, -1, np.int64)
         level[self.sink] = 0
@@ -250,10 +273,14 @@ class Network:
 def _augment_paths(
     start: list[int], head: list[int], residual: list[int], source: int, sink: int
 ) -> list[int]:
-    """Send a blocking flow (Dinic's algorithm) along the given arcs; return each arc's residual
-    capacity.
+    """Find a blocking flow in a flow network by Dinic's algorithm; return the residual capacities.
 
-    Arcs are sorted by tail. ``start`` holds the offset of each node's arcs (compressed rows, CSR).
+    Args:
+        start: offset of the first arc of each node, as compressed rows (CSR).
+        head: the node that each arc leads to; arcs are sorted by tail.
+        residual: residual capacity of each arc.
+        source: node at which the flow begins.
+        sink: node at which it ends.
     """
     at = start[:-1]
     path: list[int] = []
@@ -293,9 +320,12 @@ _GOLDEN = 633
 
 
 def sum_by_position(position: IntArray, amount: IntArray, size: int) -> IntArray:
-    """Return the sum of the amounts at each position (int64[size]).
+    """Sum the amounts with equal index, for example partitions by member (int64[size]).
 
-    Sums are exact below 2**53.
+    Args:
+        position: the index of each amount in the result.
+        amount: the amounts; sums are exact below 2**53.
+        size: length of the result.
     """
     return np.bincount(position, amount, minlength=size).astype(np.int64)
 

@@ -30,10 +30,10 @@ class Eligibility:
 
     Attributes:
         partitions: int[T], number of partitions of each topic.
-        start: int[S + 1]; topic: int[n], the topics of each subscription, once each (compressed
-            rows, CSR).
-        subscription: int[M], the subscription of each member; each is used by some member. None if
-            each member has its own, in order.
+        start: int[S + 1]; topic: int[n], the distinct topics of each subscription (compressed rows,
+            CSR).
+        subscription: int[M], the subscription of each member; all subscriptions are used. None if
+            member i has subscription i.
 
     >>> two_topics = Eligibility(np.array([4, 2]), np.array([0, 1, 3]), np.array([0, 0, 1]))
     >>> two_topics.members
@@ -53,14 +53,15 @@ class Eligibility:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ownership:
-    """Previous owners of each partition: the members with which it may stay without a move.
+    """Previous owners of each partition; a partition that stays with one of them does not move.
 
     Attributes:
         topic_of: int[P], topic of each partition.
         owned: bool[P], whether a member owned it; assigning a partition without owner is no move.
         start: int[P + 1]; claimant: int[n], the claimants of each partition: members that may keep
-            it without a move (CSR). There are several where members' claims contradict each other.
-            An owned partition without claimants was owned by a member that has left.
+            it without a move (CSR). There are several if members contradict each other in what they
+            report as owned. An owned partition without claimants was owned by a member that has
+            left.
 
     >>> kept = Ownership(np.array([0]), np.array([True]), np.array([0, 1]), np.array([3]))
     >>> kept.claimant.tolist()
@@ -96,10 +97,11 @@ class SubscriptionClasses:
     arc_topic: IntArray
     arc_member: IntArray
 
-    def of_members(self, subscription: NDArray[np.integer]) -> SubscriptionClasses:
-        """Return a copy in which each member has its own entry, given each member's subscription.
+    def with_members(self, subscription: NDArray[np.integer]) -> SubscriptionClasses:
+        """Return a copy that has the class of each member instead of each distinct subscription.
 
-        The classes themselves have one entry for each distinct subscription.
+        Args:
+            subscription: index of each member's subscription among the distinct ones.
         """
         member = self.member[subscription]
         size = np.bincount(member[member >= 0], minlength=len(self.size)).astype(np.int64)
@@ -138,18 +140,25 @@ def find_classes(eligibility: Eligibility) -> SubscriptionClasses:
     )
     if eligibility.subscription is None:
         return classes
-    return classes.of_members(np.asarray(eligibility.subscription))
+    return classes.with_members(np.asarray(eligibility.subscription))
 
 
 def _equal_rows(
-    start: IntArray, column: IntArray, counts: NDArray[np.bool_]
+    start: IntArray, column: IntArray, is_relevant: NDArray[np.bool_]
 ) -> tuple[IntArray, list[IntArray]]:
-    """Group the rows of a compressed-row (CSR) array that hold the same set of columns.
+    """Group the rows of a sparse matrix that have the same set of columns.
 
-    Return the class of each row (-1 for an empty one), and the columns of each class. Only columns
-    for which ``counts`` is true matter.
+    The matrix is stored as compressed rows (CSR).
+
+    Args:
+        start: offset of each row.
+        column: the column of each entry.
+        is_relevant: mask of the columns to compare; others are ignored.
+
+    Returns:
+        the class of each row (-1 for an empty one), and the columns of each class.
     """
-    kept = counts[column] if len(column) else np.zeros(0, bool)
+    kept = is_relevant[column] if len(column) else np.zeros(0, bool)
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))[kept]
     column = column[kept]
     order = np.lexsort((column, row))
@@ -171,20 +180,22 @@ def _equal_rows(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimClasses:
-    """Partitions grouped by topic class and by the members that may keep them (their claimants).
+    """Partitions grouped by their topic's subscribers and by the previous owners that may keep
+    them.
 
-    Claims of members that may no longer own the partition are left out.
+    Topics with equal subscribers form a class. A previous owner that may keep a partition is a
+    claimant.
 
     Attributes:
         topic: int64[P], topic class of each partition, -1 if no member may own it.
         owned: bool[P], whether the partition had an owner and a member may own it now.
-        arc_topic, arc_member, arc_supply: int64[A], topic class, its only claimant, and
-            the number of partitions.
-        arc_of: int64[P], position of a partition in these, -1 if it has none.
-        class_topic, class_supply: int64[C], partitions of one topic class with the same
-            claimants, two or more.
+        arc_topic, arc_member, arc_supply: int64[A], topic class, its only claimant, and the number
+            of partitions.
+        arc_of: int64[P], index of a partition's group in these arrays, -1 if it has none.
+        class_topic, class_supply: int64[C], partitions of one topic class with the same claimants,
+            two or more.
         class_start: int64[C + 1]; class_claimant: int64[n], those claimants (CSR).
-        class_of: int64[P], position of a partition in these, -1 if it has none.
+        class_of: int64[P], index of a partition's group in these arrays, -1 if it has none.
     """
 
     topic: IntArray
@@ -201,9 +212,9 @@ class ClaimClasses:
 
 
 def classify_claims(classes: SubscriptionClasses, ownership: Ownership) -> ClaimClasses:
-    """Group partitions by topic class and by the members that may keep them (their claimants).
+    """Group partitions by their topic's subscribers and by the previous owners that may keep them.
 
-    Members that may no longer own a partition are left out.
+    Previous owners that no longer subscribe to the topic are left out.
     """
     topic = classes.topic[np.asarray(ownership.topic_of, np.int64)]
     partition, member = _eligible_claims(classes, ownership, topic)
@@ -235,9 +246,15 @@ def classify_claims(classes: SubscriptionClasses, ownership: Ownership) -> Claim
 def _eligible_claims(
     classes: SubscriptionClasses, ownership: Ownership, topic: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Return the pairs of a partition and a claimant that still subscribes to its topic, sorted.
+    """Return the pairs of a partition and a previous owner that still subscribes to its topic.
 
-    A claimant is a member that may keep the partition. Partitions without previous owner have none.
+    Args:
+        classes: topics with equal subscribers, and members with equal subscriptions.
+        ownership: the previous owners of each partition.
+        topic: topic class of each partition, -1 for none.
+
+    Returns:
+        the partition and the member of each pair, sorted.
     """
     partition = np.repeat(np.arange(len(topic)), np.diff(ownership.start)).astype(np.int64)
     member = np.asarray(ownership.claimant, np.int64)
@@ -255,9 +272,15 @@ def _eligible_claims(
 def _group_contested(
     partition: IntArray, member: IntArray, topic: IntArray
 ) -> tuple[list[tuple[int, tuple[int, ...]]], IntArray]:
-    """Group the partitions that several members may keep, by topic class and these members.
+    """Group the partitions that several previous owners may keep, by topic and these members.
 
-    Return the groups, and the group of each partition (-1 for none).
+    Args:
+        partition: the partition of each pair (partition, member that may keep it).
+        member: the member of each pair.
+        topic: topic class of each partition.
+
+    Returns:
+        each group's topic class and members, and the group of each partition (-1 for none).
     """
     class_of = np.full(len(topic), -1, np.int64)
     seen: dict[tuple[int, tuple[int, ...]], int] = {}

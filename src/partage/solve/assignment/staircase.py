@@ -26,13 +26,14 @@ __all__ = ["Steps", "fit_in_order"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """Upper limit on the sorted loads of members, in the form that a flow network needs.
+    """Upper limits of the sorted loads of a consumer group's members, as ranges of equal limits.
 
-    A step is a range of load levels that equally many members may reach.
+    For loads of 3, 3 and 1 partitions, three members may have a first partition, and two members a
+    second and third: these are two ranges.
 
     Attributes:
-        reaching: int64[S], how many members reach each step.
-        width: int64[S], how many load levels each step has.
+        reaching: int64[S], number of members that may reach each range.
+        width: int64[S], number of partitions in each range.
 
     >>> steps = Steps.of(np.array([5, 2, 2, 0]))
     >>> steps.reaching.tolist(), steps.width.tolist()
@@ -44,9 +45,9 @@ class Steps:
 
     @classmethod
     def of(cls, loads: IntArray) -> Steps:
-        """Build the steps that limit sorted loads to the given loads.
+        """Build the upper limits of sorted member loads from given loads (numbers of partitions).
 
-        The loads may be in any order.
+        The given loads may be in any order.
         """
         values, counts = np.unique(loads[loads > 0], return_counts=True)
         reaching = np.cumsum(counts[::-1])[::-1].astype(np.int64)
@@ -56,10 +57,10 @@ class Steps:
         return len(self.width)
 
     def climb(self, load: IntArray) -> IntArray:
-        """Divide each load among the steps (ranges of load levels), lowest step first.
+        """Divide each load among the steps (ranges of load levels), lowest step first (int64[n,
+        S]).
 
-        The result is int64[n, S]. Units above a step's capacity are lost; earlier loads take
-        precedence.
+        A load that exceeds what its steps have left is cut. Earlier loads take precedence.
 
         >>> Steps.of(np.array([2, 1])).climb(np.array([2, 2])).tolist()
         [[1, 1], [1, 0]]
@@ -76,9 +77,14 @@ class Steps:
 
 
 def fit_in_order(position: IntArray, amount: IntArray, room: IntArray) -> IntArray:
-    """Return the part of each amount that fits into the room at its position.
+    """Reduce amounts so that those with equal index together do not exceed a capacity.
 
-    Amounts at the same position share its room; earlier amounts take precedence.
+    Earlier amounts take precedence.
+
+    Args:
+        position: index of each amount's capacity.
+        amount: the amounts.
+        room: the capacities.
 
     >>> fit_in_order(np.array([0, 1, 0]), np.array([2, 2, 2]), np.array([3, 1])).tolist()
     [2, 1, 1]

@@ -61,16 +61,15 @@ _MULTIPLIER, _INCREMENT, _MASK = 1_103_515_245, 12_345, 0x7FFF_FFFF
 
 
 def lower_largest_load(plan: WeightedPlan, bound: float) -> WeightedPlan:
-    """Return a plan with a lower largest relative load within the limit of moves, by tabu search.
+    """Return a plan with a lower largest relative load, within the limit of moves, by tabu search.
 
-    The load is lower by more than the plan's tolerance. The result is ``plan`` itself if the search
-    finds no such plan, if ``plan`` has load beyond capacities, and for more than 4 million pairs of
-    item and member.
+    The relative load of a member is its load divided by its share. The result is ``plan`` if the
+    search finds no improvement above the plan's tolerance. It is also ``plan`` if loads exceed
+    capacities, or for more than 4 million pairs of item and member.
 
     Args:
         plan: a local optimum of `local_search`, in which every item has an owner.
-        bound: a lower bound of the largest relative load (load divided by share), which ends the
-            search if it is reached.
+        bound: a lower bound of the largest relative load; the search ends when it is reached.
     """
     cells = len(plan.owner) * len(plan.load)
     if not 0 < cells <= _MOST_CELLS or (plan.load > plan.members.capacity).any():
@@ -97,7 +96,7 @@ def lower_largest_load(plan: WeightedPlan, bound: float) -> WeightedPlan:
 
 
 def _even_out_loads(plan: WeightedPlan, owner: IntArray) -> WeightedPlan:
-    """Return a plan with these owners, improved by `descend` within the moves that are left."""
+    """Return a plan with the given owners, improved by local search within the remaining moves."""
     out = WeightedPlan(plan.items, plan.members, plan.most_moves, plan.tolerance)
     for i, m in enumerate(owner.tolist()):
         out.put(i, m)
@@ -108,12 +107,12 @@ def _even_out_loads(plan: WeightedPlan, owner: IntArray) -> WeightedPlan:
 
 @dataclass(slots=True, eq=False)
 class _TabuSearch:
-    """State of the tabu search: the current owners, the penalty of load, and the tabu list.
+    """State of the tabu search: the current owners, the penalty for load, and the tabu list.
 
     Attributes:
         plan: the problem: items, members, limit of moves.
         work: how many more candidate steps may be evaluated.
-        seed: state of the generator of arbitrary transfers.
+        seed: state of the random number generator.
         owner: int64[n], member of each item; load: float64[M]; moves: owned partitions that are not
             with a previous owner.
         ceiling: float64[M], the load that each member may have under the current target.
@@ -142,28 +141,33 @@ class _TabuSearch:
         self.move_cost = np.where(plan.open[plan.items.kind], self.moves_to.astype(float), np.inf)
 
     def owners_with_fewest_moves(self) -> IntArray:
-        """Return each item's owner in the assignment with the fewest moves (int64[n]).
+        """Return the owners in the assignment with the fewest moves (int64[n]).
 
-        It is the previous owner; if that may not own the item, the owner in ``plan``.
+        Each item's owner is its previous owner, or its owner in ``plan`` if a previous owner may
+        not own it.
         """
         every_item, home = np.arange(len(self.plan.owner)), self.move_cost.argmin(axis=1)
         closer = self.move_cost[every_item, home] < self.move_cost[every_item, self.plan.owner]
         return np.where(closer, home, self.plan.owner)
 
     def relative(self, owner: IntArray) -> FloatArray:
-        """Return each member's load divided by its share in an assignment (float64[M])."""
+        """Return each member's load divided by its share, for a given assignment (float64[M]).
+
+        ``owner`` is the member of each item (a partition, or several with one owner).
+        """
         load = np.bincount(owner, self.plan.items.weight, len(self.plan.load))
         out: FloatArray = load / self.plan.members.speed
         return out
 
     def reach(self, target: float, start: IntArray, below: float) -> IntArray | None:
-        """Search for owners with a largest relative load of at most ``target``; return the best.
+        """Search for an assignment whose largest relative load is at most ``target``.
 
         The search ends when it reaches the target within the limit of moves, or after 120 steps.
-        The result is None if no owners found within the limit have a largest load below ``below``.
+        Return the owners in the best assignment within the limit, or None if its largest relative
+        load is not below ``below``.
 
         Args:
-            target: the largest relative load (load divided by share) wanted.
+            target: the largest relative load (load divided by share) to reach.
             start: int64[n], the owners to start from.
             below: the largest relative load to improve on.
         """
@@ -174,7 +178,7 @@ class _TabuSearch:
             if self.work <= 0:
                 break
             if step % _DIVERSIFICATION == 0 or not self._advance(step):
-                self._diversify(step)
+                self._transfer_random_item(step)
             is_beyond_limit = self.moves > self.plan.most_moves
             if not is_beyond_limit and bool((self.load <= members.capacity).all()):
                 largest = float((self.load / members.speed).max())
@@ -198,14 +202,21 @@ class _TabuSearch:
         return max(float(self.plan.items.weight.mean()), 1.0)
 
     def _adapt_penalty(self, *, is_beyond_limit: bool) -> None:
-        """Lower the penalty of load if the step exceeds the limit of moves, else raise it."""
+        """Raise or lower the tabu search's penalty for overloaded members.
+
+        Args:
+            is_beyond_limit: whether the assignment has too many moves; the penalty is then lowered.
+        """
         mean = self._mean_weight()
         factor = 1 / _ADAPTATION if is_beyond_limit else _ADAPTATION
         penalty = max(self.penalty * factor, _LEAST_PENALTY / mean)
         self.penalty = min(penalty, _MOST_PENALTY / mean)
 
-    def _diversify(self, step: int) -> None:
-        """Transfer an arbitrary item from a member above its ceiling to another member."""
+    def _transfer_random_item(self, step: int) -> None:
+        """Transfer a random partition away from an overloaded member, to diversify the tabu search.
+
+        ``step`` is the number of the current iteration, for the tabu list.
+        """
         item = np.flatnonzero((self.load > self.ceiling)[self.owner])
         allowed = np.isfinite(self.move_cost[item]) & (self.tabu_until[item] < step)
         allowed[np.arange(len(item)), self.owner[item]] = False
@@ -217,7 +228,10 @@ class _TabuSearch:
             self._move(int(item[i]), to, step)
 
     def _advance(self, step: int) -> bool:
-        """Take the best step that is not tabu; return False if there is none, else True."""
+        """Make the best transfer or swap that the tabu list allows; return False if there is none.
+
+        ``step`` is the number of the current iteration.
+        """
         over = self.load - self.ceiling
         every_item = np.arange(len(self.owner))
         overloaded = over[self.owner] > 0
@@ -238,7 +252,13 @@ class _TabuSearch:
         return True
 
     def _move(self, i: int, to: int, step: int) -> None:
-        """Transfer an item to a member, and make its return to the previous one tabu."""
+        """Transfer a partition to another member, and forbid its return for some iterations.
+
+        Args:
+            i: index of the item (a partition, or several that must have one owner).
+            to: the new member.
+            step: number of the current iteration, for the tabu list.
+        """
         weight, a = self.plan.items.weight[i], int(self.owner[i])
         self.load[a] -= weight
         self.load[to] += weight
@@ -249,11 +269,15 @@ class _TabuSearch:
     def _best_transfer(
         self, rows: IntArray, overloaded: NDArray[np.bool_], move_cost: FloatArray
     ) -> tuple[float, int, int]:
-        """Return the transfer that changes the penalty most for the better.
+        """Return the transfer of a partition to another member that improves the assignment most.
 
-        The results are the change of the penalty (infinite if there is none), the item and its new
-        member. Items of members above their ceiling may go anywhere, others only to a previous
-        owner. ``move_cost`` is infinite for tabu transfers.
+        Args:
+            rows: indices of the items that may be transferred (partitions, or sets with one owner).
+            overloaded: for each item, whether its member's load exceeds the current limit.
+            move_cost: moves that each pair of item and member costs; infinite if tabu.
+
+        Returns:
+            the change of the penalty (infinite if there is no transfer), the item, the new member.
         """
         if not len(rows):
             return np.inf, -1, -1
@@ -264,15 +288,21 @@ class _TabuSearch:
         change = np.maximum(over + weight[:, None], 0.0) - now
         change += (np.maximum(over[a] - weight, 0.0) - now[a])[:, None]
         added_moves = move_cost[rows] - self.moves_to[rows, a][:, None]
+        # Items of overloaded members may go anywhere, others only to a previous owner.
         added_moves[~overloaded[rows][:, None] & (added_moves >= 0)] = np.inf
         change = self.penalty * change + self._penalty_of_moves(added_moves)
         row, to = divmod(int(change.argmin()), len(over))
         return float(change[row, to]), int(rows[row]), to
 
     def _best_swap(self, rows: IntArray, move_cost: FloatArray) -> tuple[float, int, int]:
-        """Return the change of the penalty and the two items of the best swap.
+        """Return the swap of two partitions between members that improves the assignment most.
 
-        The first item is one of ``rows``.
+        Args:
+            rows: indices of the items that may be swapped with another one.
+            move_cost: moves that each pair of item and member costs; infinite if tabu.
+
+        Returns:
+            the change of the penalty, and the two items.
         """
         if not len(rows):
             return np.inf, -1, -1
@@ -290,23 +320,25 @@ class _TabuSearch:
         row, column = divmod(int(change.argmin()), len(others))
         return float(change[row, column]), int(rows[row]), int(others[column])
 
-    def _partners(self, rows: int, over: FloatArray) -> IntArray:
-        """Return the candidates for a swap with ``rows`` other items.
+    def _partners(self, item_count: int, over: FloatArray) -> IntArray:
+        """Return the partitions that the tabu search tries to swap with ``item_count`` given ones.
 
-        If there are more than 30,000 pairs, only the items of the least loaded members are
-        candidates.
+        ``over`` is the load of each member above its limit (float64[M]).
         """
-        most = max(1, _MOST_PAIRS // rows)
+        most = max(1, _MOST_PAIRS // item_count)
         if most >= len(self.owner):
             return np.arange(len(self.owner))
+        # Beyond 30,000 pairs only items of the least loaded members are tried.
         return np.sort(np.argsort(over[self.owner], kind="stable")[:most])
 
     def _penalty_of_moves(self, added_moves: FloatArray) -> FloatArray:
-        """Return, for each candidate step, how much the number of moves above the limit would
-        change.
+        """Return how far candidate changes of the assignment would exceed the limit of moves.
 
-        ``added_moves`` is the number of moves that each step adds (float64, negative if it saves
-        moves).
+        Args:
+            added_moves: moves that each candidate adds; negative if it saves moves.
+
+        Returns:
+            float64, the change in the number of moves beyond the limit.
         """
         spare = self.plan.most_moves - self.moves
         out: FloatArray = np.maximum(added_moves - spare, 0.0) - max(-spare, 0.0)

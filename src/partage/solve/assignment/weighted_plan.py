@@ -34,9 +34,10 @@ class Items:
     Attributes:
         weight: float64[n], integers.
         kind: int64[n], class of each item; items of a class have the same eligible members.
-            open_groups: the groups of members that may own items of each class.
-        cost: int64[profiles, columns], rack costs; profile: int64[n], the row of each item in it.
-            `Members.column` has the column of each member group.
+        open_groups: the groups of members that may own items of each class.
+        cost: int64[profiles, columns], rack costs; `Members.column` has the column of each member
+            group.
+        profile: int64[n], the row of each item in ``cost``.
         owned: int64[n], how many partitions of the item had an owner.
         homes: dict from item to a dict from previous owner (members ascending) to how many of these
             partitions it may keep.
@@ -59,7 +60,7 @@ class Members:
 
     Attributes:
         group: int64[M], the group of each member, -1 for a member that may own nothing.
-        column: the column of rack costs of each group.
+        column: the column of rack costs (`Items.cost`) of each group.
         speed: float64[M], the share of each member, above zero; capacity: float64[M], in units of
             weight, may be infinite.
         draining: bool[M], members of weight 0; None for no such member. They own only items that no
@@ -75,9 +76,10 @@ class Members:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gains:
-    """Effects of candidate transfers or swaps on loads, rack cost and moves.
+    """Effects of candidate steps (transfers or swaps between two members) on loads, cost and moves.
 
-    Negative values are improvements. Earlier attributes take precedence.
+    Negative values are improvements. Steps are compared by the first attribute, on ties by the
+    next.
 
     Attributes:
         over: change of the load beyond capacities.
@@ -95,7 +97,9 @@ class Gains:
     allowed: NDArray[np.bool_]
 
     def best(self) -> int:
-        """Return the index of the best candidate step, -1 if none is an improvement."""
+        """Return the index of the best transfer or swap of partitions, -1 if none is an
+        improvement.
+        """
         at = np.flatnonzero(self.allowed & (self.over <= 0))
         if not len(at):
             return -1
@@ -114,7 +118,7 @@ class WeightedPlan:
 
     Attributes:
         items, members: the problem. An item is a partition, or several that must have one owner.
-        most_moves: limit of moves; raised to the fewest moves of any plan.
+        most_moves: maximum number of moves, at least the number of unavoidable moves.
         tolerance: least decrease of a relative load that counts as a gain.
         owner: int64[n], member of each item, -1 for none yet.
         load: float64[M]; moves: owned partitions that are not with a previous owner.
@@ -161,21 +165,21 @@ class WeightedPlan:
             self._claimed_count[i, : len(homes)] = list(homes.values())
 
     def cost(self, item: IntArray, member: IntArray) -> IntArray:
-        """Return the rack cost of each pair of item and member (int64).
+        """Return the rack cost of assigning partitions to members, for pairs of both (int64).
 
-        An item is a partition, or several that must have one owner. The arguments are index arrays,
-        which are broadcast.
+        Args:
+            item: indices of items (a partition, or several with one owner).
+            member: indices of members; broadcast with ``item``.
         """
         found: IntArray = self.items.cost[self.items.profile[item], self._column[member]]
         return found
 
     def moves_to(self, item: IntArray, member: IntArray) -> IntArray:
-        """Return the moves if each item goes to the member at the same position (int64).
+        """Return how many partitions change owner if items go to given members (int64).
 
-        A move is a partition that gets another owner than before.
-
-        An item is a partition, or several that must have one owner. The arguments are index arrays,
-        which are broadcast.
+        Args:
+            item: indices of items (a partition, or several with one owner).
+            member: index of each item's new member; broadcast with ``item``.
         """
         out = np.broadcast_to(self.items.owned[item], np.broadcast(item, member).shape)
         for h in range(self._claimant.shape[1]):
@@ -184,23 +188,28 @@ class WeightedPlan:
 
     @property
     def relative(self) -> FloatArray:
-        """Load of each member divided by its share (float64[M]): the values to even out."""
+        """Relative load of each member: its load divided by its share (float64[M]).
+
+        The search makes these values even.
+        """
         out: FloatArray = self.load / self.members.speed
         return out
 
     def put(self, i: int, m: int) -> None:
-        """Assign an item that has no owner to a member.
+        """Assign a partition (or several that must have one owner) to a member.
 
-        An item is a partition, or several that must have one owner.
+        Args:
+            i: index of the item, which has no owner yet.
+            m: index of the member.
         """
         self.owner[i] = m
         self.load[m] += self.items.weight[i]
         self.content[m].append(i)
 
     def take(self, i: int) -> None:
-        """Remove an item from its owner.
+        """Remove a partition (or several that must have one owner) from its owner.
 
-        An item is a partition, or several that must have one owner.
+        ``i`` is the index of the item.
         """
         m = int(self.owner[i])
         self.owner[i] = -1
@@ -208,9 +217,11 @@ class WeightedPlan:
         self.content[m].remove(i)
 
     def transfer(self, i: int, m: int) -> None:
-        """Move an item from its owner to another member, and update the number of moves.
+        """Move a partition (or several that must have one owner) to another member.
 
-        An item is a partition, or several that must have one owner.
+        Args:
+            i: index of the item.
+            m: index of the new member.
         """
         pair = np.array([self.owner[i], m])
         before, after = self.moves_to(np.array([i, i]), pair).tolist()
@@ -219,39 +230,47 @@ class WeightedPlan:
         self.put(i, m)
 
     def swap(self, i: int, j: int) -> None:
-        """Exchange the owners of two items.
+        """Exchange the owners of two partitions (or sets of partitions that must have one owner).
 
-        An item is a partition, or several that must have one owner.
+        ``i`` and ``j`` are the indices of the items.
         """
         a, b = int(self.owner[i]), int(self.owner[j])
         self.transfer(i, b)
         self.transfer(j, a)
 
-    def gains(self, i: IntArray, b: IntArray, j: IntArray | None = None) -> Gains:
+    def gains(self, item: IntArray, receiver: IntArray, returned: IntArray | None = None) -> Gains:
         """Return how candidate transfers or swaps would change loads, rack cost and moves.
 
-        Each candidate gives item ``i`` to member ``b``. With ``j``, member ``b`` gives item ``j``
-        back in exchange.
+        Each candidate gives an item to a member. In a swap, this member gives an item back.
 
         Args:
-            i: the items (a partition, or several that must have one owner).
-            b: the members that receive them; in an exchange the owners of ``j``.
-            j: the items that go the other way; None for none.
+            item: the items (a partition, or several that must have one owner).
+            receiver: the members that receive them; in a swap the owners of ``returned``.
+            returned: the items that go the other way; None for transfers.
         """
-        self.work -= len(i) + _CALL_OVERHEAD
-        members, a = self.members, self.owner[i]
-        shift = self.items.weight[i]
-        moves = self.moves_to(i, b) - self.moves_to(i, a)
-        cost = self.cost(i, b) - self.cost(i, a) if self.costly else np.zeros(len(i), np.int64)
-        if j is not None:
-            shift = shift - self.items.weight[j]
-            moves = moves + self.moves_to(j, a) - self.moves_to(j, b)
+        self.work -= len(item) + _CALL_OVERHEAD
+        members, a = self.members, self.owner[item]
+        shift = self.items.weight[item]
+        moves = self.moves_to(item, receiver) - self.moves_to(item, a)
+        cost = (
+            self.cost(item, receiver) - self.cost(item, a)
+            if self.costly
+            else np.zeros(len(item), np.int64)
+        )
+        if returned is not None:
+            shift = shift - self.items.weight[returned]
+            moves = moves + self.moves_to(returned, a) - self.moves_to(returned, receiver)
             if self.costly:
-                cost = cost + self.cost(j, a) - self.cost(j, b)
-        la, lb, ca, cb = self.load[a], self.load[b], members.capacity[a], members.capacity[b]
+                cost = cost + self.cost(returned, a) - self.cost(returned, receiver)
+        la, lb, ca, cb = (
+            self.load[a],
+            self.load[receiver],
+            members.capacity[a],
+            members.capacity[receiver],
+        )
         over = np.maximum(la - shift - ca, 0) + np.maximum(lb + shift - cb, 0)
         over -= np.maximum(la - ca, 0) + np.maximum(lb - cb, 0)
-        va, vb = members.speed[a], members.speed[b]
+        va, vb = members.speed[a], members.speed[receiver]
         was_a, was_b, now_a, now_b = la / va, lb / vb, (la - shift) / va, (lb + shift) / vb
         larger = np.maximum(now_a, now_b) - np.maximum(was_a, was_b)
         smaller = np.minimum(now_a, now_b) - np.minimum(was_a, was_b)
@@ -263,9 +282,9 @@ class WeightedPlan:
         return Gains(over, larger, smaller, cost, moves, allowed)
 
     def score(self) -> tuple[object, ...]:
-        """Return the criteria that compare two assignments, the most important first.
+        """Return a tuple of criteria that is lower for a better assignment of partitions.
 
-        Lower values are better.
+        Tuples are compared lexicographically; the most important criterion is first.
         """
         over = float(np.maximum(self.load - self.members.capacity, 0.0).sum())
         there = self.members.group >= 0
@@ -274,9 +293,10 @@ class WeightedPlan:
         return self.misplaced(), over, relative, int(owned_by.sum()), self.moves
 
     def misplaced(self) -> int:
-        """Return the number of items that a member of weight 0 owns although others may own them.
+        """Return how many partitions are on members that should own nothing, although others could
+        own them.
 
-        An item is a partition, or several that must have one owner.
+        Partitions that must have one owner count as one.
         """
         if self.members.draining is None or not len(self.owner):
             return 0

@@ -62,13 +62,15 @@ def find_prices(task: ReplicaTask, figures: Mapping[str, int], *, name: str, rou
     """Search for dual prices of brokers and racks that prove a high lower bound of a plan's cost.
 
     The cost is the bytes moved ("moved") or a total imbalance, for example "replicas" (how far
-    brokers are outside their allowed range of replicas). The result is float64[4, brokers + racks].
+    brokers are outside their allowed range of replicas). The result is float64[4, brokers + racks],
+    a row for each resource (capacity, replicas, bytes, load).
 
     Args:
         task: the reassignment.
-        figures: the costs of the best known plan. The bound of ``name`` cannot exceed the plan's.
+        figures: the costs of the best known plan, by name. The bound cannot exceed the plan's cost.
         name: the cost to bound.
-        rounds: evaluations of the dual, at most; each looks at every pair of partition and broker.
+        rounds: maximum number of evaluations of the dual; each looks at every pair of partition and
+            broker.
     """
     # Prices of brokers prove nothing about copies between the disks of one broker.
     seen = "between brokers" if name == "moved" and "between brokers" in figures else name
@@ -94,9 +96,10 @@ def bound_of_moves(
     Args:
         task: the reassignment.
         figures: the total imbalance that a plan may have, by name.
-        prices: float64[4, B + Z], the price of one unit of capacity, replicas, bytes and load on
-            each broker and rack.
-        total: the cost of the cheapest choice of brokers at these prices, summed over partitions.
+        prices: float64[4, B + Z], the dual price of one unit of each resource (capacity, replicas,
+            bytes, load) on each broker and rack.
+        total: bytes moved plus prices of the brokers, for the cheapest brokers of each partition,
+            summed over partitions.
     """
     brokers = len(task.alive)
     high = np.where(task.high >= UNBOUNDED, 0, task.high)
@@ -163,15 +166,15 @@ def _ascend(
 
 
 class _Dual:
-    """Lagrangian dual function of one cost of a reassignment: its value, subgradients and feasible
+    """Lagrangian dual function of a reassignment's cost: its value, subgradients and feasible
     prices.
 
-    The cost is the bytes moved or one kind of imbalance.
+    The cost is the bytes moved or the imbalance of one resource.
 
     Attributes:
         moves: whether the cost is the bytes moved; otherwise it is the imbalance of one resource.
-        scale: float64[4, B + Z], converts a step into prices, so that a mean replica counts the
-            same in each kind, and a rack as much as all its brokers.
+        scale: float64[4, B + Z], converts a step of the search into prices. A mean replica has the
+            same weight in each resource, and a rack as much as all its brokers.
         parts: (kind, columns of its prices, name of its figure, rank of that figure), for brokers
             and racks.
     """
@@ -265,12 +268,12 @@ class _Dual:
         return best
 
     def _dearest_to_leave(self, excess: Floats) -> Floats:
-        """Return, for each broker with too many replicas, the cost of the most expensive replica
-        that must leave it.
+        """Return, for each broker with too many replicas, the least cost of its most expensive
+        removal.
 
-        The result is float64[B + Z], 0 for racks and for all other brokers. A broker with n surplus
-        replicas loses at least its n cheapest ones, so the result is the cost of the n-th cheapest.
-        Prices that differ by broker prove that.
+        A broker with n surplus replicas loses at least its n cheapest ones to move, so the result
+        is the cost of moving the n-th cheapest replica. It is float64[B + Z], 0 for racks and for
+        all other brokers.
         """
         cluster = self.task.cluster
         out = np.zeros(len(excess))
@@ -396,10 +399,9 @@ class CheapestChoices:
     def _solve_on_arrays(
         self, prices: Floats, per_byte: float
     ) -> tuple[float, Floats, NDArray[np.int32]]:
-        """Choose each partition's cheapest brokers with NumPy, if a rack may hold one replica of a
-        partition.
+        """Choose each partition's cheapest brokers like `solve`, but with NumPy on arrays.
 
-        The result has the same form as that of `solve`.
+        It requires that a rack may hold at most one replica of a partition.
         """
         task, brokers = self.task, len(self.task.alive)
         held, total = np.zeros((len(KINDS), brokers)), 0.0

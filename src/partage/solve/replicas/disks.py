@@ -183,10 +183,10 @@ def _held(task: ReplicaTask, replica: _Int32s) -> Ints:
 
 
 def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -> list[Floats]:
-    """Return dual prices of disks from which the judge can prove a lower bound of one cost.
+    """Return dual prices of disks that can prove a lower bound of one cost of a plan.
 
-    The cost is the bytes moved or an imbalance of disks. Each array is float64[2, 4, D]: prices for
-    being above and below the balance limits, by resource and disk.
+    The cost is the bytes moved or an imbalance of disks. The result is a list of alternatives. Each
+    is float64[2, 4, D]: prices for being above and below the balance limits, by resource and disk.
 
     Args:
         task: the reassignment.
@@ -241,7 +241,15 @@ def _marginal_cost(task: ReplicaTask, disks: Disks, over: Bools, k: int, excess:
     """Return the fewest bytes that must be copied to remove the last unit of an imbalance between
     disks.
 
-    Only replicas on disks above their balance limits count, or those on all disks if none is above.
+    Only replicas on disks above their balance limits are considered, or those on all disks if none
+    is above.
+
+    Args:
+        task: the reassignment.
+        disks: the disks.
+        over: whether each disk is above its limits.
+        k: the resource.
+        excess: total imbalance of the resource.
     """
     on = np.flatnonzero((disks.old >= 0) & disks.free)
     if over.any():

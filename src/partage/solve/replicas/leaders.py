@@ -101,16 +101,17 @@ class _LeaderBalancer:
         self, limits: tuple[Ints, Ints], rack: NDArray[np.int32], bands: tuple[Ints, Ints],
         sign: int,
     ) -> tuple[Floats, Floats]:  # fmt: skip
-        """Pass leadership along paths of brokers until each rack leads as many partitions as it
-        should.
+        """Pass leadership along paths of brokers until all racks lead numbers within their limits.
 
         The search ends earlier if no path is left.
 
         Args:
-            limits: int64[B] twice, the fewest and the most that a broker may lead meanwhile.
+            limits: two int64[B], the minimum and maximum number of partitions that each broker may
+                lead.
             rack: int32[B], the rack of each broker.
-            bands: int64[racks] twice, the fewest and the most that a rack is to lead.
-            sign: 1 or -1, as the module's docstring explains.
+            bands: two int64[racks], the minimum and maximum number that each rack should lead.
+            sign: 1 to pass leadership away from racks above their maximum, -1 to pass it to racks
+                below their minimum.
 
         Returns:
             float64[B] and float64[racks], 1 for those that a search without a path reached.
@@ -258,11 +259,12 @@ def _may_give(arrays, b, sign):
 
 @piece
 def _pass_through_rack(arrays, tail, c, sign):
-    """Add the other brokers of a rack to the search if they may pass leadership on; return the
+    """Continue the search for a path at the other brokers of broker ``c``'s rack; return the
     queue's end.
 
-    The rack is that of broker ``c``. It is full, so c may only take a leadership if another of its
-    brokers passes one on.
+    The rack leads as many partitions as it may. So ``c`` may only take a leadership if another
+    broker of its rack passes one on. Those brokers are appended to the queue, whose end was
+    ``tail``.
     """
     rack, parent = arrays.rack, arrays.parent
     for b in range(len(rack)):

@@ -116,8 +116,10 @@ class LocalSearch:
         return self._finish()
 
     def improve(self) -> NDArray[np.int32]:
-        """Run the last 12 rounds of the search, each with swaps; return the broker of each replica
-        (int32[S]).
+        """Improve a placement by the last rounds of the search, with swaps in each round.
+
+        Return the broker of each replica (int32[S]). Skipping the first rounds, with low penalties,
+        keeps the placement nearly balanced.
         """
         *rising, last = self.schedule
         for penalties in rising[-_ROUNDS_OF_IMPROVEMENT:]:
@@ -184,12 +186,11 @@ class LocalSearch:
         return done
 
     def _mend_numbers(self) -> None:
-        """Repair brokers with too many or too few replicas at a lower penalty on bytes, if the
-        result ranks better.
+        """Repair brokers with too many or too few replicas, with a low penalty on bytes meanwhile.
 
-        Some repairs need three changes at once: a replica returns to a broker that is one short,
-        and another replica takes its former broker. No single step of these lowers the cost while
-        the brokers are at their limits for bytes.
+        The result is kept only if it ranks better. Some repairs need three changes at once: a
+        replica returns to a broker that has too few, and another replica takes its former broker.
+        None of these changes alone lowers the cost while the brokers are at their limits for bytes.
         """
         state, last = self.state, self.schedule[-1]
         for _ in range(_LOOSE_TURNS):
@@ -223,11 +224,11 @@ class LocalSearch:
         return (*map(float, ranks), float(task.cost[task.owner[is_moved(task, broker)]].sum()))
 
     def _adds_nothing(self, penalties: Penalties) -> bool:
-        """Return whether no move can lower the cost under the new penalties, so that the round can
-        be skipped.
+        """Return whether a round with the new penalties can be skipped, because no move lowers the
+        cost.
 
-        Only penalties of resources whose balance limits are all kept rise. A move that did not
-        lower the cost before does not lower it then.
+        This is so if the penalties rise only for resources that are within all balance limits: then
+        moves that did not lower the cost before do not lower it now.
         """
         n, now = len(self.task.alive), self.state.penalty
         off = outside_bands(self.task, self.state.held)

@@ -71,9 +71,8 @@ class Penalties:
         return np.concatenate([self.broker, [self.rack_rule], self.rack])
 
     def with_loose_bytes(self) -> Penalties:
-        """Return a copy in which replica counts dominate.
-
-        Its penalties on bytes are low, and those on load are zero.
+        """Return a copy of the penalties for repairing replica counts: low for bytes, and zero
+        for load.
         """
         broker, rack = self.broker.copy(), self.rack.copy()
         broker[2:], rack[2:] = (0.5, 0.0), 0.0
@@ -83,8 +82,8 @@ class Penalties:
 def penalty_schedule(task: ReplicaTask) -> list[Penalties]:
     """Return the penalties of all rounds of the local search, in rising order.
 
-    The last ones exceed the cost of any move. If all partitions may only move what must move, only
-    the last round is returned.
+    In the last round, penalties exceed the cost of any move. If partitions may only make
+    unavoidable moves, only the last round is returned.
     """
     last = _final_penalties(task)
     return [last] if task.closed.all() else [*_rising_penalties(task), last]
@@ -160,8 +159,8 @@ def _outside_band(amount, low, high, k, place, change):
 def penalty_change(arrays, place, p, sign, first):
     """Return how much the penalty of a broker or rack rises if it gets a replica of partition p.
 
-    With ``sign`` -1 it loses one instead. ``first`` is where its penalties begin in the vector: 0
-    for brokers, K + 1 for racks.
+    With ``sign`` -1 it loses a replica instead. ``first`` is the index in the penalty vector at
+    which the penalties of brokers (0) or racks (K + 1, for K resources) begin.
     """
     held, low, high, weight = arrays.held, arrays.low, arrays.high, arrays.weight
     total = 0.0
@@ -188,9 +187,10 @@ def rack_penalty_change(arrays, r, p, sign):
 
 @piece
 def current_fate(old_start, old, fate, p, b):
-    """Return what may happen to partition p's current replica on broker b; -1 if it has none there.
+    """Return whether partition p's current replica on broker b may move, must stay or must leave.
 
-    The codes are FREE (may move), STAY and LEAVE (is removed).
+    The result is FREE, STAY or LEAVE; -1 if b has no replica of p. ``fate`` has the code of each
+    current replica; ``old`` has their brokers, those of p from ``old_start[p]`` on.
     """
     for i in range(old_start[p], old_start[p + 1]):
         if old[i] == b:

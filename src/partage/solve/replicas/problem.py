@@ -139,7 +139,7 @@ def held_by_places(
     Args:
         task: the reassignment.
         partition: int[n], the partition of each replica.
-        broker: int[n], its broker.
+        broker: int[n], the broker of each replica.
     """
     held = np.zeros(task.low.shape, np.int64)
     for k, weight in enumerate(task.weight):
@@ -150,9 +150,11 @@ def held_by_places(
 
 
 def outside_bands(task: ReplicaTask, amount: Ints) -> Ints:
-    """Return how far each broker and rack is outside its balance limits, 0 within them.
+    """Return how far the total of each broker and rack is outside its balance limits, 0 within
+    them.
 
-    The result is int64[4, B + Z]: one row for each resource; brokers first, then racks.
+    ``amount`` and the result are int64[4, B + Z]: one row for each resource; brokers first, then
+    racks.
     """
     out: Ints = np.maximum(np.maximum(amount - task.high, task.low - amount), 0)
     return out

@@ -44,16 +44,16 @@ def select_free(
 ) -> Ints:
     """Choose the partitions that the next repair step may change; all others keep their brokers.
 
-    The step is a fix-and-optimise heuristic. Half of the partitions are those with the largest
-    excess cost over their cheapest choice. A quarter are large and a quarter small, and each turn
-    takes others. The result is int64[n], ascending.
+    The step is a fix-and-optimise heuristic. Half of the partitions are those whose cost most
+    exceeds that of their cheapest brokers. A quarter have many bytes and a quarter few, others in
+    each step. The result is int64[n], ascending.
 
     Args:
         task: the reassignment.
         prices: float64[4, B + Z], the dual prices of balance limits.
         plan: int32[S], the brokers of the plan to improve.
         choice: int32[S], the cheapest brokers at these prices.
-        turn: the number of the turn, from 0.
+        turn: the number of the step, from 0.
     """
     many = max(_PAIRS // max(int(task.receives.sum()), 1), 8)
     excess = _priced(task, prices, plan) - _priced(task, prices, choice)
@@ -73,7 +73,8 @@ def select_free(
 def _priced(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32]) -> Floats:
     """Return the cost of each partition in a plan at the given dual prices (float64[P]).
 
-    It is the bytes that the partition moves plus the prices of its brokers.
+    It is the bytes that the partition moves plus the dual prices of the balance limits of its
+    brokers.
     """
     owner, whole = task.owner, prices_of_brokers(task, prices)
     paid = np.zeros(len(plan))
@@ -125,9 +126,9 @@ def restrict(
 def neighbours(
     task: ReplicaTask, plan: NDArray[np.int32], *, most: int
 ) -> Iterator[NDArray[np.int32]]:
-    """Yield plans that differ from the given one in the broker of one replica, then of two.
+    """Yield all plans that differ from ``plan`` in the broker of one replica, then those of two.
 
-    A replica only goes where it may move by itself; the judge decides whether a plan is valid.
+    Each replica only goes where it may move. The caller checks whether a plan is valid.
 
     Args:
         task: the reassignment.

@@ -114,8 +114,9 @@ class Swaps:
         return -max(int(self.task.low[k, place] - self.state.held[k, place]), 0)
 
     def return_moved(self) -> int:
-        """Move replicas back to their current broker, and cheaper ones away instead; return the
-        number of swaps.
+        """Swap moved replicas back to a current broker, against replicas that are cheaper to move.
+
+        Return the number of swaps.
         """
         task, state, done = self.task, self.state, 0
         index = _ReplicaIndex(task, state.broker, task.cost)
@@ -148,12 +149,12 @@ class Swaps:
         return done
 
     def _independent(self, s: Ints, t: Ints) -> Bools:
-        """Select pairs of replicas that can be swapped together, because no swap affects another
+        """Select swaps of replicas that do not affect each other, so that all can be done
         (bool[n]).
 
-        A selected pair shares no broker, partition or rack with an earlier selected one. A rack
-        does not count if both brokers are in it, or if all pairs together leave it within its
-        balance limits.
+        ``s`` and ``t`` have the two replicas of each swap. A selected swap has no broker, partition
+        or rack in common with an earlier selected one. Racks are ignored if both brokers are in the
+        same one, or if all swaps together leave the rack within its balance limits.
         """
         task, rack = self.task, self.task.cluster.rack
         n = len(task.alive)
@@ -225,11 +226,11 @@ class Swaps:
     def _pairs(
         self, index: _ReplicaIndex, k: int, b: int, excess: int, *, to_other_racks: bool
     ) -> tuple[Ints, Ints]:
-        """Return pairs of replicas whose swap would take about ``excess`` of resource k from broker
-        b.
+        """Return pairs of replicas whose swap would lower resource k of broker b by about
+        ``excess``.
 
-        The first replica of a pair is on broker b. The second one, on another broker, is smaller by
-        about that amount. With ``to_other_racks`` it is in another rack.
+        The first replica of a pair is on broker b. The second replica is on another broker, and
+        smaller by about ``excess``. With ``to_other_racks=True`` that broker is in another rack.
         """
         weight, broker, owner = self.task.weight[k], self.state.broker, self.task.owner
         own = index.of(b)
@@ -316,10 +317,11 @@ class Swaps:
     def _penalty_change(
         self, p: Ints, q: Ints, b: NDArray[np.integer], c: NDArray[np.integer], first: int
     ) -> Floats:
-        """Return how much penalties rise if two replicas swap their brokers or racks.
+        """Return how much the penalties rise if brokers (or racks) exchange replicas.
 
-        Those in ``b`` get the replica of partition q for that of p, those in ``c`` the reverse.
-        ``first`` is where their penalties begin in the vector: 0 for brokers, K + 1 for racks.
+        Each broker in ``b`` gives a replica of partition ``p`` and gets one of partition ``q`` from
+        the broker in ``c``. ``first`` is the index in the penalty vector at which the penalties of
+        brokers (0) or racks (K + 1, for K resources) begin.
         """
         out = np.zeros(len(p))
         for k in self.kinds:

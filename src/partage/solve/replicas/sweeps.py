@@ -181,11 +181,11 @@ def _rack_cost(arrays, now, factor, r):
 
 @piece
 def _cheapest_broker(arrays, work, factor, own_rack, restricted, limit):
-    """Return the cheapest broker for a replica now in rack ``own_rack``, -1 if none costs less than
-    ``limit``.
+    """Return the cheapest broker for a replica, or -1 if no broker costs less than ``limit``.
 
-    A restricted replica may only go to a current broker of its partition, or to another rack if
-    that removes a breach of the rack rule.
+    The replica is now in rack ``own_rack``, and its partition has replication factor ``factor``. A
+    restricted replica may only go to a current broker of its partition, or to another rack if that
+    removes a violation of the rack rule.
     """
     rack, rack_low, rack_high = arrays.rack, arrays.rack_low, arrays.rack_high
     added, move_cost, rack_cost, rack_count = (
@@ -266,12 +266,9 @@ def _move_replica(arrays, work, p, s):
 class MoveCandidates:
     """Filter of the partitions for which a move may lower the cost, so that sweeps skip all others.
 
-    A move may help where a broker or rack is above its balance limits, where another one is below
-    them, or where a replica can return to a current broker. A broker within its limits gains
-    nothing from a replica, and none gains more than the amount that it lacks.
-
-    Results that depend only on a partition's brokers are cached, and recomputed for partitions
-    whose brokers have changed.
+    A move may help if a broker or rack is above its balance limits, if a broker or rack is below
+    them, or if a replica can return to a current broker. Results that depend only on a partition's
+    brokers are cached, and recomputed for partitions whose brokers have changed.
 
     Attributes:
         state: the search state.
@@ -325,10 +322,11 @@ class MoveCandidates:
         return np.flatnonzero(out)
 
     def _can_return(self, bands: _BandPenalties, relief: Floats, rack_gain: Floats) -> Bools:
-        """Return which partitions may lower the cost if a replica goes back to a current broker
+        """Return the partitions whose cost may fall if a replica returns to a current broker
         (bool[P]).
 
-        The rack rule must allow it, and the replica comes from another broker, current or not.
+        Returns that the rack rule forbids are left out. ``relief`` is how much the penalty falls if
+        a replica leaves its broker; ``rack_gain`` is the most that rack penalties can fall.
         """
         state, task, cluster = self.state, self.state.task, self.state.task.cluster
         rack, out = cluster.rack, np.zeros(len(task.factor), bool)
@@ -374,10 +372,10 @@ class MoveCandidates:
         self.breaks_rule[changed] = self._breaches(owner, at)[changed]
 
     def _breaches(self, owner: Ints, at: NDArray[np.int32]) -> Bools:
-        """Return which partitions break the rack rule on a rack that holds one of their replicas
+        """Return which partitions violate the rack rule on a rack with one of their replicas
         (bool[P]).
 
-        ``_rack_demand`` accounts for the racks without a replica.
+        ``owner`` and ``at`` are the partition and the broker of each replica.
         """
         task = self.state.task
         racks, partitions = task.rack_low.shape[1], len(task.factor)
@@ -407,11 +405,12 @@ class _BandPenalties:
     def reduction(
         self, partition: Ints, place: NDArray[np.integer], first: int, sign: int = -1
     ) -> Floats:
-        """Return how much the penalty falls if each broker or rack loses a replica (float64[n]).
+        """Return, for each of n changes, how much the penalty falls if a broker or rack loses a
+        replica.
 
-        ``partition`` is the partition of the replica and ``place`` the broker or rack, for each of
-        n changes. With ``sign`` 1 the place gets the replica instead. ``first`` is where the
-        penalties of these places begin in the vector: 0 for brokers, K + 1 for racks.
+        ``partition`` is the partition of the replica and ``place`` the broker or rack. With
+        ``sign`` 1 it gets the replica instead. ``first`` is the index in the penalty vector at
+        which the penalties of brokers (0) or racks (K + 1, for K resources) begin.
         """
         total = np.zeros(len(partition))
         for k in self.kinds:
@@ -422,11 +421,11 @@ class _BandPenalties:
         return total
 
     def largest_gain(self, begin: int, end: int, first: int) -> Floats:
-        """Return, for each partition, the most that the penalty can fall if a place gets its
-        replica.
+        """Return how much the penalty can fall at most if one broker or rack gets a replica
+        (float64[P]).
 
-        The places are the brokers or racks from ``begin`` to ``end``. ``first`` is as for
-        `reduction`. The result is float64[P].
+        There is a result for each partition. The brokers or racks are those from ``begin`` to
+        before ``end``. ``first`` is the index of their penalties, see `reduction`.
         """
         total = np.zeros(self.weight.shape[1])
         for k in self.kinds:

@@ -42,7 +42,7 @@ class BinaryColumn:
 
     @staticmethod
     def of(rows: Sequence[bytes | None]) -> BinaryColumn:
-        """Build a column from Python byte strings, in which None becomes a null row."""
+        """Build a column from Python byte strings; None becomes a null row."""
         lengths = np.fromiter((len(row or b"") for row in rows), np.int64, len(rows))
         start = np.concatenate(([0], np.cumsum(lengths)))
         data = np.frombuffer(b"".join(row or b"" for row in rows), np.uint8)
@@ -97,8 +97,8 @@ class BinaryColumn:
 class CodedColumn:
     """A dictionary-encoded column of byte strings: distinct strings, and an index for each row.
 
-    ``code`` has the index of each row's name, -1 for null (int32[n]). Names may repeat or be
-    unused, but none is null.
+    ``names`` has the strings. ``code`` has the index of each row's string, -1 for null (int32[n]).
+    Strings may repeat or be unused, but none is null.
 
     >>> column = CodedColumn(BinaryColumn.of([b"a", b"b"]), np.array([1, -1, 1], np.int32))
     >>> len(column), column[0], column[1]

@@ -30,7 +30,7 @@ from partage.wire.columns.classic_kernels import (
 )
 from partage.wire.columns.distinct import NameTable, read_only
 
-__all__ = ["ClassicColumns", "Payloads", "Texts", "classic_columns", "pays"]
+__all__ = ["ClassicColumns", "Payloads", "Texts", "are_kernels_faster", "classic_columns"]
 
 #: Bytes of values in one batch, unless one record has more: its arrays then fit into the
 #: processor's cache.
@@ -42,12 +42,12 @@ _BYTES_A_TEXT = 40
 _STEPS_SAVED_A_RECORD = 200
 
 
-def pays(*, rows: int) -> bool:
-    """Return whether compiled kernels decode this many GROUP_METADATA records faster than the
-    schema engine.
+def are_kernels_faster(*, rows: int) -> bool:
+    """Return whether compiled kernels decode ``rows`` group records faster than the generic
+    decoder.
 
-    ``rows`` is the number of records. Loading the kernels takes time, which only many records
-    repay.
+    The records are GROUP_METADATA records. The time to load the kernels counts too, so only many
+    records are worth it.
     """
     work = rows * _STEPS_SAVED_A_RECORD
     return read_groups.pays(work=work) and read_payloads.pays(work=work)
@@ -55,12 +55,12 @@ def pays(*, rows: int) -> bool:
 
 @dataclass(frozen=True)
 class Texts:
-    """The distinct byte strings of a column of encoded records, decoded to text on demand.
+    """Distinct byte strings found in encoded records, which are decoded to text when first used.
 
     Each string has a code, its index from 0 on, by which other columns refer to it.
 
     Attributes:
-        data: the bytes of the column.
+        data: the bytes of the encoded records.
         positions: first byte and size of each string (int64[n, 2]).
     """
 
@@ -94,12 +94,11 @@ class Texts:
 
 @dataclass(frozen=True)
 class Payloads:
-    """The distinct subscriptions, or the distinct assignments,
-    in the records of groups, as columns.
+    """Columns of the distinct subscriptions (or assignments) in records of classic groups.
 
     Attributes:
-        sent: the bytes of each payload.
-        heads: the fields `PAYLOAD` of each payload, one row per payload (int64).
+        sent: the encoded bytes of each payload.
+        heads: fixed fields of each payload, one row per payload, columns as in `PAYLOAD` (int64).
         names: the distinct topic names.
         topics: codes of subscribed topics, one payload after the other (int32).
         pairs: topic code, first index into ``numbers`` and count of each owned or assigned topic
@@ -114,27 +113,26 @@ class Payloads:
     pairs: NDArray[np.int64]
     numbers: NDArray[np.int32]
 
-    def column(self, name: str) -> Ints:
-        """Return one field of all payloads, given by its name in `PAYLOAD`."""
-        column: Ints = self.heads[:, PAYLOAD.index(name)]
+    def column(self, field: str) -> Ints:
+        """Return the values of one field, such as ``version``, for all payloads (see `PAYLOAD`)."""
+        column: Ints = self.heads[:, PAYLOAD.index(field)]
         return column
 
 
 @dataclass(frozen=True)
 class ClassicColumns:
-    """Decoded GROUP_METADATA records (states of classic groups), as columns.
+    """Decoded GROUP_METADATA records (states of classic consumer groups), as columns.
 
     Attributes:
-        records: the fields `RECORD`, one row per record that the kernel decoded, in their order
-            (int64).
+        records: fixed fields of each decoded record, columns as in `RECORD` (int64).
         listed: codes of the members of all records; those of a record begin at its ``members_from``
             (int32).
-        members: the fields `MEMBER`, one row per distinct member (int64).
-        whole: the bytes of each distinct member.
+        members: fixed fields of each distinct member, columns as in `MEMBER` (int64).
+        whole: the encoded bytes of each distinct member.
         texts: the distinct strings.
         subscriptions: the distinct subscriptions.
         assignments: the distinct assignments.
-        odd: rows that the kernel cannot decode; the schema engine must decode them.
+        odd: rows that the compiled kernel cannot decode; the generic decoder must decode them.
     """
 
     records: NDArray[np.int64]
@@ -149,16 +147,18 @@ class ClassicColumns:
     def __len__(self) -> int:
         return len(self.records)
 
-    def column(self, name: str) -> Ints:
-        """Return one field of all records, given by its name in `RECORD`."""
-        column: Ints = self.records[:, RECORD.index(name)]
+    def column(self, field: str) -> Ints:
+        """Return the values of one field, such as ``generation``, for all records (see
+        `RECORD`).
+        """
+        column: Ints = self.records[:, RECORD.index(field)]
         return column
 
 
 def classic_columns(values: BinaryColumn, rows: Ints) -> Iterator[ClassicColumns]:
-    r"""Decode the GROUP_METADATA values at some rows of a column; yield them as batches of columns.
+    r"""Decode the GROUP_METADATA values in the given rows; yield `ClassicColumns` in batches.
 
-    None of the values may be null. Damaged values raise no error: they are in ``odd``.
+    None of the values may be null. Damaged values raise no error: their rows are listed in ``odd``.
 
     >>> value = b"\0\3\0\0" + (7).to_bytes(4, "big") + b"\xff\xff\xff\xff" + bytes(12)
     >>> (made,) = classic_columns(BinaryColumn.of([value]), np.array([0]))

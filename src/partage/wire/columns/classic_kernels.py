@@ -28,13 +28,13 @@ from partage.kernels import (
 )
 from partage.wire.columns.distinct import (
     Names,
-    code_like,
-    code_of,
+    find_or_add,
+    find_or_add_likely,
     int16_at,
     int32_at,
     int64_at,
-    is_code_of,
     is_half_full,
+    is_string,
 )
 
 __all__ = [
@@ -92,9 +92,9 @@ class GroupTables(NamedTuple):
         texts: the distinct strings.
         subscriptions: the distinct subscriptions.
         assignments: the distinct assignments.
-        whole: the distinct members, by all of their bytes.
-        records: one row per record, with the columns `RECORD`.
-        members: one row per distinct member, with the columns `MEMBER`.
+        whole: the distinct encoded members.
+        records: one row per record; `RECORD` names the columns.
+        members: one row per distinct member; `MEMBER` names the columns.
         listed: codes of each record's members, one record after the other.
         odd: rows that the kernel cannot decode (damaged or unusual).
         counts: numbers of records, odd rows and listed members.
@@ -129,12 +129,12 @@ class PayloadTables(NamedTuple):
     """Output of the kernel `read_payloads`: tables of decoded subscriptions or assignments.
 
     Attributes:
-        names: the distinct names of topics.
-        heads: one row per payload, with the columns `PAYLOAD`.
+        names: the distinct topic names.
+        heads: fixed fields, one row per payload; `PAYLOAD` names the columns.
         topics: codes of subscribed topics, one payload after the other.
-        pairs: topic code, first index into ``numbers`` and count of each owned or assigned topic.
+        pairs: one row per owned or assigned topic: topic code, first index into ``numbers``, count.
         numbers: partition numbers, one pair after the other.
-        counts: numbers of topics, pairs and numbers.
+        counts: numbers of topics, pairs and partition numbers.
     """
 
     names: Names
@@ -196,7 +196,7 @@ def _code(data, at, stop, width, compact, names, like):
     size = _size(data, at, stop, width, compact)
     if size < 8:
         return -1
-    return code_like(data, at + (size & 7), stop, names, like)
+    return find_or_add_likely(data, at + (size & 7), stop, names, like)
 
 
 @piece
@@ -315,11 +315,11 @@ def _read_members(data, at, end, version, count, likely, tables):
             return -1
         like = listed[likely + i] if likely + i < begin else -1
         code = like
-        if not is_code_of(data, at, stop, tables.whole, like):
+        if not is_string(data, at, stop, tables.whole, like):
             if _is_full(tables):
                 return -2
             known = tables.whole.used[0]
-            code = code_of(data, at, stop, tables.whole)
+            code = find_or_add(data, at, stop, tables.whole)
             if code == known:
                 _read_member(data, at, end, layout, code, like, tables)
         if tables.members[code, _LAYOUT] != layout:
@@ -360,7 +360,7 @@ def _read_record(data, at, end, tables):
 
 @kernel("int64(GroupSource, int64, GroupTables)", GroupSource, Names, GroupTables)
 def read_groups(source, first, tables):
-    """Decode values of group records (GROUP_METADATA) into tables, until a table is full.
+    """Decode GROUP_METADATA values from row ``first`` on into tables, until a table is full.
 
     Return the first row that was not decoded; the caller enlarges the table and continues there.
     """
@@ -417,7 +417,7 @@ def _read_topics(data, at, end, tables):
             return -1
         if is_half_full(tables.names, 1):
             return -2
-        tables.topics[tables.counts[0]] = code_of(data, at + 2, stop, tables.names)
+        tables.topics[tables.counts[0]] = find_or_add(data, at + 2, stop, tables.names)
         tables.counts[0] += 1
         at = stop
     return at
@@ -441,7 +441,7 @@ def _read_pairs(data, at, end, tables):
         if is_half_full(tables.names, 1):
             return -2
         pair = counts[1]
-        pairs[pair, 0] = code_of(data, at + 2, stop, tables.names)
+        pairs[pair, 0] = find_or_add(data, at + 2, stop, tables.names)
         pairs[pair, 1] = counts[2]
         pairs[pair, 2] = partitions
         counts[1] += 1
@@ -517,9 +517,11 @@ def _read_payload(data, at, end, is_subscription, payload, tables):
 
 @kernel("int64(PayloadSource, boolean, int64, PayloadTables)", PayloadSource, Names, PayloadTables)
 def read_payloads(source, is_subscription, first, tables):
-    """Decode members' subscriptions or assignments into tables, until a table is full.
+    """Decode subscriptions or assignments from index ``first`` on into tables, until a table is
+    full.
 
-    Return the index of the first one that was not decoded; the caller continues there.
+    Return the index of the first payload that was not decoded; the caller enlarges the table and
+    continues there.
     """
     counts, heads = tables.counts, tables.heads
     for i in range(first, len(source.at)):

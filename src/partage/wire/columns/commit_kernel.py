@@ -25,7 +25,7 @@ from partage.kernels import (
 )
 from partage.wire.columns.distinct import (
     Names,
-    code_of,
+    find_or_add,
     int16_at,
     int32_at,
     int64_at,
@@ -73,11 +73,11 @@ class CommitSource(NamedTuple):
 
 
 class CommitTable(NamedTuple):
-    """Output of the kernel `read_commits`: decoded offset commits,
-    and the rows that are no commits.
+    """Output of the kernel `read_commits`: decoded offset commits, and rows that it did not decode.
 
     Attributes:
-        short, middle, long: fields of 16, 32 and 64 bits; their rows are `SHORT`, `MIDDLE`, `LONG`.
+        short, middle, long: fields of 16, 32 and 64 bits, one row per field; `SHORT`, `MIDDLE` and
+            `LONG` name the rows.
         others: rows of other or unknown record types.
         odd: rows of commits that the kernel cannot decode.
         counts: numbers of commits, others and odd rows.
@@ -114,7 +114,7 @@ def _read_key(data, at, end, code, keys, pairs):
         keys[_KEY_VERSION, code] = -2
         return
     keys[_KEY_VERSION, code] = data[at + 1]
-    keys[_PAIR, code] = code_of(data, at + 2, stop, pairs)
+    keys[_PAIR, code] = find_or_add(data, at + 2, stop, pairs)
     keys[_PARTITION, code] = int32_at(data, stop)
 
 
@@ -180,7 +180,7 @@ def _key_code(source, row, keys):
         return source.code[row]
     if len(source.key_valid) > 0 and source.key_valid[row] == 0:
         return -1
-    return code_of(source.key_data, source.key_start[row], source.key_start[row + 1], keys)
+    return find_or_add(source.key_data, source.key_start[row], source.key_start[row + 1], keys)
 
 
 @piece
@@ -193,10 +193,18 @@ def _is_full(keys, pairs, ids):
     CommitSource, Names, CommitTable,
 )  # fmt: skip
 def read_commits(source, row, keys, key_columns, pairs, ids, table):
-    """Decode offset commits from ``row`` on, until a table of strings is half full.
+    """Decode offset commits from ``row`` on, until a hash table must grow.
 
-    Return the first row that was not decoded. Each distinct key is decoded once, into
-    ``key_columns`` (`KEY`).
+    Return the first row that was not decoded. Each distinct key is decoded once.
+
+    Args:
+        source: the key and value columns.
+        row: the row to begin with.
+        keys: hash table of the distinct keys.
+        key_columns: decoded fields of each distinct key; `KEY` names them.
+        pairs: hash table of the distinct (group, topic) pairs.
+        ids: hash table of the distinct topic ids.
+        table: the output.
     """
     commits, others, odd = table.counts[0], table.counts[1], table.counts[2]
     start, valid = source.value_start, source.value_valid
@@ -227,7 +235,9 @@ def read_commits(source, row, keys, key_columns, pairs, ids, table):
         table.middle[_KEY, commits] = key
         table.middle[_TOPIC_ID, commits] = -1
         if id_at > 0:
-            table.middle[_TOPIC_ID, commits] = code_of(source.value_data, id_at, id_at + 16, ids)
+            table.middle[_TOPIC_ID, commits] = find_or_add(
+                source.value_data, id_at, id_at + 16, ids
+            )
         table.long[_ROW, commits] = row
         commits += 1
         row += 1

@@ -47,13 +47,15 @@ class OffsetCommits:
     Attributes:
         row: the commit's row in the input columns.
         key_version: record type, 0 or 1.
-        pair: index into ``pairs`` of the commit's group and topic.
+        pair: index of the commit's (group, topic) pair in ``pairs``.
+        pairs: the distinct (group, topic) pairs.
         partition: number of the topic's partition.
-        value_version: `TOMBSTONE` for a null value, whose other columns have defaults.
+        value_version: `TOMBSTONE` for a null value; the other columns then have defaults.
         offset: the committed offset.
         leader_epoch: -1 for none.
         commit_timestamp, expire_timestamp: milliseconds; -1 for none.
         topic_id: index of the topic's id in ``topic_ids``; -1 for none.
+        topic_ids: the distinct topic ids.
         others: rows of other or unknown record types, for `group_log.decode_record`.
         errors: dict from row of a damaged commit to its error.
         series: a small number for each distinct group, topic and partition.
@@ -84,16 +86,16 @@ class OffsetCommits:
         return len(self.row)
 
     def metadata(self, commit: int) -> str:
-        """Return the text that a client attached to its offset commit; mostly it is empty."""
+        """Return the metadata text that a client attached to its offset commit, which is usually
+        empty.
+        """
         if commit in self._odd:
             return str((self._odd[commit].value or {}).get("metadata", ""))
         at, length = int(self.metadata_at[commit]), int(self.metadata_length[commit])
         return decode_utf8(self._values[at : at + length].tobytes()) if length > 0 else ""
 
     def record(self, commit: int) -> DecodedRecord:
-        """Return one offset commit as a `DecodedRecord`,
-        equal to what the schema engine decodes.
-        """
+        """Return one offset commit as a `DecodedRecord`, as `group_log.decode_record` does."""
         if commit in self._odd:
             return self._odd[commit]
         number = int(self.key_version[commit])
@@ -119,10 +121,10 @@ class OffsetCommits:
 
 
 def decode_offset_commits(keys: BinaryColumn | CodedColumn, values: BinaryColumn) -> OffsetCommits:
-    r"""Decode the offset commits among some records, given as a key column and a value column.
+    r"""Decode the offset commits of ``__consumer_offsets`` from a key column and a value column.
 
-    Commits repeat their keys, so keys of a dictionary-encoded column are decoded only once.
-    Damaged rows raise no error: they are in ``errors``.
+    Keys of a dictionary-encoded column are decoded only once. Damaged rows raise no error: they are
+    in ``errors``. Rows of other record types are in ``others``.
 
     Raises:
         ValueError: the columns differ in length.
@@ -139,15 +141,15 @@ def decode_offset_commits(keys: BinaryColumn | CodedColumn, values: BinaryColumn
 
 
 class _PlainCommits(NamedTuple):
-    """Output of the commit kernel, in which names of groups and topics are still bytes.
+    """Output of the commit kernel, with names of groups and topics as undecoded bytes.
 
     Attributes:
-        columns: the columns of `OffsetCommits` by name; ``pair`` and ``topic_id`` index the next
-            two lists.
+        columns: the columns of `OffsetCommits` by name; ``pair`` is an index into ``pairs``, and
+            ``topic_id`` into ``topic_ids``.
         pairs: distinct bytes of group and topic, each with its length before it.
         topic_ids: distinct ids, 16 bytes each.
         others: rows of other or unknown record types.
-        odd: rows of commits that the schema engine must decode.
+        odd: rows of commits that the kernel could not decode.
         key: code of each commit's distinct key.
         key_columns: pair and partition of each distinct key.
     """
@@ -218,7 +220,8 @@ def _kernel_column(column: BinaryColumn) -> tuple[NDArray[Any], NDArray[Any], ND
 class _CommitsBuilder:
     """Builder of the decoded offset commits from the output of the compiled kernel.
 
-    It decodes names to text, and adds the commits that only the schema engine can decode.
+    It decodes names to text, and decodes the commits that the kernel left out with the generic
+    decoder.
     """
 
     def __init__(

@@ -26,8 +26,20 @@ from partage.kernels import Int32s, Int64Rows, Int64s, inline_piece, kernel, pie
 from partage.wire.columns import Bytes
 
 __all__ = [
-    "FIRST_NAMES", "NameTable", "Names", "code_like", "code_of", "fill_slots", "hash_of",
-    "int16_at", "int32_at", "int64_at", "is_code_of", "is_half_full", "read_only", "same_bytes",
+    "FIRST_NAMES",
+    "NameTable",
+    "Names",
+    "fill_slots",
+    "find_or_add",
+    "find_or_add_likely",
+    "hash_of",
+    "int16_at",
+    "int32_at",
+    "int64_at",
+    "is_half_full",
+    "is_string",
+    "read_only",
+    "same_bytes",
 ]  # fmt: skip
 
 #: The initial number of names that a table has room for, unless more are expected.
@@ -36,9 +48,9 @@ _STEPS_A_NAME = 8
 
 
 class Names(NamedTuple):
-    """Hash table of distinct byte strings for compiled kernels, as arrays.
+    """Hash table that numbers distinct byte strings 0, 1 and so on, as arrays for compiled kernels.
 
-    A string's code is its number: 0, 1 and so on.
+    A string's number is its code.
 
     Attributes:
         slots: the code at each hash slot, -1 for none; the length is a power of two.
@@ -107,7 +119,8 @@ def _mix(out, word):
 def hash_of(data, at, stop):
     """Return a 62-bit hash of the bytes from position ``at`` to ``stop`` of a byte array.
 
-    Long strings go through four independent sums, which the processor computes in parallel.
+    Strings of 32 bytes or more have four independent partial hashes, which a processor computes in
+    parallel.
     """
     size = stop - at
     out = size
@@ -151,10 +164,10 @@ def same_bytes(data, at, other, size):
 
 
 @inline_piece
-def code_of(data, at, stop, names):
-    """Return the code of a byte string in a hash table; a new string is added with the next code.
+def find_or_add(data, at, stop, names):
+    """Return the code (number) of a byte string in a hash table; insert the string if it is new.
 
-    The string is the bytes from ``at`` to ``stop``.
+    The string is the bytes of ``data`` from ``at`` to ``stop``.
     """
     slots, table = names.slots, names.table
     size = stop - at
@@ -175,10 +188,10 @@ def code_of(data, at, stop, names):
 
 
 @inline_piece
-def is_code_of(data, at, stop, names, code):
-    """Return whether the bytes from ``at`` to ``stop`` are the string with the given code.
+def is_string(data, at, stop, names, code):
+    """Return whether the bytes from ``at`` to ``stop`` are the hash table's string number ``code``.
 
-    The result is False for code -1, which stands for no string.
+    The result is False for code -1 (no string).
     """
     size = stop - at
     if code < 0 or names.table[code, 2] != size:
@@ -187,24 +200,23 @@ def is_code_of(data, at, stop, names, code):
 
 
 @inline_piece
-def code_like(data, at, stop, names, like):
-    """Return the code of the bytes from ``at`` to ``stop``,
-    comparing them with a likely string first.
+def find_or_add_likely(data, at, stop, names, like):
+    """Return a byte string's code like `find_or_add`, but first compare it with string ``like``.
 
-    A comparison with the string of code ``like`` (-1 for unknown) takes less time than a hash.
+    ``like`` is the code of a likely string, -1 for none. A comparison takes less time than a hash.
     """
-    return like if is_code_of(data, at, stop, names, like) else code_of(data, at, stop, names)
+    return like if is_string(data, at, stop, names, like) else find_or_add(data, at, stop, names)
 
 
 @inline_piece
 def is_half_full(names, more):
-    """Return whether a hash table of byte strings is half full after ``more`` strings are added."""
+    """Return whether a hash table would be half full with ``more`` further byte strings."""
     return 2 * (names.used[0] + more) >= len(names.slots)
 
 
 @kernel("void(int64[:, ::1], int64, int32[::1])")
 def fill_slots(table, count, slots):
-    """Insert the first ``count`` strings of a table into empty slots of a hash table."""
+    """Insert the first ``count`` byte strings of a table into the empty slots of its hash table."""
     for code in range(count):
         slot = table[code, 0] & (len(slots) - 1)
         while slots[slot] >= 0:
@@ -237,8 +249,8 @@ class NameTable:
         self.names = Names(slots, more, self.names.used)
 
     def is_full(self, reserve: int) -> bool:
-        """Return whether the hash table must grow before a kernel adds up
-        to ``reserve`` strings.
+        """Return whether the hash table must grow before a kernel inserts up to ``reserve``
+        strings.
         """
         return bool(is_half_full(self.names, reserve))
 
@@ -255,7 +267,7 @@ class NameTable:
 
 
 def read_only(array: NDArray[Any], kind: type[np.generic]) -> NDArray[Any]:
-    """Return a read-only, contiguous view of an array in one type, as compiled kernels require.
+    """Return an array as a read-only, contiguous array of the given type, for compiled kernels.
 
     The array is copied only if it has another type or layout.
     """

@@ -24,7 +24,7 @@ from partage.wire.columns import Bytes, Ints
 from partage.wire.columns.distinct import (
     Names,
     NameTable,
-    code_like,
+    find_or_add_likely,
     int16_at,
     int32_at,
 )
@@ -49,13 +49,13 @@ _NULL = b"\xff\xff\xff\xff"
 
 
 class PartitionList(NamedTuple):
-    """A group member's list of topic partitions as arrays, in the order sent and with duplicates.
+    """A group member's list of topic partitions as arrays, in the encoded order, with duplicates.
 
     Attributes:
-        names: the distinct topics of all lists that were read together.
+        names: the distinct topics of all members' lists.
         topic: index of each partition's topic in ``names`` (int32[n]).
         number: partition numbers within the topics (int32[n]).
-        end: number of bytes that the list takes.
+        end: position after the list in the member's payload, in bytes.
     """
 
     names: tuple[str, ...]
@@ -67,8 +67,8 @@ class PartitionList(NamedTuple):
 def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None]:
     r"""Decode the list of topic partitions at the beginning of each member's payload.
 
-    The result is None for a payload that only the schema engine can decode: a damaged one, or
-    every payload if the engine is faster (if few members have most topics).
+    The result is None for a payload that the generic decoder must decode. These are damaged
+    payloads, and all payloads if that decoder is faster (few members with many topics each).
 
     >>> lists = read_partition_lists([b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\7!"] * 6 + [b"\0\0\0\1"])
     >>> lists[0].names, lists[0].number.tolist(), lists[0].end, lists[6]
@@ -148,13 +148,13 @@ def read_pairs(  # noqa: PLR0917 - kernels take arrays by position
 
     Args:
         data: all payloads, one after the other.
-        start: int64[n + 1], the begin of each payload.
+        start: int64[n + 1], the first byte of each payload.
         count: int64[n], the number of topics in each list.
-        names: table of the topic names; it has room for one name per topic of a list.
+        names: hash table of topic names, with room for the topics of all lists.
         topic: output: code of each partition's topic in ``names``.
         number: output: partition numbers.
-        ends: int64[n, 2], output: the size of each list in bytes, -1 if it is damaged, and how many
-            partitions all lists up to this one have.
+        ends: int64[n, 2], output: the size of each list in bytes, -1 if it is damaged, and the
+            number of partitions in all lists up to this one.
     """
     total = 0
     for i in range(len(count)):
@@ -168,7 +168,7 @@ def read_pairs(  # noqa: PLR0917 - kernels take arrays by position
                 break
             # Members list topics in the same order, so the next name is mostly the next code.
             like = code + 1 if code + 1 < names.used[0] else -1
-            code = code_like(data, at + 2, stop, names, like)
+            code = find_or_add_likely(data, at + 2, stop, names, like)
             at = stop + 4
             for _ in range(amount):
                 topic[total] = code
@@ -185,11 +185,18 @@ def read_pairs(  # noqa: PLR0917 - kernels take arrays by position
 def _find_pairs(
     data: bytes, int32: NDArray[np.int32], at: Ints, end: Ints, count: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Find where the topic names are in many encoded partition lists, for all lists at once.
+    """Find the positions of the topic names in many encoded partition lists at once.
 
-    Return the begin and the end of each name, and the end of each list (-1 if it does not fit in
-    its payload). Step k reads the k-th topic of all lists that have one. Lists are sorted by
-    length, so that these lists come first.
+    Return the first and the end byte of each name, and the end of each list (-1 if it does not fit
+    in its payload). Step k reads the k-th topic of every list that has so many topics. Sorted by
+    length, these lists come first.
+
+    Args:
+        data: all payloads, one after the other.
+        int32: the 32-bit integer at each byte of ``data``.
+        at: position of each list's first topic.
+        end: end of each payload.
+        count: number of topics in each list.
     """
     uint16 = np.ndarray((len(data) - 1,), ">u2", data, strides=(1,))
     order = np.argsort(-count, kind="stable")
@@ -218,8 +225,8 @@ def _find_pairs(
     return name, after, read_to
 
 
-class _Numbers(dict[bytes, int]):
-    """Dict in which a missing byte string gets the next number, from 0 on."""
+class _ConsecutiveNumbers(dict[bytes, int]):
+    """Dict that numbers byte strings 0, 1 and so on when they are first looked up."""
 
     def __missing__(self, key: bytes) -> int:
         number = self[key] = len(self)
@@ -227,7 +234,7 @@ class _Numbers(dict[bytes, int]):
 
 
 def _number_names(data: bytes, begin: Ints, end: Ints) -> tuple[tuple[str, ...], Int32s]:
-    numbers = _Numbers()
+    numbers = _ConsecutiveNumbers()
     number = np.empty(len(begin), np.int32)
     for width, pairs in _by_size(end - begin):
         raw = _items(data, width)[begin[pairs]].tolist() if width else [b""] * len(pairs)
@@ -346,13 +353,13 @@ def write_pairs(  # noqa: PLR0917 - kernels take arrays by position
     """Encode the partition lists of all members in a compiled kernel, topics in order of first use.
 
     Args:
-        start: int32[M + 1], where each member's partitions begin.
+        start: int32[M + 1], index of each member's first partition.
         topic: int32[n], topic of each partition.
         number: int32[n], partition numbers.
         heads: the encoded topic names, with their lengths.
-        head_start: int64[T + 1], the begin of each name in ``heads``.
-        place: int64[T, 2], all -1; buffer: partitions of the member in a topic, then the place of
-            the next one.
+        head_start: int64[T + 1], first byte of each name in ``heads``.
+        place: int64[T, 2], a buffer filled with -1: the member's number of partitions in a topic,
+            and the byte in ``out`` for its next partition.
         out: output: the lists of all members.
         ends: int64[M + 1, 2], output: the end of each member's list in ``out``, and its number of
             topics. The first row is zero.
@@ -405,9 +412,9 @@ def _nullable(data: bytes | None) -> bytes:
 
 
 def _group_by_first_use(key: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
-    """Return the indices that sort keys by the first use of their value, with equal keys together.
+    """Return the indices that bring equal keys together, with groups in order of first occurrence.
 
-    Also return the begin and the size of each group of equal keys.
+    Also return the first index and the size of each group of equal keys.
     """
     order = np.argsort(key, kind="stable")
     first, size = _runs(key[order])

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from partage.errors import WireFormatError
 from partage.wire.columns.partition_lists import PartitionList, read_partition_lists
 from partage.wire.consumer_protocol import HIGHEST_VERSION
-from partage.wire.member_extras import trailer_body
+from partage.wire.member_extras import trailer_start
 from partage.wire.primitives import Reader
 
 __all__ = [
@@ -49,11 +49,12 @@ class SubscriptionColumns(NamedTuple):
 class TrailerColumns(NamedTuple):
     """A group member's user data, divided into the strategy's bytes and Partage's trailer.
 
-    `partage.wire.member_extras` describes the trailer. Here it has owned partitions and no loads.
+    The trailer is what Partage appends to user data (see `partage.wire.member_extras`).
 
     Attributes:
         user_data: the assignment strategy's own bytes.
-        claims: the partitions that the member owned before it revoked everything.
+        claims: the partitions that the member reports as owned before it revoked all for the
+            rejoin.
         generation: the generation of the claims.
     """
 
@@ -63,7 +64,7 @@ class TrailerColumns(NamedTuple):
 
 
 class _Prefix(NamedTuple):
-    """The bytes of a subscription up to the end of its topics, and what they decode to.
+    """The encoded version and topics of a subscription, with their decoded values.
 
     Members of a group often have the same topics, so these bytes are decoded once.
     """
@@ -88,7 +89,7 @@ class _Head(NamedTuple):
 def decode_subscriptions(metadata: Sequence[bytes]) -> list[SubscriptionColumns | None]:
     r"""Decode the subscriptions of all members of a group at once.
 
-    The result is None for each that only the schema engine can decode.
+    The result is None for a subscription that needs the generic decoder.
 
     >>> sent = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\1\0\1t\0\0\0\1\0\0\0\7"
     >>> decode_subscriptions([sent] * 6)[5].owned.number.tolist()
@@ -161,15 +162,16 @@ def _with_tail(
 
 
 def split_user_data(user_data: Sequence[bytes]) -> list[TrailerColumns | None]:
-    r"""Divide each member's user data into the strategy's own bytes and Partage's trailer.
+    r"""Divide each member's user data into the strategy's own bytes and the trailer of Partage.
 
-    The result is None for user data without a trailer, or with loads in it.
+    The trailer has the partitions that the member owned. The result is None for user data without a
+    trailer, or whose trailer also has measured loads.
 
     >>> from partage.wire.member_extras import Extras, with_extras
     >>> split_user_data([with_extras(b"own", Extras((("t", 7),), 4))] * 6)[5].claims.number.tolist()
     [7]
     """
-    starts = [trailer_body(one) for one in user_data]
+    starts = [trailer_start(one) for one in user_data]
     lists = read_partition_lists(
         [one[a:-8] if a >= 0 else b"" for one, a in zip(user_data, starts, strict=True)]
     )
@@ -185,9 +187,9 @@ def split_user_data(user_data: Sequence[bytes]) -> list[TrailerColumns | None]:
 
 
 def decode_sticky_claims(user_data: Sequence[bytes]) -> list[tuple[PartitionList, int] | None]:
-    r"""Decode owned partitions and generation from user data of Kafka's sticky assignor.
+    r"""Decode the owned partitions (claims) and generation that Kafka's sticky assignor sends.
 
-    There is one result for each member; it is None for user data in other formats.
+    There is one result for each member's user data; it is None for other formats.
 
     >>> claims, generation = decode_sticky_claims([b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\2\0\0\0\5"] * 6)[5]
     >>> claims.number.tolist(), generation

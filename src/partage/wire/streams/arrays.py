@@ -43,7 +43,7 @@ _UNNAMED = -1
 
 @dataclass(frozen=True, eq=False)
 class Tasks:
-    """List of Kafka Streams tasks as arrays, in the order of the bytes and with duplicates.
+    """List of Kafka Streams tasks as arrays, in the encoded order and with duplicates.
 
     Attributes:
         subtopology: sub-topology number of each task (int32[n]).
@@ -63,8 +63,7 @@ class Tasks:
 
     @classmethod
     def of(cls, tasks: Iterable[tuple[int, int] | TaskKey]) -> Tasks:
-        """Build the arrays from (sub-topology, partition) or (sub-topology, partition, topology
-        name) tuples.
+        """Build the task arrays from tuples (sub-topology, partition) or (..., topology name).
 
         Raises:
             EncodingError: an element is not a task of int32 numbers with a string or None as name.
@@ -81,8 +80,8 @@ class Tasks:
         return builder.tasks()
 
     def without_empty_names(self) -> Tasks:
-        """Return the same tasks, in which an empty topology name is no name,
-        as in Kafka's ``TaskId``.
+        """Return the tasks with empty topology names replaced by no name, as in Kafka's
+        ``TaskId``.
         """
         return Tasks.of(self) if "" in self.topologies else self
 
@@ -178,7 +177,7 @@ def _fail_on_task(task: object, index: int) -> NoReturn:
 
 @dataclass(frozen=True, eq=False)
 class TaskValues:
-    """A number for each Kafka Streams task of a list, such as its offset sum or lag (int64).
+    """An integer value for each Kafka Streams task of a list, such as its offset sum or lag.
 
     ``value`` has one element for each of ``tasks`` (int64[n]). If a task occurs twice, lookups
     return its last value.
@@ -251,11 +250,10 @@ class TaskValues:
 
 
 def merge_unnamed(values: Mapping[Any, Value]) -> Mapping[Any, Value]:
-    """Merge the entries of tasks whose topology name is "" with those of the same tasks without a
-    name.
+    """Replace empty topology names by None, and merge the entries of tasks that then are equal.
 
-    Kafka's ``TaskId`` makes no difference between them. The result is a dict by task. A merged
-    entry has the position of the first and the value of the last of its entries.
+    Kafka's ``TaskId`` does not distinguish an empty name from no name. The result is a dict by
+    task. A merged entry has the position of the first and the value of the last entry.
 
     >>> merge_unnamed({(0, 1): 5, (0, 2): 6, (0, 1, ""): 7})
     {(0, 1, None): 7, (0, 2, None): 6}
@@ -268,7 +266,7 @@ def merge_unnamed(values: Mapping[Any, Value]) -> Mapping[Any, Value]:
 def task_order_key(task: TaskKey) -> tuple[bytes, int, int]:
     """Return a sort key that orders tasks like Java's ``TaskId.compareTo``.
 
-    All tasks of one sort must have a topology's name, or none may have one.
+    Either all or none of the tasks to sort must have a topology name.
 
     >>> sorted([(0, 10, None), (0, 9, None)], key=task_order_key)[0]
     (0, 9, None)
@@ -291,12 +289,13 @@ def task_hash(task: TaskKey) -> int:
 def tasks_in_hash_order(
     tasks: Iterable[Task], *, copied: bool = False, hash_of: Callable[[Task], int] = task_hash
 ) -> list[Task]:
-    """Sort distinct tasks as a Java ``HashMap`` or ``HashSet`` of task ids would iterate over them.
+    """Return distinct tasks in the iteration order of a Java ``HashMap`` or ``HashSet`` of their
+    ids.
 
     Args:
         tasks: the tasks in the order of insertion.
-        copied: whether the collection was constructed from another one of this size, which
-            determines its capacity.
+        copied: whether Kafka constructs the collection as a copy of another collection, which gives
+            it another capacity.
         hash_of: hash code of a task.
 
     >>> [partition for _, partition, _ in tasks_in_hash_order((0, p, None) for p in range(4))]
@@ -321,13 +320,13 @@ def tasks_in_hash_order(
 
 @dataclass(frozen=True, eq=False)
 class PartitionLists:
-    """Lists of topic partitions of several tasks or hosts, as arrays in the order of the bytes.
+    """Lists of topic partitions of several tasks or hosts, as arrays in the encoded order.
 
     Attributes:
-        start: where each list begins, and the end (int32[lists + 1]).
+        start: index of each list's first partition, and the total (int32[lists + 1]).
         topic: index of each partition's topic in ``topics`` (int32[n]).
         partition: partition numbers within the topics (int32[n]).
-        topics: topic names; those of a decoded dictionary may repeat, or be unused.
+        topics: topic names; decoded names may repeat or be unused.
 
     >>> lists = PartitionLists.of([[("a", 0), ("b", 0)], []])
     >>> list(lists)
@@ -401,9 +400,9 @@ class PartitionListsBuilder:
         self._topic.append(self._names.setdefault(topic, len(self._names)))
 
     def add_rows(self, topics: Int32s, partitions: Int32s) -> None:
-        """Append partitions to the current list, given as arrays.
+        """Append partitions, given as arrays, to the current list.
 
-        The topics are indices into the names that `lists` is called with.
+        ``topics`` has indices into the topic names that are later passed to `lists`.
         """
         self._topic.frombytes(topics.astype(np.intc).tobytes())
         self._partition.frombytes(partitions.astype(np.intc).tobytes())
@@ -438,7 +437,7 @@ class Hosts:
 
     @classmethod
     def of(cls, hosts: Iterable[tuple[Host, Iterable[TopicPartition]]]) -> Hosts:
-        """Build the object from pairs of an end point (host, port) and its partitions.
+        """Build the list of hosts from pairs of an end point (host, port) and its partitions.
 
         Raises:
             EncodingError: an element of a list is not a partition.

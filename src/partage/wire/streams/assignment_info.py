@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from partage.errors import WireFormatError
 from partage.java.hash_order import hash_set_order, topic_partition_hash
 from partage.java.strings import string_hash
-from partage.wire.codec import Codec, codec_of, set_location
+from partage.wire.codec import Codec, codec_with_replacements, set_location
 from partage.wire.errors import LengthError, UnsupportedVersionError
 from partage.wire.messages import load_message
 from partage.wire.primitives import Reader, Writer
@@ -85,19 +85,19 @@ Dictionary = tuple[tuple[int, str], ...]
 class AssignmentInfo:
     """Decoded user data of a Kafka Streams member's assignment, sent by the group's leader.
 
-    Every list keeps its own order.
+    Lists have the encoded order.
 
     Attributes:
         version: the version of the bytes, the lowest that any member of the group sent.
         common_version: the latest version that all members support; -1 in versions 1 and 2.
-        active: the task of each assigned partition, in the order of the sorted partitions.
+        active: the task of each assigned partition, with partitions in sorted order.
         standby: the standby tasks.
         standby_partitions: the source partitions of each standby task.
         hosts: end points with the source partitions of their active tasks (from 2 on).
         standby_hosts: end points with the source partitions of their standby tasks (from 6 on).
         error_code: a key of `ERRORS` (from 4 on).
-        next_rebalance_ms: milliseconds since 1970; 0 for at once, `NEVER_MS` for never (also
-            before 7).
+        next_rebalance_ms: milliseconds since 1970; 0 for at once, `NEVER_MS` for never (also before
+            7).
         dictionary: (index, topic) pairs as sent (from 5 on), needed to encode the same bytes; None
             for the dictionary that Kafka builds.
         trailing: number of bytes after the message, which Kafka ignores.
@@ -132,8 +132,9 @@ class AssignmentInfo:
         error_code: int = 0,
         next_rebalance_ms: int = NEVER_MS,
     ) -> AssignmentInfo:
-        """Build the user data of a Streams member's assignment from dicts and lists,
-        keeping their order.
+        """Build the user data of a Streams member's assignment from dicts and lists.
+
+        Keyword arguments are the attributes of this class, with their order kept.
 
         Raises:
             UnsupportedVersionError: the version is not in 1 to 11 (IllegalArgumentException in
@@ -173,8 +174,10 @@ class AssignmentInfo:
         """
         return dict(zip(self.standby, self.standby_partitions, strict=True))
 
-    def task_of(self, partitions: Sequence[TopicPartition]) -> list[tuple[TopicPartition, TaskKey]]:
-        """Return each assigned partition with the task that reads it, as a list of pairs.
+    def partition_tasks(
+        self, partitions: Sequence[TopicPartition]
+    ) -> list[tuple[TopicPartition, TaskKey]]:
+        """Return pairs of an assigned partition and the Streams task that reads it.
 
         Args:
             partitions: the partitions of the assignment with this user data, in any order.
@@ -214,9 +217,7 @@ _ATTRIBUTES = {
 
 
 class _InfoReader(Reader):
-    """Reader that remembers the topic dictionary of a message,
-    to which later lists refer by index.
-    """
+    """Reader that keeps the topic dictionary of a message, to which later lists refer by index."""
 
     __slots__ = ("dictionary",)
     dictionary: Dictionary
@@ -232,21 +233,20 @@ def _codec(version: int) -> Codec:
         "[]DictionaryEntry": Codec(_read_dictionary, _write_dictionary),
         "[]HostPartitions": Codec(partial(_read_hosts, indexed=version >= 5), _write_hosts),
     }
-    return codec_of(ASSIGNMENT_INFO, version, columns)
+    return codec_with_replacements(ASSIGNMENT_INFO, version, columns)
 
 
 def decode_assignment_info(data: bytes, *, latest: int = LATEST_VERSION) -> AssignmentInfo:
     r"""Decode the user data of a Kafka Streams member's assignment.
-
-    It differs from Kafka's decoder in one point: an index that the dictionary lacks is an error.
-    Kafka returns a partition with topic null.
 
     Args:
         data: the bytes; those after the message are counted in ``trailing``.
         latest: the latest version that the reader supports.
 
     Raises:
-        WireFormatError: the bytes are not such a message (TaskAssignmentException in Kafka).
+        WireFormatError: the bytes are not such a message (TaskAssignmentException in Kafka), or a
+            partition's topic index is not in the message's topic dictionary. Kafka returns a
+            partition with topic null for such an index.
 
     >>> decode_assignment_info(b"\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0\2\0\0\0\0").active
     Tasks([(0, 2, None)])
@@ -273,15 +273,13 @@ def decode_assignment_info(data: bytes, *, latest: int = LATEST_VERSION) -> Assi
 def encode_assignment_info(info: AssignmentInfo) -> bytes:
     """Encode the user data of a Kafka Streams member's assignment, as the group's leader sends it.
 
-    ``trailing`` is not written.
-
-    Without a ``dictionary``, topics are numbered as in Kafka: in the order of a Java hash set of
-        all partitions. The entries are in the order of a Java hash map.
+    If ``info.dictionary`` is None, topics are numbered as in Kafka: in the order of a Java hash set
+    of all partitions. The dictionary's entries are in the order of a Java hash map.
 
     Raises:
         UnsupportedVersionError: the version is not in 1 to 11.
-        EncodingError: a value does not fit, a named topology before version 10, or a topic that
-            the given dictionary lacks.
+        EncodingError: a value does not fit, a topology has a name before version 10, or the given
+            dictionary does not have a topic.
 
     >>> encode_assignment_info(AssignmentInfo(1)).hex()
     '000000010000000000000000'
@@ -383,8 +381,7 @@ def _read_hosts(reader: _InfoReader, *, indexed: bool) -> Hosts:
 
 
 class _TopicIndex:
-    """Lookup of topic names in a message's dictionary, by the indexes that its partition lists
-    have.
+    """Lookup of topic names by the indexes that the partition lists of a message use.
 
     It decodes whole lists of partitions at once.
     """

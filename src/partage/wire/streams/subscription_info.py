@@ -21,7 +21,7 @@ from partage.errors import WireFormatError
 from partage.java.hash_order import hash_order
 from partage.java.strings import decode_utf8, encode_utf8
 from partage.java.uuids import uuid_bytes, uuid_text
-from partage.wire.codec import Codec, codec_of, join_path
+from partage.wire.codec import Codec, codec_with_replacements, join_path
 from partage.wire.errors import EncodingError, UnsupportedVersionError
 from partage.wire.messages import load_message
 from partage.wire.primitives import Reader, Writer
@@ -61,10 +61,13 @@ FIRST_NAMED_VERSION = 10
 
 
 class Groups(NamedTuple):
-    """Runs of consecutive tasks with one sub-topology, in versions 7 to 9 of `SubscriptionInfo`.
+    """Runs of consecutive tasks of one sub-topology in a `SubscriptionInfo` of versions 7 to 9.
 
-    For each run, ``subtopology`` has the number of its sub-topology, and ``size`` its number of
-    tasks. These versions encode offset sums run by run.
+    These versions encode offset sums run by run.
+
+    Attributes:
+        subtopology: number of each run's sub-topology.
+        size: number of tasks in each run.
     """
 
     subtopology: NDArray[np.int32]
@@ -104,8 +107,7 @@ def offset_sums_codec(version: int) -> Codec:
 
 
 def check_names(writer: Writer, tasks: Tasks, version: int) -> None:
-    """Check that tasks of versions before 10 have no named topology,
-    since the bytes cannot have one.
+    """Check that no task has a topology name if the message version, below 10, cannot encode names.
 
     Kafka raises a TaskAssignmentException.
     """
@@ -119,10 +121,10 @@ def _read_count(reader: Reader) -> int:
 
 
 def _read_rows(reader: Reader, layout: np.dtype[np.void], count: int) -> NDArray[np.void]:
-    """Decode the next ``count`` entries of a message at once, as a NumPy array of records.
+    """Decode the next ``count`` entries of a message at once, as a NumPy structured array.
 
-    ``layout`` is the type of an entry, whose size is fixed. If bytes are missing, raise the error
-    at the first incomplete number.
+    ``layout`` is the type of an entry, whose size is fixed. If bytes are missing, raise
+    `TruncatedError` at the first incomplete number.
     """
     whole = reader.left // layout.itemsize
     if count > whole:
@@ -134,13 +136,13 @@ def _read_rows(reader: Reader, layout: np.dtype[np.void], count: int) -> NDArray
     return rows
 
 
-def _unnamed_rows(
+def _read_unnamed_tasks(
     reader: Reader, layout: np.dtype[np.void], count: int, name_length: str
 ) -> NDArray[np.void] | None:
     """Decode the next ``count`` tasks at once, if none of them has a topology name.
 
-    Return None and read nothing if a task has a name or bytes are missing. ``name_length`` is the
-    field of ``layout`` with the length of a task's topology name.
+    Return None and read nothing if a task has a name or bytes are missing. ``layout`` is the type
+    of an encoded task, and ``name_length`` its field for the length of the name.
     """
     if count * layout.itemsize > reader.left:
         return None
@@ -163,7 +165,7 @@ def _read_tasks(reader: Reader) -> Tasks:
 
 def _read_named_tasks(reader: Reader) -> Tasks:
     count = _read_count(reader)
-    rows = _unnamed_rows(reader, _UNNAMED_TASK, count, "units")
+    rows = _read_unnamed_tasks(reader, _UNNAMED_TASK, count, "units")
     if rows is not None:
         return _tasks_of(rows)
     builder = TasksBuilder()
@@ -188,7 +190,7 @@ def _read_grouped_sums(reader: Reader) -> GroupedSums:
 
 def _read_named_sums(reader: Reader) -> GroupedSums:
     count = _read_count(reader)
-    rows = _unnamed_rows(reader, _UNNAMED_SUM, count, "length")
+    rows = _read_unnamed_tasks(reader, _UNNAMED_SUM, count, "length")
     if rows is not None:
         return TaskValues(_tasks_of(rows), rows["sum"].astype(np.int64)), None
     builder, sums = TasksBuilder(), array("q")
@@ -281,8 +283,8 @@ _FIRST_WITH_SUMS = 7
 class SubscriptionInfo:
     """Decoded user data of a Kafka Streams member's subscription, which it sends when it joins.
 
-    A field that the version does not have keeps its default. Null and empty differ only in names
-    of topologies, where the bytes differ too.
+    A field that the version does not have keeps its default. A null string decodes like an empty
+    one, except for topology names.
 
     Attributes:
         version: the version of the bytes. If it is above the reader's latest, only the two version
@@ -332,15 +334,15 @@ class SubscriptionInfo:
     ) -> SubscriptionInfo:
         """Build the user data of a Streams member's subscription, as Kafka's constructor does.
 
-        ``version`` decides which fields it has. Up to version 6 a task with sum -2 is a previous
-        task, any other one a standby task; the sums are lost, and both lists are in the order of
-        Kafka's hash sets. From 7 to 9 sub-topologies are in the order of its hash map. Later
-        versions keep the mapping's order.
+        ``version`` decides its fields. Up to version 6, tasks with offset sum -2 become previous
+        tasks and all others standby tasks, in the order of Kafka's hash sets; the sums are dropped.
+        In versions 7 to 9, tasks are grouped by sub-topology, in the order of Kafka's hash map.
+        Later versions keep the mapping's order.
 
         Raises:
             UnsupportedVersionError: the versions contradict each other (IllegalArgumentException in
                 Kafka).
-            EncodingError: a value does not fit, or a named topology before version 10.
+            EncodingError: a value does not fit, or a topology has a name before version 10.
 
         >>> info = SubscriptionInfo.of(process=bytes(16), offset_sums={(0, 2): -2}, version=6)
         >>> list(info.previous), info.offset_sums
@@ -357,7 +359,7 @@ class SubscriptionInfo:
         if version < _FIRST_WITH_SUMS:
             sums = NO_VALUES
         elif version < FIRST_NAMED_VERSION:
-            sums = _by_subtopology(sums)
+            sums = _group_by_subtopology(sums)
         pairs = tuple((encode_utf8(k), encode_utf8(v)) for k, v in (tags or {}).items())
         return cls(
             version,
@@ -400,10 +402,10 @@ class SubscriptionInfo:
 
     @property
     def task_offset_sums(self) -> TaskValues:
-        """Offset sum of each task that the member has state of, in any version of the message.
+        """Offset sum of each task whose state the member has, in any version of the message.
 
-        For versions 1 to 6 it is -2 for a task that the member ran, and -3 for a standby task. A
-        task in both lists is a standby task. An empty name of a topology is no name.
+        Versions 1 to 6 have no sums: the value is -2 for a task that the member ran, and -3 for a
+        standby task. A task in both lists is a standby task.
         """
         if self.version >= _FIRST_WITH_SUMS:
             return TaskValues(self.offset_sums.tasks.without_empty_names(), self.offset_sums.value)
@@ -421,7 +423,7 @@ class SubscriptionInfo:
         }
 
     def standby_tasks(self) -> set[TaskKey]:
-        """Return the tasks that the member has state of, but did not run."""
+        """Return the tasks of which the member has state but which it did not run."""
         if self.version < _FIRST_WITH_SUMS:
             return set(self.standby)
         return {
@@ -436,9 +438,9 @@ def _path(field: str) -> str:
 
 
 def _check_versions(version: int, latest: int) -> None:
-    """Check that the version of a message is in 1 to its latest supported version.
+    """Check that a message's version is from 1 to the latest version that its sender supports.
 
-    Only versions 1 and 2 may lack the latter.
+    Only messages of version 1 and 2 may have no latest version.
     """
     if latest == UNKNOWN_VERSION:
         if 1 <= version <= 2:
@@ -458,8 +460,8 @@ def _divide_by_role(sums: TaskValues) -> tuple[Tasks, Tasks]:
     return Tasks.of(tasks_in_hash_order(previous)), Tasks.of(tasks_in_hash_order(standby))
 
 
-def _by_subtopology(sums: TaskValues) -> TaskValues:
-    """Sort offset sums by sub-topology, in the order of Java's hash map.
+def _group_by_subtopology(sums: TaskValues) -> TaskValues:
+    """Reorder offset sums so that sub-topologies come in the order of Java's hash map.
 
     The tasks of a sub-topology keep their order.
     """
@@ -498,7 +500,7 @@ _ATTRIBUTES = {
 @lru_cache(maxsize=LATEST_VERSION)
 def _codec(version: int) -> Codec:
     columns = {"[]TaskId": tasks_codec(version), "[]TaskOffsetSum": offset_sums_codec(version)}
-    return codec_of(SUBSCRIPTION_INFO_DATA, version, columns)
+    return codec_with_replacements(SUBSCRIPTION_INFO_DATA, version, columns)
 
 
 def decode_subscription_info(data: bytes, *, latest: int = LATEST_VERSION) -> SubscriptionInfo:
@@ -506,8 +508,8 @@ def decode_subscription_info(data: bytes, *, latest: int = LATEST_VERSION) -> Su
 
     Args:
         data: the bytes; those after the message are counted in ``trailing``.
-        latest: the latest version that the reader supports; of a later one only the two version
-            fields are decoded.
+        latest: the latest version that the reader supports. In a message of a later version, only
+            the two version fields are decoded.
 
     Raises:
         WireFormatError: the bytes are not such a message.
@@ -550,8 +552,6 @@ def _decode(reader: Reader, version: int) -> SubscriptionInfo:
 
 def encode_subscription_info(info: SubscriptionInfo) -> bytes:
     r"""Encode the user data of a Kafka Streams member's subscription; every list keeps its order.
-
-    ``trailing`` is not written.
 
     Raises:
         UnsupportedVersionError: the version is above 11, or the versions contradict each other.

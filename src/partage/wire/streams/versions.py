@@ -36,8 +36,8 @@ __all__ = [
     "GroupVersions",
     "NextVersion",
     "group_versions",
+    "group_versions_from_tuples",
     "next_version",
-    "versions_of",
 ]
 
 EARLIEST_PROBEABLE_VERSION = 3
@@ -68,7 +68,8 @@ class GroupVersions:
     def probing(self) -> bool:
         """Return whether this rebalance is a version probe (KIP-268).
 
-        It is one if a member's version is too new for the leader, and the reply has no error code.
+        In a version probe, a member's version is too new for the leader, which replies without
+        error code.
         """
         return bool(self.future) and not self.error_code
 
@@ -79,7 +80,7 @@ def group_versions(
     """Derive the user data versions of a Streams group from its members' subscriptions.
 
     Args:
-        members: the subscriptions as the leader decoded them (with the same ``latest``).
+        members: the decoded subscriptions.
         latest: the latest version that the leader supports.
 
     >>> old = SubscriptionInfo.of(process=bytes(16), version=9, latest_version=9)
@@ -89,20 +90,21 @@ def group_versions(
     >>> group_versions([old, new], latest=9)
     GroupVersions(used=9, common=9, future=(1,), error_code=0)
     """
-    return versions_of(
+    return group_versions_from_tuples(
         ((i.version, i.latest_version, i.error_code == SHUTDOWN_REQUESTED) for i in members),
         latest=latest,
     )
 
 
-def versions_of(
+def group_versions_from_tuples(
     members: Iterable[tuple[int, int, bool]], *, latest: int = LATEST_VERSION
 ) -> GroupVersions:
-    """Derive the user data versions of a Streams group from plain values of its members.
+    """Derive the user data versions of a Streams group from its members' versions.
 
-    Each member is (version, latest version, whether it asks for shutdown).
+    It is `group_versions` for members given as tuples (version, latest version, whether the member
+    asks for shutdown).
 
-    >>> versions_of([(9, 9, False), (12, 12, True)])
+    >>> group_versions_from_tuples([(9, 9, False), (12, 12, True)])
     GroupVersions(used=9, common=9, future=(1,), error_code=0)
     """
     used = common = latest
@@ -126,7 +128,7 @@ def versions_of(
 
 @dataclass(frozen=True)
 class NextVersion:
-    """The user data version that a Streams member uses next, and whether it rejoins for it.
+    """The user data version that a Streams member uses next, and whether it rejoins at once.
 
     Attributes:
         version: the version of its next subscription.

@@ -25,15 +25,16 @@ __all__ = ["ListBalancer", "OwnerMap", "PartitionMovements"]
 
 
 class ListBalancer:
-    """One run of Kafka's general sticky algorithm on Python lists, step by step as in Kafka's
-    class.
+    """Kafka's sticky algorithm on Python lists, for groups that report partitions that do not
+    exist.
 
-    It is for groups that claim partitions which do not exist. `decide` returns its result.
+    It follows Kafka's class step by step, because such partitions may get two owners. `decide`
+    returns the result.
 
     Args:
-        inputs: the input of the algorithm.
-        watch: whether to compare the plan after each move with the best one so far, which is
-            the decision if Kafka's class never returns.
+        inputs: valid claims and unassigned partitions of the group.
+        watch: whether to keep the best assignment so far; it is the result if Kafka's class would
+            loop forever.
     """
 
     def __init__(self, inputs: GeneralProblem, *, watch: bool = False) -> None:
@@ -75,7 +76,9 @@ class ListBalancer:
         self._movements = PartitionMovements(names, self._topic, slots.number.tolist())
 
     def decide(self) -> Decision:
-        """Assign the unassigned partitions, balance the members' loads, and return the decision."""
+        """Assign the unassigned partitions, balance the members' loads, and return the new
+        assignment.
+        """
         fresh = self._queue[-1][0] == 0
         self._assign_unassigned()
         every = [s for s in self._inputs.every.tolist() if self._shared[self._topic[s]]]
@@ -112,9 +115,10 @@ class ListBalancer:
             self._assign(s, by_rack=False)
 
     def _assign(self, slot: int, *, by_rack: bool) -> bool:
-        """Assign a partition to the least loaded subscriber; return False if there is none.
+        """Assign a partition to the subscriber with the fewest partitions; return False if there is
+        none.
 
-        With ``by_rack`` only subscribers without a rack or on a rack of a replica count.
+        With ``by_rack`` only subscribers without a rack or on the rack of a replica are considered.
         """
         for m in self._in_queue(self._topic[slot]):
             rack = self._rack[m]
@@ -128,15 +132,14 @@ class ListBalancer:
         return False
 
     def _improve(self, slots: list[int]) -> bool:
-        """Repeat passes over the partitions until none moves; return whether any has moved.
-
-        If the run returns to an earlier state, Kafka's class would loop forever; this records the
-        loop.
+        """Try to move each of the given partitions, repeatedly, until none moves; return whether
+        any moved.
         """
         moved_at_all, repeated = False, RepeatedState()
         while self._pass(slots):
             moved_at_all = True
             if repeated.matches(self._snapshot()):
+                # An earlier state recurs, so Kafka's class would loop forever.
                 self._loop = self._describe_loop(slots, repeated)
                 break
         return moved_at_all
@@ -199,12 +202,9 @@ class ListBalancer:
         return None
 
     def _move(self, slot: int, target: int) -> int:
-        """Move a partition, or another one that Kafka moves instead; return the partition that
-        moved.
-
-        See `PartitionMovements.actual`.
-        """
-        slot = self._movements.actual(slot, self._holder[slot], target)
+        """Move a partition to member ``target``, and return the partition that was moved."""
+        # Kafka may move another partition of the topic back to the target instead.
+        slot = self._movements.partition_to_move(slot, self._holder[slot], target)
         holder = self._holder[slot]
         self._leave_queue(holder)
         self._leave_queue(target)
@@ -218,8 +218,9 @@ class ListBalancer:
         return slot
 
     def _is_balanced(self) -> bool:
-        """Return whether no member could take a partition from a more loaded one (Kafka's
-        ``isBalanced``).
+        """Return whether no member could take a partition from a member with more partitions.
+
+        This is Kafka's ``isBalanced``.
         """
         if not self._queue:
             what = "every member has all that it can get, but a partition still moves"
@@ -269,15 +270,16 @@ class ListBalancer:
 
 
 class _JavaSet:
-    """Java ``HashSet`` of partitions, modelled by insertion order and hash table length."""
+    """Model of a Java ``HashSet`` of partitions, which has the same iteration order as Java's."""
 
     def __init__(self) -> None:
         self.hashes: dict[int, int] = {}
         self.table = 16
 
     def add(self, slot: int, hashed: int) -> None:
-        """Add a partition with its Java hash; the table grows as Java's does and never shrinks."""
+        """Add a partition with its Java hash code to the modelled ``HashSet``."""
         self.hashes[slot] = hashed
+        # The table grows as Java's does and never shrinks.
         while True:
             spread = [(h & 0xFFFFFFFF) >> 16 ^ (h & 0xFFFFFFFF) for h in self.hashes.values()]
             bucket = spread[-1] & (self.table - 1)
@@ -289,22 +291,21 @@ class _JavaSet:
             self.table *= 2
 
     def first(self) -> int:
-        """Return the partition that comes first in Java's iteration order."""
+        """Return the partition that comes first in the iteration order of the Java ``HashSet``."""
         spread = [(h & 0xFFFFFFFF) >> 16 ^ (h & 0xFFFFFFFF) for h in self.hashes.values()]
         buckets = [one & (self.table - 1) for one in spread]
         return list(self.hashes)[buckets.index(min(buckets))]
 
 
 class PartitionMovements:
-    """Record of the moves of partitions between members in one run (Kafka's
-    ``PartitionMovements``).
+    """Record of the moves of partitions between members so far (Kafka's ``PartitionMovements``).
 
-    It finds moves that can be reversed, so that one partition fewer changes its owner.
+    It finds moves that can be reversed, so that fewer partitions change their owner.
 
     Args:
         names: topic names.
-        topic, number: topic and partition number of each slot (a partition's index in this
-            problem).
+        topic: topic of each partition.
+        number: partition number of each partition.
     """
 
     def __init__(self, names: Sequence[str], topic: Sequence[int], number: Sequence[int]) -> None:
@@ -314,12 +315,10 @@ class PartitionMovements:
         self._sets: dict[tuple[int, int, int], _JavaSet] = {}
 
     def record(self, slot: int, old: int, new: int) -> None:
-        """Record that a partition moves from member ``old`` to member ``new``.
-
-        If it has moved before in this run, its first owner counts as the source.
-        """
+        """Record that a partition moves from member ``old`` to member ``new``."""
         k = self._topic[slot]
         if slot in self._net:
+            # A partition that has moved before keeps its first owner as the source.
             source, target = self._net.pop(slot)
             same_pair = self._sets[k, source, target]
             del same_pair.hashes[slot]
@@ -332,11 +331,12 @@ class PartitionMovements:
         hashed = 31 * (31 + self._number[slot]) + self._hash[k]
         self._sets.setdefault((k, old, new), _JavaSet()).add(slot, hashed)
 
-    def actual(self, slot: int, old: int, new: int) -> int:
-        """Return the partition to move instead of ``slot`` (Kafka's
-        ``getTheActualPartitionToBeMoved``).
+    def partition_to_move(self, slot: int, old: int, new: int) -> int:
+        """Return the partition to move: one that can move back to member ``new``, or the partition
+        ``slot``.
 
-        It is a partition of the topic that moved in the opposite direction earlier, else ``slot``.
+        A partition of the same topic moves back if it moved from ``new`` to ``old`` before; this
+        undoes one move (Kafka's ``getTheActualPartitionToBeMoved``).
         """
         if slot in self._net:
             old = self._net[slot][0]
@@ -344,24 +344,19 @@ class PartitionMovements:
         return slot if opposite is None else opposite.first()
 
     def state(self) -> object:
-        """Return all moves recorded so far as a comparable value, to detect endless loops.
-
-        The run never ends if it has equal values after two of its passes.
+        """Return all moves of partitions recorded so far as one comparable value, to detect endless
+        loops.
         """
         sets = {key: (one.table, list(one.hashes)) for key, one in self._sets.items()}
         return dict(self._net), sets
 
 
 class OwnerMap:
-    """Members in the iteration order of Kafka's map ``currentAssignment``.
+    """Model of Kafka's map from member to partitions (``currentAssignment``), for its iteration
+    order.
 
-    The order changes when members are removed and added.
-
-    ``GeneralAssignmentBuilder.balance`` removes members that can neither lose nor get a partition
-    from the map and adds them again at the end. Its order only matters where a partition has two
-    owners (Q26): the last one counts. Removals do not change the order of the other members, except
-    in buckets that are or were trees: a tree's root moves to the front with each removal or
-    insertion, and a small tree becomes a chain again.
+    The order decides the owner of a partition that Kafka assigns twice: the last one in the map
+    (Q26 in docs/quirks.md).
 
     Attributes:
         order: the present members in iteration order.
@@ -369,19 +364,23 @@ class OwnerMap:
 
     def __init__(self, sticky: StickyProblem) -> None:
         self._sticky = sticky
+        # ``GeneralAssignmentBuilder.balance`` removes members that can neither lose nor get a
+        # partition from the map, and adds them again at the end. This changes the order of other
+        # members only in buckets that are or were trees: a tree's root moves to the front with each
+        # removal or insertion, and a small tree becomes a chain again.
         self._table = self._filled(sticky.visit, DEFAULT_TABLE)
         self._copy: list[int] = []
         self._aside: list[int] = []
         self.order = self._table.order()
 
     def remove_fixed(self, fixed: Collection[int]) -> None:
-        """Remove the members that can neither lose nor get a partition, in Kafka's order of
-        removal.
-
-        This is the iteration order of a map created for all members.
+        """Remove the members that can neither lose nor get a partition from the modelled Java
+        map.
         """
         if fixed:
             visit = self._sticky.visit
+            # Kafka removes them in the iteration order of another map, which was created with the
+            # number of all members as capacity.
             iterated = self._filled(visit, table_for_capacity(len(visit))).order()
             leaving = [m for m in iterated if m in fixed]
             for m in leaving:
@@ -391,15 +390,15 @@ class OwnerMap:
         self._copy = self.order
 
     def restore(self) -> None:
-        """Refill the map from the copy that `remove_fixed` made, as Kafka does when it undoes its
-        moves.
+        """Refill the modelled Java map from its copy, as Kafka does when it undoes its moves of
+        partitions.
         """
         self._table.clear()
         for m in self._filled(self._copy, DEFAULT_TABLE).order():
             self._table.put(m)
 
     def add_fixed(self) -> None:
-        """Add the members that `remove_fixed` removed to the map again."""
+        """Add the members that `remove_fixed` removed to the modelled Java map again."""
         for m in self._aside:
             self._table.put(m)
         self.order = self._table.order()

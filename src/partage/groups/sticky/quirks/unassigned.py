@@ -33,16 +33,17 @@ def unassigned_along_walk(
     claims: tuple[Int32Array, Int32Array],
     place: NDArray[np.int64],
 ) -> Int32Array:
-    """Return the partitions that Kafka takes for unassigned if members claim non-existent
-    partitions.
+    """Return the partitions that Kafka treats as unassigned if members report partitions that do
+    not exist.
+
+    Partitions are indices of the problem's partitions.
 
     Args:
         sticky: the problem, which has the iteration order of members.
-        walk: the partitions that Kafka meets when it counts from 0, in order of ``place``; as slots
-            (indices in this problem).
-        claims: members and slots of the valid claims, in the order sent.
-        place: int64[S], sort key of all slots: the topic's rank above bit 32, the number plus
-            2**31 below.
+        walk: the partitions in the order in which Kafka numbers them, from 0 for each topic.
+        claims: members and slots of the valid reports, in the order sent.
+        place: int64[S], sort key of all slots: the topic's rank above bit 32, the number plus 2**31
+            below.
 
     Raises:
         StickyAssignorError: Java's sort detects the overflow (``IllegalArgumentException``).

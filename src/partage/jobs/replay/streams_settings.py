@@ -1,0 +1,546 @@
+"""Recorded Kafka Streams groups under other settings: rows of table ``streams_settings``.
+
+The group's rebalances show when its clients started and stopped (`record_trace`), its topology and
+its state. This trace is simulated with the present settings and with others. The first row of a
+group has the log's own figures, so that the error of the simulation can be seen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from partage.errors import PartageError
+from partage.history.clusters import ClusterHistory
+from partage.history.events import Generation
+from partage.history.stop_model import UnreadInterval, heartbeat_interval
+from partage.history.streams_application import STREAMS_PROTOCOL, decode_streams_rebalance
+from partage.jobs.replay.capture import files_of
+from partage.jobs.streams_capture import (
+    ClassicGeneration,
+    StreamsState,
+    TopicSizes,
+    application_of,
+    broker_settings,
+    classic_state,
+    streams_subtopologies,
+    topic_sizes,
+)
+from partage.model import Cluster
+from partage.simulation.recorded_rebalances import RecordedRebalance, session_timeout_ms
+from partage.simulation.streams import SimulatedApplication, SweepCell, read_application
+from partage.simulation.streams.recorded_trace import (
+    ClientThread,
+    RecordedChange,
+    RecordedTrace,
+    record_trace,
+    with_trace,
+)
+from partage.simulation.streams.sweep import settings_outcome, settings_to_compare
+from partage.streams.assignment_configs import LONG_MAX, AssignmentConfigs
+from partage.streams.recorded_application import (
+    RecordedApplication,
+    RecordedClient,
+    RecordedSubtopology,
+    client_name,
+    describe,
+)
+from partage.streams.task_ids import ProcessId, TaskId
+from partage.tables.statuses import RECORDED
+
+__all__ = [
+    "StreamsFacts",
+    "has_streams",
+    "is_streams",
+    "observed_settings",
+    "read_streams_facts",
+    "streams_facts_digest",
+    "streams_settings_rows",
+]
+
+#: Starts and stops of clients that are simulated at most; the newest count.
+_MOST_EVENTS = 60
+#: Threads times tasks times events times simulated settings, as far as a group is simulated.
+_MOST_WORK = 40_000_000
+#: Simulated times of the trace within a heartbeat interval, and events from which on one suffices.
+_PHASES, _MANY_EVENTS = 5, 20
+#: Time that is simulated after the last recorded rebalance, beside a session timeout (ms).
+_TAIL_MS = 60_000
+_STANDBYS, _HEARTBEAT = "num.standby.replicas", "heartbeat.interval.ms"
+_LAG, _WARMUPS = "acceptable.recovery.lag", "max.warmup.replicas"
+_PROBING = "probing.rebalance.interval.ms"
+#: Process id of a member that the record lacks.
+_NOBODY = ProcessId(-1, -1)
+_SERVER_SESSION, _SERVER_SESSION_MS = "streams.session.timeout.ms", 45_000
+#: Kinds of causes: a departure of unknown kind, and a session timeout.
+_DEPARTURE, _EXPIRY = "departure", "expiry"
+#: Version of the user data -> assignor of the members' release, the newest first.
+_ASSIGNORS = (
+    (7, "streams:high-availability"), (3, "streams:legacy-sticky"), (0, "streams:0.11"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StreamsFacts:
+    """Inputs of Kafka Streams simulations besides group records, such as changelog sizes.
+
+    Attributes:
+        groups: names of the groups that are Streams applications.
+        sizes: size and end offset of each partition of a changelog; empty if none is recorded.
+        settings: the broker's settings of streams groups, by the names of `partage streams`.
+    """
+
+    groups: frozenset[str] = frozenset()
+    sizes: TopicSizes = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_streams_facts(folder: str | Path, totals: Iterable[str]) -> StreamsFacts:
+    """Read the changelog sizes and broker settings of a run's Streams applications from a capture.
+
+    Args:
+        folder: the folder of the capture, or a file in it.
+        totals: JSON text of each group's totals (`GroupTotals.summary`).
+
+    Raises:
+        InvalidCaptureError: ``topics.parquet`` or ``cluster-config.json`` cannot be read.
+    """
+    found = [json.loads(text) for text in totals]
+    names = frozenset(one["group"] for one in found if has_streams(one))
+    if not names:
+        return StreamsFacts()
+    at = Path(folder)
+    inside = at if at.is_dir() else at.parent
+    return StreamsFacts(names, topic_sizes(inside, suffix="-changelog"), broker_settings(inside))
+
+
+def has_streams(totals: Mapping[str, Any]) -> bool:
+    """Return whether a group was a Kafka Streams application.
+
+    ``totals`` is the JSON text of its totals (`GroupTotals.summary`).
+    """
+    return "streams" in totals["kind"].split("+") or STREAMS_PROTOCOL in totals["claimed"]
+
+
+def streams_facts_digest(folder: str | Path) -> str:
+    """Return a digest of the files that `read_streams_facts` reads, to detect changes."""
+    at = Path(folder)
+    inside = at if at.is_dir() else at.parent
+    parts: list[object] = [sorted(broker_settings(inside).items())]
+    topics = inside / "topics.parquet"
+    if topics.exists():
+        for path in files_of(topics):
+            stat = path.stat()
+            parts.append((path.name, stat.st_size, stat.st_mtime_ns))
+    return blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+
+
+def is_streams(generation: Generation) -> bool:
+    """Return whether a recorded rebalance belongs to a Kafka Streams application."""
+    if generation.protocol == "streams":
+        return True
+    return generation.protocol == "classic" and generation.first.strategy == STREAMS_PROTOCOL
+
+
+def streams_settings_rows(
+    group: str,
+    rebalances: Iterable[RecordedRebalance],
+    clusters: ClusterHistory,
+    facts: StreamsFacts,
+    from_ms: int | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Yield the results of a Kafka Streams application as recorded and under other settings.
+
+    Args:
+        group: name of the group.
+        rebalances: its recorded rebalances in order.
+        clusters: the cluster metadata over time.
+        facts: sizes of changelogs, and the broker's settings.
+        from_ms: time of the first rebalance to use; None for all.
+    """
+    mine = _newest_application(rebalances, from_ms)
+    if not mine:
+        return
+    newest = mine[-1].generation
+    head: dict[str, Any] = {"group": group, "incarnation": newest.incarnation}
+    try:
+        found = _described(group, mine, clusters, facts)
+    except PartageError as e:
+        yield {**head, **_no_figures(str(e))}
+        return
+    if found is None:
+        yield {**head, **_no_figures("the log lacks its topology, or its members")}
+        return
+    application, trace = found.application, found.trace
+    head |= {
+        "from_ms": trace.from_ms, "to_ms": trace.to_ms, "events": len(trace.events),
+        "clients": len(trace.clients), "tasks": len(application.layout.partitions_of),
+        "standbys": application.settings.num_standby_replicas, "unit": _unit(found.described),
+    }  # fmt: skip
+    yield {**head, **_recorded_row(mine, found.described, trace, newest.protocol)}
+    cells = settings_to_compare(application, found.assignor, has_racks=_has_racks(found.described))
+    for position, cell in enumerate(cells, 1):
+        yield {**head, "position": position, **_simulated_row(application, cell, head["unit"])}
+
+
+class _Described(NamedTuple):
+    """A recorded Streams application with its trace of events, ready to be simulated.
+
+    Attributes:
+        described: the application as the log shows it.
+        application: the same application with its trace of events.
+        trace: the trace.
+        assignor: name of its task assignor.
+    """
+
+    described: RecordedApplication
+    application: SimulatedApplication
+    trace: RecordedTrace
+    assignor: str
+
+
+def _described(
+    group: str,
+    rebalances: Sequence[RecordedRebalance],
+    clusters: ClusterHistory,
+    facts: StreamsFacts,
+) -> _Described | None:
+    """Derive a Kafka Streams application, ready to be simulated, from recorded rebalances.
+
+    The result is None if the record does not allow it.
+
+    Raises:
+        PartageError: it cannot be described.
+    """
+    if not rebalances:
+        return None
+    is_server = rebalances[-1].generation.protocol == "streams"
+    make = _streams_group if is_server else _classic_group
+    found = make(group, rebalances, clusters, facts)
+    if found is None:
+        return None
+    described, changes, assignor = found
+    application = read_application(describe(described))
+    trace = _trace(group, changes, application, is_server=is_server)
+    return _Described(described, with_trace(application, trace), trace, assignor)
+
+
+def _newest_application(
+    rebalances: Iterable[RecordedRebalance], from_ms: int | None
+) -> list[RecordedRebalance]:
+    """Return the newest rebalances of a Streams application that have the same group protocol.
+
+    An incarnation is one lifetime of a group id. Rebalances without members are included, because
+    all clients may stop for a while.
+    """
+    found: list[RecordedRebalance] = []
+    for one in rebalances:
+        generation = one.generation
+        if from_ms is not None and generation.timestamp_ms < from_ms:
+            continue
+        if found and (
+            generation.incarnation != found[-1].generation.incarnation
+            or generation.protocol != found[-1].generation.protocol
+        ):
+            found = []
+        if is_streams(generation) or (found and not generation.first.members):
+            found.append(one)
+        elif generation.first.members:
+            found = []
+    return found
+
+
+def _trace(
+    group: str,
+    changes: Sequence[RecordedChange],
+    application: SimulatedApplication,
+    *,
+    is_server: bool,
+) -> RecordedTrace:
+    """Return when the clients of a Streams application started and stopped.
+
+    The trace is cut to a length that is fast to simulate.
+    """
+    runtime = application.runtime
+    session_ms = runtime.streams_session_timeout_ms if is_server else runtime.session_timeout_ms
+    threads = max(sum(map(len, one.clients.values())) for one in changes)
+    work = max(1, threads * len(application.layout.partitions_of))
+    return record_trace(
+        group, changes, changes[-1].at_ms + session_ms + _TAIL_MS,
+        heartbeat_ms=runtime.heartbeat_interval_ms, is_streams_group=is_server,
+        most_events=max(1, min(_MOST_EVENTS, _MOST_WORK // (16 * work))),
+    )  # fmt: skip
+
+
+def _stops(
+    rebalance: RecordedRebalance, session_ms: int | None = None
+) -> dict[str, tuple[int, bool]]:
+    """Return when each member that left before a rebalance stopped, and whether it timed out.
+
+    Kafka Streams sends no LeaveGroup by default. So a departure without another explanation in the
+    log counts as a session timeout.
+
+    Args:
+        rebalance: the rebalance.
+        session_ms: the broker's session timeout of streams groups, whose members send none; None
+            for a classic group.
+    """
+    unexplained = {
+        cause.member for cause in rebalance.generation.causes
+        if cause.kind == _DEPARTURE and cause.other == _EXPIRY
+    }  # fmt: skip
+    found = {}
+    for one in rebalance.departures:
+        expired, stop_ms = one.expired, one.gone_ms
+        if one.member.id in unexplained:
+            expired = True
+        if expired and (session_ms is not None or not one.expired):
+            timeout_ms = session_timeout_ms(one.member) if session_ms is None else session_ms
+            stop_ms = rebalance.generation.timestamp_ms - timeout_ms
+        found[one.member.id] = (stop_ms, expired)
+    return found
+
+
+# -- applications in classic groups ----------------------------------------------------------------
+
+_Found = tuple[RecordedApplication, list[RecordedChange], str]
+
+
+def _classic_group(
+    group: str,
+    rebalances: Sequence[RecordedRebalance],
+    clusters: ClusterHistory,
+    facts: StreamsFacts,
+) -> _Found | None:
+    """Return a Kafka Streams application of the classic protocol, its clients and its assignor.
+
+    Return None if no generation has members. State and settings are the same as those of `partage
+    streams --from-capture`.
+
+    Raises:
+        PartageError: the user data of a member cannot be decoded, or the application cannot be
+            described.
+    """
+    generations: list[ClassicGeneration] = []
+    changes: list[RecordedChange] = []
+    for one in rebalances:
+        state, at_ms = one.generation.first, one.generation.timestamp_ms
+        clients: dict[ProcessId, tuple[ClientThread, ...]] = {}
+        if state.members:
+            decoded = decode_streams_rebalance(state)
+            generations.append(ClassicGeneration(at_ms, state, decoded))
+            client_ids = {member.id: member.client_id for member in state.members}
+            for member in decoded.members:
+                thread = ClientThread(member.id, client_ids[member.id], member.rack, member.tags)
+                clients[member.process] = (*clients.get(member.process, ()), thread)
+        changes.append(RecordedChange(at_ms, clients, _stops(one)))
+    if not generations:
+        return None
+    state_of_group = classic_state(
+        generations, changes[-1].at_ms + _TAIL_MS, clusters, group, facts.sizes
+    )
+    members = generations[-1].state.members
+    session_ms = max(map(session_timeout_ms, members))
+    state_of_group.settings |= {
+        **facts.settings, _HEARTBEAT: str(int(heartbeat_interval(session_ms))),
+    }  # fmt: skip
+    state_of_group.settings |= observed_settings(generations, state_of_group.settings)
+    version = max(member.version for member in generations[-1].rebalance.members)
+    assignor = next(name for least, name in _ASSIGNORS if version >= least)
+    return application_of(group, state_of_group, facts.sizes), changes, assignor
+
+
+def observed_settings(
+    generations: Sequence[ClassicGeneration], settings: Mapping[str, str]
+) -> dict[str, str]:
+    """Infer settings of the Streams task assignor from recorded assignments, by Kafka's names.
+
+    * A leader sends the time of the next probing rebalance, which gives the interval.
+    * A task with more copies than standbys has warm-ups. Their clients lagged by more than
+      ``acceptable.recovery.lag``, and there were no more than ``max.warmup.replicas``.
+
+    A setting that no assignment shows keeps Kafka's default.
+    """
+    standbys = int(settings[_STANDBYS])
+    ends: dict[TaskId, int] = {}
+    acceptable, warmups = AssignmentConfigs.acceptable_recovery_lag, 0
+    probing: list[int] = []
+    for one in generations:
+        reported: dict[TaskId, dict[ProcessId, int]] = {}
+        for member in one.rebalance.members:
+            for task, total in member.offset_sums.items():
+                ends[task] = max(ends.get(task, 0), total)
+                reported.setdefault(task, {})[member.process] = total
+        process_of = {member.id: member.process for member in one.rebalance.members}
+        copies: dict[TaskId, list[int]] = {}
+        for name, info in one.rebalance.infos.items():
+            if 0 < info.next_rebalance_ms < LONG_MAX:
+                probing.append(info.next_rebalance_ms - one.at_ms)
+            for task in (TaskId(*each) for each in info.standby):
+                total = reported.get(task, {}).get(process_of.get(name, _NOBODY), 0)
+                copies.setdefault(task, []).append(ends.get(task, 0) - max(0, total))
+        extra = {task: sorted(lags)[standbys:] for task, lags in copies.items()}
+        warmups = max(warmups, sum(map(len, extra.values())))
+        beyond = [lag for lags in extra.values() for lag in lags if lag > 0]
+        acceptable = min([acceptable, *(lag - 1 for lag in beyond)])
+    found = {_LAG: str(acceptable)}
+    if warmups > AssignmentConfigs.max_warmup_replicas:
+        found[_WARMUPS] = str(warmups)
+    if probing:
+        seconds = max(60, round(median(probing) / 1_000))
+        found[_PROBING] = str(1_000 * seconds)
+    return found
+
+
+# -- streams groups --------------------------------------------------------------------------------
+
+
+def _streams_group(
+    group: str,
+    rebalances: Sequence[RecordedRebalance],
+    clusters: ClusterHistory,
+    facts: StreamsFacts,
+) -> _Found | None:
+    """Return a Kafka Streams application of the streams protocol, its clients and its assignor.
+
+    Return None if the log has no topology of it, or no process ids of its members.
+
+    Raises:
+        PartageError: the process id of a member is malformed.
+    """
+    changes: list[RecordedChange] = []
+    topology: Mapping[str, Any] | None = None
+    settings: Mapping[str, str] = {}
+    session_ms = int(facts.settings.get(_SERVER_SESSION, _SERVER_SESSION_MS))
+    for one in rebalances:
+        target = one.generation.target
+        known = None if target is None else target.streams
+        clients: dict[ProcessId, tuple[ClientThread, ...]] = {}
+        if known is not None:
+            topology, settings = known.topology or topology, known.settings
+            for member in one.generation.first.members:
+                name = known.processes.get(member.id)
+                if name is not None:
+                    rack = member.subscription.rack if member.subscription else None
+                    thread = ClientThread(member.id, member.client_id, rack)
+                    at = ProcessId.parse(name)
+                    clients[at] = (*clients.get(at, ()), thread)
+        stops = _stops(one, session_ms)
+        changes.append(RecordedChange(one.generation.timestamp_ms, clients, stops))
+    last = next((one for one in reversed(changes) if one.clients), None)
+    if topology is None or last is None:
+        return None
+    cluster: Cluster = clusters.at(last.at_ms)
+    subtopologies: tuple[RecordedSubtopology, ...] = streams_subtopologies(topology, cluster)
+    names: dict[str, RecordedClient] = {}
+    for process, threads in last.clients.items():
+        name = client_name(group, threads[0].client_id, names)
+        names[name] = RecordedClient(name, str(process), len(threads), threads[0].rack)
+    state = StreamsState(
+        True, last.at_ms, subtopologies, tuple(names.values()),
+        {**facts.settings, _STANDBYS: settings.get(_STANDBYS, "0")}, cluster,
+    )  # fmt: skip
+    described = application_of(group, state, facts.sizes)
+    return described, changes, described.assignor
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def _unit(application: RecordedApplication) -> str | None:
+    """Return the unit of a Streams application's state sizes: bytes, records, or None if
+    unknown.
+    """
+    if not any(one.changelogs for one in application.subtopologies):
+        return "bytes"  # an application without state
+    if not application.sizes:
+        return None
+    is_in_bytes = all(one.bytes is not None for one in application.sizes.values())
+    return "bytes" if is_in_bytes else "records"
+
+
+def _has_racks(application: RecordedApplication) -> bool:
+    topics = {topic for one in application.subtopologies for topic in one.sources}
+    return all(one.rack for one in application.clients) and topics <= application.racks.keys()
+
+
+def _no_figures(why: str) -> dict[str, Any]:
+    """Return the output columns of a Streams group that cannot be simulated, with the reason."""
+    return {"position": 0, "simulated": False, "protocol": "", "assignor": RECORDED,
+            "settings": "", "detail": why}  # fmt: skip
+
+
+def _simulated_row(
+    application: SimulatedApplication, cell: SweepCell, unit: str | None
+) -> dict[str, Any]:
+    """Return the output columns of a Streams application simulated under other settings.
+
+    They have only a reason if the settings are not applicable.
+    """
+    row: dict[str, Any] = {
+        "simulated": True, "assignor": cell.assignor,
+        "protocol": "streams" if "server-sticky" in cell.assignor else "classic",
+        "settings": " ".join(f"{key}={value}" for key, value in cell.config),
+    }  # fmt: skip
+    config = dict(cell.config)
+    if _STANDBYS in config:
+        row["standbys"] = int(config[_STANDBYS])
+    phases = 1 if len(application.events) > _MANY_EVENTS else _PHASES
+    try:
+        found = settings_outcome(application, cell, phases=phases)
+    except PartageError as e:
+        return {**row, "detail": str(e)}
+    row |= asdict(found) | {"mean_outage_s": found.mean_outage_s}
+    for name in ("restored", "disk"):
+        size = row.pop(f"{name}_bytes")
+        # Sizes in records are simulated with 100 bytes each.
+        row[name] = None if unit is None else round(size / (100 if unit == "records" else 1))
+    return row
+
+
+def _recorded_row(
+    rebalances: Sequence[RecordedRebalance],
+    application: RecordedApplication,
+    trace: RecordedTrace,
+    protocol: str,
+) -> dict[str, Any]:
+    """Return the recorded rebalances and task outages of a Streams application, as columns.
+
+    An outage ends with the assignment of the next owner. Records do not show how long that owner
+    restored state, how much it restored, or the used disk space.
+    """
+    inside = [one.generation for one in rebalances if one.generation.timestamp_ms > trace.from_ms]
+    task_of = {
+        (topic, p): (one.number, p)
+        for one in application.subtopologies
+        for topic, count in one.sources.items()
+        for p in range(count)
+    }
+    lengths = [length for one in inside for length in _outages(one.unread_intervals, task_of)]
+    total = sum(lengths) / 1_000
+    return {
+        "position": 0, "simulated": False, "protocol": protocol, "assignor": RECORDED,
+        "settings": "", "rebalances": float(len(inside)), "outages": float(len(lengths)),
+        "outage_s": total, "mean_outage_s": total / len(lengths) if lengths else 0.0,
+        "worst_outage_s": max(lengths, default=0.0) / 1_000,
+    }  # fmt: skip
+
+
+def _outages(
+    intervals: Iterable[UnreadInterval], task_of: Mapping[tuple[str, int], tuple[int, int]]
+) -> list[float]:
+    """Return how long each Streams task had no owner (ms), from those of its partitions.
+
+    A task is without an owner at most as long as its partitions are.
+    """
+    longest: dict[tuple[int, int], float] = {}
+    for one in intervals:
+        task = task_of.get((one.topic, one.partition))
+        if task is not None and one.unread_ms > 0:
+            longest[task] = max(longest.get(task, 0.0), float(one.unread_ms))
+    return list(longest.values())
