@@ -220,10 +220,11 @@ class NamedPartitioner:
         return int(placed[0])
 
     def on_new_batch(self, topic: str, cluster: Cluster, previous: int) -> None:
-        """Choose another sticky partition for a topic's records without a key (KIP-480).
+        """Choose another partition for records without a key when a producer batch is full
+        (KIP-480).
 
-        The batch in partition ``previous`` is full. Nothing happens if the partitioner is not
-        sticky.
+        Nothing happens if the partitioner is not sticky. ``previous`` is the partition of the full
+        batch.
         """
         count, led = led_partitions(topic, cluster)
         state = self._state(topic, led) if self.partitioner.state is not None else None
@@ -373,7 +374,7 @@ class CustomRule:
         return self._placed(records, partitions)
 
     def left_over(self, keys: KeyColumn) -> None:
-        """Return None: a custom partitioner places all records, also those without a key."""
+        """Return None: a custom partitioner places all records itself, also those without a key."""
 
     def _placed(self, records: list[bytes | None], partitions: int) -> NDArray[np.int32]:
         cluster = Cluster.from_topics({self.topic: partitions})

@@ -91,11 +91,11 @@ def _last_word(data: _Bytes, wide: _Words, at: int, end: int) -> int:
 
 @piece
 def _hash(data: _Bytes, words: _Words, at: int, end: int) -> int:
-    """Return a 31-bit hash of the key ``data[at:end]``.
+    """Return a 31-bit hash of the record key ``data[at:end]``.
 
-    Keys that differ only in up to seven trailing zero bytes may collide. ``words`` has the 8-byte
-    word that begins at each byte of ``data``.
+    ``words`` has, for each byte of ``data``, the 8 bytes that begin there as one integer.
     """
+    # Keys that differ only in up to seven trailing zero bytes may collide.
     top = 0x7FFFFFFFFFFFFFFF
     h = 0xA0761D6478BD642F
     while at + 8 <= end:
@@ -159,12 +159,21 @@ def _look_up(
     data: _Bytes, wide: _Words, starts: _Longs, slots: _Longs, store: _Longs, used: _Longs,
     block: _Longs,
 ) -> None:  # fmt: skip
-    """Look up a batch of keys in the hash table, in three steps for all keys together.
+    """Look up many record keys in a hash table that counts keys, and write the results to
+    ``block``.
 
-    The steps compute all hashes, read all slots, and read all entries. Each step loads independent
-    addresses, so that cache misses overlap. Only keys whose first slot has another key, or none,
-    are collected and probed one by one.
+    Args:
+        data: uint8, bytes of the keys.
+        wide: uint64, the eight bytes that begin at each byte of ``data``.
+        starts: offset of each key in ``data``.
+        slots: hash slots of the table.
+        store: entries of the table.
+        used: sizes of the table.
+        block: buffer of three integers for each key; output.
     """
+    # Three steps for all keys together compute all hashes, read all slots and read all entries.
+    # Each step loads independent addresses, so that cache misses overlap. Only keys whose first
+    # slot has another key, or none, are collected and probed one by one.
     top = 0x7FFFFFFFFFFFFFFF
     shift = used[_SHIFT]
     third = len(block) // 3
@@ -211,8 +220,7 @@ def _next_slot(slots: _Longs, tag: int, slot: int) -> int:
 def _count(
     data: _Bytes, wide: _Words, keys: KeyColumns, first: int, table: KeyTable, block: _Longs
 ) -> int:  # fmt: skip
-    """Count keys in the hash table until its memory is full; return the index of the first key that
-    was not counted.
+    """Count the records of each key in a hash table, until the table must grow.
 
     Args:
         data: uint8, bytes of the keys.
@@ -220,7 +228,7 @@ def _count(
         keys: the keys in ``data``, and the records of each.
         first: index of the first key to count.
         table: arrays of the table, changed in place.
-        block: int64 buffer with three words for each key of a block.
+        block: int64 buffer with three integers for each key.
 
     Returns:
         The index of the first key that is not counted.
@@ -268,16 +276,17 @@ def _move_slots(old: _Longs, slots: _Longs, shift: int) -> None:
 def _copy_counts(
     store: _Longs, head_size: int, offset: int, offsets: _Longs, counts: NDArray[np.int64]
 ) -> int:  # fmt: skip
-    """Copy the counts of consecutive keys from the hash table's store into arrays.
-
-    Return the offset in ``store`` after the last key's entry.
+    """Copy the counts of record keys from a hash table into arrays.
 
     Args:
-        store: the entries of all keys.
-        head_size: number of words before the bytes of a key in its entry.
-        offset: offset in ``store`` of the first key's entry.
+        store: the table's entries, one for each key.
+        head_size: number of integers before the bytes of a key in its entry.
+        offset: offset in ``store`` of the first entry to copy.
         offsets: output: offset of each key's entry.
         counts: output: length, hash, number of records and bytes of each key.
+
+    Returns:
+        the offset in ``store`` after the last copied entry.
     """
     for number in range(len(offsets)):
         length = store[offset] & 0xFFFFFFFF
@@ -429,17 +438,21 @@ class Distinct:
             self._store = wider
 
     def heads(self) -> tuple[_Longs, _Longs]:
-        """Return each distinct key's offset in the hash table's store, and its counts.
+        """Return the counts of each distinct key, and the offset of its entry in the hash table.
 
-        The offsets are int64[n]. The counts are int64[4, n]: length, hash, records and bytes of
-        each key. The hash has 31 bits and is the same in every table.
+        Returns:
+            int64[n] offsets; int64[4, n] counts: length, hash (31 bits), records and bytes of each
+                key.
         """
         places, heads, _ = self._heads(_BEGIN, len(self))
+        # The hash is the same in every table.
         return places, heads
 
     def head_blocks(self, most: int) -> Iterator[tuple[_Longs, _Longs]]:
-        """Yield the arrays of `heads` for blocks of at most ``most`` distinct keys, to bound
+        """Yield the counts of the distinct keys in portions of at most ``most`` keys, to save
         memory.
+
+        Each portion has the two arrays of `heads`.
         """
         place, left = _BEGIN, len(self)
         while left:
@@ -453,10 +466,12 @@ class Distinct:
         return places, heads, int(behind)
 
     def keys_at(self, places: _Longs, lengths: _Longs) -> tuple[_Bytes, _Longs]:
-        """Return the concatenated bytes of keys, and the start of each key in them (int64[n + 1]).
+        """Return the bytes of some counted keys, concatenated, and the start of each (int64[n +
+        1]).
 
-        ``places`` are the offsets of the keys in the table's store, ``lengths`` their lengths in
-        bytes.
+        Args:
+            places: offsets of the keys' entries in the table, from `heads`.
+            lengths: lengths of the keys in bytes.
         """
         starts = np.zeros(len(places) + 1, np.int64)
         np.cumsum(lengths, out=starts[1:])

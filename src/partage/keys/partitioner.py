@@ -136,13 +136,12 @@ def draw_below(draws: Draws, bound: int) -> tuple[int, Draws]:
 
 
 def fraction(draws: Draws) -> tuple[float, Draws]:
-    """Draw a float from 0 to 1 (exclusive); return it with the generator after the draw.
-
-    Its 53 bits are the lower 21 of one random number, then the 32 of the next.
+    """Draw a random float from 0 (inclusive) to 1 (exclusive); return it and the new generator.
 
     >>> fraction(GivenDraws((1 << 20, 0)))[0]
     0.5
     """
+    # Its 53 bits are the lower 21 of one random number, then the 32 of the next.
     high, draws = draws.next_int()
     low, draws = draws.next_int()
     return ((high & 0x1FFFFF) << 32 | low & 0xFFFFFFFF) / (1 << 53), draws
@@ -185,8 +184,9 @@ def fold_hash(h: int, partitions: int, fold: Fold) -> int:
 
 
 def fold_all(hashes: UInt32Array, partitions: int, fold: Fold) -> None:
-    """Replace each hash in an array by its partition number, in place, by the rule of a client (see
-    `fold_hash`).
+    """Convert an array of key hashes to partition numbers in place, by a client's rule.
+
+    See `fold_hash` for the rules.
     """
     n = np.uint32(partitions)
     if fold == "masked":
@@ -226,10 +226,9 @@ class KeyRule:
         return fold_hash(self.hash.of_key(key), partitions, self.fold)
 
     def of_all(self, keys: KeyColumn, partitions: int) -> Int32Array:
-        """Return the partition for each key of a column: the key's hash, mapped to a partition
-        number (int32[n]).
+        """Return the partition for each key of a column (int32[n]).
 
-        Records whose key determines no partition (`left_over`) get an arbitrary number.
+        It is the key's hash, mapped to a partition number; it is arbitrary for a null key.
         """
 
         def fold_chunk(hashes: UInt32Array) -> None:
@@ -243,10 +242,10 @@ class KeyRule:
         return placed
 
     def left_over(self, keys: KeyColumn) -> NDArray[np.bool_] | None:
-        """Return a mask of the records that get no partition from their key, such as those with a
-        null key (bool[n]).
+        """Return a mask of the records without a usable key, such as those with a null key
+        (bool[n]).
 
-        Return None if there are none. The partitioner's state machine places these records.
+        Return None if there are none. These records are placed round robin or at random.
         """
         if self.unkeyed == "nothing":
             return None

@@ -113,9 +113,9 @@ class _Call:
         self.done = 0
 
     def place(self, keys: KeyColumn) -> tuple[Int32Array, NDArray[np.bool_] | None]:
-        """Choose the partition for each record of a chunk (int32[n]).
+        """Choose the partition for each key of a column (int32[n]).
 
-        Also return a mask of the records that have no partition (bool[n]), None if each has one.
+        Return also a mask of the records without a partition; None if each has one.
         """
         count = len(keys)
         named = self._named(count)
@@ -165,7 +165,7 @@ class _Call:
         return np.where(named == _NONE, -1, named).astype(np.int32)
 
     def check_lengths(self) -> None:
-        """Check after the last chunk that there are as many sizes and explicit partitions as keys.
+        """Check that there are as many record sizes and explicit partitions as record keys.
 
         Raises:
             InvalidKeysError: the numbers differ.

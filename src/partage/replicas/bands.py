@@ -190,10 +190,16 @@ def balanced_disks(
 def _band(
     share: NDArray[np.float64], tolerance: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the lower and upper balance limit around each fair share, as integers.
+    """Return the lower and upper limit of load within which a broker counts as balanced.
 
-    A share that differs from an integer only by floating-point rounding counts as that integer.
+    Args:
+        share: the fair share of load of each broker.
+        tolerance: the fraction of the share by which the load may differ.
+
+    Returns:
+        two int64 arrays.
     """
+    # A share that differs from an integer only by floating-point rounding counts as that integer.
     low = np.floor(share * (1 - min(tolerance, 1.0)) + 1e-6)
     high = np.ceil(share * (1 + tolerance) - 1e-6)
     return low.astype(np.int64), high.astype(np.int64)

@@ -103,16 +103,17 @@ def _choose_batch(
     free: list[int | None],
     needs_of: dict[int, list[tuple[int, int]]],
 ) -> tuple[list[int], list[int]]:
-    """Choose the partitions of the next batch of a reassignment; return them and the remaining
-    ones.
+    """Choose the partitions to reassign next, so that their copies fit into free disk space.
 
     Args:
         to_do: the partitions to choose from.
         count: number of copied replicas of each partition.
-        most: maximum number of copied replicas in a batch; None for no limit.
-        free: free bytes of each broker, then of each disk, None if unknown; reduced by the batch.
-        needs_of: for each partition, pairs of an index into ``free`` and the bytes that it needs
-            there.
+        most: maximum number of copied replicas; None for no limit.
+        free: free bytes of each broker, then of each disk, None if unknown; reduced in place.
+        needs_of: for each partition, pairs of an index into ``free`` and the bytes needed there.
+
+    Returns:
+        the chosen partitions, and the remaining ones.
     """
     batch: list[int] = []
     waiting: list[int] = []
@@ -153,12 +154,13 @@ def _room(moves: ReplicaMoves) -> list[int | None]:
 def _space_by_partition(
     moves: ReplicaMoves,
 ) -> tuple[dict[int, list[tuple[int, int]]], dict[int, list[tuple[int, int]]]]:
-    """Return the disk space that each partition's copies need, and the space that they free at the
-    end.
+    """Return the disk space that each partition's replica copies need, and the space they free
+    later.
 
-    Both are dicts from partition to (location, bytes) pairs. A location is a broker's position, or,
-    for a disk, the number of brokers plus the disk's position.
+    Both are dicts from partition to (index, bytes) pairs.
     """
+    # The index is a broker's position, or, for a disk, the number of brokers plus the disk's
+    # position.
     into: dict[int, list[tuple[int, int]]] = {}
     out: dict[int, list[tuple[int, int]]] = {}
     brokers = len(moves.task.cluster.brokers)

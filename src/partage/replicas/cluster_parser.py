@@ -119,9 +119,9 @@ def sizes_from_log_dirs(log_dirs: Any) -> dict[tuple[str, int], dict[int, tuple[
 
 
 class _BrokerParser:
-    """Parser of the broker list in a cluster's JSON description.
+    """Parser of the broker list in a Kafka cluster's JSON description.
 
-    It adds brokers that have departed but still have replicas.
+    It adds brokers that have left the cluster but still have replicas.
     """
 
     def __init__(self, given: object, gone: Collection[int]) -> None:
@@ -175,9 +175,7 @@ class _BrokerParser:
 
 
 class _PartitionParser:
-    """Parser of the topics in a JSON description of a cluster, which fills one row per
-    partition.
-    """
+    """Parser of the topic list in a Kafka cluster's JSON description."""
 
     def __init__(self, brokers: _BrokerParser, log_dirs: LogDirs, excluded: frozenset[str]) -> None:
         self.brokers, self.log_dirs, self.excluded = brokers, log_dirs, excluded
@@ -281,12 +279,12 @@ class _PartitionParser:
 
 
 def _leader_position(value: object, ids: Sequence[int], replica: Sequence[int], path: str) -> int:
-    """Return the position of a partition's leader among the brokers, -1 if the partition has none.
+    """Return the index of a partition's leader among the cluster's brokers, -1 if it has none.
 
     Args:
-        value: the id of a broker among ``ids``, or null or -1, which both mean none.
+        value: the leader's broker id; null or -1 for none.
         ids: broker ids of the replicas.
-        replica: positions of these brokers, in the same order.
+        replica: indices of these brokers in the cluster, in the same order.
         path: JSON path of the value.
 
     Raises:
@@ -316,14 +314,15 @@ def _reject_reassignment_in_progress(name: str, number: int, row: Mapping[str, A
 def _complete_column(
     values: Sequence[int | None], quantity: str, parser: _PartitionParser
 ) -> NDArray[np.int64] | None:
-    """Return an array of the sizes (or loads) of all partitions (int64[P]); None if all are
-    missing.
+    """Return the sizes or loads of all partitions as an array (int64[P]); None if all are missing.
 
-    ``quantity`` names the values in errors.
+    Args:
+        values: one number for each partition, None if missing.
+        quantity: name of the numbers for error messages.
+        parser: the parser of the partitions.
 
     Raises:
-        InvalidProblemError: some partitions have a value and others have none (which would count as
-            0), or the sum is too large.
+        InvalidProblemError: only some partitions have a number, or the sum is too large.
     """
     lacks = [i for i, value in enumerate(values) if value is None]
     if len(lacks) == len(values):
@@ -361,10 +360,10 @@ def _expect_list(value: object, path: str) -> Sequence[Any]:
 
 
 def _expect_int(value: object, path: str, below: int) -> int:
-    """Check that a JSON value is an int from 0 to ``below`` - 1 and return it.
+    """Return a JSON value that must be an int from 0 to ``below`` - 1; raise an error otherwise.
 
     Raises:
-        InvalidProblemError: it is not.
+        InvalidProblemError: it is not such an int; the error names its ``path``.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < below:
         raise InvalidProblemError(
@@ -374,10 +373,10 @@ def _expect_int(value: object, path: str, below: int) -> int:
 
 
 def _expect_rate(value: object, path: str) -> int:
-    """Check that a JSON value is a number of bytes per second and return it rounded to an int.
+    """Return a JSON number of bytes per second, rounded to an int; raise an error for other values.
 
     Raises:
-        InvalidProblemError: it is not.
+        InvalidProblemError: it is not such a number; the error names its ``path``.
     """
     if (
         isinstance(value, bool)

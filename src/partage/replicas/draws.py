@@ -35,11 +35,12 @@ class LookaheadDraws(Protocol):
 
 
 def _states(state: int, count: int) -> NDArray[np.uint64]:
-    """Return the next ``count`` states of Java's linear congruential generator (uint64[count]).
+    """Return the next ``count`` internal states of Java's random number generator (uint64[count]).
 
-    Each pass doubles the number of computed states. Overflow of 64 bits is harmless, because only
-    the low 48 bits of a state are kept.
+    ``state`` is the current one. The generator is linear congruential.
     """
+    # Each pass doubles the number of computed states. Overflow of 64 bits is harmless, because only
+    # the low 48 bits of a state are kept.
     out = np.empty(max(count, 1), np.uint64)
     out[0] = (state * _MULTIPLIER + 0xB) & _MASK
     have, factor, more = 1, _MULTIPLIER, 0xB  # x -> factor x + more advances by ``have`` draws

@@ -137,12 +137,12 @@ class DiskMoves:
 
 
 def directories(moves: ReplicaMoves) -> NDArray[np.int32] | None:
-    """Return the log directory of each new replica, as an index into the broker's directories
-    (int32).
+    """Return the log directory of each new replica on its broker, as an index (int32).
 
-    The index is -1 for any directory; Kafka then chooses one. This is the case if the directory of
-    some replica on the broker is unknown. The result is None if no directories are known.
+    Returns:
+        -1 if Kafka chooses the directory; None instead of an array if no directories are known.
     """
+    # Kafka chooses if the directory of some replica on the broker is unknown.
     disks = moves.task.disks
     if disks is None or moves.disk is None:
         return None

@@ -124,7 +124,7 @@ def _place_as_admin_utils(
 
 
 def _expect_no_start(**given: int | None) -> None:
-    """Reject a start index or shift for the striped placer, which does not use them.
+    """Raise an error if a start index or shift is given for KRaft's replica placer, which has none.
 
     Raises:
         InvalidConfigError: one of the keyword arguments is not None.
@@ -352,11 +352,18 @@ def alternate_racks(brokers: Sequence[Broker]) -> list[int]:
 def _leaders_and_shifts(
     count: int, start: int, shift: int, first: int, rows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return each partition's leader position and follower shift in a list of ``count`` brokers.
+    """Return the leader of each partition and the distance to its first follower, as AdminUtils
+    does.
 
-    Both are int64[rows] for partitions ``first`` to ``first + rows - 1``. The shift is the number
-    of brokers between the leader and its first follower. It grows by one after every ``count``
-    partitions. ``start`` and ``shift`` are the values for partition 0.
+    Args:
+        count: number of brokers in the list.
+        start: index of partition 0's leader in the list.
+        shift: number of brokers between this leader and its first follower.
+        first: number of the first partition.
+        rows: number of partitions.
+
+    Returns:
+        two int64[rows] arrays: index of the leader, and number of brokers between.
     """
     number = first + np.arange(rows, dtype=np.int64)
     # The shift grows at every multiple of the brokers except partition 0.
@@ -394,15 +401,15 @@ def _place_followers(
 ) -> Int32Array:  # fmt: skip
     """Place the followers of each partition on distinct racks, as rack-aware ``AdminUtils`` does.
 
-    Return broker ids (int32[n, factor]). In each pass, all partitions without a broker for their
-    next replica test one candidate.
-
     Args:
         ids: broker ids, in rack-alternating order.
         rack: rack of each of these brokers.
-        lead: position of each partition's leader in ``ids``.
+        lead: index of each partition's leader in ``ids``.
         gap: for each partition, the number of brokers between the leader and the first candidate.
         factor: replication factor.
+
+    Returns:
+        broker ids, the leader first (int32[n, factor]).
     """
     count, racks, rows = len(ids), int(rack.max()) + 1, len(lead)
     at = np.empty((rows, factor), np.int64)
@@ -411,6 +418,7 @@ def _place_followers(
     gap = gap.copy()
     for j in range(1, factor):
         left = np.arange(rows)
+        # In each pass, all partitions without a broker for their next replica test one candidate.
         while len(left):
             here = lead[left] + 1 + gap[left]
             here -= count * (here >= count)

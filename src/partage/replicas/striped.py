@@ -64,10 +64,10 @@ def place_in_stripes(
 
 
 class _Rings:
-    """Brokers in rings (circular lists) by rack and fencing, as KRaft's placer uses them.
+    """Brokers in circular lists by rack, from which KRaft's ``StripedReplicaPlacer`` takes
+    replicas.
 
-    Ring 2r has the unfenced brokers of rack r, ring 2r + 1 its fenced ones. Racks are in Java's
-    hash order.
+    Each rack has a list of unfenced brokers and a list of fenced ones.
     """
 
     def __init__(self, brokers: Sequence[Broker], draws: LookaheadDraws) -> None:
@@ -190,16 +190,17 @@ def _rings_in_turn(sizes: Ints) -> list[int]:
 
 
 def _shuffles(lengths: list[int], raw: Ints, count: int) -> Ints | None:
-    """Compute ``count`` shuffles of several lists as Java's ``Collections.shuffle`` makes them.
-
-    The result says which old position moves to each new position (int64[count, sum of lengths]). It
-    is None if Java rejects a draw (one in millions), which would shift all later draws.
+    """Compute many shuffles of several lists at once, equal to Java's ``Collections.shuffle``.
 
     Args:
         lengths: the lengths of the lists.
-        raw: the next random draws.
-        count: how often all lists are shuffled.
+        raw: the next numbers of Java's random generator.
+        count: number of shuffles of all lists.
+
+    Returns:
+        int64[count, sum of lengths], the old index for each new index; None in rare cases.
     """
+    # Java rejects one draw in millions, which would shift all later draws: the result is None then.
     bounds = np.concatenate([np.arange(size, 1, -1) for size in lengths]).astype(np.int64)
     drawn = raw[: count * len(bounds)].reshape(count, len(bounds))
     rest = drawn % bounds
@@ -220,10 +221,15 @@ def _shuffles(lengths: list[int], raw: Ints, count: int) -> Ints | None:
 
 
 def _permutations(places: Ints, size: int) -> Ints:
-    """Apply the swaps of Java's ``Collections.shuffle`` to ``len(places)`` lists of ``size`` items.
+    """Compute permutations from the swaps that Java's ``Collections.shuffle`` makes.
 
-    Return the resulting permutations (int64[n, size]). Row i of ``places`` has the position that is
-    swapped with the last item, then the one for the last but one, and so on.
+    Args:
+        places: int64[n, swaps], for each list the index that is swapped with the last item, then
+            with the last but one, and so on.
+        size: length of each list.
+
+    Returns:
+        int64[n, size], one permutation for each row.
     """
     out = np.repeat(np.arange(size)[:, None], len(places), axis=1)
     each = np.arange(len(places))
@@ -239,16 +245,16 @@ def _permutations(places: Ints, size: int) -> Ints:
 def _look_up_brokers(
     shuffled: Ints, sizes: Ints, offset: Ints, turn: tuple[int, int], shape: tuple[int, int]
 ) -> NDArray[np.int32]:
-    """Look up the brokers of all replicas in the shuffled broker lists (int32[partitions,
+    """Return the broker of each replica, given the shuffled broker lists (int32[partitions,
     replicas]).
 
-    Partitions between two shuffles form a block and use the same shuffled lists.
+    Partitions between two shuffles use the same shuffled lists; they form a block.
 
     Args:
-        shuffled: for each block, the racks in order and then the brokers of each ring.
-        sizes: number of brokers in each ring.
-        offset: position within each rack's ring of the first broker to use.
-        turn: position of the first partition's first rack, and number of partitions in a block.
+        shuffled: for each block, the racks in order and then the brokers of each rack.
+        sizes: number of brokers in the list of each rack.
+        offset: index in each list of the first broker to use.
+        turn: index of the first partition's first rack, and number of partitions in a block.
         shape: number of partitions, and replicas of each.
     """
     (rows, factor), (rack_offset, length) = shape, turn
@@ -273,12 +279,19 @@ def _look_up_brokers(
 
 
 def _count_uses_in_block(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
-    """Count how often the rack of replica ``j`` has been used since the last shuffle.
+    """Count how often KRaft's replica placer has used a rack since its last shuffle of brokers.
 
-    The result has one count for each of the partitions ``epoch``, numbered from the last shuffle
-    on, and includes that partition (int64[epochs]). The first rack moves on by one with each
-    partition. So earlier partitions used this rack for their replica j + 1, j + 2, and so on.
+    Args:
+        epoch: number of each partition, counted from the shuffle on.
+        j: index of the replica whose rack is counted.
+        factor: replicas of each partition.
+        racks: number of racks.
+
+    Returns:
+        int64[epochs], one count for each partition, which includes it.
     """
+    # The first rack moves on by one with each partition, so earlier partitions used this rack for
+    # their replicas j + 1, j + 2 and so on.
     if factor >= racks:
         return epoch + 1
     rounds = (epoch + j) // racks
@@ -288,15 +301,12 @@ def _count_uses_in_block(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
 
 
 def _count_uses_before_block(order: Ints, begin: Ints, length: int, factor: int) -> Ints:
-    """Count how often each rack was used before each block of partitions (int64[blocks, racks]).
-
-    A block is the partitions between two shuffles. The very first use of a rack does not count,
-    because a ring only advances from its second use on.
+    """Count how often each rack was used before each shuffle of brokers (int64[shuffles, racks]).
 
     Args:
-        order: racks in their order, for each block (int64[blocks, racks]).
-        begin: position in ``order`` of the first rack of each block's first partition.
-        length: number of partitions in a block.
+        order: racks in their order after each shuffle (int64[shuffles, racks]).
+        begin: index in ``order`` of the first rack of the first partition after each shuffle.
+        length: number of partitions between two shuffles.
         factor: replicas of each partition.
     """
     blocks, racks = order.shape
@@ -311,6 +321,8 @@ def _count_uses_before_block(order: Ints, begin: Ints, length: int, factor: int)
     of_rack = np.empty((blocks, racks), np.int64)
     np.put_along_axis(of_rack, order, each, axis=1)
     np.cumsum(of_rack[:-1], axis=0, out=out[1:])
+    # The very first use of a rack does not count, because a ring only advances from its second use
+    # on.
     out[:, order[0, (begin[0] + np.arange(replicas)) % racks]] -= 1
     return out
 
@@ -327,10 +339,17 @@ def _bounded(raw: Any, used: int, bound: int) -> int:
 
 @piece
 def _shuffle(items: Any, begin: int, end: int, raw: Any, used: int) -> int:
-    """Shuffle ``items[begin:end]`` in place like Java's ``Collections.shuffle``.
+    """Shuffle ``items[begin:end]`` in place, like Java's ``Collections.shuffle``.
 
-    ``raw`` has random draws, of which ``used`` are already consumed. Return the new number of
-    consumed draws, or -1 if there are too few draws.
+    Args:
+        items: the list.
+        begin: first index of the range.
+        end: index after the range.
+        raw: numbers of Java's random generator.
+        used: how many of them are already consumed.
+
+    Returns:
+        the new number of consumed numbers; -1 if there are too few.
     """
     for size in range(end - begin, 1, -1):
         used = _bounded(raw, used, size)

@@ -158,11 +158,14 @@ class _TaskBuilder:
         return np.isin(self.cluster.topic, [known[name] for name in names])
 
     def brokers(self, ids: Iterable[int], option: str) -> list[int]:
-        """Check broker ids from the command line; return the brokers' positions in the cluster.
+        """Return the positions in the cluster of the broker ids that the command line names.
+
+        Args:
+            ids: the broker ids.
+            option: name of the command-line option, for errors.
 
         Raises:
-            InvalidConfigError: a broker is unknown or named twice, or none is named. The error
-                names the command's ``option``.
+            InvalidConfigError: a broker is unknown or named twice, or none is named.
         """
         out: list[int] = []
         for one in ids:
@@ -190,7 +193,9 @@ class _TaskBuilder:
                 raise InvalidConfigError(what, why, self.cluster.brokers[b].id)
 
     def drain(self, gone: list[int]) -> None:
-        """Mark all replicas on the brokers ``gone`` to move away, and all other replicas to stay.
+        """Require that all replicas move away from some brokers, and that all others stay.
+
+        ``gone`` has the positions of these brokers in the cluster.
 
         Raises:
             NoFeasiblePlanError: a pinned replica is on such a broker, or no other broker is left.
@@ -215,7 +220,7 @@ class _TaskBuilder:
         self.lead_free = (cluster.factor > 0) & leaves[first] if len(leaves) else self.lead_free
 
     def task(self) -> ReplicaTask:
-        """Check that the reassignment can be solved, and return the finished `ReplicaTask`.
+        """Check that the replica reassignment is possible, and return its `ReplicaTask`.
 
         Raises:
             NoFeasiblePlanError: a partition needs more replicas than there are usable brokers.

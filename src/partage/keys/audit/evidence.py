@@ -16,11 +16,10 @@ __all__ = ["Family", "KeyPairs", "KeyPart", "Place", "families", "log_chance"]
 
 
 def log_chance(hits: int, tries: int, chance: float) -> float:
-    """Return the logarithm of Chernoff's upper bound on a binomial tail probability.
+    """Return the logarithm of an upper bound on the probability of many successes by chance.
 
-    The tail is at least ``hits`` successes in ``tries`` independent trials, each with probability
-    ``chance``. The bound is never below the true probability, so a test with it has at most the
-    stated rate of false alarms.
+    It is Chernoff's bound of a binomial tail: at least ``hits`` successes in ``tries`` independent
+    trials, each with probability ``chance``. It is never below the true probability.
 
     >>> log_chance(5, 10, 0.5)
     0.0
@@ -127,16 +126,21 @@ class KeyPart(Enum):
 
     @property
     def tail(self) -> int:
-        """Number of last bytes of a stored key that the partitioner does not hash."""
+        """Number of bytes at the end of a windowed Kafka Streams key that the partitioner does not
+        hash.
+        """
         return self.value[0]
 
     @property
     def words(self) -> str:
-        """Description of the hashed part of the key for messages, such as "the whole key"."""
+        """Description for messages of the key bytes that a partitioner hashes, such as "the whole
+        key".
+        """
         return self.value[1]
 
     def cut(self, keys: Sequence[bytes]) -> Sequence[bytes]:
-        """Cut each key to the bytes that the partitioner hashes.
+        """Remove the window from Kafka Streams keys, so that the bytes remain that a partitioner
+        hashes.
 
         The result is empty for a key that is too short.
         """
@@ -196,11 +200,9 @@ def families(names: Iterable[str], place: Place, *, windowed: Sequence[str] = ()
 
 
 def _fixed_test_keys() -> list[bytes]:
-    """Return test keys of 1 to 40 bytes, always the same, with which partitioners are compared.
-
-    Some keys have zeros and high bytes. No key is empty, because librdkafka's ``*_random``
-    partitioners treat an empty key as null.
-    """
+    """Return record keys of 1 to 40 bytes, always the same, to compare client partitioners with."""
+    # Some keys have zeros and high bytes. No key is empty, because librdkafka's ``*_random``
+    # partitioners treat an empty key as null.
     words = (np.arange(400, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(16)
     raw = words.tobytes()
     cut = [raw[i * 7 : i * 7 + 1 + i % 40] for i in range(400)]

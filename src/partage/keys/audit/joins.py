@@ -32,10 +32,9 @@ def _text(key: bytes) -> _Meaning:
 
 
 def _json(key: bytes) -> _Meaning:
-    """Return the JSON value of a key as text, so that keys with equal values give equal text.
+    """Normalize a JSON key: keys with equal JSON values give equal text.
 
-    The text has no spacing and sorted object fields. Return None if the key is not a JSON string,
-    object or array.
+    Return None if the key is not a JSON string, object or array.
     """
     if key[:1] not in b'"{[' or not key:
         return None
@@ -43,6 +42,7 @@ def _json(key: bytes) -> _Meaning:
         value = json.loads(key)
         if isinstance(value, str):
             return value
+        # The text has no spacing, and object fields are sorted.
         return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     except (ValueError, RecursionError):  # a thousand brackets are some key, and no JSON of ours
         return None
@@ -63,13 +63,13 @@ def _uuid(key: bytes) -> _Meaning:
 
 
 def _decode_registry_payload(key: bytes) -> _Meaning:
-    """Decode a key with Confluent's schema registry header; return None for a key without header.
+    """Decode a record key that has Confluent's schema registry header; return None without header.
 
-    The header is a zero byte and a schema id of 4 bytes. An Avro string or long becomes text, any
-    other payload hex digits.
+    An Avro string or long becomes text, any other payload hexadecimal digits.
     """
     if len(key) < 6 or key[0]:
         return None
+    # The header is a zero byte and a schema id of 4 bytes.
     body = key[5:]
     value, used = _zigzag(body)
     if used and used == len(body):
@@ -80,7 +80,11 @@ def _decode_registry_payload(key: bytes) -> _Meaning:
 
 
 def _zigzag(body: bytes) -> tuple[int, int]:
-    """Decode an Avro long; return its value and its length in bytes (0 if it is malformed)."""
+    """Decode an Avro long (zigzag varint) at the start of some bytes.
+
+    Returns:
+        the number, and the bytes it takes (0 if it is malformed).
+    """
     value = 0
     for i, byte in enumerate(body[:10]):
         value |= (byte & 0x7F) << (7 * i)
@@ -154,8 +158,8 @@ class JoinSide:
     def surely_differs(self, other: JoinSide) -> bool:
         """Return whether two topics have different partition counts for certain.
 
-        A count that is only a lower bound proves a difference if it exceeds the other topic's
-        count.
+        A count may be only a lower bound, for example "at least 8"; it differs from 4 but not from
+        12.
         """
         if self.counted and other.counted:
             return self.partitions != other.partitions
@@ -236,10 +240,9 @@ def _partitions_by_key(pairs: KeyPairs) -> dict[bytes, tuple[int, ...]]:
 
 
 def _describe_different_writers(first: JoinSide, second: JoinSide) -> str | None:
-    """Describe how the partitioners of two topics differ, if only one of the topics has one of
-    them.
+    """Describe in text how the client partitioners that wrote two topics differ.
 
-    Return None if the writers agree or are unknown.
+    Return None if they agree or are unknown.
     """
     sides = (first, second)
     found, found_2 = ({family.name for family in side.verdict.families} for side in sides)
@@ -268,10 +271,10 @@ def _compare_serializers(
     placed_2: dict[bytes, tuple[int, ...]],
     common: int,
 ) -> Iterator[JoinProblem]:
-    """Yield a broken join if the producers of two topics serialize many equal keys differently.
+    """Report a broken join if the producers of two topics serialize equal keys differently.
 
-    All keys are decoded with each known serializer. At most one reason is yielded, for the two
-    serializers with the most equal decoded keys.
+    At most one problem is yielded. An example is 42 as text in one topic, and as 4-byte int in the
+    other.
 
     Args:
         topics: the names of the two topics.
@@ -279,6 +282,8 @@ def _compare_serializers(
         placed_2: the same for the second topic.
         common: number of keys with equal bytes in both topics.
     """
+    # All keys are decoded with each known serializer; the two with the most equal decoded keys
+    # count.
     best: tuple[int, str, str, list[tuple[bytes, bytes]]] | None = None
     decoded = {reading: decode_keys(list(placed), reading) for reading in READINGS}
     decoded_2 = {reading: decode_keys(list(placed_2), reading) for reading in READINGS}
@@ -302,16 +307,15 @@ def _compare_serializers(
 def _expected_by_chance(
     coinciding: list[tuple[bytes, bytes]], pairs: int, serializers: tuple[str, str]
 ) -> float:
-    """Return the expected number of decoded keys that coincide in two topics only by chance.
-
-    Short keys coincide often. For example, an 8-byte number that is mistaken for a key with schema
-    registry header (5 bytes) has only three bytes left.
+    """Return the expected number of keys that look equal in two topics only by chance.
 
     Args:
         coinciding: pairs of keys, one of each topic, with the same decoded value.
         pairs: number of all pairs of a key of each topic.
         serializers: the serializers with which the keys of the two topics were decoded.
     """
+    # Short keys coincide often: an 8-byte number that is mistaken for a key with schema registry
+    # header (5 bytes) has only three bytes left.
     bodies = sorted(
         len(pair[i]) - HEADER for pair in coinciding for i in (0, 1) if serializers[i] == FRAMED
     )

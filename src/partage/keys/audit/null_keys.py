@@ -86,11 +86,9 @@ def null_keys(
 def _partitions_in_known_order(
     partition: NDArray[np.int32], time_ms: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """Return the partitions of the records whose order in time is certain.
+    """Return the partitions of the records without a key whose order in time is certain.
 
-    Records of the same millisecond have no known order, so only one of them is selected, unless few
-    records share a millisecond. The timestamp decides which one: the first by offset would more
-    often be in partitions with few records.
+    Records of the same millisecond have no known order, so one of them is selected.
 
     Args:
         partition: partition of each record without a key, by time.
@@ -101,6 +99,8 @@ def _partitions_in_known_order(
         return partition
     begins = np.flatnonzero(first)
     counts = np.diff(np.append(begins, len(time_ms)))
+    # A hash of the timestamp selects the record: the first by offset would more often be in
+    # partitions with few records.
     mixed = (time_ms[begins].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)
     chosen: NDArray[np.int64] = (mixed % counts.astype(np.uint64)).astype(np.int64)
     some: NDArray[np.int32] = partition[begins + chosen]

@@ -44,21 +44,20 @@ _Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class WriterFamily:
-    """Equivalent partitioners that probably wrote a topic at one partition count, with their
-    evidence.
+    """Client partitioners that probably wrote a Kafka topic, with the evidence for it.
 
-    A writer (these partitioners at this count) explains a (key, partition) pair if it would place
-    the key in that partition.
+    The partitioners of a family place every key in the same partition. They explain a (key,
+    partition) pair if they would place the key in that partition.
 
     Attributes:
         family: the equivalent partitioners.
-        partitions: the partition count.
-        pairs: number of pairs that it explains and no writer before it in the list does.
-        only: number of pairs that no other writer explains.
-        share: share of all pairs that it explains (others may explain them too).
+        partitions: the partition count at which they wrote.
+        pairs: number of pairs that they explain and no family before them in the list does.
+        only: number of pairs that no other family explains.
+        share: share of all pairs that they explain (others may explain them too).
         log10_chance: log10 of an upper bound of the probability to explain as many pairs by chance,
             corrected for the number of families tried.
-        first_ms, last_ms: time range of the pairs that only it explains.
+        first_ms, last_ms: time range of the pairs that only this family explains.
         rivals: families that cannot be ruled out as the writer of those pairs.
     """
 
@@ -104,10 +103,10 @@ class TopicVerdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Candidate:
-    """Partitioner family and partition count that may have written a topic.
+    """Client partitioners and a partition count that may have written a Kafka topic.
 
     Attributes:
-        placed: int32[n], the partition where the family would place each observed key.
+        placed: int32[n], the partition where the partitioners would place each observed key.
         fits: bool[n], whether it is the observed partition.
     """
 
@@ -179,10 +178,17 @@ def _evaluate_candidates(
 def _choose_writers(
     seen: KeyPairs, candidates: Sequence[_Candidate]
 ) -> list[tuple[_Candidate, float]]:
-    """Choose the fewest partitioners that place a topic's keys as observed, by greedy set cover.
+    """Choose the fewest client partitioners that place a topic's keys as observed.
 
-    Return pairs: a chosen candidate, and the logarithm of the probability that it places as many
-    keys as observed by chance.
+    The algorithm is greedy set cover.
+
+    Args:
+        seen: the observed (key, partition) pairs.
+        candidates: the partitioners to choose from, each with a partition count.
+
+    Returns:
+        the chosen candidates, each with the logarithm of the probability that it fits as well by
+            chance.
     """
     left = np.ones(len(seen), np.bool_)
     chosen: list[tuple[_Candidate, float]] = []
@@ -208,10 +214,15 @@ def _choose_writers(
 def _match_probability(candidate: _Candidate, seen: KeyPairs, pairs: _Bools) -> float:
     """Return the probability that a wrong partitioner places a key as observed, only by chance.
 
-    It is 1 / n for n partitions. It is higher if most keys are in few partitions and the hash maps
-    keys to just these (multiples of 8, repeated letters). ``pairs`` is a mask of the (key,
-    partition) pairs to use.
+    For example, it is 1 / n for a good hash and n partitions.
+
+    Args:
+        candidate: the partitioner.
+        seen: the observed (key, partition) pairs.
+        pairs: mask of the pairs to use.
     """
+    # The probability is higher if most keys are in few partitions and the hash maps keys to just
+    # these (multiples of 8, repeated letters).
     where, times = np.unique(seen.partition[pairs], return_counts=True)
     placed_in = np.sort(candidate.placed[pairs])
     same = np.searchsorted(placed_in, where, "right") - np.searchsorted(placed_in, where, "left")
@@ -243,13 +254,16 @@ def _writer(
 
 
 def _time_range(seen: KeyPairs, pairs: _Bools, by_chance: float) -> tuple[int, int]:
-    """Return the times (ms) of the first and the last record that a partitioner placed, without
+    """Return the times (ms) of the first and last record that a partitioner placed, without
     outliers.
 
-    A record with an explicit partition may match the partitioner by chance, years before the first
-    record that it really placed. ``by_chance`` is the expected number of such matches. At least as
-    many pairs are skipped at each end. ``pairs`` is a mask of the matching pairs.
+    Args:
+        seen: the observed (key, partition) pairs with times.
+        pairs: mask of the pairs that the partitioner matches.
+        by_chance: expected number of pairs that it matches only by chance.
     """
+    # A record with an explicit partition may match by chance, years before the first record that
+    # the partitioner placed. So at least ``by_chance`` pairs are skipped at each end.
     first, last = np.sort(seen.first_ms[pairs]), np.sort(seen.last_ms[pairs])
     skipped = min(ceil(by_chance + 3 * sqrt(by_chance)), (len(first) - 1) // 2)
     return int(first[skipped]), int(last[len(last) - 1 - skipped])

@@ -66,10 +66,16 @@ class _ClientDefaults:
         aliases: tuple[str, ...] = (),
         is_manual: bool = False,
     ) -> Partitioner:
-        """Return the description of one partitioner of this client, for the registry of
-        partitioners.
+        """Return the description of one partitioner of a Go client library, such as Sarama.
 
-        With ``is_manual=True``, the message's explicit partition decides; otherwise it is ignored.
+        Args:
+            name: its name without the client's prefix.
+            summary: one sentence for tables.
+            function: the Go function that it equals.
+            rule: rule for messages with a key; None if the key has no effect.
+            machine: rule for messages without a key; None for the client's default.
+            aliases: other names.
+            is_manual: whether the partition that the message names decides.
         """
         return Partitioner(
             f"{self.name}:{name}",
@@ -101,7 +107,7 @@ class RoundRobinPosition(State):
     """State of Sarama's round-robin partitioner: the partition for the next record.
 
     Attributes:
-        on: position of that partition among the partitions with a leader.
+        on: index of that partition among the partitions with a leader.
     """
 
     on: int = 0
@@ -205,12 +211,18 @@ class StickyTopicPartitioner(State):
 def _choose_sticky(
     state: StickyTopicPartitioner, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, StickyTopicPartitioner]:
-    """Choose each record's partition like franz-go's sticky partitioner.
+    """Choose each record's partition like the sticky partitioner of the Go client franz-go.
 
-    Records stay in the current partition until one does not fit into its batch. Then another
-    partition is drawn.
+    Args:
+        state: current partition and fill of its batch.
+        sizes: bytes of each record.
+        partitions: partition count of the topic.
+
+    Returns:
+        int32[n], and the new state.
     """
     check_batch_size(state.batch_size)
+    # Records stay in the current partition until one does not fit into its batch.
     pool = state.pool(partitions)
     out = np.empty(len(sizes), np.int32)
     for i, size in enumerate(sizes.tolist()):

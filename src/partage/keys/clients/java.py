@@ -62,7 +62,7 @@ class Counter(State):
 
 
 def _advance(counter: int, steps: int) -> int:
-    """Return a round-robin counter after ``steps`` increments, with the overflow of a Java int.
+    """Add ``steps`` to a round-robin counter, with the overflow of a Java int.
 
     >>> _advance(2**31 - 1, 1)
     -2147483648
@@ -108,14 +108,21 @@ class Turns(Counter):
 def _choose_round_robin(
     state: Turns, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, Counter]:
-    """Place records in the partitions in turn, as Java's ``RoundRobinPartitioner`` does.
+    """Place records in partitions in turn, like Java's ``RoundRobinPartitioner``.
 
-    With ``state.asked_again``, as in producers 2.4 to 3.9, a record that needs a new batch advances
-    the counter twice, and so skips a partition (KAFKA-9965). ``sizes`` are the records' bytes.
+    Args:
+        state: the round-robin counter and open batches.
+        sizes: bytes of each record.
+        partitions: partition count of the topic.
+
+    Returns:
+        int32[n], and the new state.
     """
     if not state.asked_again:
         return _choose_by_counter(state, sizes, partitions)
     check_batch_size(state.batch_size)
+    # With ``state.asked_again`` (producers 2.4 to 3.9), a record that needs a new batch advances
+    # the counter twice, and so skips a partition (KAFKA-9965).
     pool = state.pool(partitions)
     filled = list(state.filled) or [0] * partitions
     if len(filled) != partitions:

@@ -50,10 +50,15 @@ def forgotten(state: SendCache) -> SendCache:
 def _choose_for_null_keys(
     state: SendCache, sizes: Int64Array, partitions: int, absolute: Callable[[int], int]
 ) -> tuple[Int32Array, SendCache]:
-    """Place all records without a key in one partition, drawn at random once per metadata refresh.
+    """Place all records without a key in one random partition, like the Scala producer.
 
-    Only partitions with a leader are drawn. ``absolute`` is the function by which the client makes
-    the random number non-negative.
+    The partition is drawn again after a metadata refresh.
+
+    Args:
+        state: the current partition, None after a refresh.
+        sizes: bytes of each record.
+        partitions: partition count of the topic.
+        absolute: function that makes a random number non-negative.
 
     Raises:
         InvalidConfigError: no partition has a leader; the producer fails then.

@@ -45,15 +45,19 @@ class Each(Protocol):
     """Protocol of a compiled kernel that hashes every key of a column."""
 
     def pays(self, *, work: int) -> bool:
-        """Return whether hashing ``work`` bytes is worth the time to compile the kernel."""
+        """Return whether hashing ``work`` bytes of keys takes longer than compiling this kernel."""
         ...
 
     def __call__(
         self, data: UInt8Array, starts: NDArray[np.int64], out: UInt32Array, /, *, work: int
     ) -> None:
-        """Write the hash of each key to ``out`` (uint32[n]).
+        """Hash each record key of a column and write the hashes to ``out`` (uint32[n]).
 
-        Key i is ``data[starts[i]:starts[i + 1]]``. ``work`` is the number of bytes to hash.
+        Args:
+            data: the bytes of all keys.
+            starts: offsets; key i is ``data[starts[i]:starts[i + 1]]``.
+            out: output.
+            work: number of bytes to hash.
         """
         ...
 
@@ -188,11 +192,16 @@ def _hash_by_numpy(
     lengths: NDArray[np.int64],
     out: UInt32Array,
 ) -> None:
-    """Hash a column of keys with NumPy, where no compiled kernel is used.
+    """Hash each record key of a column with NumPy, without a compiled kernel.
 
-    Keys of the same length are hashed together. If they are few or long, they are hashed one by
-    one.
+    Args:
+        hash_: the hash function.
+        data: uint8, the bytes of all keys.
+        starts: offset of each key.
+        lengths: bytes of each key.
+        out: output: the hashes.
     """
+    # Keys of the same length are hashed together, or one by one if they are few or long.
     order = np.argsort(lengths, kind="stable")
     values, firsts, counts = np.unique(lengths[order], return_index=True, return_counts=True)
     for length, first, many in zip(values.tolist(), firsts.tolist(), counts.tolist(), strict=True):

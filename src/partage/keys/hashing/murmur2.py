@@ -52,9 +52,10 @@ def murmur2(key: bytes) -> int:
 
 
 def _words_and_tail(rows: UInt8Array) -> tuple[UInt32Array, UInt32Array]:
-    """Split keys of equal length into 4-byte words and the remaining bytes, as murmur2 reads them.
+    """Split keys of equal length into 4-byte words and remaining bytes, as murmur2 reads them.
 
-    The words are uint32[words, n]. The one to three remaining bytes of each key are uint32[n].
+    Returns:
+        uint32[words, n], and the last one to three bytes of each key as uint32[n].
     """
     count, length = rows.shape
     whole = length // 4
@@ -140,12 +141,17 @@ def _of_16_bytes(words: UInt32Array, out: UInt32Array) -> None:
 
 @kernel(f"void({_WORDS}, int64, uint32[::1], uint32[::1])")
 def _hash_word_keys(words: UInt32Array, width: int, mixed: UInt32Array, out: UInt32Array) -> None:
-    """Compute murmur2 of keys whose length is a multiple of four bytes, ``width`` words each.
+    """Compute the murmur2 hash of keys whose length is a multiple of four bytes.
 
-    Two of three multiplications of a word do not depend on earlier words: they are done for many
-    keys first, in parallel, into the buffer ``mixed`` (room for at least four keys). The third
-    depends on the previous word, so four keys are interleaved.
+    Args:
+        words: uint32, the keys as 4-byte words, one key after the other.
+        width: number of words of each key.
+        mixed: buffer with room for at least four keys.
+        out: output: the hash of each key.
     """
+    # Two of three multiplications of a word do not depend on earlier words: they are done for many
+    # keys first, in parallel, into ``mixed``. The third depends on the previous word, so four keys
+    # are interleaved.
     top = 0x7FFFFFFFFFFFFFFF
     count = len(out)
     seed = (0x9747B28C ^ (4 * width)) & 0xFFFFFFFF
@@ -212,8 +218,9 @@ def _mix_word_at(h: int, data: UInt8Array, at: int) -> int:
 
 @piece
 def _finish_key(h: int, data: UInt8Array, at: int, end: int) -> int:
-    """Finish the murmur2 hash of one key: process the bytes from ``at`` to ``end`` and mix the
-    result.
+    """Return the murmur2 hash of one key, given the hash ``h`` of the bytes before ``at``.
+
+    The key ends at index ``end`` of ``data``.
     """
     last = at + ((end - at) & ~3)
     while at < last:
