@@ -308,9 +308,15 @@ def records_of(batch: Batch, data: bytes | None = None) -> Iterator[LogRecord]:
 
 
 def _record(data: bytes, position: int, stop: int) -> tuple[int, int, bytes | None, bytes | None]:
-    """Parse one record, whose body ends at ``stop``.
+    """Parse one record of a Kafka record batch.
 
-    Return its time and offset (both relative to the batch), its key and its value.
+    Args:
+        data: the decompressed records of the batch.
+        position: index of the record's first byte.
+        stop: index after its last byte.
+
+    Returns:
+        time and offset (both relative to the batch), key and value.
     """
     ms, position = _varint(data, position + 1, stop, _VARLONG_BITS)
     delta, position = _varint(data, position, stop, _VARINT_BITS)
@@ -331,10 +337,15 @@ def _record(data: bytes, position: int, stop: int) -> tuple[int, int, bytes | No
 
 
 def _varint(data: bytes, position: int, end: int, most_bits: int) -> tuple[int, int]:
-    """Parse a zigzag-encoded varint; return its value and the position of the byte after it.
+    """Decode a zigzag varint of a Kafka record; return its value and the index after it.
 
-    The varint has at most ``most_bits // 7`` bytes; a longer one raises an error.
+    Args:
+        data: the decompressed records of the batch.
+        position: index of the first byte.
+        end: index after the last byte that may belong to it.
+        most_bits: maximum number of bits.
     """
+    # A varint has at most ``most_bits // 7`` bytes; a longer one raises an error.
     if position < end:
         byte = data[position]
         if byte < 0x80:

@@ -46,9 +46,9 @@ class Codec(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """One version of a message layout, with the caller's own codecs for some of its types.
+    """Layout of one version of a Kafka message, from which its decoder and encoder are built.
 
-    ``replaced`` maps a type, such as ``[]TaskId``, to the codec that replaces the generic one.
+    ``replaced`` maps a type, such as ``[]TaskId``, to the caller's codec for it.
     """
 
     name: str
@@ -237,10 +237,9 @@ def _struct_writer(
 def _names_checker(
     fields: tuple[Field, ...], layout: _Layout
 ) -> Callable[[Writer, Mapping[str, Any]], None]:
-    """Return a function that rejects values which a version of a struct cannot encode.
+    """Return a function that raises an error for fields which a message version cannot encode.
 
-    These are unknown field names, and values other than the default for fields that the version
-    does not have.
+    These are unknown fields, and values other than the default for fields of other versions.
     """
     known = {f.name for f in fields} | {UNKNOWN_TAGS}
     absent = [
@@ -311,12 +310,13 @@ def _flexible_codec(
 
 
 def _tags_reader(known: _Tagged) -> Callable[[Reader, dict[str, Any]], None]:
-    """Return a function that decodes the tagged fields at the end of a struct.
+    """Return a function that decodes the tagged fields at the end of a Kafka message or struct.
 
-    As in Kafka, known tags are decoded by their type, and their encoded size is ignored. A field
-    with its default value is left out of the result.
+    ``known`` has the codec of each known tag.
     """
 
+    # As in Kafka, known tags are decoded by their type, and their encoded size is ignored. A field
+    # with its default value is left out of the result.
     def read_one(reader: Reader, values: dict[str, Any], unknown: list[tuple[int, bytes]]) -> None:
         tag = reader.varint()
         size = reader.varint()
@@ -401,10 +401,12 @@ def _check_unknown(writer: Writer, unknown: Any, known: _Tagged) -> None:
 def _length_writer(
     fixed: Write, *, flexible: bool, nullable: bool
 ) -> Callable[[Writer, int | None], None]:
-    """Return a function that encodes the length of a string or array, or null for None.
+    """Return a function that encodes the length of a string or array in a Kafka message.
 
-    Flexible versions encode a compact varint. Other versions use ``fixed``, a function that writes
-    an integer of fixed width.
+    Args:
+        fixed: function that writes an integer of fixed width.
+        flexible: whether the length is a compact varint instead.
+        nullable: whether None is allowed, which is encoded as null.
     """
 
     def write(writer: Writer, length: int | None) -> None:

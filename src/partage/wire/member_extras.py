@@ -106,14 +106,13 @@ def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
 
 
 def trailer_start(data: bytes | None) -> int:
-    """Return the position in user data at which the content of Partage's trailer begins.
-
-    The last 8 bytes are no content: they are the trailer's size and a marker. The result is -1 if
-    there is no trailer.
+    """Return the index at which Partage's trailer begins in a member's user data, -1 without
+    trailer.
 
     >>> trailer_start(with_extras(b"own", Extras())), trailer_start(b"own")
     (3, -1)
     """
+    # The last 8 bytes are the trailer's size and a marker.
     if data is None or len(data) < _TAIL_BYTES or data[-4:] != _MARKER:
         return -1
     return max(len(data) - _TAIL_BYTES - int.from_bytes(data[-_TAIL_BYTES:-4], "big"), -1)

@@ -58,7 +58,7 @@ class Reader:
 
     @property
     def left(self) -> int:
-        """Number of bytes not yet read."""
+        """Number of bytes that the reader has not read yet."""
         return self.end - self.position
 
     # The caller raises the errors that these two return: one frame less in each traceback.
@@ -141,9 +141,7 @@ class Reader:
         return value if shift < 28 else (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
 
     def compact_length(self) -> int:
-        """Read the length of a compact string, byte array or array;
-        a negative length means null.
-        """
+        """Read the length of a compact string, byte array or array; negative means null."""
         value = self.varint() - 1
         return value if value >= -0x80000000 else 0x7FFFFFFF
 
@@ -172,7 +170,7 @@ class Reader:
         return decode_utf8(self.data[start:stop])
 
     def not_null(self, length: int) -> int:
-        """Check that a decoded length does not mean null, and return it.
+        """Return a decoded length of a string or array, after checking that it does not mean null.
 
         Raises:
             LengthError: the length is negative, which means null.

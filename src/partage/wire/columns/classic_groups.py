@@ -43,11 +43,9 @@ _STEPS_SAVED_A_RECORD = 200
 
 
 def are_kernels_faster(*, rows: int) -> bool:
-    """Return whether compiled kernels decode ``rows`` group records faster than the generic
-    decoder.
+    """Return whether compiled code decodes ``rows`` consumer group records faster than Python code.
 
-    The records are GROUP_METADATA records. The time to load the kernels counts too, so only many
-    records are worth it.
+    Only many records are worth the time to load the compiled code.
     """
     work = rows * _STEPS_SAVED_A_RECORD
     return read_groups.pays(work=work) and read_payloads.pays(work=work)
@@ -55,9 +53,9 @@ def are_kernels_faster(*, rows: int) -> bool:
 
 @dataclass(frozen=True)
 class Texts:
-    """Distinct byte strings found in encoded records, which are decoded to text when first used.
+    """Distinct strings of encoded Kafka records, which are decoded when they are first used.
 
-    Each string has a code, its index from 0 on, by which other columns refer to it.
+    The code of a string is its index, by which other columns refer to it.
 
     Attributes:
         data: the bytes of the encoded records.
@@ -76,13 +74,13 @@ class Texts:
         return self.data.data, self.positions.tolist()
 
     def raw(self, code: int) -> bytes:
-        """Return the byte string that a code stands for."""
+        """Return the undecoded bytes of the string with index ``code``."""
         data, positions = self._bounds
         at, size = positions[code]
         return bytes(data[at : at + size])
 
     def text(self, code: int) -> str:
-        """Return the string that a code stands for, decoded as in Java.
+        """Return the string with index ``code``, decoded from UTF-8 as in Java.
 
         Repeated calls return the same object.
         """
@@ -94,13 +92,13 @@ class Texts:
 
 @dataclass(frozen=True)
 class Payloads:
-    """Columns of the distinct subscriptions (or assignments) in records of classic groups.
+    """Distinct member subscriptions (or assignments) of classic consumer groups, as columns.
 
     Attributes:
-        sent: the encoded bytes of each payload.
-        heads: fixed fields of each payload, one row per payload, columns as in `PAYLOAD` (int64).
+        sent: the encoded bytes of each subscription.
+        heads: fixed fields of each subscription, one row for each, columns as in `PAYLOAD` (int64).
         names: the distinct topic names.
-        topics: codes of subscribed topics, one payload after the other (int32).
+        topics: codes of subscribed topics, one subscription after the other (int32).
         pairs: topic code, first index into ``numbers`` and count of each owned or assigned topic
             (int64[k, 3]).
         numbers: partition numbers, one pair after the other (int32).
@@ -114,7 +112,10 @@ class Payloads:
     numbers: NDArray[np.int32]
 
     def column(self, field: str) -> Ints:
-        """Return the values of one field, such as ``version``, for all payloads (see `PAYLOAD`)."""
+        """Return one field, such as ``version``, of all member subscriptions or assignments.
+
+        `PAYLOAD` lists the fields.
+        """
         column: Ints = self.heads[:, PAYLOAD.index(field)]
         return column
 
@@ -148,8 +149,9 @@ class ClassicColumns:
         return len(self.records)
 
     def column(self, field: str) -> Ints:
-        """Return the values of one field, such as ``generation``, for all records (see
-        `RECORD`).
+        """Return one field, such as ``generation``, of all consumer group records.
+
+        `RECORD` lists the fields.
         """
         column: Ints = self.records[:, RECORD.index(field)]
         return column

@@ -72,12 +72,12 @@ _LONGEST_TEXT = 0x7FFF
 
 
 class GroupSource(NamedTuple):
-    """Input of the kernel `read_groups`: a column with the encoded values of group records.
+    """Column of encoded consumer group records that the compiled function `read_groups` decodes.
 
     Attributes:
-        data: the bytes of a column.
-        start: where each row begins in ``data``.
-        rows: the rows to read.
+        data: the bytes of the column.
+        start: offset of each row in ``data``.
+        rows: the rows to decode.
     """
 
     data: ReadOnlyBytes
@@ -86,7 +86,7 @@ class GroupSource(NamedTuple):
 
 
 class GroupTables(NamedTuple):
-    """Output of the kernel `read_groups`: tables of decoded group records and members.
+    """Tables of decoded consumer groups and members, which the compiled `read_groups` fills.
 
     Attributes:
         texts: the distinct strings.
@@ -96,7 +96,7 @@ class GroupTables(NamedTuple):
         records: one row per record; `RECORD` names the columns.
         members: one row per distinct member; `MEMBER` names the columns.
         listed: codes of each record's members, one record after the other.
-        odd: rows that the kernel cannot decode (damaged or unusual).
+        odd: rows that the function cannot decode (damaged or unusual).
         counts: numbers of records, odd rows and listed members.
     """
 
@@ -112,12 +112,12 @@ class GroupTables(NamedTuple):
 
 
 class PayloadSource(NamedTuple):
-    """Input of the kernel `read_payloads`: encoded subscriptions or assignments of group members.
+    """Encoded subscriptions or assignments of group members, which `read_payloads` decodes.
 
     Attributes:
         data: the bytes of a column.
-        at: the position of each payload.
-        size: the size of each payload.
+        at: offset of each subscription or assignment in ``data``.
+        size: its number of bytes.
     """
 
     data: ReadOnlyBytes
@@ -126,12 +126,12 @@ class PayloadSource(NamedTuple):
 
 
 class PayloadTables(NamedTuple):
-    """Output of the kernel `read_payloads`: tables of decoded subscriptions or assignments.
+    """Tables of decoded member subscriptions or assignments, which `read_payloads` fills.
 
     Attributes:
         names: the distinct topic names.
-        heads: fixed fields, one row per payload; `PAYLOAD` names the columns.
-        topics: codes of subscribed topics, one payload after the other.
+        heads: fixed fields, one row per subscription or assignment; `PAYLOAD` names the columns.
+        topics: codes of subscribed topics, one subscription after the other.
         pairs: one row per owned or assigned topic: topic code, first index into ``numbers``, count.
         numbers: partition numbers, one pair after the other.
         counts: numbers of topics, pairs and partition numbers.
@@ -360,10 +360,17 @@ def _read_record(data, at, end, tables):
 
 @kernel("int64(GroupSource, int64, GroupTables)", GroupSource, Names, GroupTables)
 def read_groups(source, first, tables):
-    """Decode GROUP_METADATA values from row ``first`` on into tables, until a table is full.
+    """Decode records of classic consumer groups into tables, until a table is full.
 
-    Return the first row that was not decoded; the caller enlarges the table and continues there.
+    Args:
+        source: a column with the records' encoded values (GROUP_METADATA).
+        first: the row to begin with.
+        tables: output.
+
+    Returns:
+        the first row that was not decoded.
     """
+    # The caller enlarges the full table and continues at the returned row.
     counts = tables.counts
     for i in range(first, len(source.rows)):
         if _is_full(tables):
@@ -517,12 +524,18 @@ def _read_payload(data, at, end, is_subscription, payload, tables):
 
 @kernel("int64(PayloadSource, boolean, int64, PayloadTables)", PayloadSource, Names, PayloadTables)
 def read_payloads(source, is_subscription, first, tables):
-    """Decode subscriptions or assignments from index ``first`` on into tables, until a table is
-    full.
+    """Decode the subscriptions or assignments of group members into tables, until a table is full.
 
-    Return the index of the first payload that was not decoded; the caller enlarges the table and
-    continues there.
+    Args:
+        source: the encoded subscriptions or assignments.
+        is_subscription: True for subscriptions, False for assignments.
+        first: index of the first one to decode.
+        tables: output.
+
+    Returns:
+        the index of the first one that was not decoded.
     """
+    # The caller enlarges the full table and continues at the returned index.
     counts, heads = tables.counts, tables.heads
     for i in range(first, len(source.at)):
         topics, pairs, numbers = counts[0], counts[1], counts[2]

@@ -51,7 +51,7 @@ UNREAD = -3
 
 
 class CommitSource(NamedTuple):
-    """Input of the kernel `read_commits`: encoded keys and values of records, as columns.
+    """Encoded keys and values of Kafka records, which the compiled `read_commits` decodes.
 
     Attributes:
         key_data: bytes of the keys, or of a dictionary's distinct keys.
@@ -73,13 +73,13 @@ class CommitSource(NamedTuple):
 
 
 class CommitTable(NamedTuple):
-    """Output of the kernel `read_commits`: decoded offset commits, and rows that it did not decode.
+    """Decoded offset commits of consumer groups, which the compiled `read_commits` fills in.
 
     Attributes:
         short, middle, long: fields of 16, 32 and 64 bits, one row per field; `SHORT`, `MIDDLE` and
             `LONG` name the rows.
         others: rows of other or unknown record types.
-        odd: rows of commits that the kernel cannot decode.
+        odd: rows of commits that the function cannot decode.
         counts: numbers of commits, others and odd rows.
     """
 
@@ -193,9 +193,7 @@ def _is_full(keys, pairs, ids):
     CommitSource, Names, CommitTable,
 )  # fmt: skip
 def read_commits(source, row, keys, key_columns, pairs, ids, table):
-    """Decode offset commits from ``row`` on, until a hash table must grow.
-
-    Return the first row that was not decoded. Each distinct key is decoded once.
+    """Decode offset commits of consumer groups into a table, until a hash table must grow.
 
     Args:
         source: the key and value columns.
@@ -205,6 +203,9 @@ def read_commits(source, row, keys, key_columns, pairs, ids, table):
         pairs: hash table of the distinct (group, topic) pairs.
         ids: hash table of the distinct topic ids.
         table: the output.
+
+    Returns:
+        the first row that was not decoded.
     """
     commits, others, odd = table.counts[0], table.counts[1], table.counts[2]
     start, valid = source.value_start, source.value_valid

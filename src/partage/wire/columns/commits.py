@@ -141,7 +141,7 @@ def decode_offset_commits(keys: BinaryColumn | CodedColumn, values: BinaryColumn
 
 
 class _PlainCommits(NamedTuple):
-    """Output of the commit kernel, with names of groups and topics as undecoded bytes.
+    """Decoded offset commits of consumer groups, with group and topic names still as bytes.
 
     Attributes:
         columns: the columns of `OffsetCommits` by name; ``pair`` is an index into ``pairs``, and
@@ -149,7 +149,7 @@ class _PlainCommits(NamedTuple):
         pairs: distinct bytes of group and topic, each with its length before it.
         topic_ids: distinct ids, 16 bytes each.
         others: rows of other or unknown record types.
-        odd: rows of commits that the kernel could not decode.
+        odd: rows of commits that the compiled code could not decode.
         key: code of each commit's distinct key.
         key_columns: pair and partition of each distinct key.
     """
@@ -218,10 +218,8 @@ def _kernel_column(column: BinaryColumn) -> tuple[NDArray[Any], NDArray[Any], ND
 
 
 class _CommitsBuilder:
-    """Builder of the decoded offset commits from the output of the compiled kernel.
-
-    It decodes names to text, and decodes the commits that the kernel left out with the generic
-    decoder.
+    """Builder of decoded offset commits: it adds names, and commits that compiled code cannot
+    decode.
     """
 
     def __init__(

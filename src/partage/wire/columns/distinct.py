@@ -48,13 +48,13 @@ _STEPS_A_NAME = 8
 
 
 class Names(NamedTuple):
-    """Hash table that numbers distinct byte strings 0, 1 and so on, as arrays for compiled kernels.
+    """Hash table of distinct byte strings, which numbers them 0, 1 and so on.
 
     A string's number is its code.
 
     Attributes:
-        slots: the code at each hash slot, -1 for none; the length is a power of two.
-        table: hash, position and size of each string, one row per code.
+        slots: the code at each hash index, -1 for none; the length is a power of two.
+        table: hash, offset and size of each string, one row per code.
         used: one element, the number of strings.
     """
 
@@ -117,13 +117,10 @@ def _mix(out, word):
 
 @piece
 def hash_of(data, at, stop):
-    """Return a 62-bit hash of the bytes from position ``at`` to ``stop`` of a byte array.
-
-    Strings of 32 bytes or more have four independent partial hashes, which a processor computes in
-    parallel.
-    """
+    """Return a 62-bit hash of the bytes ``data[at:stop]``."""
     size = stop - at
     out = size
+    # Four independent partial hashes, which a processor computes in parallel.
     if size >= 32:
         second, third, fourth = 1, 2, 3
         while at + 32 <= stop:
@@ -148,7 +145,7 @@ def hash_of(data, at, stop):
 
 @piece
 def same_bytes(data, at, other, size):
-    """Return whether ``size`` bytes are equal at two positions of a byte array."""
+    """Return whether ``data[at:at + size]`` and ``data[other:other + size]`` are equal."""
     done = 0
     while done + 8 <= size:
         if int64_at(data, at + done) != int64_at(data, other + done):
@@ -165,9 +162,9 @@ def same_bytes(data, at, other, size):
 
 @inline_piece
 def find_or_add(data, at, stop, names):
-    """Return the code (number) of a byte string in a hash table; insert the string if it is new.
+    """Return the number of the byte string ``data[at:stop]`` in a hash table of distinct strings.
 
-    The string is the bytes of ``data`` from ``at`` to ``stop``.
+    A string that is new in the table ``names`` is added and gets the next number.
     """
     slots, table = names.slots, names.table
     size = stop - at
@@ -189,9 +186,9 @@ def find_or_add(data, at, stop, names):
 
 @inline_piece
 def is_string(data, at, stop, names, code):
-    """Return whether the bytes from ``at`` to ``stop`` are the hash table's string number ``code``.
+    """Return whether ``data[at:stop]`` equals byte string number ``code`` of a hash table.
 
-    The result is False for code -1 (no string).
+    The result is False for -1.
     """
     size = stop - at
     if code < 0 or names.table[code, 2] != size:
@@ -201,22 +198,34 @@ def is_string(data, at, stop, names, code):
 
 @inline_piece
 def find_or_add_likely(data, at, stop, names, like):
-    """Return a byte string's code like `find_or_add`, but first compare it with string ``like``.
+    """Return the number of the byte string ``data[at:stop]`` in a hash table, like `find_or_add`.
 
-    ``like`` is the code of a likely string, -1 for none. A comparison takes less time than a hash.
+    Args:
+        data: bytes that have the string.
+        at: index of its first byte.
+        stop: index after its last byte.
+        names: the hash table.
+        like: number of a likely string, compared first; -1 for none.
     """
+    # A comparison takes less time than a hash.
     return like if is_string(data, at, stop, names, like) else find_or_add(data, at, stop, names)
 
 
 @inline_piece
 def is_half_full(names, more):
-    """Return whether a hash table would be half full with ``more`` further byte strings."""
+    """Return whether a hash table would be half full after ``more`` byte strings are added."""
     return 2 * (names.used[0] + more) >= len(names.slots)
 
 
 @kernel("void(int64[:, ::1], int64, int32[::1])")
 def fill_slots(table, count, slots):
-    """Insert the first ``count`` byte strings of a table into the empty slots of its hash table."""
+    """Insert byte strings into the empty index of a hash table, after the index was enlarged.
+
+    Args:
+        table: hash, offset and size of each string.
+        count: number of strings to insert.
+        slots: output: the number of the string at each hash index.
+    """
     for code in range(count):
         slot = table[code, 0] & (len(slots) - 1)
         while slots[slot] >= 0:
@@ -249,9 +258,7 @@ class NameTable:
         self.names = Names(slots, more, self.names.used)
 
     def is_full(self, reserve: int) -> bool:
-        """Return whether the hash table must grow before a kernel inserts up to ``reserve``
-        strings.
-        """
+        """Return whether the hash table must grow before ``reserve`` byte strings are added."""
         return bool(is_half_full(self.names, reserve))
 
     def strings(self, data: Bytes) -> list[bytes]:

@@ -144,11 +144,11 @@ def read_pairs(  # noqa: PLR0917 - kernels take arrays by position
     number: Int32s,
     ends: Int64Rows,
 ) -> None:
-    """Decode the partition lists of many members' payloads, in a compiled kernel.
+    """Decode the topic partition lists of many consumer group members, in compiled code.
 
     Args:
-        data: all payloads, one after the other.
-        start: int64[n + 1], the first byte of each payload.
+        data: all encoded lists, one after the other.
+        start: int64[n + 1], the first byte of each list.
         count: int64[n], the number of topics in each list.
         names: hash table of topic names, with room for the topics of all lists.
         topic: output: code of each partition's topic in ``names``.
@@ -185,19 +185,20 @@ def read_pairs(  # noqa: PLR0917 - kernels take arrays by position
 def _find_pairs(
     data: bytes, int32: NDArray[np.int32], at: Ints, end: Ints, count: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Find the positions of the topic names in many encoded partition lists at once.
-
-    Return the first and the end byte of each name, and the end of each list (-1 if it does not fit
-    in its payload). Step k reads the k-th topic of every list that has so many topics. Sorted by
-    length, these lists come first.
+    """Find the topic names in the encoded partition lists of many consumer group members.
 
     Args:
-        data: all payloads, one after the other.
+        data: the encoded lists, one after the other.
         int32: the 32-bit integer at each byte of ``data``.
-        at: position of each list's first topic.
-        end: end of each payload.
+        at: offset of each list's first topic.
+        end: offset after each member's bytes.
         count: number of topics in each list.
+
+    Returns:
+        first byte and end of each topic name; end of each list, -1 for a damaged one.
     """
+    # Step k reads the k-th topic of every list that has so many topics. Sorted by length, these
+    # lists come first.
     uint16 = np.ndarray((len(data) - 1,), ">u2", data, strides=(1,))
     order = np.argsort(-count, kind="stable")
     at, end = at[order], end[order]
@@ -226,7 +227,7 @@ def _find_pairs(
 
 
 class _ConsecutiveNumbers(dict[bytes, int]):
-    """Dict that numbers byte strings 0, 1 and so on when they are first looked up."""
+    """Dict that assigns the next number (0, 1, ...) to each byte string that is new to it."""
 
     def __missing__(self, key: bytes) -> int:
         number = self[key] = len(self)
@@ -350,7 +351,7 @@ def write_pairs(  # noqa: PLR0917 - kernels take arrays by position
     out: Bytes,
     ends: Int64Rows,
 ) -> None:
-    """Encode the partition lists of all members in a compiled kernel, topics in order of first use.
+    """Encode the partition lists of all members of a consumer group, in compiled code.
 
     Args:
         start: int32[M + 1], index of each member's first partition.
@@ -364,6 +365,7 @@ def write_pairs(  # noqa: PLR0917 - kernels take arrays by position
         ends: int64[M + 1, 2], output: the end of each member's list in ``out``, and its number of
             topics. The first row is zero.
     """
+    # The topics of a list are in order of first use.
     at: Any = 0
     for m in range(len(start) - 1):
         for i in range(start[m], start[m + 1]):
@@ -412,9 +414,9 @@ def _nullable(data: bytes | None) -> bytes:
 
 
 def _group_by_first_use(key: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
-    """Return the indices that bring equal keys together, with groups in order of first occurrence.
+    """Return the indices that sort equal integers together, in order of their first occurrence.
 
-    Also return the first index and the size of each group of equal keys.
+    Return also the first index and the size of each group of equal integers.
     """
     order = np.argsort(key, kind="stable")
     first, size = _runs(key[order])

@@ -64,20 +64,18 @@ class TrailerColumns(NamedTuple):
 
 
 class _Prefix(NamedTuple):
-    """The encoded version and topics of a subscription, with their decoded values.
+    """Encoded version and topics of a consumer's subscription, with the decoded topics."""
 
-    Members of a group often have the same topics, so these bytes are decoded once.
-    """
-
+    # Members of a group often have the same topics, so these bytes are decoded once.
     data: bytes
     version: int
     topics: tuple[str, ...]
 
 
 class _Head(NamedTuple):
-    """Decoded fields of a subscription that precede its owned partitions.
+    """Version, topics and user data of a consumer's subscription, decoded.
 
-    ``end`` is the byte offset at which the owned partitions begin.
+    ``end`` is the byte offset of the owned partitions, which come next.
     """
 
     version: int
@@ -106,9 +104,11 @@ def decode_subscriptions(metadata: Sequence[bytes]) -> list[SubscriptionColumns 
 
 
 def _read_head(data: bytes, prefixes: list[_Prefix]) -> _Head | None:
-    """Decode version, topics and user data of a subscription; return None if they are invalid.
+    """Decode version, topics and user data of a consumer's subscription; return None if damaged.
 
-    Topics that equal those of a recent subscription are not decoded again.
+    Args:
+        data: the encoded subscription.
+        prefixes: topics of recent subscriptions; equal ones are not decoded again.
     """
     prefix = next((one for one in prefixes if data.startswith(one.data)), None)
     if prefix is None:

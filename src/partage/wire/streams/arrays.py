@@ -115,7 +115,7 @@ class Tasks:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the arrays in bytes."""
+        """Memory of the task arrays in bytes."""
         named = 0 if self.topology is None else self.topology.nbytes
         return self.subtopology.nbytes + self.partition.nbytes + named
 
@@ -154,14 +154,14 @@ class TasksBuilder:
         self._names: dict[str, int] = {}
 
     def add(self, subtopology: int, partition: int, name: str | None) -> None:
-        """Append a task to the list."""
+        """Append one Kafka Streams task, given its sub-topology, partition and topology name."""
         self._subtopology.append(subtopology)
         self._partition.append(partition)
         code = _UNNAMED if name is None else self._names.setdefault(name, len(self._names))
         self._topology.append(code)
 
     def tasks(self) -> Tasks:
-        """Return all added tasks as arrays."""
+        """Return all added Kafka Streams tasks as arrays."""
         return Tasks(
             np.array(self._subtopology, np.int32),
             np.array(self._partition, np.int32),
@@ -245,7 +245,7 @@ class TaskValues:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the arrays in bytes."""
+        """Memory of the task and value arrays in bytes."""
         return self.tasks.nbytes + self.value.nbytes
 
 

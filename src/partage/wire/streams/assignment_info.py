@@ -217,7 +217,7 @@ _ATTRIBUTES = {
 
 
 class _InfoReader(Reader):
-    """Reader that keeps the topic dictionary of a message, to which later lists refer by index."""
+    """Reader of a Kafka Streams assignment that keeps topic names to which later lists refer."""
 
     __slots__ = ("dictionary",)
     dictionary: Dictionary
@@ -381,7 +381,7 @@ def _read_hosts(reader: _InfoReader, *, indexed: bool) -> Hosts:
 
 
 class _TopicIndex:
-    """Lookup of topic names by the indexes that the partition lists of a message use.
+    """Topic names of a Kafka Streams message, by the index that its partition lists use.
 
     It decodes whole lists of partitions at once.
     """

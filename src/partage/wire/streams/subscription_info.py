@@ -61,13 +61,14 @@ FIRST_NAMED_VERSION = 10
 
 
 class Groups(NamedTuple):
-    """Runs of consecutive tasks of one sub-topology in a `SubscriptionInfo` of versions 7 to 9.
+    """Groups of consecutive Kafka Streams tasks with one sub-topology (subscription versions 7 to
+    9).
 
-    These versions encode offset sums run by run.
+    These versions encode the tasks' offset sums group by group.
 
     Attributes:
-        subtopology: number of each run's sub-topology.
-        size: number of tasks in each run.
+        subtopology: number of each group's sub-topology.
+        size: number of tasks in each group.
     """
 
     subtopology: NDArray[np.int32]
@@ -107,9 +108,9 @@ def offset_sums_codec(version: int) -> Codec:
 
 
 def check_names(writer: Writer, tasks: Tasks, version: int) -> None:
-    """Check that no task has a topology name if the message version, below 10, cannot encode names.
+    """Raise an error if a Kafka Streams task has a topology name that the version cannot encode.
 
-    Kafka raises a TaskAssignmentException.
+    Versions below 10 have no names. Kafka raises a TaskAssignmentException.
     """
     if tasks.topology is not None and version < FIRST_NAMED_VERSION:
         name = tasks.topologies[0]
@@ -121,11 +122,17 @@ def _read_count(reader: Reader) -> int:
 
 
 def _read_rows(reader: Reader, layout: np.dtype[np.void], count: int) -> NDArray[np.void]:
-    """Decode the next ``count`` entries of a message at once, as a NumPy structured array.
+    """Decode many entries of fixed size of a Kafka Streams message at once, as a structured array.
 
-    ``layout`` is the type of an entry, whose size is fixed. If bytes are missing, raise
-    `TruncatedError` at the first incomplete number.
+    Args:
+        reader: the reader of the message.
+        layout: NumPy type of an entry.
+        count: number of entries.
+
+    Raises:
+        TruncatedError: bytes are missing.
     """
+    # The error has the offset of the first incomplete number.
     whole = reader.left // layout.itemsize
     if count > whole:
         reader.position += whole * layout.itemsize
@@ -139,13 +146,16 @@ def _read_rows(reader: Reader, layout: np.dtype[np.void], count: int) -> NDArray
 def _read_unnamed_tasks(
     reader: Reader, layout: np.dtype[np.void], count: int, name_length: str
 ) -> NDArray[np.void] | None:
-    """Decode the next ``count`` tasks at once, if none of them has a topology name.
+    """Decode many Kafka Streams tasks at once, or return None if a task has a topology name.
 
-    Return None and read nothing if a task has a name or bytes are missing. ``layout`` is the type
-    of an encoded task, and ``name_length`` its field for the length of the name.
+    Args:
+        reader: the reader of the message; not advanced if the result is None.
+        layout: NumPy type of an encoded task.
+        count: number of tasks.
+        name_length: the field of ``layout`` for the length of the name.
     """
     if count * layout.itemsize > reader.left:
-        return None
+        return None  # bytes are missing
     rows = np.frombuffer(reader.data, layout, count, reader.position)
     absent = rows[name_length] <= 0 if name_length == "units" else rows[name_length] < 0
     if not absent.all():
@@ -241,7 +251,7 @@ def _write_offset_sums(writer: Writer, grouped: GroupedSums, *, version: int) ->
 
 
 def _runs(tasks: Tasks) -> Groups:
-    """Find the runs of consecutive tasks that have the same sub-topology.
+    """Find the consecutive Kafka Streams tasks that have the same sub-topology.
 
     >>> _runs(Tasks.of([(0, 1), (0, 2), (1, 0)])).size.tolist()
     [2, 1]
@@ -438,10 +448,11 @@ def _path(field: str) -> str:
 
 
 def _check_versions(version: int, latest: int) -> None:
-    """Check that a message's version is from 1 to the latest version that its sender supports.
+    """Check the two version fields of a Kafka Streams subscription.
 
-    Only messages of version 1 and 2 may have no latest version.
+    The version must be from 1 to the latest version that the sender supports.
     """
+    # Only messages of version 1 and 2 may have no latest version.
     if latest == UNKNOWN_VERSION:
         if 1 <= version <= 2:
             return
@@ -461,7 +472,7 @@ def _divide_by_role(sums: TaskValues) -> tuple[Tasks, Tasks]:
 
 
 def _group_by_subtopology(sums: TaskValues) -> TaskValues:
-    """Reorder offset sums so that sub-topologies come in the order of Java's hash map.
+    """Sort Kafka Streams offset sums by sub-topology, in the order of Java's hash map.
 
     The tasks of a sub-topology keep their order.
     """
