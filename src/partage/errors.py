@@ -84,9 +84,9 @@ def _shown(value: object) -> str:
 
 
 class PartageError(Exception):
-    """Base class of all errors that Partage raises; instances can be pickled, also by Spark
-    workers.
-    """
+    """Base class of all errors that Partage raises; instances can be pickled."""
+
+    # Spark workers send pickled errors to the driver.
 
     def __reduce__(self) -> tuple[object, ...]:
         # Python's own way calls the class with ``args``, which are not what ours take.
@@ -107,8 +107,9 @@ def _revived(
 
 
 class InvalidProblemError(PartageError):
-    """Raised for a malformed description of topics or members; ``path`` and ``value`` locate the
-    invalid field.
+    """Raised for a malformed description of topics or members.
+
+    The attributes ``path`` and ``value`` locate the invalid field.
 
     >>> str(InvalidProblemError("must be an int >= 0", path="topics.orders", value=-1))
     'topics.orders: must be an int >= 0, got -1'
@@ -125,7 +126,9 @@ class InvalidProblemError(PartageError):
 
 
 class UnknownStrategyError(PartageError):
-    """Raised if no assignment strategy has the given name; ``close`` has similar names that exist.
+    """Raised if no assignment strategy has the given name.
+
+    The attribute ``close`` has similar names that exist.
 
     >>> str(UnknownStrategyError("rnage", known=["range", "fair"], close=["range"]))
     "no strategy named 'rnage'; did you mean range? known: range, fair"
@@ -147,7 +150,9 @@ class UnknownStrategyError(PartageError):
 
 
 class UnknownPartitionerError(PartageError):
-    """Raised if no partitioner has the given name; ``close`` has similar names that exist.
+    """Raised if no partitioner has the given name.
+
+    The attribute ``close`` has similar names that exist.
 
     >>> str(UnknownPartitionerError("mumur2", known=["murmur2", "java"], close=["murmur2"]))
     "no partitioner named 'mumur2'; did you mean murmur2? known: murmur2, java"
@@ -199,7 +204,7 @@ class PluginFailedError(PartageError):
 class InvalidPlacementError(PartageError):
     """Raised if a topic's replicas cannot be placed on the brokers as requested.
 
-    ``java_exception`` is the name of the exception that Kafka throws in this case.
+    The attribute ``java_exception`` names the exception that Kafka throws in this case.
 
     >>> InvalidPlacementError("too few", java_exception="InvalidPartitionsException").java_exception
     'InvalidPartitionsException'
@@ -211,8 +216,9 @@ class InvalidPlacementError(PartageError):
 
 
 class NoFeasiblePlanError(PartageError):
-    """Raised if no reassignment of replicas satisfies all constraints; ``constraint`` names one
-    that prevents it.
+    """Raised if no reassignment of replicas satisfies all constraints.
+
+    The attribute ``constraint`` names one that prevents it.
 
     >>> str(NoFeasiblePlanError("capacity", "replicas need 9 bytes, brokers have room for 8"))
     'no feasible plan (capacity): replicas need 9 bytes, brokers have room for 8'
@@ -227,9 +233,11 @@ class NoFeasiblePlanError(PartageError):
 class InvalidTopologyError(PartageError):
     """Raised if a Kafka Streams topology does not fit the partition counts of its topics.
 
-    ``topics`` are the affected topics, ``java_exception`` the exception of Kafka Streams. ``code``
-    is the assignment error that the leader sends to all members: 1 if a source topic is missing,
-    else 3. It is None if the exception stops the leader, which then sends nothing.
+    Attributes:
+        topics: the affected topics.
+        java_exception: the exception of Kafka Streams.
+        code: assignment error that the leader sends to all members: 1 if a source topic is
+            missing, else 3; None if the exception stops the leader, which then sends nothing.
 
     >>> str(InvalidTopologyError("are missing: create them", topics=["b", "a"]))
     'topics a, b: are missing: create them'
@@ -252,8 +260,7 @@ class InvalidTopologyError(PartageError):
 
 
 class InvalidConfigError(PartageError):
-    """Raised if a setting has a wrong type or value; the message omits the value of a secret
-    setting.
+    """Raised if a setting has a wrong type or value; the message omits secret values.
 
     >>> str(InvalidConfigError("priority", "must be an int32", "high"))
     "setting priority: must be an int32, got 'high'"
@@ -270,16 +277,17 @@ class InvalidConfigError(PartageError):
 
 
 class InconsistentGroupProtocolError(PartageError):
-    """Raised if a member cannot join because it shares no protocol with the group; the group is
-    unchanged (Kafka error 23).
+    """Raised if a member cannot join a consumer group because they share no rebalance protocol.
+
+    The group is unchanged (Kafka error 23, INCONSISTENT_GROUP_PROTOCOL).
     """
 
 
 class WireFormatError(PartageError):
     """Raised if bytes are not a valid Kafka message or record of the expected type.
 
-    ``offset`` counts bytes from the start of the payload; ``field`` is the dotted path of the field
-    being read; ``version`` the schema version, -1 if not known yet.
+    The attribute ``offset`` counts bytes from the start of the payload. ``field`` is the dotted
+    path of the field being read, ``version`` the schema version (-1 if not known yet).
 
     >>> str(WireFormatError("2 bytes needed, 1 left", offset=4, field="value.members", version=3))
     'value.members (version 3) at byte 4: 2 bytes needed, 1 left'
@@ -337,9 +345,9 @@ class NotAuthorizedError(PartageError):
 
 
 class PlanInvariantError(PartageError):
-    """Raised if an assignment is invalid, for example gives a partition to two members.
+    """Raised if a partition assignment is invalid, for example gives a partition to two members.
 
-    ``breaches`` lists the violations.
+    The attribute ``breaches`` lists the violations.
     """
 
     def __init__(self, breaches: Sequence[object]) -> None:
@@ -350,9 +358,9 @@ class PlanInvariantError(PartageError):
 
 
 class CertificateError(PartageError):
-    """Raised if a certificate does not prove its bound.
+    """Raised if a certificate, the proof of a claimed optimum, does not prove the claim.
 
-    A certificate is the proof that comes with a claim such as "no plan moves fewer partitions".
+    A claim is, for example, "no plan moves fewer partitions".
     """
 
 
@@ -401,5 +409,5 @@ class AssignorFailedError(PartageError):
 class AccountingError(PartageError):
     """Raised if a run lost or duplicated log records; its results are then not published.
 
-    The number of records read must equal the number of decoded plus malformed ones.
+    The number of records read must equal the number of decoded records plus malformed ones.
     """

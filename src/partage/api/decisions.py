@@ -151,7 +151,7 @@ def decide(
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow:
-    """One strategy's row in a comparison: its plan with measures, or why it is not applicable.
+    """Row of a strategy comparison: one strategy's plan with measures, or why it is not applicable.
 
     Attributes:
         strategy: name of the strategy.
@@ -186,21 +186,26 @@ class ComparisonRow:
 
     @property
     def standbys(self) -> dict[str, dict[str, list[int]]] | None:
-        """Partitions with a standby, by member and topic; None unless the strategy is Faust's.
+        """Standby partitions of Faust tables, by member and topic; None for other strategies than
+        Faust's.
 
-        Only Faust's strategy assigns standbys (replicas of a table's partitions).
+        A standby is a replica of a table's partition.
         """
         return getattr(self.plan, "standbys", None)
 
     def count_standbys(self) -> int | None:
-        """Return the number of standby partitions; None unless the strategy is Faust's."""
+        """Return the number of standby partitions of Faust tables; None for other strategies than
+        Faust's.
+        """
         held = self.standbys
         if held is None:
             return None
         return sum(len(numbers) for topics in held.values() for numbers in topics.values())
 
     def figures(self) -> tuple[str, ...]:
-        """Return the strategy's row of the table: a text for each of `Comparison.COLUMNS`."""
+        """Return the cells of the strategy's table row as text, one for each of
+        `Comparison.COLUMNS`.
+        """
         m = self.measures
         if m is None:
             return ("not applicable", *("-" for _ in Comparison.COLUMNS[1:]))
@@ -368,7 +373,7 @@ def compare(
 def _candidates(
     strategies: Sequence[str | Strategy],
 ) -> list[tuple[str, Strategy | PartageError]]:
-    """Look up strategies by name; return (name, strategy) pairs.
+    """Look up assignment strategies by name, and return pairs of name and strategy.
 
     For a plug-in that fails to load, the second item is the error.
 

@@ -69,11 +69,13 @@ def measure(
 
 @dataclass(slots=True)
 class _ClaimedOptima:
-    """Best loads and fewest moves that the solver found, not verified yet.
+    """Best loads and fewest partition moves that the solver found, with proofs not yet verified.
 
-    Each comes with a certificate, the proof that `partage.judge` verifies. An attribute is None if
-    it was not computed; ``refused`` is the reason if the problem is too large.
+    An attribute is None if it was not computed; ``refused`` is the reason if the problem is too
+    large.
     """
+
+    # Each optimum comes with a certificate, the proof that `partage.judge` verifies.
 
     best: judge.ClaimedBest | None = None
     fewest: judge.ClaimedFewest | None = None
@@ -84,7 +86,7 @@ class _ClaimedOptima:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SolverProblem:
-    """Assignment problem as the solver needs it: existing partitions only, sorted by topic.
+    """Partition assignment problem as arrays for the solver, without partitions that do not exist.
 
     Attributes:
         existing: int64[n], numbers of the existing partitions in the cluster's index.
@@ -117,9 +119,11 @@ class _SolverProblem:
         return cls(existing, len(at), eligibility, ownership)
 
     def expand_owners(self, owners: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Extend an owner of each existing partition to all partitions of the index (int64[P]).
+        """Add the partitions that do not exist, with -1, to an array of the owner of each
+        partition.
 
-        Partitions that do not exist get -1.
+        Args:
+            owners: owner of each existing partition.
         """
         expanded = np.full(self.size, -1, np.int64)
         expanded[self.existing] = owners
@@ -176,7 +180,8 @@ class ProblemMeasurement:
 def _find_optima(
     problem: _SolverProblem, counts: AssignmentCounts, known: _ClaimedOptima | None = None
 ) -> _ClaimedOptima:
-    """Compute the best loads and fewest moves to which a plan is compared, with certificates.
+    """Compute the most even loads and the fewest moves, to which a partition assignment is
+    compared.
 
     Args:
         problem: the assignment problem.
@@ -210,7 +215,8 @@ _MOST_GROUPS = 16
 
 
 class _ProblemFacts:
-    """Values of an assignment problem that are the same for all its plans, computed on demand.
+    """Facts about a partition assignment problem that are the same for all plans, such as old
+    owners.
 
     Attributes:
         facts: the subscriptions and partitions as arrays.
@@ -232,8 +238,7 @@ class _ProblemFacts:
 
 @dataclass(slots=True)
 class MeasurementCache:
-    """Cache for the measurement of many plans for a few problems; each optimum is computed only
-    once.
+    """Cache that measures many assignments fast: it computes the optimum of each problem only once.
 
     The best loads depend only on subscriptions and partitions, the fewest moves also on the
     previous owners. Strategies that are compared therefore share most optima. The order of plans
@@ -288,9 +293,7 @@ class MeasurementCache:
     def count_breaches(
         self, plan: Assignment, group: Group, cluster: Cluster, old_owners: judge.PreviousOwners
     ) -> int:
-        """Return how many rules of a valid assignment the plan breaks, such as two owners of a
-        partition.
-        """
+        """Return how many rules of Kafka an assignment breaks, such as a second owner."""
         return judge.count_breaches(plan, self._facts_of(group, cluster).facts, old_owners)
 
     def _facts_of(self, group: Group, cluster: Cluster) -> _ProblemFacts:
@@ -303,8 +306,9 @@ class MeasurementCache:
         return self._facts_by_group[key]
 
     def _best_loads(self, facts: judge.Facts) -> NDArray[np.int64] | None:
-        """Return the most even partition counts of the members (int64[M]); None if they take too
-        long.
+        """Return the most even partition counts of a group's members (int64[M]), one for each.
+
+        The result is None if their computation takes too long.
         """
         # The cache refers to the cluster, so no other object gets the id in the key.
         key = _subscriptions_key(facts)
@@ -324,9 +328,14 @@ class MeasurementCache:
     def _fewest_moves(
         self, facts: judge.Facts, old_owners: judge.PreviousOwners, counts: AssignmentCounts
     ) -> int | None:
-        """Return the fewest moves of any plan whose loads are at least as even as ``counts.loads``.
+        """Return the proven minimum of partition moves for an assignment as even as the given one.
 
-        The solver proves this minimum. Returns None if that takes too long.
+        The result is None if its computation takes too long.
+
+        Args:
+            facts: the assignment problem.
+            old_owners: previous owner of each partition.
+            counts: the partition counts of the given assignment.
         """
         closed_form = judge.fewest_moves_of_equal_members(facts, old_owners, counts.loads)
         if closed_form is not None:
@@ -349,7 +358,7 @@ class MeasurementCache:
 
 
 def _subscriptions_key(facts: judge.Facts) -> object:
-    """Return a cache key that is equal for problems with the same cluster and subscriptions."""
+    """Return a cache key for an assignment problem: equal if topics and subscriptions are equal."""
     group = facts.problem.group
     return id(facts.problem.cluster), group.subscriptions, group.subscription_of.tobytes()
 

@@ -91,8 +91,9 @@ class Reassignment:
 
 
 def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
-    """Plan a reassignment of replicas: first the rack rule, then balance, then the fewest bytes
-    moved.
+    """Plan moves of replicas between brokers that balance the cluster with the fewest bytes moved.
+
+    The rack rule has priority over balance, and balance over the bytes moved.
 
     Args:
         task: cluster, brokers and limits, as `partage.replicas.tasks` builds it.
@@ -117,11 +118,9 @@ def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
 
 
 def _find_valid_plan(task: ReplicaTask) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Find a valid initial plan by local search.
-
-    If a broker or disk exceeds its capacity, an integer programme or another search repairs the
-    plan.
-    """
+    """Find a valid initial plan for moving replicas between brokers, by local search."""
+    # If a broker or disk exceeds its capacity, an integer programme or another search repairs the
+    # plan.
     plan = _choose_leaders_and_disks(task, place_replicas(task))
     verdict = judge_replicas(task, plan)
     if verdict.figures["capacity"]:
@@ -136,46 +135,45 @@ def _find_valid_plan(task: ReplicaTask) -> tuple[NewReplicas, ReplicaVerdict]:
 
 
 def _count_pairs(task: ReplicaTask) -> int:
-    """Return the size of a reassignment: its number of (partition, receiving broker) pairs."""
+    """Return the size of a replica reassignment: its (partition, receiving broker) pairs."""
     return int(task.receives.sum()) * len(task.cost)
 
 
 def _can_highs_improve(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
-    """Return whether the solver HiGHS could improve the plan or its lower bounds.
-
-    It cannot if the plan is proven optimal or the reassignment is too large.
-    """
+    """Return whether the solver HiGHS could improve a replica reassignment or its lower bounds."""
+    # It cannot if the plan is proven optimal or the reassignment is too large.
     if verdict.optimal or not 0 < _count_pairs(task) <= MOST_DUAL_PAIRS:
         return False
     return _count_pairs(task) <= 2 * MOST_BINARIES or not task.closed.all()
 
 
 def _is_too_large(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
-    """Return whether a plan that is not proven optimal is too large to be improved by HiGHS."""
+    """Return whether a replica reassignment is too large for the solver HiGHS to improve it."""
+    # A plan that is proven optimal needs no improvement, so the result is false for it.
     return not verdict.optimal and _count_pairs(task) > MOST_DUAL_PAIRS and not task.closed.all()
 
 
 def _rack_limits(task: ReplicaTask, most_moved: NDArray[np.int64] | None = None) -> RackLimits:
-    """Return how many replicas of each partition the integer programme may place on each rack.
+    """Return how many replicas of each partition may be placed on each rack.
 
-    ``most_moved`` is the maximum number of replicas of each partition that may move (int64[P]); by
-    default the rack rule gives it.
+    Args:
+        task: cluster, brokers and limits.
+        most_moved: the largest number of replicas of each partition that may move (int64[P], P
+            partitions); by default the rack rule gives it.
     """
     known = rack_minima(task).newcomers if most_moved is None else most_moved
     return RackLimits(known, *rack_ranges(task))
 
 
 def _moved_bytes_key(figures: dict[str, int]) -> str:
-    """Return the name of the cost "bytes moved" that the choice of brokers determines.
-
-    If disks are known it is "between brokers", because moves between disks are decided later; else
-    "moved".
-    """
+    """Return the name of the cost that counts the bytes moved between brokers."""
+    # If disks are known it is "between brokers", because moves between disks are decided later;
+    # else "moved".
     return "between brokers" if "between brokers" in figures else "moved"
 
 
 def _plan_within_capacity(task: ReplicaTask, plan: NewReplicas) -> NewReplicas:
-    """Find any plan in which no broker exceeds its capacity, by integer programming.
+    """Find a replica placement in which no broker exceeds its capacity, by integer programming.
 
     Raises:
         NoFeasiblePlanError: the programme finds none, or the cluster is too large for it.
@@ -190,7 +188,7 @@ def _plan_within_capacity(task: ReplicaTask, plan: NewReplicas) -> NewReplicas:
 
 
 def _plan_within_disks(task: ReplicaTask, plan: NewReplicas, breach: str) -> NewReplicas:
-    """Find a plan in which brokers with an overfull disk receive no replica.
+    """Find a replica placement in which brokers with an overfull disk receive no replica.
 
     Raises:
         NoFeasiblePlanError: no plan was found. Its message begins with ``breach``, a text.
@@ -214,7 +212,13 @@ def _plan_within_disks(task: ReplicaTask, plan: NewReplicas, breach: str) -> New
 
 
 def _choose_leaders_and_disks(task: ReplicaTask, replica: NDArray[np.int32]) -> NewReplicas:
-    """Return a complete plan for given brokers (``replica``): choose leaders and disks."""
+    """Complete a replica placement: choose the leader of each partition and the disk of each
+    replica.
+
+    Args:
+        task: cluster, brokers and limits.
+        replica: the broker of each replica.
+    """
     ordered, lead_prices = balance_leaders(task, replica)
     return NewReplicas(ordered, {}, lead_prices, place_on_disks(task, ordered))
 
@@ -222,11 +226,9 @@ def _choose_leaders_and_disks(task: ReplicaTask, replica: NDArray[np.int32]) -> 
 def _improve_small(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve the plan of a small reassignment by integer programming and by small changes in turn.
-
-    A small change moves one or two replicas to other brokers. If it lowers a cost, the integer
-    programme is solved again with the new cost as its limit.
-    """
+    """Improve a small replica placement by integer programming and local search in turn."""
+    # A small change moves one or two replicas to other brokers. If it lowers a cost, the integer
+    # programme is solved again with the new cost as its limit.
     for _ in range(_MOST_TURNS):
         plan, verdict = _improve_exactly(task, plan, verdict)
         known = verdict.figures
@@ -239,10 +241,14 @@ def _improve_small(
 def _improve_exactly(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve the plan of a small reassignment by integer programming (HiGHS).
+    """Improve a small replica placement by integer programming with the solver HiGHS.
 
-    Return the given plan if the reassignment is too large or if a cost would rise. ``verdict`` has
-    the costs of the plan and their lower bounds.
+    Return the given plan if it is too large or if a cost would rise.
+
+    Args:
+        task: cluster, brokers and limits.
+        plan: the placement to improve.
+        verdict: its costs and their lower bounds.
     """
     if not 0 < _count_pairs(task) <= 2 * MOST_BINARIES:
         return plan, verdict
@@ -266,11 +272,9 @@ def _improve_exactly(
 def _improve_by_small_changes(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve the plan of a tiny reassignment by local search: move one or two replicas at a time.
-
-    Leaders and disks are chosen again after each move, so this finds improvements that the separate
-    steps miss.
-    """
+    """Improve a tiny replica placement by local search: move one or two replicas at a time."""
+    # Leaders and disks are chosen again after each move, so this finds improvements that the
+    # separate steps miss.
     left = _MOST_NEIGHBOURS if len(task.owner) * len(task.alive) <= _NEIGHBOUR_CELLS else 0
     is_better = True
     while is_better and left > 0 and not verdict.optimal:
@@ -292,10 +296,14 @@ def _improve_by_small_changes(
 def _with_relaxed_prices(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Add the dual prices of the linear relaxation to the plan if they prove a higher lower bound.
+    """Add the dual solution of the linear relaxation to the plan if it proves a higher lower bound.
 
-    The relaxation is solved only for small reassignments. ``verdict`` has the current lower bounds.
+    Args:
+        task: cluster, brokers and limits.
+        plan: the plan for moving replicas.
+        verdict: its costs and their present lower bounds.
     """
+    # The relaxation is solved only for small reassignments.
     if verdict.optimal or not 0 < _count_pairs(task) <= 2 * MOST_BINARIES:
         return plan, verdict
     prices = relaxed_prices(task, verdict.figures, _rack_limits(task))
@@ -312,10 +320,10 @@ def _with_relaxed_prices(
 def _improve_by_dual(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve the plan of a large reassignment: round the Lagrangian dual, then repair the result.
-
-    The dual prices are added to the plan if they prove a higher lower bound of its costs.
+    """Improve a large replica placement by Lagrangian relaxation: round the dual solution and
+    repair it.
     """
+    # The dual prices are added to the plan if they prove a higher lower bound of its costs.
     is_size_right = 2 * MOST_BINARIES < _count_pairs(task) <= MOST_DUAL_PAIRS
     if verdict.optimal or not is_size_right or task.closed.all():
         return plan, verdict
@@ -332,10 +340,15 @@ def _improve_by_dual(
 
 
 def _is_near_bound(verdict: ReplicaVerdict, cost: str, reachable: float) -> bool:
-    """Return whether a cost of the plan is so near to its lower bound, or to what a plan with the
-    same large partitions can reach, that improving it is not worth it.
+    """Return whether a cost of the plan is so close to its lower bound that it needs no
+    improvement.
 
-    ``cost`` is the name of the cost in ``verdict``.
+    It is also close enough if no plan with the same large partitions can reach much less.
+
+    Args:
+        verdict: the costs of the plan and their lower bounds.
+        cost: name of the cost.
+        reachable: cost that a plan with the same large partitions can reach.
     """
     moved = verdict.figures[cost]
     return moved - max(verdict.bounds[cost], reachable) <= _REPAIRED_GAP * moved
@@ -344,10 +357,14 @@ def _is_near_bound(verdict: ReplicaVerdict, cost: str, reachable: float) -> bool
 def _fix_and_optimise(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, dual: DualPlan
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve the plan by fix-and-optimise: solve a few partitions exactly while the others stay
+    """Improve a replica placement by fix-and-optimise: solve a few partitions, keep the others
     fixed.
 
-    ``dual`` is the solution of the Lagrangian dual, which selects these partitions.
+    Args:
+        task: cluster, brokers and limits.
+        plan: the placement to improve.
+        verdict: its costs and their lower bounds.
+        dual: solution of the Lagrangian dual, which selects the partitions to solve.
     """
     newcomers, name = rack_minima(task).newcomers, _moved_bytes_key(verdict.figures)
     idle = iterations = 0
@@ -376,8 +393,15 @@ def _fix_and_optimise(
 def _take_if_better(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, replica: NDArray[np.int32]
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Return a plan with the brokers in ``replica`` if it is valid and costs less, else the given
-    plan.
+    """Return the given plan with other brokers for its replicas if that is valid and costs less.
+
+    Otherwise return the given plan.
+
+    Args:
+        task: cluster, brokers and limits.
+        plan: the given plan.
+        verdict: its costs.
+        replica: the other broker of each replica.
     """
     bare = _choose_leaders_and_disks(task, replica)
     reached = judge_replicas(task, bare)
@@ -391,9 +415,13 @@ def _with_better_prices(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict,
     prices: dict[str, NDArray[np.float64]],
 ) -> tuple[NewReplicas, ReplicaVerdict]:  # fmt: skip
-    """Add dual prices to the plan if they prove a higher lower bound than those that it has.
+    """Add a dual solution to the plan if it proves a higher lower bound of the plan's costs.
 
-    ``prices`` has an array of dual prices for each cost by name.
+    Args:
+        task: cluster, brokers and limits.
+        plan: the plan for moving replicas.
+        verdict: its costs and their present lower bounds.
+        prices: array of dual values for each cost by name.
     """
     for name, claimed in prices.items():
         if name == "moved" and name in plan.disk_prices:
@@ -406,10 +434,10 @@ def _with_better_prices(
 
 
 def _with_prices(task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict) -> NewReplicas:
-    """Search for dual prices that prove lower bounds of the plan's costs, and add them to the plan.
-
-    A cost of 0 needs no bound.
+    """Search for a dual solution that proves lower bounds of the plan's costs, and add it to the
+    plan.
     """
+    # A cost of 0 needs no bound.
     pairs = len(task.cost) * len(task.cluster.brokers)
     rounds = _BOUND_ROUNDS if pairs < _MANY_PAIRS else _BOUND_ROUNDS_OF_MANY
     figures = verdict.figures
@@ -438,11 +466,16 @@ def _with_best_disk_prices(
     costs: dict[str, int],
     candidates: list[NDArray[np.float64]],
 ) -> NewReplicas:
-    """Add those of several candidate dual prices of disks that prove the highest lower bound of a
-    cost.
+    """Add the dual solution that proves the highest lower bound of a cost of moves between disks.
 
-    ``costs`` has the plan's costs by name, ``cost`` is the name of this one. The plan is unchanged
-    if no candidate improves its bound.
+    The plan is unchanged if no candidate improves its bound.
+
+    Args:
+        task: cluster, brokers and limits.
+        plan: the plan for moving replicas.
+        cost: name of the cost.
+        costs: the plan's costs by name.
+        candidates: the dual solutions to choose from.
     """
     found = rack_minima(task)
     least = found if costs["racks"] <= int(found.breach.sum()) else None
@@ -456,10 +489,8 @@ def _with_best_disk_prices(
 
 
 def _current_costs(task: ReplicaTask) -> dict[str, int]:
-    """Return the costs of the cluster's current placement and current leaders, by name.
-
-    The result is empty if replication factors change, because the costs are then not comparable.
-    """
+    """Return the costs of the cluster's present replica placement, by name."""
+    # The result is empty if replication factors change, because the costs are then not comparable.
     cluster = task.cluster
     if not np.array_equal(task.factor, cluster.factor):
         return {}
@@ -474,9 +505,8 @@ def _current_costs(task: ReplicaTask) -> dict[str, int]:
 
 
 def _explain_overfull(task: ReplicaTask, replica: NDArray[np.int32]) -> str:
-    """Return an error message that names the broker that exceeds its capacity, or says that all
-    brokers together lack capacity.
-    """
+    """Return an error message that names the broker whose replicas exceed its capacity."""
+    # If all brokers together lack capacity, the message says so instead.
     cluster = task.cluster
     held = held_by_places(task, task.owner, replica)
     b = int(outside_bands(task, held)[0].argmax())

@@ -83,7 +83,7 @@ _SETTINGS: dict[str, Any] = {"rich_markup_mode": "markdown", "pretty_exceptions_
 
 
 class _ImportedCommands(Mapping[str, Any]):
-    """Mapping from name to subcommand, which imports a subcommand's module at its first use."""
+    """Mapping from subcommand name to command; it imports a subcommand's module at first use."""
 
     def __init__(self) -> None:
         self._imported: dict[str, Any] = {}

@@ -47,9 +47,7 @@ __all__ = ["CheckedPlan", "assign", "compute_plan"]
 
 @dataclass(frozen=True, slots=True)
 class CheckedPlan:
-    """Plan of a strategy for one assignment problem, with the list of Kafka's rules that it
-    breaks.
-    """
+    """Partition assignment made by a strategy, with the list of Kafka's rules that it breaks."""
 
     strategy: Strategy
     group: Group
@@ -90,10 +88,13 @@ class CheckedPlan:
 def compute_plan(
     problem: Mapping[str, Any], requested: list[str] | None, config: Mapping[str, object]
 ) -> CheckedPlan:
-    """Run a strategy on an assignment problem, and check its plan against Kafka's rules.
+    """Assign partitions with the requested strategy, and check the plan against Kafka's rules.
 
-    ``requested`` are strategy names from the command line, preferred first. Without them the
-    problem or its members choose the strategy.
+    Args:
+        problem: JSON object with topics and members.
+        requested: strategy names from the command line, preferred first; without them the problem
+            or its members choose the strategy.
+        config: settings of the strategy.
 
     Raises:
         PartageError: the problem is malformed, no strategy can be chosen, the strategy is not
@@ -112,11 +113,12 @@ def compute_plan(
 def _choose_strategy(
     group: Group, problem: Mapping[str, Any], requested: list[str] | None
 ) -> tuple[Strategy, Negotiated | None]:
-    """Choose the strategy to run: from the command line, else the problem, else by the members'
-    votes.
+    """Choose the strategy to run: from the command line, else the problem, else the members' votes.
 
-    Members vote as in Kafka's group coordinator. The second result describes this negotiation; it
-    is None if the members did not vote.
+    Members vote as in Kafka's group coordinator.
+
+    Returns:
+        The strategy, and a description of the vote; None if the members did not vote.
     """
     from partage.groups import registry
     from partage.groups.negotiation import negotiate
@@ -210,8 +212,9 @@ def assign(
 def _assign_lines(
     problems: Path | None, strategy: list[str] | None, config: Mapping[str, object]
 ) -> None:
-    """Print one assignment for each problem in JSON Lines input; a malformed line does not stop the
-    others.
+    """Print one assignment for each problem in a JSON Lines file.
+
+    A malformed line does not stop the others.
 
     Raises:
         OSError: the file cannot be read.
@@ -235,9 +238,7 @@ def _assign_lines(
 def _print_assignments(
     lines: Iterable[bytes], strategy: list[str] | None, config: Mapping[str, object]
 ) -> tuple[int, int, int]:
-    """Print the assignment of each input line; return the number of lines, errors and invalid
-    plans.
-    """
+    """Print the assignment of each JSON line; count lines, errors and invalid assignments."""
     count = errors = failed = 0
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -331,12 +332,12 @@ def _by_topic(topics: Mapping[str, list[int]]) -> str:
 
 
 def _omit_middle(text: str, max_length: int) -> str:
-    """Shorten a member id by omitting its middle, because ids of one deployment differ at the
-    end.
+    """Shorten a member id by omitting its middle, such as ``consume…8f2c4d1e``.
 
     >>> _omit_middle("consumer-orders-service-1-8f2c4d1e", 15)
     'consume…8f2c4d1e'
     """
+    # The ids of one deployment differ at the end.
     if len(text) <= max_length:
         return text
     return f"{text[: max_length // 2]}…{text[len(text) - max_length // 2 - 1 :]}"
@@ -347,21 +348,16 @@ def _or_dash(value: int | None) -> str:
 
 
 def _settled_plan(checked_plan: CheckedPlan) -> dict[str, Any]:
-    """Return the plan after the second cooperative rebalance as JSON; empty if there is no second
-    one.
-
-    A cooperative strategy withholds a partition until its previous owner has revoked it.
-    """
+    """Return the assignment after the second cooperative rebalance as a dict; empty without one."""
+    # A cooperative strategy withholds a partition until its previous owner has revoked it.
     if not len(getattr(checked_plan.plan, "withheld", ())):
         return {}
     return {"settled": checked_plan.plan.settled().to_json()}  # type: ignore[attr-defined]  # a Plan
 
 
 def _show_withheld(checked_plan: CheckedPlan) -> None:
-    """Print how many withheld partitions each member gets in the second cooperative rebalance.
-
-    A partition is withheld until its previous owner has revoked it.
-    """
+    """Print how many partitions each member gets only in the second cooperative rebalance."""
+    # Such a partition is withheld until its previous owner has revoked it.
     withheld = getattr(checked_plan.plan, "withheld", ())
     if not len(withheld):
         return

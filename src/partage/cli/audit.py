@@ -261,7 +261,7 @@ _JOIN_REMEDIES = {
 
 
 def writer_label(topic: TopicAudit) -> str:
-    """Return a label with the client libraries that may have written a topic, and their hash
+    """Return the names of the client libraries that may have written a topic, and their hash
     function.
     """
     if topic.status == "one partition":
@@ -284,8 +284,8 @@ def _client(w: dict[str, Any], keyless: str = "") -> str:
 
 
 def chance_text(topic: TopicAudit) -> str:
-    """Return, as text such as ``1e-12``, the probability that the inferred partitioner fits by
-    chance.
+    """Return the probability that the inferred partitioner fits a topic by chance, such as
+    ``1e-12``.
 
     This is the probability with which keys placed at random would fit it (a p-value). If several
     clients wrote to the topic, it is the largest one. The text is empty if no partitioner fits.
@@ -297,7 +297,7 @@ def chance_text(topic: TopicAudit) -> str:
 
 
 def findings(topic: TopicAudit) -> list[str]:
-    """Return messages about the problems of a topic, each with example keys and what to do."""
+    """Return messages about problems with a topic's keys, with examples and what to do."""
     lines = []
     if topic.status == "mixed":
         came = [f"{_client(w)} {_span(w['first_ms'], w['last_ms'])}" for w in topic.writers]

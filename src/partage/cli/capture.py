@@ -181,14 +181,14 @@ class _Trouble:
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """Options for what `partage capture --follow` reports while it runs: events and metrics."""
+    """Command-line options for the rebalance events and metrics of `partage capture --follow`."""
 
     events: str | None
     metrics: str | None
     max_groups: int
 
     def check(self, *, follow: bool, as_json: bool) -> None:
-        """Check that the options of `partage capture` for events and metrics fit together.
+        """Check that the command-line options for rebalance events and metrics fit together.
 
         Raise InvalidConfigError or a usage error otherwise.
         """
@@ -206,11 +206,12 @@ class WatchOptions:
         trouble: Callable[[str], None],
         connect: Callable[[], ClusterConnection],
     ) -> Iterator[Watcher | None]:
-        """Yield the watcher that reports rebalances during a capture; None if no report is
-        requested.
+        """Yield an object that reports rebalances during a capture; None if no report is requested.
 
-        ``stop`` is set if the watcher fails, ``trouble`` shows a warning, and ``connect`` opens a
-        connection for the lag.
+        Args:
+            stop: event that is set if the reporting fails.
+            trouble: function that shows a warning.
+            connect: function that opens a Kafka connection to measure the lag.
         """
         if self.events is None and self.metrics is None:
             yield None
@@ -240,10 +241,8 @@ class WatchOptions:
 
 @contextmanager
 def _until_stopped(*, follow: bool) -> Iterator[Event]:
-    """Yield an event that Ctrl-C and SIGTERM set, which ends a capture with ``--follow``.
-
-    Without ``follow`` nothing sets it, and both signals interrupt the program as usual.
-    """
+    """Yield an event that Ctrl-C and SIGTERM set, to end a capture with ``--follow``."""
+    # Without ``follow`` nothing sets it, and both signals interrupt the program as usual.
     stop = Event()
     before = {}
     if follow:
@@ -258,7 +257,7 @@ def _until_stopped(*, follow: bool) -> Iterator[Event]:
 
 @contextmanager
 def _show_progress(*, quiet: bool, follow: bool) -> Iterator[Any]:
-    """Yield a function that shows the progress of a capture on a terminal.
+    """Yield a function that shows on the terminal how many records a capture has read.
 
     Its arguments are the number of records read, and of offsets still to read.
     """
@@ -308,9 +307,7 @@ def _shown(manifest: Manifest, to: Path, *, as_json: bool, quiet: bool) -> None:
 
 
 def _check(cluster: ClusterOptions, *, as_json: bool) -> None:
-    """Print which permissions the account has; exit with code 3 if one that `partage capture`
-    requires is missing.
-    """
+    """Print the account's Kafka permissions; exit with code 3 if a required one is missing."""
     from partage.commands.clusters import check_access
 
     properties = cluster.client_properties()

@@ -27,9 +27,9 @@ _STYLES = {"failed": "bold red", "unknown": "yellow", "passed": "green"}
 
 
 class UnknownResult(str, Enum):
-    """Values of ``--unknown``: whether a group passes or fails if the log does not show the
-    result.
-    """
+    """Values of the option ``--unknown``: whether a group with unknown result passes or fails."""
+
+    # A result is unknown if the log does not show it.
 
     fail = "fail"
     passes = "pass"
@@ -102,7 +102,12 @@ def check(
 
 
 def _parsed(parse: Callable[[str, str], float], text: str | None, option: str) -> float | None:
-    """Return the limit that an option sets; None without the option.
+    """Parse the limit that a command-line option sets; None without the option.
+
+    Args:
+        parse: function that parses the limit.
+        text: value of the option.
+        option: name of the option.
 
     Raises:
         BadParameter: the text is not such a limit.

@@ -38,9 +38,7 @@ _REPORT = "this is a mistake in Partage: run again with PARTAGE_DEBUG=1 and repo
 
 
 def exit_on_error(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command so that an error becomes one line on stderr and an exit code, not a
-    traceback.
-    """
+    """Decorate a command: an error becomes one line on stderr and an exit code, not a traceback."""
 
     @functools.wraps(command)
     def run(*arguments: Any, **named: Any) -> None:

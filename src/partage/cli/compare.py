@@ -167,7 +167,8 @@ def _table(found: Comparison) -> Table:
 def _cell(
     comparison: Comparison, row: ComparisonRow, field: str, _title: str, more_is_better: bool
 ) -> Any:
-    """Format one value of the comparison table; a star and bold green mark a column's best."""
+    """Format one value in the table that compares strategies; a star marks the best of a column."""
+    # The best value is also bold and green.
     from rich.text import Text
 
     value = getattr(row.measures, field)

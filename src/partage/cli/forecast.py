@@ -138,8 +138,9 @@ def forecast(
 
 
 def _parse_range(text: str) -> float | tuple[float, float]:
-    """Parse a time such as ``20s``, or a range such as ``15s..30s``; return seconds, or a pair of
-    them.
+    """Parse a time such as ``20s`` or a range such as ``15s..30s``, in seconds.
+
+    A range gives a pair of numbers.
     """
     low, dots, high = text.partition("..")
     if not dots:
@@ -228,8 +229,12 @@ def _print(
 
 
 def _client_lines(recommended: Deployment, present: Deployment) -> tuple[str, ...]:
-    """Return the client settings to change for the recommended deployment, as ``name=value``
+    """Return the client settings to change for a cheaper rolling deployment, as ``name=value``
     lines.
+
+    Args:
+        recommended: the deployment with the recommended settings.
+        present: the deployment with the present settings.
     """
     from partage.report.client_settings import settings_lines
 

@@ -38,7 +38,8 @@ RunFolder = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastOptions(OptionGroup):
-    """Command-line options of `partage forecast` and `partage size`: groups, and values to use.
+    """Command-line options of `partage forecast` and `partage size`: the groups, rates and
+    timeouts.
 
     The values replace those measured in a run, or stand for a run.
     """
@@ -71,7 +72,8 @@ class ForecastOptions(OptionGroup):
     run: RunId = None
 
     def settings(self) -> dict[str, Any]:
-        """Return the option values as keyword arguments of `pg.forecast` and `pg.size`.
+        """Return the values of the command-line options as keyword arguments of `pg.forecast` and
+        `pg.size`.
 
         Raises:
             BadParameter: the session timeout is not a duration.

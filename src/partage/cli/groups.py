@@ -154,7 +154,7 @@ def _head(look: GroupMeasurement) -> None:
 
 
 def _format_lag(measurement: GroupMeasurement) -> str:
-    """Format a group's lag in records; partitions without an owner are added separately."""
+    """Format a consumer group's lag in records, with that of partitions without an owner."""
     owned = {p for m in measurement.group.members for p in m.owned}
     mine = sum(lag for p, lag in measurement.lag.items() if p in owned)
     others = sum(measurement.lag.values()) - mine

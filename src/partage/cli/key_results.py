@@ -107,8 +107,9 @@ def spread(
     to: Path | None,
     output: OutputOptions,
 ) -> None:
-    """Analyse how a topic's keys spread over partitions, print the result, and write it to a folder
-    if one is given.
+    """Analyse how a topic's keys spread over partitions, and print the result.
+
+    The result is also written to a folder if one is given.
 
     Args:
         where: file, folder, or ``kafka://host:port/topic``.
@@ -377,9 +378,8 @@ def advice(analysis: KeySpread) -> list[str]:
 def _describe_limit(analysis: KeySpread) -> str:
     """Describe the requested limit of a partition's load: a share of all records, or records per
     second.
-
-    For a rate, the text also has the hour in which a partition got the most records.
     """
+    # For a rate, the text also has the hour in which a partition got the most records.
     words = [] if analysis.max_share is None else [f"{analysis.max_share:.1%} of all records"]
     if analysis.max_rate is not None:
         text = f"{analysis.max_rate:,g} records a second"

@@ -188,10 +188,11 @@ def show_growth(
 
 
 def _parse_lag(text: str, drain_rate: float | None) -> DrainTime:
-    """Parse the option ``--lag GROUP=RECORDS``; compute how long the group needs to read these
-    records.
+    """Parse ``GROUP=RECORDS``, and compute how long the group needs to read these records.
 
-    ``drain_rate`` is the number of records per second that the group reads.
+    Args:
+        text: value of the option ``--lag``.
+        drain_rate: number of records per second that the group reads.
 
     Raises:
         InvalidConfigError: the text has another form.
@@ -207,7 +208,8 @@ def _parse_lag(text: str, drain_rate: float | None) -> DrainTime:
 def _reject_input_options(options: Mapping[str, object]) -> None:
     """Raise an error if an option is given that has no effect without the argument INPUT.
 
-    ``options`` has the values of all such options by name.
+    Args:
+        options: the values of all such options by name.
 
     Raises:
         typer.BadParameter: such an option is given.
@@ -374,8 +376,10 @@ def _rows_to_json(
 ) -> list[dict[str, Any]]:
     """Return the partitions of one key as JSON objects, one for each Kafka client library.
 
-    ``rows`` are (client, its partition at each count) pairs. ``refused`` has the reason for each
-    client that does not accept the key.
+    Args:
+        counts: the partition counts.
+        rows: pairs of a client and its partition at each count.
+        refused: the reason for each client that does not accept the key.
     """
     return [
         {

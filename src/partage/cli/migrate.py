@@ -106,9 +106,7 @@ def migrate(
 
 
 def _table(migrations: Sequence[Migration]) -> Table:
-    """Return a table of groups, one row per group. All must have the same readiness for a
-    migration.
-    """
+    """Return a table of the consumer groups that are equally ready for a protocol migration."""
     from rich.table import Table
 
     listed = _LISTED.get(migrations[0].status)
@@ -148,7 +146,7 @@ def _clients(found: Migration) -> str:
 
 
 def _effect(effect: Effect) -> str:
-    """Describe the simulated effect of a migration in a sentence."""
+    """Describe in a sentence how a protocol migration changes a group's rebalances and downtime."""
     text = (
         f"simulated under {effect.policy}: {effect.rebalances} rebalances "
         f"({effect.rebalances_now} recorded)"
@@ -157,9 +155,7 @@ def _effect(effect: Effect) -> str:
 
 
 def _deployment(effect: Effect) -> str:
-    """Describe what a rolling deployment costs under the simulated policy and under the present
-    one.
-    """
+    """Describe the cost of a rolling deployment before and after a protocol migration."""
     from partage.report.messages import format_estimate
 
     then, now = (
@@ -171,7 +167,7 @@ def _deployment(effect: Effect) -> str:
 
 
 def _gain(effect: Effect | None, *, short: bool = False) -> str:
-    """Format the expected gain of a migration, the saved time without a reader, with its interval.
+    """Format the downtime that a protocol migration saves a consumer group, with its interval.
 
     A negative gain is additional time.
     """

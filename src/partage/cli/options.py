@@ -36,14 +36,14 @@ _SPARK_NAME = re.compile(r"spark(\.[A-Za-z]+)+")
 
 
 class OptionGroup:
-    """Base class of option groups: dataclasses whose annotated fields become CLI options."""
+    """Base class for dataclasses whose fields become command-line options of Typer."""
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command so that each option-group parameter becomes one CLI option per field.
-
-    Typer reads options from parameters only, not from dataclasses.
+    """Decorate a command so that each field of its dataclass parameters becomes a command-line
+    option.
     """
+    # Typer reads options from parameters only, not from dataclasses.
     groups: dict[str, type[OptionGroup]] = {}
     parameters: list[inspect.Parameter] = []
     # `get_type_hints` of Python 3.10 hides the option of a parameter whose default is None.
@@ -117,13 +117,21 @@ StrategyConfig = Annotated[
 
 
 def strategy_option(more: str) -> Any:
-    """Create the command-line option ``--strategy``; ``more`` is appended to its help text."""
+    """Create the command-line option ``--strategy``.
+
+    Args:
+        more: text that is appended to the option's help.
+    """
     return typer.Option("--strategy", "-s", metavar="NAME", help=f"Strategy name. {more}",
                         show_default=False)  # fmt: skip
 
 
 def topic_option(more: str = "") -> Any:
-    """Create the command-line option ``--topic``; ``more`` is appended to its help text."""
+    """Create the command-line option ``--topic``.
+
+    Args:
+        more: text that is appended to the option's help.
+    """
     return typer.Option("--topic", "-t", metavar="TOPIC", help=f"Topic name. {more}".rstrip(),
                         show_default=False)  # fmt: skip
 
@@ -165,9 +173,7 @@ def write_picture(file: Path, text: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions(OptionGroup):
-    """Command-line options that name a running Kafka cluster, and the client properties to connect
-    to it.
-    """
+    """Command-line options that name a running Kafka cluster and its connection properties."""
 
     bootstrap_server: Annotated[
         str | None,
@@ -212,8 +218,7 @@ class ClusterOptions(OptionGroup):
         return connection_settings(Properties(self.client_properties()))
 
     def brokers(self) -> str:
-        """Return the broker addresses that the command line names (``host:port,...``); raise if
-        there are none.
+        """Return the addresses of Kafka brokers from the command line (``host:port,...``).
 
         Raises:
             BadParameter: no cluster is given.
@@ -267,9 +272,7 @@ class SparkOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions(OptionGroup):
-    """Command-line options for the form of a command's result (tables or JSON) and for progress
-    messages.
-    """
+    """Command-line options for the output format (tables or JSON) and for progress messages."""
 
     as_json: AsJson = False
     quiet: Quiet = False
@@ -303,10 +306,9 @@ def spark_settings(conf: Sequence[str]) -> dict[str, str]:
 
 @contextmanager
 def named_options(**options: str) -> Iterator[None]:
-    """Replace argument names by option names in errors that are raised inside a with block.
+    """Name command-line options instead of API arguments in errors raised inside a with block.
 
-    A command does this when it calls the Python API. Keyword arguments map each argument of the API
-    to its option.
+    Keyword arguments map each argument of the Python API to its option.
 
     >>> with named_options(groups="--group"):
     ...     raise InvalidConfigError("groups", "no such group", "g")

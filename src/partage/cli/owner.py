@@ -75,10 +75,8 @@ def owner(
 
 
 def _warn_of_uncertainty(owners: OwnersAt) -> None:
-    """Print a warning if the requested time is before or after the recording.
-
-    Owners before it are unknown; those after it are the last known ones.
-    """
+    """Print a warning if partition owners are requested for a time outside the recording."""
+    # Owners before it are unknown; those after it are the last known ones.
     first, last, time_ms = owners.first_ms, owners.last_ms, owners.at_ms
     if first is not None and time_ms < first:
         tell(f"warning: the record begins at {_utc(first)}; earlier owners are unknown", "yellow")

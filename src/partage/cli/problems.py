@@ -72,10 +72,11 @@ def parse_problem(problem: Mapping[str, Any]) -> tuple[Group, Cluster]:
 
 
 def preference(requested: Sequence[str] | None, problem: Mapping[str, Any]) -> list[str] | None:
-    """Return the names of the strategies to try, preferred first.
+    """Return the names of the strategies to try, preferred first; None if none are named.
 
-    They are those of the command line (``requested``), else those of the problem. The result is
-    None if neither names a strategy.
+    Args:
+        requested: names from the command line.
+        problem: the assignment problem, whose names are used without such names.
 
     Raises:
         InvalidProblemError: the problem's ``strategy`` is neither a name nor a list of names.

@@ -50,9 +50,14 @@ def report_progress(
 
 
 def time_left(done: int, total: int, seconds: float) -> float | None:
-    """Return the estimated seconds to the end of a stage at its present speed.
+    """Estimate the seconds until a task is finished, from its progress so far.
 
-    Returns None if too little of the stage is done for an estimate.
+    Returns None if too little of the task is done for an estimate.
+
+    Args:
+        done: amount of work done.
+        total: total amount of work.
+        seconds: time since the task began.
 
     >>> time_left(10, 40, 5.0), time_left(0, 40, 5.0)
     (15.0, None)
@@ -80,7 +85,7 @@ def _json_lines(clock: Callable[[], float]) -> Progress:
 
 
 def _nothing(stage: str, done: int, total: int) -> None:
-    """Do nothing: progress function of a command that runs with ``--quiet``."""
+    """Ignore a progress report, because the command runs with ``--quiet``."""
 
 
 def _lines(stages: Mapping[str, str]) -> Progress:

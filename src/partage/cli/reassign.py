@@ -47,7 +47,7 @@ Ids = Annotated[list[int], _BROKER]
 
 @dataclass(frozen=True, kw_only=True)
 class SizeOptions(OptionGroup):
-    """Options that supply replica sizes and write loads if the cluster description lacks them."""
+    """Command-line options for replica sizes and write loads that a cluster description lacks."""
 
     log_dirs: Annotated[
         Path | None,
@@ -74,11 +74,16 @@ class SizeOptions(OptionGroup):
         gone: tuple[int, ...] = (),
         excluded: list[str] | None = None,
     ) -> ReplicaCluster:
-        """Read the brokers, topics and replicas from a file, a capture or live brokers, with the
-        sizes that these options give.
+        """Read brokers, topics and replicas of a Kafka cluster, with the sizes that the options
+        give.
 
-        See `commands.reassignments.read_cluster`.
+        Args:
+            source: file or capture.
+            cluster: the running cluster, if there is no file.
+            gone: ids of brokers that may be down.
+            excluded: topics to leave out.
         """
+        # See `commands.reassignments.read_cluster`.
         return read_replica_cluster(
             source, cluster, log_dirs=self.log_dirs, gone=gone, excluded=tuple(excluded or ()),
             write_load=self.write_load, log_dirs_before=self.log_dirs_before,
@@ -87,7 +92,9 @@ class SizeOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class LimitOptions(OptionGroup):
-    """Command-line options that limit a plan: excluded topics, and tolerances for uneven loads."""
+    """Command-line options that limit a reassignment: excluded topics, and tolerances for uneven
+    loads.
+    """
 
     exclude: Annotated[
         list[str] | None,
@@ -103,9 +110,10 @@ class LimitOptions(OptionGroup):
     ] = None  # fmt: skip
 
     def limits(self, pin: list[str] | None = None) -> PlanLimits:
-        """Return the limits of a reassignment plan that the command line gives.
+        """Return the limits of a replica reassignment that the command line gives.
 
-        ``pin`` names the topics that must not move.
+        Args:
+            pin: topics that must not move.
 
         Raises:
             BadParameter: a tolerance is not KIND=FRACTION.
@@ -126,7 +134,7 @@ class LimitOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class PinnedLimitOptions(LimitOptions):
-    """Command-line options that limit a plan, with topics that must not move (``--pin``)."""
+    """Command-line options that limit a reassignment, including topics that must not move."""
 
     pin: Annotated[
         list[str] | None,
@@ -135,15 +143,13 @@ class PinnedLimitOptions(LimitOptions):
     ] = None  # fmt: skip
 
     def pinned_limits(self) -> PlanLimits:
-        """Return the limits of a reassignment plan that the command line gives, including pinned
-        topics.
-        """
+        """Return the limits of a replica reassignment, including topics that must not move."""
         return self.limits(self.pin)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultOptions(OptionGroup):
-    """Command-line options for a plan's output: batch size, folder, HTML page and format."""
+    """Command-line options for a reassignment's output: batch size, folder, page and format."""
 
     to: Annotated[
         Path | None,
@@ -163,9 +169,7 @@ class ResultOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class CopyOptions(ResultOptions):
-    """Command-line options of subcommands that copy data: the throttle, and whether to compute
-    lower bounds.
-    """
+    """Command-line options for reassignments that copy data: the throttle and lower bounds."""
 
     throttle: Annotated[
         int | None,
@@ -190,10 +194,12 @@ def _compiling() -> Callable[[str], None]:
 
 
 def _plan_and_print(task: ReplicaTask, command: str, options: ResultOptions) -> None:
-    """Plan a reassignment task, write the plan's files, and print the result.
+    """Plan a replica reassignment, write its files, and print the result.
 
-    ``command`` is the name of the subcommand, such as "rebalance". ``options`` are those of the
-    output.
+    Args:
+        task: cluster, brokers and limits.
+        command: name of the subcommand, such as "rebalance".
+        options: the output options.
 
     Raises:
         Exit: with code 3 if the plan breaks a rule.

@@ -18,7 +18,7 @@ _MOST_BROKERS = 40
 def print_plan(
     summary: dict[str, Any], *, as_json: bool, to: Path | None, page: Path | None
 ) -> None:
-    """Print a reassignment plan as tables or as JSON, then the paths of the written files."""
+    """Print a replica reassignment as tables or as JSON, then the paths of the written files."""
     if as_json:
         write_json(summary, indent=1)
     else:
@@ -131,10 +131,8 @@ def _gap(summary: dict[str, Any]) -> str:
 
 
 def _solver_sentence(summary: dict[str, Any]) -> str:
-    """Return a sentence on the lower bound that the solver HiGHS reports.
-
-    Partage verifies its own lower bound only.
-    """
+    """Return a sentence on the lower bound of the cost that the solver HiGHS reports."""
+    # Partage verifies its own lower bound only.
     # A programme knows brokers only: what goes from disk to disk is not in it.
     which = "between brokers" if "between brokers" in summary["figures"] else "moved"
     own, moved, bound = summary["solver_bound"], summary["figures"][which], summary["bounds"][which]

@@ -172,7 +172,7 @@ class ReplayOptions:
     report: bool = True
 
     def settings(self) -> dict[str, Any]:
-        """Return the options as keyword arguments of the function that runs a replay."""
+        """Return the command-line options as keyword arguments of the replay function."""
         names = (
             "policies", "strategies", "raw_commits", "append", "engine", "processes", "master",
             "conf", "kafka",
@@ -184,8 +184,7 @@ class ReplayOptions:
 def replay_and_report(
     capture: str | Path, to: Path, options: ReplayOptions, *, open_it: bool | None
 ) -> None:
-    """Replay the recorded history of a cluster (a capture), write the report, and print a
-    summary.
+    """Replay a cluster's recorded history, write the report, and print a summary.
 
     Raises:
         PartageError: the capture, the folder or the environment cannot be used.

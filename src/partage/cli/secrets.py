@@ -22,12 +22,12 @@ _USERINFO = re.compile(r"(?:^|/|,)[^\s/:@,]*:([^\s/@]+)@")
 
 
 def protect(settings: Mapping[str, str]) -> None:
-    """Hide the secret values among these settings in all later output of this process on stderr."""
+    """Hide passwords and other secrets of these settings in all later output on stderr."""
     _SECRETS.update(secrets_in(settings))
 
 
 class GuardedStream:
-    """Text stream that replaces secrets in everything that is written to it.
+    """Text stream that hides secrets, such as passwords, in everything that is written to it.
 
     Args:
         stream: the stream that receives the text.
@@ -53,11 +53,11 @@ class GuardedStream:
 
 
 def guard_stderr(arguments: Sequence[str]) -> None:
-    """Hide secrets of the command-line arguments in all later output of this process on stderr.
+    """Hide secrets of the command-line arguments in all later output on stderr.
 
-    Passwords in addresses are hidden, too. The arguments are searched before they are parsed,
-    because the parser's errors repeat them.
+    Passwords in addresses are hidden, too.
     """
+    # The arguments are searched before they are parsed, because the parser's errors repeat them.
     for one in arguments:
         _SECRETS.update(_USERINFO.findall(one))
         head, equals, value = one.partition("=")

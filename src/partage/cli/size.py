@@ -96,7 +96,7 @@ def size(
 
 
 def _to_json(group: str, sizing: Sizing) -> dict[str, Any]:
-    """Return the sizing of a group as a JSON object; an infinite lag is null."""
+    """Return the forecast of load and lag by group size as JSON; an infinite lag is null."""
     from partage.forecasts.sizing import scaler_lines
 
     document: dict[str, Any] = {"group": group, **asdict(sizing)}
@@ -157,7 +157,7 @@ def _verdict(found: Sizing) -> str:
 
 
 def _notes(sizing: Sizing) -> list[str]:
-    """Return notes on what limits a group, and on delays that its sizing table does not include."""
+    """Return notes on the table of group sizes: what limits the group, and delays not included."""
     from partage.forecasts.sizing import HOT_PARTITION, PARTITIONS, STRATEGY
 
     notes = []
@@ -207,15 +207,13 @@ def _table(found: Sizing) -> Table:
 
 
 def _useful_rows(sizing: Sizing) -> list[SizeRow]:
-    """Return the rows of the sizing table up to the size from which more consumers change
-    nothing.
-    """
+    """Return the rows of the group-size table up to the size at which consumers add nothing."""
     last = max(sizing.useful, sizing.needed or 0)
     return [row for row in sizing.rows if row.consumers <= last + 1]
 
 
 def _bar(row: SizeRow) -> str:
-    """Draw the load of the busiest consumer as a text bar; `+` marks a load above the capacity."""
+    """Draw the load of the busiest consumer as a text bar; ``+`` marks load above its capacity."""
     used = min(row.use, 1.0)
     down = min(row.use if row.use_down is None else row.use_down, 1.0)
     full = round(used * _BAR)

@@ -64,8 +64,10 @@ def strategies(
 
 
 def _strategy_rows(named: list[str]) -> list[StrategyRow]:
-    """Return the table rows of the named strategies (names or Java class names), or of all if none
-    is named.
+    """Return table rows that describe assignment strategies: the named ones, or all.
+
+    Args:
+        named: strategy names or Java class names.
 
     Raises:
         UnknownStrategyError: no strategy has the name.
@@ -86,7 +88,7 @@ def _row(named: str, rows: dict[str, StrategyRow]) -> StrategyRow:
 
 
 def _task_rows(named: list[str]) -> list[TaskRow]:
-    """Return the table rows of the named Streams task assignors, or of all if none is named.
+    """Return table rows that describe Kafka Streams task assignors: the named ones, or all.
 
     Raises:
         UnknownStrategyError: no assignor has the name.
@@ -176,7 +178,8 @@ def _indented(text: str, style: str = "", by: int = 2) -> None:
 
 
 def _short_class_name(exact_to: str | None) -> str:
-    """Shorten the name of a strategy's Kafka class and its release, for the table of strategies.
+    """Shorten the Java class name of an assignment strategy and its release for the strategies
+    table.
 
     Classes that run in the broker are marked ``(coordinator)``.
 

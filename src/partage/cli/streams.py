@@ -185,10 +185,14 @@ def _describe_application(
     picture: Path | None,
     output: OutputOptions,
 ) -> None:
-    """Write a recorded Streams application to a file as JSON, and print what one more standby would
-    gain.
+    """Write a recorded Kafka Streams application to a JSON file, and print the gain of a standby.
 
-    ``to`` is the path of the file, ``picture`` that of an SVG of the gain.
+    Args:
+        source: the recording.
+        application_id: its ``application.id``.
+        to: path of the file.
+        picture: path of an SVG of the gain.
+        output: form of the output.
     """
     from partage.commands.applications import describe_streams
 
@@ -222,8 +226,10 @@ def _describe_application(
 
 
 def _draw_standby_gain(described: DescribedApplication, application_id: str, picture: Path) -> None:
-    """Draw the outage time with and without one more standby as SVG; print a note if it is
-    unknown.
+    """Draw the outage time of a Kafka Streams application with and without one more standby, as
+    SVG.
+
+    A note is printed if the outage time is unknown.
     """
     if described.gain is None:
         tell("no picture: the application has no state, or its size is unknown")
@@ -234,7 +240,7 @@ def _draw_standby_gain(described: DescribedApplication, application_id: str, pic
 
 
 def _cost(gain: StandbyGain) -> str:
-    """Describe the disk space and the changelog reads of a standby."""
+    """Describe the disk space and the changelog reads that a Kafka Streams standby costs."""
     cost = f"costs {format_bytes(gain.disk_bytes)} of disk"
     if gain.write_bytes_per_second:
         cost += f" and {format_bytes(gain.write_bytes_per_second)}/s of changelog reads"
@@ -242,7 +248,7 @@ def _cost(gain: StandbyGain) -> str:
 
 
 def _gain_sentence(described: DescribedApplication, clients: int) -> str:
-    """Describe the gain and cost of one standby replica in a sentence."""
+    """Describe the gain and cost of one standby replica for Kafka Streams tasks in a sentence."""
     gain = described.gain
     if gain is None:
         return "no answer about standbys: the application has no state, or its size is unknown"
@@ -389,10 +395,12 @@ def _without_racks(app: SimulatedApplication, *, changelogs: bool = True) -> lis
 
 
 def cross_rack_marks(app: SimulatedApplication) -> tuple[str, str | None]:
-    """Return how the table marks cross-rack traffic that is not exactly known: (prefix, note).
+    """Return marks for the table if the Kafka Streams application's cross-rack traffic is not
+    exact.
 
-    The prefix is "-" if the traffic is unknown, ">=" if it is a lower bound, else "". The note
-    lists topics whose racks are unknown; None if there is none.
+    Returns:
+        A prefix, "-" if the traffic is unknown, ">=" if it is a lower bound, else ""; and a note
+            with the topics whose racks are unknown, or None.
     """
     if not app.racks or all(client.rack is None for client in app.clients.values()):
         return "-", None
@@ -403,8 +411,8 @@ def cross_rack_marks(app: SimulatedApplication) -> tuple[str, str | None]:
 
 
 def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return a note that the requested rack-aware strategy has no effect, with the reason; else
-    None.
+    """Return a note on why the rack-aware strategy has no effect in Kafka Streams; None if it has
+    one.
 
     Kafka ignores the strategy in the same cases.
     """
@@ -426,9 +434,11 @@ def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -
 
 
 def standby_notes(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return warnings about requested standbys that the application has too few clients for.
+    """Warn if a Kafka Streams application has too few clients for the requested standbys.
 
-    ``configs`` are the compared configurations; `num.standby.replicas` is read from each.
+    Args:
+        app: the application.
+        configs: the compared configurations; `num.standby.replicas` is read from each.
     """
     from partage.streams.standbys import standby_shortage
 
@@ -444,7 +454,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def subtopology_lines(app: SimulatedApplication) -> list[str]:
-    """Describe each sub-topology in a line: its number, sources and stores.
+    """Describe each sub-topology of a Kafka Streams application: its number, sources and stores.
 
     The number is the first part of a task id, such as 1 in ``1_0``.
     """
@@ -459,7 +469,10 @@ def subtopology_lines(app: SimulatedApplication) -> list[str]:
 
 
 def event_labels(app: SimulatedApplication) -> list[dict[str, Any]]:
-    """Return the time in seconds and a description of each simulated event, such as a crash."""
+    """Return time and description of each simulated event, such as a crash.
+
+    The time is in seconds.
+    """
     return [{"at": one.at_ms / 1000, "label": _event(one)} for one in app.events]
 
 
@@ -481,8 +494,8 @@ def show_decisions(
     *,
     as_json: bool,
 ) -> None:
-    """Print the tasks that each task assignor gives to each client, for each combination of
-    settings.
+    """Print which tasks each Kafka Streams assignor gives to each client, for each settings
+    combination.
 
     Raises:
         PartageError: the problem, a setting or an assignor is invalid.

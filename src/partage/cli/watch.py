@@ -105,7 +105,7 @@ def watch(
 
 
 def _report(batch: BatchReport, *, as_json: bool, quiet: bool) -> None:
-    """Print the new generations of groups that a micro-batch of records contains, one line each."""
+    """Print the new generations of consumer groups in a batch of records, one line each."""
     for row in batch.opened:
         if as_json:
             typer.echo(json.dumps(row))
@@ -116,7 +116,7 @@ def _report(batch: BatchReport, *, as_json: bool, quiet: bool) -> None:
 
 
 def _format_generation(row: dict[str, Any]) -> str:
-    """Format a generation of a group as one line of text.
+    """Format a new generation of a consumer group as one line of text.
 
     >>> _format_generation({"time_ms": 0, "group": "a", "generation": 7, "members_before": 3,
     ...     "members": 2, "partitions": 30, "moved": 14, "cause_kind": "poll", "cause": "1 left"})
@@ -138,7 +138,7 @@ def _format_generation(row: dict[str, Any]) -> str:
 
 @contextmanager
 def _stop_event() -> Iterator[threading.Event]:
-    """Yield an event that SIGINT and SIGTERM set during the ``with`` block."""
+    """Yield an event that is set when Ctrl-C (SIGINT) or SIGTERM arrives inside the with block."""
     stop = threading.Event()
 
     def stopped(number: int, frame: FrameType | None) -> None:

@@ -96,10 +96,13 @@ class MergedAdvice:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings (protocol, strategy, options) that would save a group most downtime.
+    """Client settings (protocol, strategy, options) with which a consumer group would save most
+    downtime.
 
-    Downtime is the time in which partitions have no consumer. ``policy`` names the settings, such
-    as ``consumer/uniform``. ``saved`` is in partition-seconds.
+    Attributes:
+        policy: name of the settings, such as ``consumer/uniform``.
+        saved: saved downtime in partition-seconds; downtime is the time in which partitions have no
+            consumer.
     """
 
     policy: str
@@ -130,11 +133,14 @@ _SETTINGS = {
 
 
 def _rule_of(group: GroupFigures, policy: str) -> str:
-    """Return the name of the advice rule that is responsible for a change to the given settings.
+    """Return the name of the advice rule that recommends a change to the given client settings.
 
-    ``policy`` names the settings (protocol, strategy, options). The rule follows from what differs
-    from the group's present settings: static membership, the protocol or the strategy.
+    Args:
+        group: the consumer group.
+        policy: name of the settings (protocol, strategy, options).
     """
+    # The rule follows from what differs from the group's present settings: static membership, the
+    # protocol or the strategy.
     protocol, strategy, _ = parse_policy(policy)
     if f"{protocol}/{strategy}" == base_policy(group.strategy):
         return "static-members"
@@ -144,9 +150,9 @@ def _rule_of(group: GroupFigures, policy: str) -> str:
 
 
 def _advise_best_settings(rule: str, group: GroupFigures) -> Advice | None:
-    """Return advice to adopt the group's best settings, or None if another rule recommends them.
+    """Recommend the client settings that save a consumer group most downtime.
 
-    Each rule (see `_rule_of`) recommends one kind of change, such as static membership.
+    The result is None if another rule recommends them (see `_rule_of`).
     """
     best = best_policy(group)
     if best is None or _rule_of(group, best.policy) != rule:
@@ -163,7 +169,7 @@ def _advise_best_settings(rule: str, group: GroupFigures) -> Advice | None:
 
 
 def _error_sentence(group: GroupFigures) -> str:
-    """Return a sentence with the simulation's error: simulated against recorded downtime."""
+    """Return a sentence that states how far simulated and recorded downtime of a group differ."""
     error = simulation_error(group) or 0.0
     if error < _SMALLEST_ERROR:
         return "The simulation of the present settings equals the record."
@@ -176,10 +182,9 @@ def _error_sentence(group: GroupFigures) -> str:
 def _advise_static_members(group: GroupFigures) -> Advice | None:
     """Recommend static membership (KIP-345) to groups whose members restart within the session
     timeout.
-
-    Three kinds of groups get no such advice: share groups have no static members, the coordinator
-    of streams groups (KIP-1071) rejects them, and Kafka Connect has another setting.
     """
+    # Three kinds of groups get no such advice: share groups have no static members, the coordinator
+    # of streams groups (KIP-1071) rejects them, and Kafka Connect has another setting.
     best = _advise_best_settings("static-members", group)
     if best is not None:
         return best
@@ -204,10 +209,9 @@ def _advise_static_members(group: GroupFigures) -> Advice | None:
 
 
 def _certainly_improves(group: GroupFigures, metric: str, strategy: str) -> bool:
-    """Return whether cooperative-sticky improves a metric by more than the simulation's error.
+    """Return whether the cooperative-sticky strategy surely improves a metric of a consumer group.
 
-    The group must have the given ``strategy`` now, its clients must support cooperative-sticky, no
-    other settings may be better, and downtime may not grow.
+    The improvement must be larger than the error of the simulation, and downtime may not grow.
 
     Args:
         group: the group.
@@ -215,6 +219,7 @@ def _certainly_improves(group: GroupFigures, metric: str, strategy: str) -> bool
             moves).
         strategy: the strategy that the group must have now.
     """
+    # The clients must support cooperative-sticky, and no other settings may be better.
     if group.strategy != strategy or best_policy(group) or _advise_static_members(group):
         return False
     if not _settings_lines(group, _COOPERATIVE):
@@ -266,12 +271,10 @@ def _advise_against_roundrobin(group: GroupFigures) -> Advice | None:
 
 
 def _advise_session_timeout(group: GroupFigures) -> Advice | None:
-    """Recommend a longer session timeout if evicted members soon rejoined (they had only paused).
-
-    The partitions of a member that pauses stay unread with any timeout. The gain is the rebalance
-    in which it rejoins.
-    Poll timeouts do not count, because heartbeats continue meanwhile (KIP-62).
-    """
+    """Recommend a longer session timeout if evicted members soon rejoined the consumer group."""
+    # These members had only paused. The partitions of a member that pauses stay unread with any
+    # timeout; the gain is the rebalance in which it rejoins. Poll timeouts do not count, because
+    # heartbeats continue meanwhile (KIP-62).
     expired = _count_caused(group, "expiry")
     session = group.traits.session_ms
     returned, silence = group.traits.returned, group.traits.longest_silence_ms
@@ -456,7 +459,7 @@ def coverage_advice(run: RunFigures) -> Advice | None:
 
 
 def total_savings(run: RunFigures) -> tuple[Estimate | None, int]:
-    """Return the total downtime that other settings would save, and the number of groups they help.
+    """Return the downtime that better client settings would save in all groups, and how many gain.
 
     Downtime is the time in which partitions have no consumer. Each group counts with its best
     settings.
@@ -470,7 +473,7 @@ def _best_estimate(saved: Estimate | None) -> float:
 
 
 def _client_family(group: GroupFigures) -> str:
-    """Return the client library family of a group: java, librdkafka, python or "".
+    """Return the kind of client library that a group's members use: java, librdkafka or python.
 
     The result is "" for mixed clients, which have no common settings, and for clients whose
     settings are unknown (Go, Rust, Node.js).
@@ -482,12 +485,10 @@ def _client_family(group: GroupFigures) -> str:
 
 
 def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
-    """Return the client configuration lines that give a group the settings of a policy.
-
-    The result is () if there are no such lines: Python clients have no setting for the protocol,
-    different client libraries have no common settings, and a group of the consumer protocol cannot
-    return to the classic protocol.
-    """
+    """Return configuration lines that switch a group's clients to another protocol or strategy."""
+    # The result is () if there are no such lines: Python clients have no setting for the protocol,
+    # different client libraries have no common settings, and a group of the consumer protocol
+    # cannot return to the classic protocol.
     if group.strategy not in _KNOWN or group.traits.protocol not in {"classic", "consumer"}:
         return ()
     protocol, strategy, options = parse_policy(policy)
@@ -501,7 +502,7 @@ def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
 
 @once_per_group
 def best_policy(group: GroupFigures) -> Settings | None:
-    """Return the settings with which a group would save most downtime, or None if none surely
+    """Return the client settings with which a group would save most downtime; None if none surely
     helps.
 
     They must have a valid assignment for each rebalance and leave no more members idle than the
@@ -527,11 +528,9 @@ def best_policy(group: GroupFigures) -> Settings | None:
 
 
 def _size_of_change(group: GroupFigures, settings: Settings) -> tuple[int, int, float, str]:
-    """Return a sort key that ranks about equally good settings by how much a group has to change.
-
-    It compares, in this order: whether the protocol changes, the number of options (such as static
-    members), the saving, and the name.
-    """
+    """Return a sort key for client settings: those that change least for the group come first."""
+    # It compares, in this order: whether the protocol changes, the number of options (such as
+    # static members), the saving, and the name.
     protocol, strategy, options = parse_policy(settings.policy)
     same = f"{protocol}/{strategy}" == base_policy(group.strategy)
     return (

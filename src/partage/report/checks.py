@@ -42,7 +42,7 @@ MOST_SHOWN = 10  # results in a repr, as many as the rows of a table
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of `partage check`, with which each group is compared; None or False means no
+    """Limits of `partage check`, such as the most rebalances per hour; None or False means no
     limit.
 
     Attributes:
@@ -149,12 +149,15 @@ def _outcomes(group: GroupRates, limits: Limits) -> Iterator[CheckResult]:
 
 
 def _status(group: GroupRates, *, exceeds: bool, certainly: bool) -> str:
-    """Return `PASSED`, `VIOLATED` or `UNKNOWN` for one group and limit.
+    """Return `PASSED`, `VIOLATED` or `UNKNOWN` for one consumer group and one limit.
 
-    ``exceeds`` says whether the group's value is above the limit, ``certainly`` whether even the
-    lower end of its interval is. If the log lacks much of the group's history, a value that is not
-    certainly above the limit is unknown.
+    Args:
+        group: the consumer group.
+        exceeds: whether the group's value is above the limit.
+        certainly: whether even the lower end of the value's interval is above the limit.
     """
+    # If the log lacks much of the group's history, a value that is not certainly above the limit is
+    # unknown.
     if group.covered:
         return VIOLATED if exceeds else PASSED
     return VIOLATED if certainly else UNKNOWN
@@ -238,8 +241,8 @@ class RunCheck:
     unknown_passes: bool = False
 
     def __repr__(self) -> str:
-        """Return the number of results by status, and the first results that did not pass, as
-        text.
+        """Return the number of passed, violated and unknown results, and the first that did not
+        pass.
         """
         counts = Counter(one.status for one in self.results)
         found = ", ".join(f"{counts[one]} {one}" for one in (PASSED, VIOLATED, UNKNOWN))

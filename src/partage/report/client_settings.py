@@ -59,7 +59,7 @@ def parse_policy(policy: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def base_policy(strategy: str) -> str:
-    """Return the name of the policy with this strategy and no options, such as ``eager/range``.
+    """Return the policy name of a strategy without options, such as ``eager/range``.
 
     >>> base_policy("range"), base_policy("cooperative-sticky")
     ('eager/range', 'cooperative/cooperative-sticky')
@@ -116,11 +116,14 @@ def settings_lines(
 
 
 def _java_lines(strategy: str, current: str) -> list[str]:
-    """Return the Java consumer properties that replace the ``current`` strategy by another one.
+    """Return the configuration lines that change the assignment strategy of Java consumers.
 
-    A change of strategy needs two restarts: all members must have one strategy in common, or the
-    coordinator rejects them (INCONSISTENT_GROUP_PROTOCOL).
+    Args:
+        strategy: the new strategy.
+        current: the strategy that the group has now.
     """
+    # A change of strategy needs two restarts: all members must have one strategy in common, or the
+    # coordinator rejects them (INCONSISTENT_GROUP_PROTOCOL).
     name = f"{_PACKAGE}{_CLASSES[strategy]}"
     # Continued lines fit into a narrow terminal.
     key = "partition.assignment.strategy=\\"
@@ -153,9 +156,9 @@ def translate_lines(lines: Iterable[str], family: str) -> tuple[str, ...]:
 
 
 def _librdkafka_lines(strategy: str, family: str) -> list[str] | None:
-    """Return the librdkafka properties that set a strategy; None if it cannot be set by properties.
+    """Return the configuration lines that set the assignment strategy of librdkafka consumers.
 
-    Python clients take assignor classes in code.
+    The result is None if properties cannot set it: Python clients take assignor classes in code.
     """
     if family != "librdkafka" or strategy == "sticky":
         return None

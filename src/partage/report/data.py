@@ -124,7 +124,7 @@ def load_table(run: PublishedRun, name: str, only: Sequence[str] | None = None) 
 
 
 def _widen_integers(kind: pa.DataType) -> pa.DataType:
-    """Return int64 for any Arrow integer type, so that sums do not overflow; keep other types."""
+    """Return int64 for an Arrow integer type, so that sums do not overflow; keep other types."""
     import pyarrow as pa
 
     return pa.int64() if pa.types.is_integer(kind) else kind
@@ -200,7 +200,7 @@ _LEAST_TESTED = 3
 
 
 def back_tests(rebalances: pa.Table, replays: pa.Table) -> Iterator[BackTest]:
-    """Validate the simulation on groups that changed their protocol or strategy within the log.
+    """Compare simulated with recorded downtime of groups that changed their protocol or strategy.
 
     For each change, the rebalances after it are simulated with the old settings. This downtime is
     compared with the recorded one before and after the change. Changes with few rebalances before
@@ -233,10 +233,12 @@ def back_tests(rebalances: pa.Table, replays: pa.Table) -> Iterator[BackTest]:
 def _costs_by_rebalance(
     replays: pa.Table, groups: Iterable[str]
 ) -> dict[tuple[Any, ...], list[Estimate]]:
-    """Return the estimated downtimes of each rebalance under each policy.
+    """Return the estimated downtimes of each rebalance, simulated with several protocols and
+    strategies.
 
-    The result is a dict from (policy, group, incarnation, generation) to the estimates in table
-    ``replays``. An incarnation is one lifetime of a group id between two deletions.
+    Returns:
+        Dict from (policy, group, incarnation, generation) to estimates. A policy is a protocol with
+            a strategy, an incarnation one lifetime of a group id between two deletions.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -259,10 +261,10 @@ def _back_test(
     new: Sequence[Mapping[str, Any]],
     costs: Mapping[tuple[Any, ...], list[Estimate]],
 ) -> BackTest | None:
-    """Compare a group's downtime before and after a change of settings, and under the old settings.
+    """Compare a group's downtime before and after a change of settings, and with the old settings.
 
-    The downtime under the old settings is simulated for the rebalances after the change. Return
-    None if a period has too few rebalances or was not simulated.
+    The downtime with the old settings is simulated for the rebalances after the change. Return None
+    if a period has too few rebalances or was not simulated.
 
     Args:
         old: the rebalances before the change.
@@ -286,16 +288,16 @@ def _mean_downtime(
     rows: Sequence[Mapping[str, Any]],
     costs: Mapping[tuple[Any, ...], list[Estimate]],
 ) -> Estimate | None:
-    """Return the mean downtime per rebalance under a policy (partition-seconds).
+    """Return the mean downtime of a group per rebalance, in partition-seconds.
 
-    A follow-up rebalance (which completes another one) adds downtime but does not count. Return
-    None if there are too few rebalances.
+    The result is None if there are too few rebalances.
 
     Args:
         policy: name of the policy.
         rows: the rebalances.
         costs: dict from (policy, group, incarnation, generation) to estimated downtimes.
     """
+    # A follow-up rebalance (which completes another one) adds downtime but does not count.
     parts = [
         one for row in rows for one in costs.get((policy, *(row[name] for name in _REBALANCE)), ())
     ]
@@ -311,10 +313,10 @@ def _mean_downtime(
 
 
 def _fill_in_policies(replays: pa.Table) -> pa.Table:
-    """Fill in the columns for policy and kind of simulation, which runs of older versions do not
-    have.
+    """Add the columns for policy and kind of simulation to rows of runs of older Partage versions.
 
-    ``replays`` are rows of table ``replays``.
+    Args:
+        replays: rows of table ``replays``.
     """
     from pyarrow import compute as pc
 
@@ -368,9 +370,7 @@ def _traits(folder: PublishedRun, rebalances: pa.Table) -> dict[str, Traits]:
 def _group_rows(
     folder: PublishedRun, table: pa.Table, rebalances: pa.Table
 ) -> list[dict[str, Any]]:
-    """Return rows of table ``groups`` with the groups' strategies,
-    limited to the selected times.
-    """
+    """Return one row per consumer group with its strategies, for the selected times only."""
     rows: list[dict[str, Any]] = table.to_pylist()
     lists = folder.table("groups", ["group", "claimed", "clients"]).to_pylist()
     if (folder.summary.get("selection") or {}).get("from_ms") is not None:
@@ -406,11 +406,11 @@ _GroupOrRun = TypeVar("_GroupOrRun", GroupFigures, RunFigures)
 
 
 def _mark_downtime_unknown(found: _GroupOrRun) -> _GroupOrRun:
-    """Replace a downtime of zero by an unknown one if the log lacks many rebalances.
-
-    Return the changed copy of a group or run. The downtime of the missing rebalances is unknown,
-    not zero.
+    """Return a copy of a group or run whose downtime of zero is unknown, because the log lacks
+    records.
     """
+    # If the log lacks many rebalances, the downtime of the missing ones is unknown, not zero.
+    # Otherwise the copy is unchanged.
     if found.covered or found.recorded.stopped_high:
         return found
     names = ("stopped", "stopped_estimate", "saved", "saved_against_own")
@@ -424,7 +424,7 @@ def _mark_downtime_unknown(found: _GroupOrRun) -> _GroupOrRun:
 
 
 def _limited_to_selection(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a run's summary whose time span is cut to ``--from`` and ``--to``."""
+    """Return a copy of a run's summary for the times selected with ``--from`` and ``--to``."""
     cover, selection = dict(summary.get("coverage", {})), summary.get("selection") or {}
     first, last = selection.get("from_ms"), selection.get("to_ms")
     if cover.get("first_ms") is not None and first is not None:
@@ -556,10 +556,12 @@ def _group(row: Mapping[str, Any], tables: _Tables) -> GroupFigures:
 
 
 def _observed_ms(first: int | None, cover: Mapping[str, Any]) -> int:
-    """Return the milliseconds from a group's first record to the end of the log; 0 if unknown.
+    """Return for how long the log covers a consumer group (ms), from its first record; 0 if
+    unknown.
 
-    ``first`` is the time of the group's first record, ``cover`` has the first and last time of the
-    log.
+    Args:
+        first: time of the group's first record.
+        cover: first and last time of the log.
     """
     begin, end = cover.get("first_ms"), cover.get("last_ms")
     if first is None or begin is None or end is None:
@@ -570,8 +572,11 @@ def _observed_ms(first: int | None, cover: Mapping[str, Any]) -> int:
 def _policy_order(summary: Mapping[str, Any], figures: Mapping[str, Figures]) -> tuple[str, ...]:
     """Return the names of all simulated policies in display order.
 
-    Policies from the command line come first, in the order given there. ``figures`` has the metrics
-    by policy.
+    Policies from the command line come first, in the order given there.
+
+    Args:
+        summary: the summary of the run.
+        figures: dict from policy to metrics.
     """
     asked = [name for name in summary.get("asked", ()) if name in figures]
     rest = sorted(name for name in figures if name not in asked and name != RECORDED)

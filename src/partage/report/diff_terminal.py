@@ -99,8 +99,8 @@ def _table(columns: Sequence[str]) -> Table:
 
 
 def _rows(diff: RunDiff) -> Iterator[tuple[Text, GroupDiff]]:
-    """Yield pairs of a label and changes between two runs: the total of all groups, then each
-    group.
+    """Yield the rows of a comparison of two runs: a label with changes, for all groups and for
+    each.
     """
     if len(diff.groups) > 1:
         yield _text("all groups", "bold"), diff.whole

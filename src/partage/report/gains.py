@@ -35,7 +35,7 @@ _FACTOR = 2.0
 
 
 class RelativeDowntime(NamedTuple):
-    """Relative position of a group's estimated downtime between its lower (0) and upper bound (1).
+    """Position of a group's estimated downtime between its lower bound (0) and its upper bound (1).
 
     Downtime is the time in which partitions have no consumer.
 
@@ -72,7 +72,7 @@ def relative_downtime(bounds: FigureRange | None, estimate: Estimate | None) -> 
 def own_figures(
     group: GroupFigures, figures: Mapping[str, Figures] | None = None
 ) -> Figures | None:
-    """Return the metrics of a group that are simulated with its present settings.
+    """Return the simulated metrics of a consumer group with its present settings.
 
     The result is None if a rebalance has no valid simulated assignment, or if no downtime is known.
 
@@ -87,12 +87,12 @@ def own_figures(
 def simulation_error(
     group: GroupFigures, figures: Mapping[str, Figures] | None = None
 ) -> float | None:
-    """Return the simulation's error for a group, in partition-seconds; None if unknown.
-
-    It is the difference between the recorded downtime and the one simulated with the present
-    settings. If there are no estimates, it is computed from the bounds of both, at the relative
-    position of the estimated downtime.
+    """Return how far simulated and recorded downtime of a group differ (partition-seconds), or
+    None.
     """
+    # The simulation uses the present settings. If there are no estimates, the error is computed
+    # from the bounds of both, at the relative position of the estimated downtime. None means
+    # unknown.
     own = own_figures(group, figures)
     if own is None:
         return None
@@ -110,11 +110,16 @@ def simulation_error(
 def gain_of(
     group: GroupFigures, policy: str, figures: Mapping[str, Figures] | None = None
 ) -> Estimate | None:
-    """Return how much downtime a policy would save a group (partition-seconds); None if unknown.
+    """Return how much downtime other settings would save a group (partition-seconds); None if
+    unknown.
 
     The interval of the result includes the simulation's error. A group cannot save more than its
-    downtime. ``figures`` has the group's metrics by policy; None for those of the cumulative
-    simulation.
+    downtime.
+
+    Args:
+        group: the consumer group.
+        policy: name of the settings.
+        figures: metrics by policy; None for those of the cumulative simulation.
     """
     known = group.figures if figures is None else figures
     found, error = known.get(policy), simulation_error(group, figures)
@@ -138,16 +143,16 @@ def gain_of(
 
 
 def _estimated_gain(group: GroupFigures, own: Figures, policy_figures: Figures) -> Estimate | None:
-    """Return the estimated downtime under a group's present settings minus that under a policy.
+    """Return how much less downtime a group has with other settings, with an interval.
 
-    The relative uncertainty is that of the recorded downtime, widened by a factor. The result is
-    None if an estimate is unknown.
+    The result is None if an estimate is unknown.
 
     Args:
         group: the group.
         own: metrics simulated with the present settings.
         policy_figures: metrics simulated with the policy.
     """
+    # The relative uncertainty is that of the recorded downtime, widened by a factor.
     whole, before, after = group.unread, own.stopped_estimate, policy_figures.stopped_estimate
     if whole is None or not whole.best or before is None or after is None:
         return None

@@ -144,7 +144,7 @@ def member_labels(members: pa.Table) -> dict[tuple[str, str], str]:
 
 
 class _RowsByGroup:
-    """Lookup of the rows of one group in a table that is sorted by group."""
+    """Lookup of one consumer group's rows in an Arrow table that is sorted by group."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -162,9 +162,11 @@ class _RowsByGroup:
 
 
 def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
-    """Add the recorded downtime and moves of each rebalance as columns to table ``rebalances``.
+    """Add downtime and number of moved partitions of each rebalance as columns of a table.
 
-    Return the table in log order. They are read from table ``replays``.
+    Args:
+        rebalances: table ``rebalances``.
+        replays: table ``replays``, which has these costs.
     """
     from pyarrow import compute as pc
 
@@ -184,10 +186,11 @@ def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
 
 
 def _select_listed(table: pa.Table, most: int) -> list[dict[str, Any]]:
-    """Select the rebalances that the page lists: the ``most`` newest ones, and the costliest
-    others.
+    """Select the rebalances that the page lists: the newest ones, and those with most downtime.
 
-    The costliest rebalances have the largest downtime.
+    Args:
+        table: all rebalances of the group.
+        most: number of newest rebalances to list.
     """
     rows: list[dict[str, Any]] = table.to_pylist()
     newest = max(0, len(rows) - most)
@@ -196,10 +199,8 @@ def _select_listed(table: pa.Table, most: int) -> list[dict[str, Any]]:
 
 
 def _worst(rows: Sequence[dict[str, Any]]) -> list[int]:
-    """Return the indices of the few rebalances with the largest downtime, largest first.
-
-    Rebalances without known downtime are ordered by the number of partitions that they moved.
-    """
+    """Return the row numbers of the few rebalances with the largest downtime, largest first."""
+    # Rebalances without known downtime are ordered by the number of partitions that they moved.
     some = [
         i for i, r in enumerate(rows) if (_downtime_sort_key(r) or 0) > 0 or (r["moved"] or 0) > 0
     ]
@@ -209,7 +210,7 @@ def _worst(rows: Sequence[dict[str, Any]]) -> list[int]:
 
 
 def _downtime_sort_key(row: Mapping[str, Any]) -> float | None:
-    """Return the downtime of a rebalance to sort by: the estimate, or else the upper bound."""
+    """Return a rebalance's downtime as sort key: the estimate, or else the upper bound."""
     found: float | None = row["high"] if row["best"] is None else row["best"]
     return found
 
@@ -217,12 +218,13 @@ def _downtime_sort_key(row: Mapping[str, Any]) -> float | None:
 def _simulated(
     replays: pa.Table, rebalances: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Return the simulated costs of each listed rebalance under each policy.
+    """Return the simulated downtime of each listed rebalance with several protocols and strategies.
 
-    The costs of follow-up rebalances are added to those of the rebalance that they complete. The
-    result is a dict from (group, incarnation, generation) to a dict from policy to costs. Rows of
-    the simulation of each rebalance by itself are preferred to those of the cumulative one.
+    Returns:
+        Dict from (group, incarnation, generation) to a dict from policy to costs.
     """
+    # The costs of follow-up rebalances are added to those of the rebalance that they complete. Rows
+    # of the simulation of each rebalance by itself are preferred to those of the cumulative one.
     import pyarrow as pa
 
     if not rebalances:
@@ -257,10 +259,7 @@ def _time_span(
     gaps: Sequence[_Gap],
     cover: Mapping[str, Any],
 ) -> tuple[int, int]:
-    """Return the start and the end of a group's timeline (ms).
-
-    If the log lacks generations before the first recorded one, the timeline begins up to a quarter
-    of its length earlier.
+    """Return the start and the end of a consumer group's timeline (ms).
 
     Args:
         rows: the group's rebalances.
@@ -268,6 +267,8 @@ def _time_span(
         gaps: its gaps in the recording.
         cover: the first and last time of the log.
     """
+    # If the log lacks generations before the first recorded one, the timeline begins up to a
+    # quarter of its length earlier.
     begun = intervals["from_ms"].to_pylist()
     first, last = _history_span([*(r["time_ms"] for r in rows), *begun], cover)
     if gaps and gaps[0].from_ms is None:
@@ -276,11 +277,9 @@ def _time_span(
 
 
 def _history_span(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the start of a group's history and the end of the log (ms).
-
-    An end of the log more than a year after the group's last event is ignored: a wrong clock must
-    not stretch a timeline of an hour to fifty years.
-    """
+    """Return the start of a consumer group's history and the end of the log (ms)."""
+    # An end of the log more than a year after the group's last event is ignored: a wrong clock must
+    # not stretch a timeline of an hour to fifty years.
     first, last = min(times, default=0), max(times, default=1)
     end = cover.get("last_ms")
     if end is not None and last < end <= last + _YEAR_MS:
@@ -289,11 +288,13 @@ def _history_span(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, 
 
 
 def _ownership(table: pa.Table, last: int) -> OwnedIntervals:
-    """Convert rows of table ``ownership`` to one group's ownership intervals as arrays.
+    """Return the times in which each member owned each partition of a group, as arrays.
 
-    An owner is a member or, if it is static, its instance id, which survives restarts. ``last`` is
-    the end of intervals that still last at the end of the log (ms).
+    Args:
+        table: rows of table ``ownership``.
+        last: end (ms) of intervals that still last at the end of the log.
     """
+    # An owner is a member or, if it is static, its instance id, which survives restarts.
     pairs = list(zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True))
     partitions = sorted(set(pairs))
     place = {pair: i for i, pair in enumerate(partitions)}
@@ -319,10 +320,11 @@ def _ownership(table: pa.Table, last: int) -> OwnedIntervals:
 
 
 def _unread(table: pa.Table, owned: OwnedIntervals) -> UnreadTimes:
-    """Return the times in which a group's partitions had no consumer, as arrays.
+    """Return the times in which partitions of a group had no consumer, as arrays.
 
-    ``table`` has the group's unread times, ``owned`` its ownership intervals. Partitions that never
-    had an owner are left out.
+    Args:
+        table: the group's times without a consumer.
+        owned: times in which members owned the partitions; partitions without any are left out.
     """
     place = {pair: i for i, pair in enumerate(owned.partitions)}
     pairs = zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True)
@@ -364,11 +366,7 @@ def _rounded(value: float | None) -> float | None:
 def _changes(
     rows: Sequence[Mapping[str, Any]], times: Sequence[int], owned: OwnedIntervals, last_ms: int
 ) -> Iterator[dict[str, int]]:
-    """Yield how many partitions each member had before and after each listed rebalance.
-
-    The count after a rebalance is taken right before the next one, because members of a consumer
-    group take over their partitions one after the other. Members without a change are left out. If
-    there are many members, only those with the largest changes are yielded.
+    """Yield each member's number of partitions before and after each listed rebalance.
 
     Args:
         rows: the listed rebalances.
@@ -376,6 +374,9 @@ def _changes(
         owned: ownership intervals.
         last_ms: end of the history; an interval that reaches it has not ended.
     """
+    # The count after a rebalance is taken right before the next one, because members of a consumer
+    # group take over their partitions one after the other. Members without a change are left out.
+    # If there are many members, only those with the largest changes are yielded.
     begins = np.array([row["time_ms"] for row in rows], np.int64)
     known = np.unique(np.array(times, np.int64))
     place = np.searchsorted(known, begins, "right")
@@ -399,11 +400,9 @@ def _changes(
 
 
 def _intervals_by_owner(owned: OwnedIntervals, last_ms: int) -> Iterator[tuple[_Ints, _Ints]]:
-    """Yield, for each owner, the sorted starts and the sorted ends of its ownership intervals (ms).
-
-    Successive intervals with the same owner and partition are merged. An interval that has not
-    ended has the largest int64 as its end.
-    """
+    """Yield the times (ms) at which each member began and ended to own partitions, sorted."""
+    # Successive intervals with the same owner and partition are merged. An interval that has not
+    # ended has the largest int64 as its end.
     order = np.lexsort((owned.start, owned.row, owned.owner))
     row, owner, start, end = (a[order] for a in (owned.row, owned.owner, owned.start, owned.end))
     if not len(row):
@@ -417,8 +416,8 @@ def _intervals_by_owner(owned: OwnedIntervals, last_ms: int) -> Iterator[tuple[_
 
 
 def _cheapest(policies: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the policies with the least simulated downtime for one rebalance, as texts for the
-    page.
+    """Return the protocols and strategies with the least simulated downtime for a rebalance, as
+    texts.
     """
     done = [(n, r) for n, r in policies.items() if n != RECORDED and r["status"] == DONE]
     known = all(r["stopped_ps"] is not None for _, r in done)

@@ -157,10 +157,9 @@ def write_template(name: str, path: Path, **values: Any) -> Path:
 
 
 def _details_json(run: RunFigures, details: Details) -> dict[str, Markup]:
-    """Return the details of groups as JSON, in a dict by the group's anchor on the page.
-
-    Groups with the largest downtime come first. Groups beyond a maximum total size are left out.
-    """
+    """Return the timelines and rebalances of the worst consumer groups as JSON for the page."""
+    # The keys are the groups' anchors on the page. Groups with the largest downtime come first;
+    # groups beyond a maximum total size are left out.
     found: dict[str, Markup] = {}
     room = _MAX_CHARACTERS
     for group, values in details:
@@ -173,10 +172,8 @@ def _details_json(run: RunFigures, details: Details) -> dict[str, Markup]:
 
 
 def _shorten_document(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a shortened copy of the report's JSON document, for download from the page.
-
-    It has only the first groups, without the parts that the page shows anyway.
-    """
+    """Return a shortened copy of the report's JSON document, which the page offers for download."""
+    # It has only the first groups, without the parts that the page shows anyway.
     groups = document["groups"]
     out = {"advice", "policies_per_rebalance"}
     if len(groups) > _FEW:
@@ -263,13 +260,12 @@ def _raw_script(text: str) -> Markup:
 
 
 def _as_markup(text: str) -> Markup:
-    """Mark text as safe HTML, so that the template engine does not escape it.
-
-    The caller must have made it safe.
+    """Mark text as safe HTML, so that Jinja does not escape it.
 
     Raises:
         MissingExtraError: jinja2, which brings markupsafe along, is not installed.
     """
+    # The caller must have made the text safe.
     try:
         from markupsafe import Markup
     except ImportError:
@@ -286,5 +282,10 @@ def _when(ms: int | None) -> str:
 
 
 def _bar(part: float, whole: float) -> float:
-    """Return the length of a chart bar as a percentage of ``whole``, from 0 to 100."""
+    """Return the length of a chart bar in percent: 100 if the value is as large as the maximum.
+
+    Args:
+        part: the value.
+        whole: the maximum.
+    """
     return round(min(max(100 * part / whole, 0), 100), 2) if whole else 0

@@ -81,11 +81,9 @@ def _keys_lead(found: Mapping[str, Any]) -> str:
 
 
 def _bars(load: Mapping[str, Any], records: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
-    """Return the bars of a chart with the records of each partition, for one partition count.
-
-    Heights are percentages of the fullest partition. If a topic has more partitions than the chart
-    has bars, each bar shows the fullest of several partitions.
-    """
+    """Return the bars of a chart that shows the number of records in each partition of a topic."""
+    # Heights are percentages of the fullest partition. If a topic has more partitions than the
+    # chart has bars, each bar shows the fullest of several partitions.
     partitions = load["partitions"]
     bars = min(partitions, _MAX_BARS)
     fullest = [(0, 0)] * bars
@@ -103,10 +101,10 @@ def _bars(load: Mapping[str, Any], records: Sequence[tuple[int, int]]) -> list[d
 
 
 def _worst_hours(hours: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the hours in which one partition got the most records, for each partition count.
+    """Return the hour in which one partition got the most records, for each partition count.
 
-    ``hours`` are dicts with the partition count and the records of the fullest partition
-    (``most``).
+    Args:
+        hours: dicts with the partition count and the records of the fullest partition.
     """
     found: list[Mapping[str, Any]] = []
     for count in dict.fromkeys(h["partitions"] for h in hours):

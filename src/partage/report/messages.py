@@ -176,7 +176,7 @@ def share_text(value: float) -> str:
 
 
 def share(low: tuple[float, float], high: tuple[float, float]) -> str:
-    r"""Format the share of a part in a whole as a percentage range, from bounds of both.
+    r"""Format a percentage with its uncertainty, such as ``10 % to 30 %``.
 
     Args:
         low: lower bounds of the part and the whole.
@@ -284,7 +284,14 @@ def downtime_text(
 
 
 def _unit(size: float) -> tuple[int, str, str]:
-    """Return the unit that suits a number of partition-seconds: (factor, long name, short name)."""
+    """Return the unit in which to show a time of partitions, such as partition-hours.
+
+    Args:
+        size: the time in partition-seconds.
+
+    Returns:
+        Partition-seconds per unit, long name, and short name.
+    """
     if size < 120:
         return 1, "seconds", "s"
     return (60, "minutes", "min") if size < 7_200 else (3_600, "hours", "h")
@@ -396,8 +403,11 @@ _MOST_NAMED = 3
 
 
 def _distribution_sentence(run: RunFigures, begin: str) -> str:
-    """Return a sentence that names the fewest groups with half of the downtime; it starts as
-    ``begin``.
+    """Return a sentence that names the few consumer groups with half of all downtime.
+
+    Args:
+        run: the run.
+        begin: the beginning of the sentence.
     """
     found = [(g.name, g.unread.best) for g in run.groups if g.unread and g.unread.best > 0]
     found.sort(key=lambda pair: -pair[1])
@@ -415,7 +425,7 @@ def _distribution_sentence(run: RunFigures, begin: str) -> str:
 
 
 def _location_sentence(run: RunFigures) -> str:
-    """Return a sentence with the number of rebalances, and the groups with most of the downtime."""
+    """Return a sentence with the number of rebalances, and the groups with most downtime."""
     lost = [(g, g.lost) for g in run.groups if g.lost is not None and g.lost.high > 0]
     whole = sum(r.high for _, r in lost)
     happened = sum(g.rebalances for g in run.groups)
@@ -462,7 +472,9 @@ def _main_cause_sentence(run: RunFigures) -> str:
 
 
 def _policy_with_fewest_moves(run: RunFigures) -> Figures | None:
-    """Return the policy that moves the fewest partitions without leaving more members idle."""
+    """Return the simulated strategy that moves the fewest partitions and leaves no more members
+    idle.
+    """
     fit = [
         f
         for f in run.figures.values()
@@ -472,9 +484,8 @@ def _policy_with_fewest_moves(run: RunFigures) -> Figures | None:
 
 
 def simulated_note(run: RunFigures) -> str:
-    """Return a sentence that explains why fewer rebalances are simulated than recorded.
-
-    It is empty if nothing was simulated.
+    """Return a sentence on why fewer rebalances are simulated than recorded; empty if none are
+    simulated.
     """
     simulated = run.recorded.happened
     if not simulated:

@@ -43,7 +43,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The partitions of one topic that a member owned at one point in time."""
+    """Partitions of one topic that a member of a consumer group owned at one point in time."""
 
     group: str
     topic: str
@@ -154,7 +154,11 @@ def owners_at(
 
 
 def _clients(run: PublishedRun, members: set[str]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return a dict from (group, member id) to the client id and host of the given members."""
+    """Look up the client id and host of members of consumer groups.
+
+    Returns:
+        Dict from (group, member id) to client id and host.
+    """
     from pyarrow import compute as pc
 
     if not members:
@@ -205,9 +209,9 @@ def _read_rows(
 
 
 def holdings(owners: Iterable[Owner]) -> Iterator[Holding]:
-    """Combine owners of single partitions to one entry per group, topic and member.
+    """Combine owners of single partitions to one entry for each member and topic.
 
-    Partitions in an entry are sorted.
+    The partitions of an entry are sorted.
     """
     found: dict[tuple[str, str, str, str], list[Owner]] = {}
     for one in owners:

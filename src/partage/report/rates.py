@@ -41,7 +41,7 @@ UNREAD, REBALANCES, MOVED, CAUSE = "unread", "rebalances", "moved", "cause "
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Hourly rate of a metric in one recording, with the values that its uncertainty needs.
+    """Rate per hour of a metric of a consumer group, such as rebalances, with its uncertainty.
 
     An episode is a rebalance with its follow-ups, or all rebalances of one storm. Episodes are
     independent of each other; the rebalances of one episode are not.
@@ -190,7 +190,7 @@ def _rebalances(folder: PublishedRun) -> pa.Table:
 
 
 def _with_episodes(rebalances: pa.Table) -> pa.Table:
-    """Return the rebalances in log order, with the kind of cause and an episode number.
+    """Add to each rebalance its kind of cause, and the number of the episode that it belongs to.
 
     An episode is a rebalance with its follow-ups, or a rebalance storm.
     """
@@ -211,8 +211,8 @@ def _with_episodes(rebalances: pa.Table) -> pa.Table:
 
 
 def _recorded_costs(folder: PublishedRun) -> pa.Table:
-    """Return a table with the downtime and the number of moved partitions of each recorded
-    rebalance.
+    """Return the downtime and the number of moved partitions of each recorded rebalance, as a
+    table.
 
     Downtime is the time in which partitions have no consumer.
     """
@@ -229,11 +229,14 @@ def _recorded_costs(folder: PublishedRun) -> pa.Table:
 
 
 def _sums_by_group(rebalances: pa.Table, recorded: pa.Table) -> dict[str, dict[str, Rate]]:
-    """Return, for each group, the sums of its metrics over all rebalances.
+    """Add up downtime, moved partitions and rebalances of each consumer group.
 
-    The metrics are time without a consumer, moves, rebalances, and rebalances by cause. The result
-    is a dict from group to a dict from metric to sum. ``recorded`` has the downtime and moves of
-    each rebalance.
+    Args:
+        rebalances: the rebalances of all groups.
+        recorded: downtime and moved partitions of each rebalance.
+
+    Returns:
+        Dict from group to a dict from metric to sum. Rebalances are also counted by cause.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -257,12 +260,14 @@ def _sums_by_group(rebalances: pa.Table, recorded: pa.Table) -> dict[str, dict[s
 
 
 def _sum_by_episode(table: pa.Table, value: str, more: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """Sum up column ``value`` for each group, keeping what the variance between episodes needs.
+    """Add up a metric for each consumer group, with the values that its variance needs.
 
-    An episode is a rebalance with its follow-ups, or a rebalance storm. Return rows with the sum
-    (``total``), the sum over episodes of their squared sums (``squares``), and the number of
-    episodes with a sum above 0 (``episodes``). ``more`` names further columns to group by.
+    Returns:
+        Rows with the sum (``total``), the sum over episodes of their squared sums (``squares``),
+            and the number of episodes with a sum above 0 (``episodes``). An episode is a rebalance
+            with its follow-ups, or a rebalance storm.
     """
+    # ``more`` names further columns to group by.
     from pyarrow import compute as pc
 
     keys = ["group", *more]
@@ -283,10 +288,11 @@ def _rate(row: Mapping[str, Any]) -> Rate:
 
 
 def _count_generations(rebalances: pa.Table) -> tuple[dict[str, int], dict[str, int]]:
-    """Count the missing and the recorded generations of each group since its first recorded one.
+    """Count the generations of each consumer group that the log lacks, and those that it has.
 
-    Return two dicts from group to number: generations that the log lacks, and generations that it
-    has.
+    Returns:
+        Two dicts from group to number: missing generations since the first recorded one, and
+            recorded generations.
     """
     groups = rebalances["group"].to_pylist()
     within: dict[str, int] = {}
@@ -300,7 +306,7 @@ def _count_generations(rebalances: pa.Table) -> tuple[dict[str, int], dict[str, 
 def _group_rates(
     group: GroupFigures, sums: Mapping[str, Rate], missing: int, recorded: int
 ) -> GroupRates:
-    """Compute the rates of a group from its sums and the hours observed.
+    """Compute a consumer group's rates per hour, such as rebalances per hour, from its sums.
 
     Args:
         group: the group's metrics in the report.
@@ -322,10 +328,13 @@ def _group_rates(
 
 
 def _unread_rate(group: GroupFigures, rate: Rate) -> Rate:
-    """Convert a group's summed downtime to partition-seconds per hour of assigned time.
+    """Return a consumer group's downtime per hour in which its partitions were assigned.
 
-    Assigned time is the time in which partitions had a member. The result also gets the estimate's
-    interval.
+    Downtime is in partition-seconds. The result has the interval of the estimate.
+
+    Args:
+        group: the group's metrics.
+        rate: the sum of its downtime.
     """
     interval: Estimate | None = group.recorded.stopped_estimate
     # The report calls zero unknown if generations are missing before the recording.

@@ -46,7 +46,7 @@ class Setting(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The setting as text: its name, its value, and the default if that differs.
+        """Name and value of a client setting, with Kafka's default if that differs.
 
         >>> Setting("session.timeout.ms", "6000", "45000").text
         'session.timeout.ms: 6000 (default 45000)'
@@ -108,7 +108,8 @@ def combined_gain(group: GroupFigures) -> float | None:
 
 
 def _downtime(group: GroupFigures) -> float:
-    """Return a group's downtime (partition-seconds): its estimate, else its upper bound, else 0."""
+    """Return how long partitions of a consumer group had no consumer, in partition-seconds."""
+    # This is the estimate, else the upper bound, else 0.
     return group.unread.best if group.unread else group.lost.high if group.lost else 0.0
 
 
@@ -128,7 +129,10 @@ def _recommendation(group: GroupFigures, advice: Advice) -> Recommendation:
 
 
 def _gain(group: GroupFigures, advice: Advice) -> tuple[str, float]:
-    """Return the expected gain of a recommended change, as text and in partition-seconds."""
+    """Return the downtime that a recommended change would save a group, as text and as a number.
+
+    The number is in partition-seconds.
+    """
     if advice.rule == "as-it-is":
         return _NONE, 0.0
     if advice.saves is not None:
@@ -212,7 +216,7 @@ _ROLLING = "One rolling restart."
 
 
 def _deployment(group: GroupFigures, advice: Advice) -> tuple[frozenset[str], str, str]:
-    """Return the settings that a recommended change affects, the risk, and the rollout steps."""
+    """Return present client settings, risk and rollout steps of a recommended change."""
     family = client_family(group.clients)
     names, risk, rollout = _DEPLOYMENTS.get(advice.rule, ((), "", ""))
     if advice.rule in _STRATEGIES and group.traits.protocol == "classic":

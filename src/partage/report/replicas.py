@@ -71,9 +71,11 @@ def _shown(kind: str, value: float) -> str:
 
 
 def _location(move: Mapping[str, Any], side: str) -> str:
-    """Return the broker and, if known, the log directory at one side of a replica move, as text.
+    """Return the source or the target of a replica move as text: the broker and its log directory.
 
-    ``side`` is ``from`` or ``to``.
+    Args:
+        move: the replica move.
+        side: ``from`` for the source, ``to`` for the target.
     """
     if move[side] is None:
         return ""
@@ -110,7 +112,9 @@ def _lead(plan: Mapping[str, Any]) -> str:
 
 
 def _has_data_for(plan: Mapping[str, Any], figure: str) -> bool:
-    """Return whether the input has the sizes, loads or capacities that a metric needs."""
+    """Return whether disk sizes, loads or capacities of brokers are known, as far as a metric needs
+    them.
+    """
     kind = figure.rpartition(" ")[2]
     if kind == "capacity":
         return bool(plan["figures"][figure])
@@ -135,11 +139,13 @@ def _figures(plan: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _chart(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return a bar chart of one resource, such as disk: each broker's use before and after the
-    plan.
+    """Return a bar chart of each broker's use of one resource, before and after a reassignment.
 
-    The bars also show the balance band, the range of use that counts as balanced.
+    Args:
+        plan: JSON document of ``partage reassign``.
+        kind: the resource, such as disk.
     """
+    # The bars also show the balance band, the range of use that counts as balanced.
     rows = [
         (f"broker {row['id']}", str(row["id"]), row["rack"] or "",
          row["before"][kind], row["after"][kind], row["band"][kind])
@@ -149,10 +155,8 @@ def _chart(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _racks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the chart bars of the racks for each resource, such as disk.
-
-    Only racks with a balance band (the range of use that counts as balanced) have bars.
-    """
+    """Return the bars of a chart that shows each rack's use of a resource such as disk."""
+    # Only racks with a balance band (the range of use that counts as balanced) have bars.
     known = [row for row in plan["racks"] if "band" in row][:_MAX_BROKERS]
     return [
         {
@@ -169,7 +173,8 @@ def _racks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _disks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the chart bars of log directories, in bytes, or in replicas if sizes are unknown."""
+    """Return the bars of a chart that shows the bytes in each log directory of the brokers."""
+    # The unit is replicas if sizes are unknown.
     rows = [
         (f"broker {row['broker']}, {row['path']}", str(row["broker"]), row["path"],
          row["before"], row["after"], row["band"])

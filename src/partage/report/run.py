@@ -46,9 +46,12 @@ class Figures:
 
     @classmethod
     def of(cls, policy: str, reading: str = RECORDED, **entries: Any) -> Figures:
-        """Build the metrics of a policy from the given sums; all other sums are 0 or empty.
+        """Create the metrics of a simulated policy from the given sums; all others are 0 or empty.
 
-        ``reading`` is recorded, per_rebalance or cumulative.
+        Args:
+            policy: name of the policy.
+            reading: recorded, per_rebalance or cumulative.
+            **entries: the sums by name.
         """
         return cls(policy, reading, empty_sums() | entries)
 
@@ -70,7 +73,7 @@ class Figures:
 
     @property
     def exists(self) -> bool:
-        """Return whether Partage implements the assignment strategy of these metrics' policy."""
+        """Return whether Partage can simulate the assignment strategy of these metrics."""
         return bool(self.missing < self.rows)
 
     def __add__(self, other: Figures) -> Figures:
@@ -78,7 +81,7 @@ class Figures:
 
 
 def total(figures: Iterable[Figures]) -> Figures:
-    """Add up the metrics (`Figures`) of one policy over several groups.
+    """Add up the metrics of several consumer groups.
 
     >>> total([Figures.of("fair", moved=2), Figures.of("fair", moved=3, largest_spread=1)]).moved
     5
@@ -170,10 +173,9 @@ class Traits:
 
 
 def _known_downtime(recorded: Figures, *, covered: bool) -> FigureRange | None:
-    """Return bounds of the recorded downtime; None if they are unknown.
-
-    A downtime of zero is unknown if the log has only few of the rebalances (``covered`` is false).
-    """
+    """Return bounds of the recorded downtime of a consumer group; None if they are unknown."""
+    # A downtime of zero is unknown if the log has only few of the rebalances (``covered`` is
+    # false).
     stopped: FigureRange | None = recorded.stopped
     return None if stopped is not None and not stopped.high and not covered else stopped
 
@@ -269,7 +271,7 @@ class GroupFigures:
 
     @property
     def replayed(self) -> bool:
-        """Return whether any rebalance of the group was replayed (simulated)."""
+        """Return whether any rebalance of the consumer group was simulated."""
         return bool(self.figures)
 
     @property
@@ -334,10 +336,8 @@ class GroupFigures:
 
 
 def once_per_group(function: Callable[[GroupFigures], T]) -> Callable[[GroupFigures], T]:
-    """Decorate a function of a group so that it runs once; the group stores its result.
-
-    Figures of a group do not change, and so the result does not either.
-    """
+    """Decorate a function of a consumer group to cache its result for each group."""
+    # Figures of a group do not change, and so the result does not either.
     name = f"{function.__module__}.{function.__qualname__}"
 
     @wraps(function)
@@ -364,7 +364,7 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class BackTest:
-    """Validation of the simulation on a group that changed its settings within the log.
+    """Comparison of simulated and recorded downtime for a group that changed its settings.
 
     The rebalances after the change are simulated with the old settings. A good simulation gives
     about the recorded downtime per rebalance before the change. Downtimes are partition-seconds per

@@ -63,7 +63,7 @@ MOST_SHOWN = 10  # groups in a repr, as many as the rows of a table
 
 @dataclass(frozen=True, slots=True)
 class RateChange:
-    """The change of a metric's hourly rate between two runs: better, worse or within the noise.
+    """Change of a metric's rate per hour between two runs: better, worse or within the noise.
 
     Noise is a difference that chance may explain.
 
@@ -81,9 +81,7 @@ class RateChange:
 
     @property
     def relative(self) -> float | None:
-        """Change of the rate divided by the first rate, such as 0.5 for half more; None if it is
-        undefined.
-        """
+        """Relative change of the rate, such as 0.5 if it is half more; None if it is undefined."""
         if self.before is None or self.after is None or not self.before.per_hour:
             return None
         return self.after.per_hour / self.before.per_hour - 1
@@ -195,16 +193,16 @@ def diff_runs(before: Recording, after: Recording, names: Iterable[str] | None =
 
 
 def _difference(change: RateChange) -> float:
-    """Return the absolute change of a rate per hour between two runs; 0 if it is unknown."""
+    """Return by how much a rate per hour changed between two runs; 0 if that is unknown."""
     if change.before is None or change.after is None:
         return 0.0
     return abs(change.after.per_hour - change.before.per_hour)
 
 
 def _sort_key(diff: GroupDiff) -> tuple[int, float, str]:
-    """Return a sort key: groups with a significant change of unread time first, then by its size.
+    """Return a sort key for groups: those whose downtime changed significantly come first.
 
-    Unread time is the time in which partitions have no consumer.
+    Downtime is the time in which partitions have no consumer. Larger changes precede smaller ones.
     """
     rank = {WORSE: 0, BETTER: 0, NOISE: 1, UNKNOWN: 2}[diff.verdict]
     return rank, -_difference(diff.changes[UNREAD]), diff.name
@@ -228,10 +226,12 @@ def _figures(pairs: Sequence[_Pair]) -> list[str]:
 
 
 def _count_comparisons(metric: str, metrics: Sequence[str], groups: int) -> int:
-    """Return the number of comparisons that the Bonferroni correction of a metric accounts for.
+    """Return how many statistical comparisons are made for a metric, for the Bonferroni correction.
 
-    ``metric`` is the metric, ``metrics`` are all compared metrics, and ``groups`` is the number of
-    groups.
+    Args:
+        metric: the metric.
+        metrics: all compared metrics.
+        groups: number of consumer groups.
     """
     return groups * (len(metrics) - 3 if metric.startswith(CAUSE) else 1)
 
@@ -249,7 +249,7 @@ def _group_diff(pair: _Pair, groups: int) -> GroupDiff:
 
 
 def _why_unknown(pair: _Pair) -> str:
-    """Return why the change of a group's unread time is unknown, and in which of the two runs."""
+    """Return the reason why a group's change of downtime is unknown, and the run that lacks it."""
     before, after = (one.why_unknown for one in pair)
     if before and before == after:
         return f"before and after: {before}"
@@ -257,9 +257,11 @@ def _why_unknown(pair: _Pair) -> str:
 
 
 def _whole(pairs: Sequence[_Pair], hours: tuple[float, float]) -> GroupDiff:
-    """Compare two runs in total, over the groups whose metrics are known in both.
+    """Compare two runs in total, over the consumer groups whose metrics both runs have.
 
-    ``pairs`` has each group's rates in both runs, ``hours`` the length of each run.
+    Args:
+        pairs: each group's rates in both runs.
+        hours: length of each run.
     """
     known = [pair for pair in pairs if all(one.covered for one in pair)]
     figures = _figures(known)
@@ -277,9 +279,12 @@ def _whole(pairs: Sequence[_Pair], hours: tuple[float, float]) -> GroupDiff:
 
 
 def _pool_rates(groups: Sequence[GroupRates], metric: str, hours: float) -> Rate:
-    """Combine the hourly rates of a metric in several groups into one rate of all groups.
+    """Combine the hourly rates of several consumer groups into one rate.
 
-    ``metric`` is the metric, ``hours`` the length of the run.
+    Args:
+        groups: rates of the groups.
+        metric: the metric, such as rebalances.
+        hours: length of the run.
     """
     rates = [rate for one in groups if (rate := one.rate(metric)) is not None]
     interval = None
@@ -296,10 +301,14 @@ def _pool_rates(groups: Sequence[GroupRates], metric: str, hours: float) -> Rate
 def _compare_metric(
     metric: str, before: Rate | None, after: Rate | None, comparisons: int
 ) -> RateChange:
-    """Compare the hourly rates of a metric in two runs.
+    """Compare the hourly rates of a metric, such as rebalances, in two runs.
 
-    ``comparisons`` is the number of all comparisons, for the Bonferroni correction. The change is
-    unknown if it is 0, or if a rate is unknown.
+    Args:
+        metric: the metric.
+        before: rates in the first run.
+        after: rates in the second run.
+        comparisons: number of all comparisons, for the Bonferroni correction; 0 makes the change
+            unknown.
     """
     if before is None or after is None or not comparisons:
         return RateChange(before, after, None, UNKNOWN)
@@ -341,7 +350,7 @@ def compare_rates(
 
 
 def _gamma(rate: Rate, size: float) -> tuple[float, float]:
-    """Return the shape and the scale of the gamma distribution that models an uncertain rate.
+    """Return shape and scale of the gamma distribution that models an uncertain rate per hour.
 
     Args:
         rate: the measured rate.
@@ -355,7 +364,13 @@ def _gamma(rate: Rate, size: float) -> tuple[float, float]:
 
 
 def _beta_logit(chance: float, a: float, b: float) -> float:
-    """Return the logit of the beta distribution's quantile at ``chance``, found by bisection."""
+    """Return a quantile of the beta distribution on the logit scale, found by bisection.
+
+    Args:
+        chance: the probability.
+        a: first parameter of the distribution.
+        b: second parameter of the distribution.
+    """
     low, high = -_BRACKET, _BRACKET
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
@@ -367,11 +382,15 @@ def _beta_logit(chance: float, a: float, b: float) -> float:
 
 
 def _beta_cdf(logit: float, a: float, b: float) -> float:
-    """Return the cumulative beta distribution (a, b) at ``1 / (1 + exp(-logit))``.
+    """Return the cumulative beta distribution at the inverse logit of a number.
 
-    It is the regularised incomplete beta function, computed by continued fraction 8.17.22 of the
-    NIST Digital Library of Mathematical Functions with Lentz's method.
+    Args:
+        logit: the number; the distribution is evaluated at ``1 / (1 + exp(-logit))``.
+        a: first parameter of the distribution.
+        b: second parameter of the distribution.
     """
+    # It is the regularised incomplete beta function, computed by continued fraction 8.17.22 of the
+    # NIST Digital Library of Mathematical Functions with Lentz's method.
     log_x, log_y = -math.log1p(math.exp(-logit)), -math.log1p(math.exp(logit))
     x = math.exp(log_x)
     swapped = x > (a + 1) / (a + b + 2)
@@ -402,7 +421,7 @@ def _continued_fraction(x: float, a: float, b: float) -> float:
 def _changed_settings(
     before_rates: GroupRates, after_rates: GroupRates
 ) -> tuple[SettingChange, ...]:
-    """Return the settings (and the size) of a group that differ between two runs."""
+    """Return the client settings of a consumer group that differ between two runs, and its size."""
     before, after = (_settings(rates.group) for rates in (before_rates, after_rates))
     names = dict.fromkeys((*before, *after))
     found = [SettingChange(name, before.get(name, "-"), after.get(name, "-")) for name in names]

@@ -92,9 +92,11 @@ def _name(cell: Mapping[str, Any]) -> str:
 
 
 def _timeline(cell: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Return the timeline of one simulation's tasks as a dict for the page.
+    """Return the timeline of the tasks of a simulated Kafka Streams application, for the HTML page.
 
-    Positions are percentages of the simulated time (``seconds``).
+    Args:
+        cell: result of the simulation.
+        seconds: simulated time, of which positions are percentages.
     """
     unavailable = cell["measures"]["unavailable_seconds"]
     rows: dict[tuple[str, str], list[dict[str, Any]]] = {}

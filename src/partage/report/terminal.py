@@ -100,7 +100,7 @@ def _table(title: str, columns: Sequence[str], *, right: bool = True) -> Table:
 
 
 class _WrappingName:
-    """Name of a policy or a setting as Rich text, which may be wrapped after one of ``/+-.=``."""
+    """Name of a strategy or setting as Rich text, which may be wrapped after one of ``/+-.=``."""
 
     def __init__(self, name: str, style: str = "") -> None:
         self._name, self._style = clean(name), style
@@ -164,11 +164,9 @@ def _facts(run: RunFigures) -> Table:
 
 
 def _agreement_text(agreement: Mapping[str, Any]) -> str:
-    """Return a text on how many recorded assignments Partage reproduces exactly, for each strategy.
-
-    Range and roundrobin are also counted together, because they depend only on subscriptions.
-    Sticky strategies depend on earlier assignments, which the log may lack.
-    """
+    """Return a text on how many recorded assignments of each strategy Partage reproduces."""
+    # Range and roundrobin are also counted together, because they depend only on subscriptions.
+    # Sticky strategies depend on earlier assignments, which the log may lack.
     peers = agreement.get("by_dialect", {})
     others = ", ".join(f"{n} {a['agreed']} of {a['counted']}" for n, a in peers.items())
     led = f"by leaders of other clients: {others}" if others else ""
@@ -212,11 +210,13 @@ def _causes(run: RunFigures) -> Table:
 
 
 def _recommendation_lines(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator[Text]:
-    """Yield the terminal lines of the first recommendation for each costly group.
+    """Yield the terminal lines with the best recommendation for each consumer group.
 
-    Only the first of them is shown in full, with evidence, configuration, risk and rollout.
-    ``rows`` are the rows of the table of groups.
+    Args:
+        run: the run.
+        rows: rows of the report's table of groups.
     """
+    # Only the first of them is shown in full, with evidence, configuration, risk and rollout.
     from rich.text import Text
 
     some = [row for row in rows if row.first is not None]
@@ -234,10 +234,8 @@ def _recommendation_lines(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator
 
 
 def _recommendation(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
-    """Yield the terminal lines of a group's first recommendation.
-
-    With ``in_full=True``, they include evidence, configuration, risk and rollout.
-    """
+    """Yield the terminal lines with the best recommendation for one consumer group."""
+    # With ``in_full=True``, they include evidence, configuration, risk and rollout.
     from rich.text import Text
 
     first = row.first
@@ -263,7 +261,7 @@ def _recommendation(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
 
 
 def _application(card: StreamsCard) -> Iterator[RenderableType]:
-    """Yield the table of a Streams application under other settings, with its result."""
+    """Yield the terminal output for a Kafka Streams application simulated under other settings."""
     from rich.text import Text
 
     yield Text("")

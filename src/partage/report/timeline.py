@@ -98,7 +98,7 @@ class UnreadTimes:
 
 
 class _Spans(NamedTuple):
-    """Ownership intervals as arrays: timeline row, owner, start and end.
+    """Times in which members owned partitions, as arrays: timeline row, owner, start and end.
 
     Times are in ms since the start of the timeline.
     """
@@ -110,9 +110,10 @@ class _Spans(NamedTuple):
 
 
 class _Bins(NamedTuple):
-    """Time bins of a timeline's rows, with the member that owned most of each bin.
+    """Equally long time intervals of a group's timeline, each with the member that owned most of
+    it.
 
-    Bins are sorted by row and time; those without an owner are left out.
+    They are sorted by row and time; those without an owner are left out.
 
     Attributes:
         row: index of the timeline's row.
@@ -182,16 +183,24 @@ def draw_timeline(
 
 
 def _row_count(partitions: int, budget: int) -> int:
-    """Return the number of rows of a timeline: one per partition, unless there are too many.
+    """Return how many rows a group's timeline has: one per partition, unless there are too many.
 
-    ``budget`` is the approximate maximum number of boxes (drawn rectangles).
+    Args:
+        partitions: number of partitions.
+        budget: approximate maximum number of drawn rectangles.
     """
     most = max(budget // _LEAST_BOXES, 4)
     return partitions if partitions <= min(MAX_ROWS, most) else min(MAX_BINNED_ROWS, most)
 
 
 def _overlapping(row: _Ints, start: _Ints, end: _Ints) -> bool:
-    """Return whether any partition has two owners at the same time, as share groups allow."""
+    """Return whether a partition has two owners at the same time, as share groups allow.
+
+    Args:
+        row: partition of each ownership interval.
+        start: start of each interval.
+        end: end of each interval.
+    """
     order = np.lexsort((start, row))
     row, start, end = row[order], start[order], end[order]
     return bool(((row[1:] == row[:-1]) & (start[1:] < end[:-1])).any())
@@ -203,7 +212,7 @@ def _overlapping(row: _Ints, start: _Ints, end: _Ints) -> bool:
 def _draw_unread(
     unread: UnreadTimes | None, first_ms: int, span: int, partitions: _Ints, budget: int
 ) -> dict[str, Any]:
-    """Compute the drawing data of a timeline's periods without a consumer, as named columns.
+    """Compute the drawing data for periods in which partitions of a group had no consumer.
 
     Args:
         unread: the periods without a consumer; None if they are unknown.
@@ -248,12 +257,18 @@ def _exact_unread(certain: int, row: _Ints, start: _Ints, end: _Ints) -> _Ints:
 def _binned_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
     certain: int, row: _Ints, start: _Ints, end: _Ints, span: int, partitions: _Ints, budget: int
 ) -> _Ints:
-    """Return boxes that show, by time bin, the share of each row's partitions without a consumer.
+    """Return rectangles that show the share of partitions without a consumer over time.
 
-    The finest bins with at most ``budget`` boxes are used. ``certain`` is 1 for periods that surely
-    had no consumer, 0 for possible ones. ``span`` is the timeline's length (ms), ``partitions`` the
-    number of partitions of each row.
+    Args:
+        certain: 1 for periods that surely had no consumer, 0 for possible ones.
+        row: timeline row of each period.
+        start: start of each period (ms).
+        end: end of each period (ms).
+        span: length of the timeline (ms).
+        partitions: number of partitions of each row.
+        budget: maximum number of rectangles.
     """
+    # The finest time bins with at most ``budget`` rectangles are used.
     found = np.zeros((0, 5), np.int64)
     for columns in _BINS:
         width = span / columns
@@ -271,9 +286,14 @@ def _binned_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
 def _unread_share(start: _Ints, end: _Ints, span: int, size: int) -> dict[str, list[Any]]:
     """Return the share of partitions without a consumer over time, as a step function.
 
-    The result has the times of its steps (``at``, ms since the timeline's start), and the value
-    from each step on (``percent``). ``start`` and ``end`` are the periods without a consumer,
-    ``span`` is the timeline's length (ms), and ``size`` the number of partitions.
+    Args:
+        start: start of each period without a consumer (ms).
+        end: end of each period without a consumer (ms).
+        span: length of the timeline (ms).
+        size: number of partitions.
+
+    Returns:
+        The times of its steps (``at``, ms), and the value from each step on (``percent``).
     """
     start, end = np.clip(start, 0, span), np.clip(end, 0, span)
     _, column, weight = _by_bin(start, end, span, _SHARE_BINS)
@@ -288,12 +308,14 @@ def _unread_share(start: _Ints, end: _Ints, span: int, size: int) -> dict[str, l
 
 
 def _bin_ownership(spans: _Spans, span: int, budget: int) -> NDArray[np.int64]:
-    """Return boxes that show ownership by time bin, with the finest bins that give ``budget``
-    boxes.
+    """Return rectangles that show which member owned each partition in each interval of time.
 
-    If even the coarsest bins give more boxes, these are returned. ``span`` is the timeline's length
-    (ms).
+    Args:
+        spans: times in which members owned partitions.
+        span: length of the timeline (ms).
+        budget: approximate maximum number of rectangles.
     """
+    # The finest time bins within the budget are used, else the coarsest ones.
     found = np.zeros((0, 5), np.int64)
     for columns in _BINS:
         found = _merge_bins(_bins(spans, span, columns), span, columns)
@@ -307,9 +329,14 @@ def _by_bin(
 ) -> tuple[_Ints, _Ints, NDArray[np.float64]]:
     """Split time intervals at the borders of equally long time bins.
 
-    ``span`` is the length of the timeline in the unit of ``start`` and ``end`` (ms), and
-    ``columns`` the number of bins. For each part of an interval, return the index of the interval,
-    its bin, and its length (ms).
+    Args:
+        start: start of each interval (ms).
+        end: end of each interval (ms).
+        span: length of the timeline (ms).
+        columns: number of bins.
+
+    Returns:
+        For each part: the index of its interval, its bin, and its length (ms).
     """
     width = span / columns
     first = np.minimum((start / width).astype(np.int64), columns - 1)
@@ -323,7 +350,13 @@ def _by_bin(
 
 
 def _bins(spans: _Spans, span: int, columns: int) -> _Bins:
-    """Find the member that owned most of each time bin of a timeline."""
+    """Find the member that owned a partition longest in each time bin of a timeline.
+
+    Args:
+        spans: times in which members owned partitions.
+        span: length of the timeline (ms).
+        columns: number of bins.
+    """
     row, owner, start, end = spans
     place, column, weight = _by_bin(start, end, span, columns)
     owners = int(owner.max(initial=0)) + 1
@@ -340,11 +373,14 @@ def _bins(spans: _Spans, span: int, columns: int) -> _Bins:
 
 
 def _merge_bins(cells: _Bins, span: int, columns: int) -> NDArray[np.int64]:
-    """Merge neighbouring time bins of a timeline's row into boxes to draw.
+    """Merge neighbouring time bins with the same owner into rectangles to draw.
 
-    Bins are merged if the same member owned about the same share of each. ``span`` is the
-    timeline's length (ms), ``columns`` the number of bins in a row.
+    Args:
+        cells: the owner of each time bin.
+        span: length of the timeline (ms).
+        columns: number of bins.
     """
+    # Bins are merged if the same member owned about the same share of each.
     row, column, owner, share = cells
     if not len(row):
         return np.zeros((0, 5), np.int64)

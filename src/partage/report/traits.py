@@ -31,12 +31,13 @@ _REBALANCE = ["group", "incarnation", "generation"]
 
 
 def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[CauseShare, ...]]:
-    """Return the number of rebalances and the downtime of each group by cause.
+    """Return the number of rebalances and the downtime of each consumer group by cause.
 
-    The cause with the largest downtime comes first. The downtime of a follow-up rebalance counts
-    for the cause of the rebalance that it completes. That of the first rebalance after a group lost
-    its last member counts for the cause of that loss, unless the member left by itself.
+    The cause with the largest downtime comes first.
     """
+    # The downtime of a follow-up rebalance counts for the cause of the rebalance that it completes.
+    # That of the first rebalance after a group lost its last member counts for the cause of that
+    # loss, unless the member left by itself.
     from pyarrow import compute as pc
 
     rebalances = rebalances.sort_by([(name, "ascending") for name in _PLACE])
@@ -77,15 +78,14 @@ _LOSSES = frozenset({"expiry", "poll", "broker", "departure"})
 
 
 def _origin_causes(rebalances: pa.Table, kinds: pa.ChunkedArray) -> pa.Array:
-    """Return the kind of cause for which the downtime of each rebalance counts.
-
-    Follow-ups have that of the rebalance they complete. The first rebalance after a group lost its
-    last member has the cause of that loss.
+    """Return the cause to which the downtime of each rebalance is attributed.
 
     Args:
         rebalances: table ``rebalances`` in log order, with columns ``group`` and ``members``.
         kinds: kind of cause of each rebalance.
     """
+    # Follow-ups have that of the rebalance they complete. The first rebalance after a group lost
+    # its last member has the cause of that loss.
     import pyarrow as pa
 
     out: list[str] = []
@@ -175,11 +175,9 @@ def _most(table: pa.Table, column: str) -> dict[str, int | None]:
 
 
 def _late_polls(events: pa.Table) -> dict[str, int]:
-    """Count, by group, the members that exceeded ``max.poll.interval.ms`` and rejoined.
-
-    A long time without commits alone is no evidence: the member may have been killed, or its
-    topics may have been idle. A member that polls late is alive and rejoins with a new member id.
-    """
+    """Count the members of each group that exceeded ``max.poll.interval.ms`` and rejoined."""
+    # A long time without commits alone is no evidence: the member may have been killed, or its
+    # topics may have been idle. A member that polls late is alive and rejoins with a new member id.
     import pyarrow as pa
     from pyarrow import compute as pc
 
@@ -197,11 +195,12 @@ def _late_polls(events: pa.Table) -> dict[str, int]:
 
 
 def _count_crowded(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
-    """Count, for each group, the rebalances after which it had more members than partitions.
+    """Count the rebalances of each group after which it had more members than partitions.
 
-    Return a dict from group to this number and the number of all rebalances with members. Follow-up
-    rebalances are left out.
+    Returns:
+        Dict from group to this number and the number of all rebalances with members.
     """
+    # Follow-up rebalances are left out.
     from pyarrow import compute as pc
 
     settled = pc.and_(
@@ -273,10 +272,8 @@ def _static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, tuple[
 
 
 def _copartitioned(ownership: pa.Table) -> dict[str, bool]:
-    """Return, for each group, whether two of its topics have the same number of partitions.
-
-    An application can only join such topics.
-    """
+    """Return, for each consumer group, whether two of its topics have equal partition counts."""
+    # An application can only join such topics.
     sizes = ownership.group_by(["group", "topic"]).aggregate([("partition", "max")])
     found: dict[str, Counter[int]] = {}
     for row in sizes.to_pylist():
@@ -285,10 +282,11 @@ def _copartitioned(ownership: pa.Table) -> dict[str, bool]:
 
 
 def _storms(rebalances: pa.Table) -> dict[str, dict[int, tuple[int, str]]]:
-    """Return the rebalance storms of each group.
+    """Return the rebalance storms (rebalances in quick succession) of each consumer group.
 
-    The result is a dict from group to a dict from storm number to (number of rebalances, kind of
-    cause of the first one).
+    Returns:
+        Dict from group to a dict from storm number to the number of rebalances and the kind of
+            cause of the first one.
     """
     from pyarrow import compute as pc
 
@@ -319,7 +317,7 @@ class Snapshot(NamedTuple):
 
 
 def silences(snapshots: Sequence[Snapshot]) -> list[int]:
-    """Return how long evicted members had sent no heartbeats when they rejoined (ms).
+    """Return how long evicted consumers had sent no heartbeats when they rejoined their group (ms).
 
     It is the session timeout plus the time between eviction and rejoining.
 
@@ -353,11 +351,10 @@ def silences(snapshots: Sequence[Snapshot]) -> list[int]:
 def _silences_by_group(
     members: pa.Table, rebalances: pa.Table, broker_session_ms: int
 ) -> dict[str, list[int]]:
-    """Return, for each group, how long evicted members had sent no heartbeats when they rejoined
+    """Return, for each group, how long evicted consumers had sent no heartbeats at their rejoin
     (ms).
 
-    The result has one value per such member. Groups without an eviction by session timeout are left
-    out.
+    Groups without an eviction by session timeout are left out.
     """
     from pyarrow import compute as pc
 

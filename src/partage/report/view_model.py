@@ -129,11 +129,9 @@ def _note(figures: Figures) -> str:
 
 
 def _cell(metric: Metric, figures: Figures, gain: Estimate | None) -> Cell:
-    """Return one cell of the table of policies: a metric of a policy as text.
-
-    The saving of a policy is its gain against the simulated present settings, shown only if its
-    interval excludes zero. The present settings and the recorded assignments have no saving.
-    """
+    """Return one cell of the table that compares protocols and strategies: a metric as text."""
+    # The saving of a policy is its gain against the simulated present settings, shown only if its
+    # interval excludes zero. The present settings and the recorded assignments have no saving.
     value, how = getattr(figures, metric.name), metric.aggregation
     if how is Aggregation.DIFFERENCE:
         return Cell("", None) if figures.policy in {RECORDED, OWN} else _saving(gain)
@@ -164,7 +162,7 @@ def _saving(gain: Estimate | None) -> Cell:
 
 
 def _downtime(figures: Figures) -> Cell:
-    """Return the cell with a policy's estimated downtime, or with its bounds if it has none."""
+    """Return a table cell with the estimated downtime of a simulated policy, or with its bounds."""
     bounds, estimate = figures.stopped, figures.stopped_estimate
     if estimate is not None:
         ends = FigureRange(estimate.low, estimate.high)
@@ -212,11 +210,9 @@ class CauseList(NamedTuple):
 
 
 def cause_list(causes: Iterable[CauseShare]) -> CauseList:
-    """Return the list of rebalance causes, sorted by the measure that its bars show.
-
-    The measure is the estimated downtime, or its upper bound in runs without estimates, or the
-    number of rebalances if no downtime is known.
-    """
+    """Return the report's list of rebalance causes, sorted by downtime or number of rebalances."""
+    # The measure is the estimated downtime, or its upper bound in runs without estimates, or the
+    # number of rebalances if no downtime is known.
     found = list(causes)
     number = sum(c.rebalances for c in found)
     if any(c.best for c in found):
@@ -346,9 +342,11 @@ def _cause_share(group: GroupFigures, cause: CauseShare | None) -> str:
 
 
 def _present_values(group: GroupFigures, first: Recommendation | None) -> str:
-    """Return the present values of the settings that a recommendation changes, as text.
+    """Return the present values of the client settings that a recommendation changes, as text.
 
-    If ``first`` is None or changes no setting, they are the group's main settings.
+    Args:
+        group: the consumer group.
+        first: the recommendation; without one, the group's main settings are shown.
     """
     some = first.now if first is not None and first.now else present_settings(group)[1:3]
     return "; ".join(one.text for one in some)
@@ -395,7 +393,9 @@ def streams_card(group: GroupFigures) -> StreamsCard:
 
 
 def _streams_label(group: GroupFigures, one: StreamsOutcome) -> str:
-    """Return the name of a combination of settings: only what differs from the present ones."""
+    """Return a label for a combination of Kafka Streams settings: those that differ from the
+    present.
+    """
     if not one.simulated:
         return "as recorded (without restoring)"
     if one.settings:
@@ -419,7 +419,7 @@ def _streams_cells(one: StreamsOutcome) -> tuple[Cell, ...]:
 
 
 def _state(size: int, unit: str | None) -> str:
-    """Return a size of state as text, such as ``1.5 MB`` or ``20,000 records``."""
+    """Format the size of a Kafka Streams state store, such as ``1.5 MB`` or ``20,000 records``."""
     if unit == "records":
         return plural(size, "record")
     power = min(4, max(0, len(str(size)) - 1) // 3)
@@ -428,11 +428,11 @@ def _state(size: int, unit: str | None) -> str:
 
 
 def _best_settings(group: GroupFigures) -> str:
-    """Return a sentence about the settings with the shortest outages, and what they cost.
-
-    A gain counts if it is larger than the error of the simulation: the difference between the
-    recorded outages and those that are simulated under the present settings.
+    """Return a sentence about the Kafka Streams settings with the shortest outages, and their
+    costs.
     """
+    # A gain counts if it is larger than the error of the simulation: the difference between the
+    # recorded outages and those that are simulated under the present settings.
     recorded = group.streams[0]
     simulated = [one for one in group.streams if one.outage_s is not None and one.simulated]
     if not simulated or not recorded.events:
@@ -514,9 +514,9 @@ def _recommendation_data(recommendation: Recommendation) -> dict[str, Any]:
 def _policy_columns(
     run: RunFigures, figures: Mapping[str, Figures], gains: Mapping[str, Estimate]
 ) -> dict[str, list[Any]]:
-    """Return the columns of a table of policies for the page, by name.
+    """Return the columns of the page's table that compares protocols and strategies, by name.
 
-    A column has texts; column ``NAME_sort`` has the values by which column ``NAME`` is sorted.
+    Column ``NAME_sort`` has the values by which column ``NAME`` is sorted.
     """
     records = []
     for row in policy_rows(run.policies, figures, OutputLevel.GROUP, gains):
