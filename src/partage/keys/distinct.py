@@ -55,10 +55,10 @@ class KeyColumns(NamedTuple):
 
 
 class KeyTable(NamedTuple):
-    """Arrays of an open-addressing hash table that counts distinct record keys.
+    """Arrays of a hash table that counts the records of each distinct key.
 
     Attributes:
-        slots: the hash slots, a power of two; each combines bits of a key's hash with the offset of
+        slots: hash indices, a power of two; each combines bits of a key's hash with the offset of
             its entry in ``store``.
         store: entries of the keys (length, hash, counts and bytes), one after the other.
         words: ``store`` viewed as unsigned integers.

@@ -90,9 +90,9 @@ def _check_state(one: Partitioner, state: State | None) -> None:
 
 
 class _Call:
-    """One call of `place_keys`: its checked arguments, and the number of records placed so far.
+    """Arguments of one call of `place_keys`, checked, and the number of records placed so far.
 
-    A chunked column is placed chunk by chunk.
+    A column of keys in chunks is placed chunk by chunk.
     """
 
     def __init__(

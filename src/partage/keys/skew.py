@@ -67,12 +67,12 @@ def load_of(partition: _Longs, records: _Longs, partitions: int) -> Load:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Number of keys and records that change partition if a topic's partition count changes.
+    """Number of record keys that change partition if a topic's partition count changes.
 
     Attributes:
         before, after: partition counts.
-        keys, moved_keys: number of distinct keys, and of those whose partition changes. The
-            records of such a key are in two partitions, which breaks their order.
+        keys, moved_keys: number of distinct keys, and of those whose partition changes. The records
+            of such a key are in two partitions, which breaks their order.
         records, moved_records: number of records of these keys.
     """
 

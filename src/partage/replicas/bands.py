@@ -58,10 +58,9 @@ class PlanLimits:
 
 @dataclass(frozen=True, eq=False)
 class Bands:
-    """Calculator of balance bands: ranges of load within which a broker or rack counts as balanced.
+    """Calculator of the load ranges within which a Kafka broker or rack counts as balanced.
 
-    A band surrounds the fair share (an equal part) of replicas, bytes, load or leaders. Each broker
-    has bands, and each rack if there are several.
+    Such a range (band) surrounds the fair share of replicas, bytes, load or leaders.
 
     Attributes:
         cluster: the cluster before the reassignment.
@@ -85,17 +84,16 @@ class Bands:
 
     @property
     def zones(self) -> int:
-        """Number of racks with balance bands; 0 if brokers have no racks or all share one."""
+        """Number of racks that must be balanced; 0 if brokers have no racks or all share one."""
         known = any(b.rack is not None for b in self.cluster.brokers)
         return len(self.sizes) if known and len(self.sizes) > 1 else 0
 
     def weight(self) -> NDArray[np.int64]:
-        """Return how much one replica of each partition uses of each resource of its broker.
+        """Return the disk space, replicas, bytes and load that one replica of each partition adds.
 
-        The result is int64[4, P], with a row for each of `KINDS`: disk space (against the broker's
-        capacity), replicas, bytes, load. A kind without data has zeros, and excluded topics weigh 0
-        except for disk space.
+        The result is int64[4, P], with a row for each of these quantities (see `KINDS`).
         """
+        # A kind without data has zeros, and excluded topics weigh 0 except for disk space.
         cluster, counted = self.cluster, self.counted.astype(np.int64)
         weight = np.zeros((len(KINDS), cluster.partitions), np.int64)
         weight[1] = counted
@@ -109,13 +107,17 @@ class Bands:
         return weight
 
     def replica_bands(self, use: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return lower and upper balance limits of each broker and rack for replicas, bytes and
-        load.
+        """Return the range of replicas, bytes and load within which each broker or rack is
+        balanced.
 
-        Both are int64[4, B + Z]: a column for each of B brokers, then for each of Z racks. The
-        first row has no balance limit: its upper limit is the broker's disk capacity. The next rows
-        are replicas, bytes and load. ``use`` is the result of `weight`.
+        Args:
+            use: the result of `weight`.
+
+        Returns:
+            lower and upper limits, each int64[4, B + Z]: a column for each of B brokers, then of Z
+                racks. The rows are disk space, replicas, bytes and load.
         """
+        # Disk space has no balance limit: its upper limit is the broker's capacity.
         cluster, sizes, zones = self.cluster, self.sizes, self.zones
         brokers = len(cluster.brokers)
         low = np.zeros((len(KINDS), brokers + zones), np.int64)

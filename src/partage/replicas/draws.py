@@ -18,10 +18,9 @@ _MULTIPLIER = 0x5DEECE66D
 
 
 class LookaheadDraws(Protocol):
-    """Interface of a random number generator whose next numbers can be read before they are
-    consumed.
+    """Random number generator whose next numbers can be read before they are consumed.
 
-    Vectorised code reads many numbers at once, and then consumes only as many as it used.
+    Vectorised code reads many numbers at once, and then consumes only those it used.
     """
 
     def ahead(self, count: int) -> NDArray[np.int64]:

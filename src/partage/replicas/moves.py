@@ -54,17 +54,17 @@ class ReplicaMoves:
 
     @property
     def partition(self) -> NDArray[np.int64]:
-        """Partition of each copied replica (int64[n], one element per copy)."""
+        """Partition of each replica copy in a reassignment plan (int64[n])."""
         return self._rows[0]
 
     @property
     def target(self) -> NDArray[np.int32]:
-        """Broker that receives each copy, as its position in the cluster (int32[n])."""
+        """Broker that receives each replica copy, as its index in the cluster (int32[n])."""
         return self._rows[1]
 
     @property
     def source(self) -> NDArray[np.int32]:
-        """Broker that releases its replica for each copy, as its position in the cluster
+        """Broker that loses its replica for each replica copy, as its index in the cluster
         (int32[n]).
 
         It is -1 if the copy is an additional replica.
@@ -79,7 +79,7 @@ class ReplicaMoves:
 
     @cached_property
     def within(self) -> DiskMoves:
-        """Copies between two disks of the same broker (`DiskMoves`)."""
+        """Replica copies between two disks of the same broker (`DiskMoves`)."""
         task, disks = self.task, self.task.disks
         nothing = np.zeros(0, np.int64)
         if disks is None or self.disk is None:
@@ -97,10 +97,11 @@ class ReplicaMoves:
 
     @property
     def on_disks(self) -> tuple[NDArray[np.int64], ...]:
-        """Copies that use or free space on a known disk, as four int64 arrays by copy.
+        """Replica copies that fill or free a known disk, as four arrays with an element for each
+        copy.
 
-        The arrays are partition, source disk (freed), target disk (filled) and bytes. A source or
-        target disk that is unknown or does not exist is -1.
+        The int64 arrays are partition, source disk (freed), target disk (filled) and bytes. An
+        unknown or missing disk is -1.
         """
         task, disks = self.task, self.task.disks
         if disks is None or self.disk is None:

@@ -142,7 +142,7 @@ def place_at_once(
     raw: Ints,
     shape: tuple[int, int],
 ) -> NDArray[np.int32] | None:
-    """Place the replicas of all partitions in one vectorised step, as KRaft's placer does.
+    """Place the replicas of all partitions at once, with the result of KRaft's placer.
 
     Kafka's ``StripedReplicaPlacer`` places one partition after the other. A ring is the circular
     list of a rack's brokers.
@@ -152,16 +152,16 @@ def place_at_once(
             unfenced brokers, then the ring of fenced ones.
         broker: int32, ids of all brokers, ring by ring.
         names: int64[racks], racks in order of their names.
-        offset: int64[2 racks], position within each ring of its first broker to use.
-        rack_offset: position in ``names`` of the first partition's first rack.
-        raw: int64, the next random draws, at least as many as all shuffles need.
+        offset: int64[2 racks], index within each ring of its first broker to use.
+        rack_offset: index in ``names`` of the first partition's first rack.
+        raw: int64, the next random numbers, at least as many as all shuffles need.
         shape: number of partitions, and replicas of each.
 
     Returns:
-        int32[shape]; None in rare cases, for which `place_one_by_one` must be used: an unfenced
-            ring can run dry in a row, a ring may stay unused until its epoch number recurs, or Java
-            rejects a draw.
+        int32[shape]; None in rare cases, for which `place_one_by_one` must be used.
     """
+    # The rare cases: an unfenced ring can run dry in a row, a ring may stay unused until its epoch
+    # number recurs, or Java rejects a draw.
     rows, factor = shape
     racks, sizes = len(names), np.diff(start)
     unfenced = sizes[0::2]

@@ -259,10 +259,12 @@ class UniformBytes(State):
 
 
 def draw_next_partition(state: UniformBytes, count: int) -> UniformBytes:
-    """Draw the next partition of franz-go's ``uniformBytesTopicPartitioner``; return the new state.
+    """Draw the next partition of the Go client franz-go's uniform-bytes partitioner; return the
+    state.
 
-    ``count`` is the number of partitions with a leader. If the state is adaptive, partitions with
-    longer queues are less likely. Otherwise all are equally likely (``Intn``).
+    Args:
+        state: the state before; if it is adaptive, partitions with longer queues are less likely.
+        count: number of partitions with a leader.
     """
     if not state.adaptive:
         on, draws = draw_below(state.draws, count)

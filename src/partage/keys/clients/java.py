@@ -51,18 +51,20 @@ MURMUR2_MASKED = KeyRule(MURMUR2, "masked")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counter(State):
-    """State of a round-robin partitioner: a counter of the records that have no key.
+    """State of a Java producer's round-robin partitioner: a counter of the records without a key.
 
     Attributes:
-        counter: the next value, an int32; None: a random start is drawn at the first record, as
-            in the clients.
+        counter: the next value, an int32; None: a random start is drawn at the first record, as in
+            the clients.
     """
 
     counter: int | None = None
 
 
 def _advance(counter: int, steps: int) -> int:
-    """Add ``steps`` to a round-robin counter, with the overflow of a Java int.
+    """Return the round-robin counter of a Java producer after ``steps`` records.
+
+    It overflows like a Java int.
 
     >>> _advance(2**31 - 1, 1)
     -2147483648
@@ -89,12 +91,10 @@ def _choose_by_counter(
 class Turns(Counter):
     """State of Java's ``RoundRobinPartitioner``: its counter, and the size of each open batch.
 
-    Producers 2.4 to 3.9 call the partitioner again for each record that needs a new batch, and so
-    skip a partition (KAFKA-9965). Only they need the batch sizes.
-
     Attributes:
         counter: the next value.
-        asked_again: whether the producer calls the partitioner again for a new batch (2.4 to 3.9).
+        asked_again: whether the producer calls the partitioner again for a new batch (2.4 to 3.9),
+            and so skips a partition (KAFKA-9965).
         batch_size: bytes of a batch, for ``asked_again``.
         filled: bytes in the open batch of each partition, () for none open.
     """
@@ -172,10 +172,8 @@ def cached(state: StickyCache, partitions: int) -> tuple[int, StickyCache]:
 def next_cached(state: StickyCache, partitions: int, previous: int) -> tuple[int, StickyCache]:
     """Draw a new sticky partition for a topic after a full batch; return it and the new state.
 
-    Equals ``StickyPartitionCache.nextPartition``. ``previous`` is the partition of the full batch.
-    Nothing changes if another thread has already replaced that partition. If several partitions
-    have a leader, the cache draws until the partition changes. Without any leader it draws once
-    from all partitions, and may get the same one.
+    Equals ``StickyPartitionCache.nextPartition``. If several partitions have a leader, the result
+    differs from ``previous``, the partition of the full batch.
 
     >>> from partage.keys.partitioner import GivenDraws
     >>> state = StickyCache(partition=1, draws=GivenDraws((4, 5)))
@@ -183,6 +181,8 @@ def next_cached(state: StickyCache, partitions: int, previous: int) -> tuple[int
     2
     """
     old = state.partition
+    # Nothing changes if another thread has already replaced that partition. Without any leader the
+    # cache draws once from all partitions, and may get the same one.
     if old is not None and old != previous:
         return old, state
     draws = state.draws
@@ -283,12 +283,12 @@ def with_queues(
 
 
 def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """Draw the next sticky partition; return it and the new state.
+    """Draw the next sticky partition of a Java producer; return it and the new state.
 
-    Equals ``BuiltInPartitioner.nextPartition``. Partitions with longer queues are less likely. If
-    the state has no queue lengths, all available partitions are equally likely.
+    Partitions with longer queues are less likely. Equals ``BuiltInPartitioner.nextPartition``.
     """
     if not state.table:
+        # Without queue lengths, all available partitions are equally likely.
         chosen, draws = draw_from(state.pool(partitions), state.draws)
         return chosen, replace(state, draws=draws)
     number, draws = state.draws.next_int()
@@ -311,10 +311,17 @@ def peeked(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 def updated(state: Adaptive, appended: int, partitions: int, *, switch: bool = True) -> Adaptive:
     """Count ``appended`` bytes in the sticky partition, and draw another one if its batch is full.
 
-    Return the new state. Equals ``BuiltInPartitioner.updatePartitionInfo``: a draw follows after
-    ``batch_size`` bytes if ``switch`` is true (the newest batch is full), and after twice as many
-    in any case. The same partition may be drawn again. ``partitions`` is the topic's partition
-    count.
+    Equals ``BuiltInPartitioner.updatePartitionInfo``.
+
+    Args:
+        state: the state of the topic's partitioner.
+        appended: number of bytes.
+        partitions: partition count of the topic.
+        switch: whether the newest batch is full; if not, a draw follows only after twice
+            ``batch_size`` bytes.
+
+    Returns:
+        the new state; the same partition may be drawn again.
     """
     if state.partition is None:
         return state

@@ -30,8 +30,9 @@ __all__ = ["LIBRDKAFKA", "Lingering"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lingering(State):
-    """State of librdkafka's random partitioners, which place several records without a key in one
-    partition before they draw another.
+    """State of librdkafka's random partitioners for records without a key.
+
+    Several records go to the same partition before another one is drawn.
 
     Attributes:
         hold: number of records that go to a partition before another is drawn.

@@ -23,7 +23,7 @@ __all__ = ["PYTHON", "Pinned"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned(State):
-    """State of kafka-python's ``StickyPartitioner`` for one topic.
+    """State of kafka-python's ``StickyPartitioner`` for one topic: its current partition and batch.
 
     Attributes:
         partition: current partition of records with a null key; None before the first.

@@ -28,7 +28,9 @@ __all__ = ["SCALA", "SendCache", "forgotten"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendCache(State):
-    """State of the Scala producer for one topic (``sendPartitionPerTopicCache``).
+    """State of Kafka's Scala producer for one topic: the partition of records without a key.
+
+    Kafka's name for it is ``sendPartitionPerTopicCache``.
 
     Attributes:
         partition: current partition of records with a null key; None after a metadata refresh.
@@ -38,11 +40,10 @@ class SendCache(State):
 
 
 def forgotten(state: SendCache) -> SendCache:
-    """Return the state without a partition for null keys, as after the Scala producer's metadata
-    refresh.
+    """Return the Scala producer's state after a metadata refresh: it draws a new partition next.
 
-    The next record without a key draws a new partition. The setting
-    ``topic.metadata.refresh.interval.ms`` is the interval of these refreshes.
+    The producer refreshes its metadata every ``topic.metadata.refresh.interval.ms``, and then draws
+    another partition for records without a key.
     """
     return replace(state, partition=None)
 

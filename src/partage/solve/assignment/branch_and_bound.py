@@ -70,7 +70,9 @@ def solve_exactly(
 
 @dataclass(slots=True, eq=False)
 class _Search:
-    """State of the branch-and-bound search for the best assignment of weighted items to members.
+    """Branch-and-bound search for the best assignment of weighted partitions to members.
+
+    An item is a partition, or several that must have one owner.
 
     Attributes:
         items, members: the problem.
@@ -79,7 +81,7 @@ class _Search:
         nodes: how many more partial assignments the search may visit.
         ceiling: upper limits of the sorted relative loads (load divided by share), largest first;
             empty for no limit.
-        best: score of the best plan so far; owner: the member of each item in that plan.
+        best: score of the best assignment so far; owner: the member of each item in it.
     """
 
     items: Items

@@ -162,7 +162,7 @@ class Layout:
 
     @property
     def sink(self) -> int:
-        """Number of the sink node."""
+        """Number of the sink node of the flow network."""
         return self.source + 1
 
     @property

@@ -73,7 +73,7 @@ class _Result:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Subproblem:
-    """Part of the even-loads problem: some topics, and the members that get their partitions.
+    """Some topics and the members that get their partitions, as a part of a larger consumer group.
 
     Topics with equal subscribers, and members with equal subscriptions, form classes.
 

@@ -314,11 +314,10 @@ def _push_kept(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanFlows:
-    """Solution of the flow problem: how many partitions stay with each previous owner, how many
-    move.
+    """Numbers of partitions that stay with previous owners or move, in a plan with the fewest
+    moves.
 
-    `assign_owners` makes an assignment from it. A claimant is a previous owner that may keep a
-    partition; a contested class has several.
+    A claimant is a previous owner that may keep a partition; a contested class has several.
 
     Attributes:
         claim: int64, for each class with one claimant, the partitions that stay with it.
@@ -337,10 +336,15 @@ class PlanFlows:
 def assign_owners(
     classes: SubscriptionClasses, claims: ClaimClasses, flows: PlanFlows
 ) -> NDArray[np.int32]:
-    """Return an owner for each partition so that the assignment has the given flows (int32[P]).
+    """Choose an owner for each partition so that given numbers of partitions stay or move
+    (int32[P]).
 
-    Partitions of one class are interchangeable. Members keep the first ones of each class.
+    Args:
+        classes: topics with equal subscribers, and members with equal subscriptions.
+        claims: partitions that previous owners may keep.
+        flows: the numbers of partitions that stay and that move.
     """
+    # Partitions of one class are interchangeable: members keep the first ones of each class.
     owner = np.full(len(claims.topic), -1, np.int64)
     _keep_first_partitions(
         owner, claims.arc_of, np.arange(len(flows.claim) + 1), claims.arc_member, flows.claim

@@ -38,15 +38,15 @@ _MOST_WORK = 30_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitedLoads:
-    """Most even loads that a limited number of moves can reach, and the proofs of their optimality.
+    """Most even loads of consumer group members that a limited number of moves can reach.
 
-    The load of a member is its number of partitions. The largest load is as small as possible, then
-    the second largest, and so on.
+    A load is a number of partitions. The largest load is as small as possible, then the second
+    largest, and so on.
 
     Attributes:
         loads: int64[n], largest first.
-        proofs: pairs of a load level, at which the number of members that reach it cannot be
-            lowered further, and the dual prices of members (int64[M]).
+        proofs: pairs of a load, such that no fewer members can have at least this load, and the
+            dual prices of members that prove it (int64[M]).
     """
 
     loads: IntArray

@@ -47,7 +47,7 @@ class Eligibility:
 
     @property
     def members(self) -> int:
-        """The number of members."""
+        """Number of members in the consumer group."""
         return len(self.start) - 1 if self.subscription is None else len(self.subscription)
 
 
@@ -109,8 +109,9 @@ class SubscriptionClasses:
 
 
 def find_classes(eligibility: Eligibility) -> SubscriptionClasses:
-    """Group members with equal subscriptions, and then topics with equal subscribers, into
-    classes.
+    """Group members with equal subscriptions, and topics with equal subscribers, into classes.
+
+    The members and the topics of a class are interchangeable.
     """
     partitions = np.asarray(eligibility.partitions, np.int64)
     member, rows = _equal_rows(

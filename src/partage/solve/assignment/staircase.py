@@ -57,10 +57,10 @@ class Steps:
         return len(self.width)
 
     def climb(self, load: IntArray) -> IntArray:
-        """Divide each load among the steps (ranges of load levels), lowest step first (int64[n,
-        S]).
+        """Split each load among ranges of equal load limits, lowest range first (int64[n, S]).
 
-        A load that exceeds what its steps have left is cut. Earlier loads take precedence.
+        Args:
+            load: int64[n], the loads; what exceeds the limits is cut, for later loads first.
 
         >>> Steps.of(np.array([2, 1])).climb(np.array([2, 2])).tolist()
         [[1, 1], [1, 0]]

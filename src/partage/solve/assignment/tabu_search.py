@@ -96,7 +96,12 @@ def lower_largest_load(plan: WeightedPlan, bound: float) -> WeightedPlan:
 
 
 def _even_out_loads(plan: WeightedPlan, owner: IntArray) -> WeightedPlan:
-    """Return a plan with the given owners, improved by local search within the remaining moves."""
+    """Improve an assignment by local search until its member loads are as even as possible.
+
+    Args:
+        plan: the problem, and the limit of moves.
+        owner: int64[n], the member of each item (a partition, or several with one owner).
+    """
     out = WeightedPlan(plan.items, plan.members, plan.most_moves, plan.tolerance)
     for i, m in enumerate(owner.tolist()):
         out.put(i, m)
@@ -107,11 +112,13 @@ def _even_out_loads(plan: WeightedPlan, owner: IntArray) -> WeightedPlan:
 
 @dataclass(slots=True, eq=False)
 class _TabuSearch:
-    """State of the tabu search: the current owners, the penalty for load, and the tabu list.
+    """Tabu search for an assignment of partitions with a lower largest member load.
+
+    An item is a partition, or several that must have one owner.
 
     Attributes:
         plan: the problem: items, members, limit of moves.
-        work: how many more candidate steps may be evaluated.
+        work: how many more candidate changes may be evaluated.
         seed: state of the random number generator.
         owner: int64[n], member of each item; load: float64[M]; moves: owned partitions that are not
             with a previous owner.
@@ -119,7 +126,7 @@ class _TabuSearch:
         penalty: cost of one unit of load above the ceiling, in moves.
         moves_to: int64[n, M], moves that each pair of item and member costs.
         move_cost: float64[n, M], the same; infinite if the member may not own the item.
-        tabu_until: int64[n, M], the step until which an item must not go to a member.
+        tabu_until: int64[n, M], the iteration until which an item must not go to a member.
     """
 
     plan: WeightedPlan
@@ -141,11 +148,12 @@ class _TabuSearch:
         self.move_cost = np.where(plan.open[plan.items.kind], self.moves_to.astype(float), np.inf)
 
     def owners_with_fewest_moves(self) -> IntArray:
-        """Return the owners in the assignment with the fewest moves (int64[n]).
+        """Return the owner of each partition in the assignment with the fewest moves (int64[n]).
 
-        Each item's owner is its previous owner, or its owner in ``plan`` if a previous owner may
-        not own it.
+        Partitions that must have one owner count as one.
         """
+        # The owner is the previous owner, or the owner in ``plan`` if a previous owner may not own
+        # the item.
         every_item, home = np.arange(len(self.plan.owner)), self.move_cost.argmin(axis=1)
         closer = self.move_cost[every_item, home] < self.move_cost[every_item, self.plan.owner]
         return np.where(closer, home, self.plan.owner)

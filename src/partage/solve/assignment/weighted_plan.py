@@ -76,9 +76,9 @@ class Members:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gains:
-    """Effects of candidate steps (transfers or swaps between two members) on loads, cost and moves.
+    """Changes of loads, cost and moves for candidate transfers or swaps of partitions.
 
-    Negative values are improvements. Steps are compared by the first attribute, on ties by the
+    Negative values are improvements. Candidates are compared by the first attribute, on ties by the
     next.
 
     Attributes:
@@ -86,7 +86,7 @@ class Gains:
         larger, smaller: change of the larger and of the smaller relative load of the two members.
         cost: change of the total rack cost.
         moves: change of the number of moved partitions.
-        allowed: bool, whether the limit of moves permits the step.
+        allowed: bool, whether the limit of moves permits the candidate.
     """
 
     over: FloatArray
@@ -188,9 +188,8 @@ class WeightedPlan:
 
     @property
     def relative(self) -> FloatArray:
-        """Relative load of each member: its load divided by its share (float64[M]).
-
-        The search makes these values even.
+        """Load of each member divided by its share (float64[M]); a local search makes these values
+        even.
         """
         out: FloatArray = self.load / self.members.speed
         return out
