@@ -55,8 +55,9 @@ class DefaultPartitioner:
         value_bytes: bytes | None,  # noqa: ARG002 - the same
         cluster: Cluster,
     ) -> int:
-        """Return a record's partition: by murmur2 of its key, or round-robin over partitions with a
-        leader for a null key.
+        """Return a record's partition: murmur2 of its key, or round robin for a null key.
+
+        Round robin uses only partitions with a leader, if there are any.
         """
         partitions = cluster.partitions_of(topic)
         if not len(partitions):

@@ -202,14 +202,13 @@ def fold_all(hashes: UInt32Array, partitions: int, fold: Fold) -> None:
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """Rule by which a client derives the partition from a key: a hash function, and the mapping of
-    the hash to a partition number.
+    """Rule by which a Kafka client derives the partition from a record key: a hash, then a modulo.
 
     Attributes:
         hash: hash function of the key's bytes.
         fold: name of the mapping of a hash to a partition.
-        unkeyed: the records whose partition the key does not determine; with ``nothing`` a null
-            key is hashed as an empty one.
+        unkeyed: the records whose partition the key does not determine; with ``nothing`` a null key
+            is hashed as an empty one.
     """
 
     hash: Hash

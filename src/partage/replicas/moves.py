@@ -121,12 +121,12 @@ class ReplicaMoves:
 
 @dataclass(frozen=True, eq=False)
 class DiskMoves:
-    """Copies between two disks of the same broker that a reassignment plan requires, as columns.
+    """Replica copies of a reassignment plan between two disks of the same broker, as columns.
 
     Attributes:
         partition: int64[n], the partition of each copy.
-        broker: int32[n], position of its broker.
-        source, target: int64[n], positions of the two disks on that broker.
+        broker: int32[n], index of its broker in the cluster.
+        source, target: int64[n], indices of the two disks on that broker.
         bytes: int64[n], size of each copy; 0 if sizes are unknown.
     """
 

@@ -330,10 +330,10 @@ def _expect_no_overflow(
 
 
 def alternate_racks(brokers: Sequence[Broker]) -> list[int]:
-    """Return the positions of the brokers in rack-alternating order: one broker of each rack in
-    turn.
+    """Return the indices of the brokers in an order that alternates racks.
 
-    Racks are sorted by name, and brokers within a rack by id. It is a port of
+    For example, two brokers each of racks a and b come in the order a, b, a, b. Racks are sorted by
+    name, and brokers within a rack by id. It is a port of
     ``AdminUtils.getRackAlternatedBrokerList``.
 
     >>> racks = ["rack1", "rack3", "rack3", "rack2", "rack2", "rack1"]

@@ -17,11 +17,11 @@ _COLUMNS = ("replicas", "leaders", "bytes", "load")
 
 
 def broker_rows(task: ReplicaTask, replica: NDArray[np.int32]) -> list[dict[str, Any]]:
-    """Return a report row for each broker: its replicas, leaders, bytes and load before and after
-    the plan.
+    """Return a report row for each broker, with its load before and after a reassignment plan.
 
-    A row also has the balance bands (the ranges within which a broker counts as balanced). Leaders
-    before are the current ones, leaders after the preferred ones. Excluded topics do not count.
+    A row has replicas, leaders, bytes and load, and their balance bands (the ranges within which a
+    broker counts as balanced). Leaders before are the current ones, leaders after the preferred
+    ones. Excluded topics do not count.
     """
     before = _held(
         task, task.cluster.start, task.cluster.factor, task.cluster.replicas_leader_first
@@ -52,10 +52,10 @@ def _bands_of(task: ReplicaTask) -> dict[str, tuple[NDArray[np.int64], NDArray[n
 
 
 def rack_rows(task: ReplicaTask, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a report row for each rack: replicas, leaders, bytes and load of its brokers before
-    and after the plan.
+    """Return a report row for each rack, with its load before and after a reassignment plan.
 
-    Without racks, or with a single one, rows have no balance bands.
+    A row has replicas, leaders, bytes and load. Without racks, or with a single one, rows have no
+    balance bands.
     """
     out: dict[str | None, dict[str, Any]] = {}
     for row in rows:

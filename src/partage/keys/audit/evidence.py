@@ -163,9 +163,8 @@ class Family:
 
     @property
     def name(self) -> str:
-        """Name of the partitioner family in results: its first partitioner, and the hashed part of
-        the key if that is not the whole key.
-        """
+        """Name of equivalent partitioners in results: the name of the first one (as "murmur2")."""
+        # The hashed part of the key is added if that is not the whole key.
         first = self.partitioners[0]
         return first if self.part is KeyPart.WHOLE else f"{first}, {self.part.name.lower()}"
 

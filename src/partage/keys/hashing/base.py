@@ -64,17 +64,16 @@ class Each(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Hash:
-    """A hash function for record keys, such as murmur2, with implementations for single keys and
-    for columns of keys.
+    """A hash function for record keys, such as murmur2, in versions for one key and for many keys.
 
     Attributes:
         name: name of the hash.
         of_key: function that hashes one key, 0 <= h < 2**32.
         of_rows: function that hashes n keys of equal length L with NumPy, uint8[n, L] -> uint32[n].
-        lanes: the same as a compiled kernel that writes to its second argument; None if `each`
-            is faster.
-        lane_kernel: function of a key length that returns that kernel; None for lengths that
-            `each` hashes.
+        lanes: the same as a compiled kernel that writes to its second argument; None if `each` is
+            faster.
+        lane_kernel: function of a key length that returns that kernel; None for lengths that `each`
+            hashes.
         each: compiled kernel (data, starts, out) for keys of any length, one after the other.
     """
 

@@ -89,7 +89,9 @@ class BinaryColumn:
         return np.ones(len(self), bool) if self.valid is None else self.valid
 
     def bounds(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Return where the byte strings of the given rows begin and end in the buffer (int64)."""
+        """Return the first and the end index in the buffer of the byte strings in given rows
+        (int64).
+        """
         return self.start[rows].astype(np.int64), self.start[rows + 1].astype(np.int64)
 
 

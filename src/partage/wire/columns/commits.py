@@ -42,7 +42,7 @@ _STEPS_A_ROW = 170
 
 @dataclass(frozen=True)
 class OffsetCommits:
-    """Decoded offset commits as columns, in the order of their rows.
+    """Decoded offset commits of consumer groups as columns, in the order of their rows.
 
     Attributes:
         row: the commit's row in the input columns.
@@ -59,7 +59,7 @@ class OffsetCommits:
         others: rows of other or unknown record types, for `group_log.decode_record`.
         errors: dict from row of a damaged commit to its error.
         series: a small number for each distinct group, topic and partition.
-        metadata_at, metadata_length: position of the commit's metadata in the values' bytes.
+        metadata_at, metadata_length: offset and size of the commit's metadata in the values' bytes.
     """
 
     row: Ints

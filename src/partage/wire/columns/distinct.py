@@ -234,7 +234,7 @@ def fill_slots(table, count, slots):
 
 
 class NameTable:
-    """Growing hash table of distinct byte strings, which compiled kernels fill.
+    """Growing hash table of distinct byte strings, which compiled code fills.
 
     Args:
         expected: approximate number of strings; the table grows if there are more.
@@ -266,17 +266,22 @@ class NameTable:
         return [data[at : at + n].tobytes() for at, n in self.positions().tolist()]
 
     def positions(self) -> NDArray[np.int64]:
-        """Return a copy of each string's position in the data and its size
-        in bytes (int64[n, 2]).
+        """Return the offset and the size of each byte string of the hash table (int64[n, 2]).
+
+        Offsets are indices into the bytes that were searched. The result is a copy.
         """
         positions: NDArray[np.int64] = self.names.table[: len(self), 1:].copy()
         return positions
 
 
 def read_only(array: NDArray[Any], kind: type[np.generic]) -> NDArray[Any]:
-    """Return an array as a read-only, contiguous array of the given type, for compiled kernels.
+    """Return an array as read-only and contiguous, with the type that compiled code needs.
 
-    The array is copied only if it has another type or layout.
+    It is copied only if it has another type or layout.
+
+    Args:
+        array: the array.
+        kind: the NumPy type of the result.
     """
     view: NDArray[Any] = np.require(array, kind, ["C", "A"]).view()
     view.flags.writeable = False

@@ -47,7 +47,8 @@ class SubscriptionColumns(NamedTuple):
 
 
 class TrailerColumns(NamedTuple):
-    """A group member's user data, divided into the strategy's bytes and Partage's trailer.
+    """User data of a consumer's subscription, split into the strategy's bytes and Partage's
+    trailer.
 
     The trailer is what Partage appends to user data (see `partage.wire.member_extras`).
 
@@ -85,9 +86,9 @@ class _Head(NamedTuple):
 
 
 def decode_subscriptions(metadata: Sequence[bytes]) -> list[SubscriptionColumns | None]:
-    r"""Decode the subscriptions of all members of a group at once.
+    r"""Decode the subscriptions of all members of a consumer group at once.
 
-    The result is None for a subscription that needs the generic decoder.
+    The result is None for a subscription that only the general decoder can decode.
 
     >>> sent = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\1\0\1t\0\0\0\1\0\0\0\7"
     >>> decode_subscriptions([sent] * 6)[5].owned.number.tolist()

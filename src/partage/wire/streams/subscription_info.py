@@ -423,7 +423,7 @@ class SubscriptionInfo:
         return TaskValues.of(sums | dict.fromkeys(self.standby, UNKNOWN_OFFSET_SUM))
 
     def previous_tasks(self) -> set[TaskKey]:
-        """Return the tasks that the member ran (was active for) before this rebalance."""
+        """Return the Kafka Streams tasks that the member ran before this rebalance."""
         if self.version < _FIRST_WITH_SUMS:
             return set(self.previous)
         return {
@@ -433,7 +433,7 @@ class SubscriptionInfo:
         }
 
     def standby_tasks(self) -> set[TaskKey]:
-        """Return the tasks of which the member has state but which it did not run."""
+        """Return the Kafka Streams tasks whose state the member has but which it did not run."""
         if self.version < _FIRST_WITH_SUMS:
             return set(self.standby)
         return {
