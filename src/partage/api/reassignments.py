@@ -212,8 +212,7 @@ def _plan_within_disks(task: ReplicaTask, plan: NewReplicas, breach: str) -> New
 
 
 def _choose_leaders_and_disks(task: ReplicaTask, replica: NDArray[np.int32]) -> NewReplicas:
-    """Complete a replica placement: choose the leader of each partition and the disk of each
-    replica.
+    """Complete a replica placement: choose a leader per partition and a disk per replica.
 
     Args:
         task: cluster, brokers and limits.
@@ -320,9 +319,7 @@ def _with_relaxed_prices(
 def _improve_by_dual(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve a large replica placement by Lagrangian relaxation: round the dual solution and
-    repair it.
-    """
+    """Improve a large replica placement by Lagrangian relaxation, rounding and repair."""
     # The dual prices are added to the plan if they prove a higher lower bound of its costs.
     is_size_right = 2 * MOST_BINARIES < _count_pairs(task) <= MOST_DUAL_PAIRS
     if verdict.optimal or not is_size_right or task.closed.all():
@@ -340,8 +337,7 @@ def _improve_by_dual(
 
 
 def _is_near_bound(verdict: ReplicaVerdict, cost: str, reachable: float) -> bool:
-    """Return whether a cost of the plan is so close to its lower bound that it needs no
-    improvement.
+    """Return whether a cost of the plan is too close to its lower bound to improve it.
 
     It is also close enough if no plan with the same large partitions can reach much less.
 

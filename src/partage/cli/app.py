@@ -101,9 +101,7 @@ class _ImportedCommands(Mapping[str, Any]):
 
 
 class _LazyCommandGroup(TyperGroup):
-    """The top-level command `partage`; it imports a subcommand's module only when the subcommand
-    runs.
-    """
+    """Top-level command `partage`, which imports a subcommand's module only when it runs."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -115,9 +113,8 @@ class _LazyCommandGroup(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a subcommand of `partage` by name; while help is printed, a stub with only its
-        summary.
-        """
+        """Return a subcommand of `partage` by name."""
+        # While help is printed, a stub with only the summary is returned.
         if self._prints_help:
             return TyperCommand(name=cmd_name, help=COMMANDS[cmd_name][1])
         return super().get_command(ctx, cmd_name)

@@ -167,7 +167,7 @@ def interactive() -> bool:
 
 
 def name(value: str, style: str = "") -> Text:
-    """Convert a name from the input to Rich text, without markup and control characters."""
+    """Convert a name from the input, such as a topic, to Rich text without control characters."""
     return Text(_one_line(value), style)
 
 

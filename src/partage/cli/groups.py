@@ -167,8 +167,7 @@ def _format_lag(measurement: GroupMeasurement) -> str:
 
 
 def _format_lag_age(measurement: GroupMeasurement) -> str:
-    """Format, in brackets, the age of a group's lag in seconds and the time until it has caught
-    up.
+    """Format the age of a consumer group's lag and the time to catch up, in brackets.
 
     >>> from partage.capture.groups import LiveGroup
     >>> from partage.commands.live_groups import GroupMeasurement
@@ -246,10 +245,9 @@ def _distance(now: Measures) -> str:
 
 
 def changes(before: Iterable[LiveGroup], now: Iterable[LiveGroup]) -> list[str]:
-    """Describe how groups changed between two measurements: members that joined or left, and
-    partitions that moved.
+    """Describe which members of consumer groups joined or left between two measurements.
 
-    Return a sentence for each changed group.
+    Moved partitions are described, too. Return a sentence for each changed group.
 
     >>> changes([], [])
     []

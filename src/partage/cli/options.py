@@ -40,9 +40,7 @@ class OptionGroup:
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command so that each field of its dataclass parameters becomes a command-line
-    option.
-    """
+    """Decorate a command: fields of its dataclass parameters become command-line options."""
     # Typer reads options from parameters only, not from dataclasses.
     groups: dict[str, type[OptionGroup]] = {}
     parameters: list[inspect.Parameter] = []

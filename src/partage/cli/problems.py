@@ -65,7 +65,7 @@ def parse_json_object(text: bytes, source: str) -> Mapping[str, Any]:
 
 
 def parse_problem(problem: Mapping[str, Any]) -> tuple[Group, Cluster]:
-    """Convert an assignment problem from JSON to its group (members) and cluster (topics)."""
+    """Convert an assignment problem from JSON to a consumer group and a Kafka cluster."""
     from partage.model import Cluster, Group
 
     return Group.from_json(problem), Cluster.from_json(problem)

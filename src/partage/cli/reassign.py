@@ -74,8 +74,7 @@ class SizeOptions(OptionGroup):
         gone: tuple[int, ...] = (),
         excluded: list[str] | None = None,
     ) -> ReplicaCluster:
-        """Read brokers, topics and replicas of a Kafka cluster, with the sizes that the options
-        give.
+        """Read brokers, topics and replicas of a Kafka cluster, with sizes from the options.
 
         Args:
             source: file or capture.

@@ -395,8 +395,7 @@ def _without_racks(app: SimulatedApplication, *, changelogs: bool = True) -> lis
 
 
 def cross_rack_marks(app: SimulatedApplication) -> tuple[str, str | None]:
-    """Return marks for the table if the Kafka Streams application's cross-rack traffic is not
-    exact.
+    """Return marks for a table if a Streams application's cross-rack traffic is not exact.
 
     Returns:
         A prefix, "-" if the traffic is unknown, ">=" if it is a lower bound, else ""; and a note

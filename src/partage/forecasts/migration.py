@@ -91,8 +91,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """Result of `plan_migration`: whether a group is ready for another rebalance protocol, and the
-    steps.
+    """Result of `plan_migration`: a group's readiness for another protocol, and the steps.
 
     Attributes:
         group: name of the group.
@@ -142,8 +141,7 @@ def plan_migration(
     causes: Iterable[str] = (),
     effect: Effect | None = None,
 ) -> Migration:
-    """Check whether a group is ready to migrate to another rebalance protocol, and list the
-    steps.
+    """Check whether a group can migrate to another rebalance protocol, and list the steps.
 
     Args:
         group: name of the group.

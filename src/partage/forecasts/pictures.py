@@ -174,8 +174,7 @@ def growth_picture(growth: Growth, drains: Sequence[DrainTime] = ()) -> str:
 
 
 def standby_picture(gain: StandbyGain, application: str, cost: str) -> str:
-    """Draw the outage time of a Kafka Streams application with and without one more standby, as
-    SVG.
+    """Draw the outages of a Kafka Streams application with and without a standby, as SVG.
 
     Args:
         gain: outages in seconds, without and with the standby.

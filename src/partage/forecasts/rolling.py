@@ -66,7 +66,9 @@ _MOST_MEMBERS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RestartTime:
-    """Log-normal distribution of the time from a member's shutdown to its rejoin, in seconds.
+    """Log-normal distribution of the time that a consumer takes to restart, in seconds.
+
+    This is the time from its shutdown to its rejoin.
 
     Attributes:
         median: the median.
@@ -437,7 +439,7 @@ class _Rollout:
 def alternatives(
     deployment: Deployment, *, server_session_s: float = _SERVER_SESSION_S
 ) -> tuple[Deployment, ...]:
-    """Return variants of a deployment that may cost less.
+    """Return variants of a rolling deployment that may cost less.
 
     The variants are: cooperative or server-side assignment, static membership with a sufficient
     session timeout, LeaveGroup at shutdown, and additional pods during the update (``maxSurge``).
@@ -475,8 +477,7 @@ def alternatives(
 
 
 def kubernetes_lines(deployment: Deployment) -> tuple[str, ...]:
-    """Return the Kubernetes settings that correspond to the simulated deployment, as ``field:
-    value`` lines.
+    """Return the Kubernetes settings of a simulated rolling deployment, as ``field: value`` lines.
 
     >>> from partage.forecasts.loads import constant_load
     >>> load = constant_load({"t": 2}, 0.0)

@@ -96,8 +96,7 @@ PARTITIONS, HOT_PARTITION, STRATEGY = "partitions", "hot partition", "strategy"
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """Result of `size_group`: the number of consumers that a group needs, and the forecast for each
-    number.
+    """Result of `size_group`: the number of consumers that a group needs, with forecasts.
 
     Attributes:
         strategy: the strategy that assigned the partitions.

@@ -73,7 +73,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class HistoryGap:
-    """A gap in a group's recorded history, during which the owners of partitions are unknown.
+    """Gap in a group's recorded history, during which the owners of partitions are unknown.
 
     The log does not have the generations of this time. ``from_ms`` and ``from_generation`` are None
     before the group's first record.

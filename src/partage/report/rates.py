@@ -70,9 +70,7 @@ class Rate:
 
     @property
     def error(self) -> float:
-        """Standard deviation of an estimated sum, from its interval; 0 if the sum is an exact
-        count.
-        """
+        """Standard deviation of an estimated rate's sum; 0 if it is an exact count."""
         if self.interval is None:
             return 0.0
         return (self.interval.high - self.interval.low) / (2 * _SIGMAS)

@@ -24,11 +24,10 @@ MIN_COVERAGE = 0.9
 
 @dataclass(frozen=True)
 class Figures:
-    """Metrics of one simulated policy or of the recorded assignments, summed over rebalances.
+    """Metrics of the simulation of one protocol and strategy, or of the recorded assignments.
 
-    Each metric of `partage.tables.metrics.METRICS` is an attribute (``moved``, ``stopped``). The
-    sums from which metrics are computed are attributes too (``stopped_low``, ``stopped_known``). A
-    metric is computed at its first use, because a report reads each of them dozens of times.
+    Each metric of `partage.tables.metrics.METRICS` is an attribute (``moved``, ``stopped``), summed
+    over rebalances. The sums from which metrics are computed are attributes too (``stopped_low``).
 
     Attributes:
         policy: name of the policy, or `RECORDED`.
@@ -39,6 +38,8 @@ class Figures:
     >>> found.moved, found.stopped, found.reread
     (2, FigureRange(low=1, high=4), None)
     """
+
+    # A metric is computed at its first use, because a report reads each of them dozens of times.
 
     policy: str
     reading: str
@@ -91,7 +92,7 @@ def total(figures: Iterable[Figures]) -> Figures:
 
 @dataclass(frozen=True, slots=True)
 class CauseShare:
-    """The number of rebalances with one kind of cause, and their downtime.
+    """Number of rebalances that have the same kind of cause, and their downtime.
 
     Attributes:
         kind: cause kind of table ``rebalances``.
@@ -123,7 +124,8 @@ class CauseShare:
 
     @property
     def order(self) -> tuple[float, float, int, str]:
-        """Sort key of causes: largest estimated downtime first, then largest upper bound."""
+        """Sort key of rebalance causes: those with most downtime come first."""
+        # Causes are sorted by estimated downtime, then by its upper bound.
         return (-self.best, -self.high, -self.rebalances, self.kind)
 
 
@@ -322,11 +324,8 @@ class GroupFigures:
 
     @property
     def main_cause(self) -> CauseShare | None:
-        """The cause of rebalances with the largest downtime; None if the group has only its first
-        one.
-
-        The group's first rebalance in the log counts as no cause.
-        """
+        """The cause of rebalances with most downtime; None if the group has only its first one."""
+        # The group's first rebalance in the log counts as no cause.
         return next((c for c in self.causes if c.kind != "first"), None)
 
     @property
@@ -458,16 +457,14 @@ class RunFigures:
 
     @property
     def in_log(self) -> int:
-        """Number of rebalances that are in the log; others may be missing, for example by
-        compaction.
-        """
+        """Number of rebalances that are in the log; compaction may have removed others."""
         return int(self.summary.get("coverage", {}).get("rebalances", 0))
 
     @property
     def known(self) -> int:
         """Number of rebalances that happened, including those that are missing in the log.
 
-        The number is derived from generation numbers.
+        It follows from generation numbers.
         """
         cover = self.summary.get("coverage", {})
         return (

@@ -88,7 +88,7 @@ class RateChange:
 
 
 class SettingChange(NamedTuple):
-    """A group's setting whose value differs between two runs."""
+    """A client setting of a consumer group whose value differs between two runs."""
 
     name: str
     before: str

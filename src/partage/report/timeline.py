@@ -80,8 +80,7 @@ class OwnedIntervals:
 
 @dataclass(frozen=True, slots=True)
 class UnreadTimes:
-    """Periods in which one group's partitions had no consumer, as arrays with one element per
-    period.
+    """Periods in which partitions of a group had no consumer, as arrays of equal length.
 
     Attributes:
         row: index of the partition in the group's partitions.
@@ -110,8 +109,7 @@ class _Spans(NamedTuple):
 
 
 class _Bins(NamedTuple):
-    """Equally long time intervals of a group's timeline, each with the member that owned most of
-    it.
+    """Equal time intervals of a group's timeline, with the member that owned most of each.
 
     They are sorted by row and time; those without an owner are left out.
 

@@ -122,7 +122,9 @@ def traits_by_group(
     *,
     broker_session_ms: int,
 ) -> dict[str, Traits]:
-    """Return the properties of each group that rebalanced, on which recommendations depend.
+    """Return the properties of each consumer group on which recommendations depend.
+
+    Groups without rebalances are left out.
 
     Args:
         rebalances: table ``rebalances``.

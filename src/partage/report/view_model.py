@@ -298,7 +298,7 @@ class GroupRow:
 
 
 def group_row(group: GroupFigures) -> GroupRow:
-    """Return the row of a group for the report's table of groups."""
+    """Return a consumer group's row for the report's table of groups."""
     best, lost, unread = best_policy(group), group.lost, group.unread
     cause = group.main_cause
     policies = [f for name, f in group.figures.items() if name != RECORDED and f.counted]
