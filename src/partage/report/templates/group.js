@@ -124,7 +124,7 @@
     const found = records(data.storms);
     if (!data.storms_known) return h("p", { class: "soft" }, "Unknown: an older Partage wrote the run, or it has no storm.");
     if (!found.length) return h("p", {}, "None.");
-    return table("Rebalance storms", [figure("Storm"), text("From"), text("To"), figure("Rebalances"), figure("Downtime", "stopped"), text("Trigger", "cause"), text("Causes")],
+    return table("Rebalance storms", [figure("Storm"), text("From"), text("To"), figure("Rebalances"), figure("Downtime", "stopped_estimate"), text("Trigger", "cause"), text("Causes")],
       found.map((s) => h("tr", {}, cell(String(s.number + 1), s.number), cell(partage.clock(s.first, 0)), cell(partage.clock(s.last, 0)),
         cell(shown(s.rebalances), s.rebalances), cell(s.downtime, s.downtime_sort), cell(`${cause(s.trigger)}: ${s.what}`),
         cell(Object.entries(s.causes).map(([kind, times]) => `${times} ${cause(kind)}`).join(", ")))));
@@ -132,7 +132,7 @@
 
   const steps = (data) => table("Rebalances", [
     figure("Generation"), text("Time, UTC"), text("Cause", "cause"), text("Change"), figure("Members"),
-    figure("Moved", "moved"), figure("Downtime", "stopped"), figure("Storm", "storm"), text("Note"),
+    figure("Moved", "moved"), figure("Downtime", "stopped_estimate"), figure("Storm", "storm"), text("Note"),
   ], records(data.steps).map((s) => h("tr", {},
     cell(named(s), s.generation), cell(partage.clock(s.time_ms, 0)),
     h("td", {}, h("b", { class: "letter" }, partage.letter(s.cause)), ` ${cause(s.cause)}`, s.recorded ? "" : h("small", {}, " inferred")),

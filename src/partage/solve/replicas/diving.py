@@ -121,7 +121,7 @@ class _Dive:
         return bool(sets) and self.search.master.values_of(single)[sets[0]].min() > _WHOLE
 
     def _fix(self, singles: Sequence[int], *, is_tried: bool) -> None:
-        """Fix partitions to their likeliest choices, or to the best of those that are tried."""
+        """Fix partitions to their likeliest choices, or to the best tried choices."""
         chosen = []
         for single in singles:
             sets = self.search.master.likely_sets(single, _MOST_TRIED)
