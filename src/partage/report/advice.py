@@ -66,6 +66,7 @@ class Advice:
         saves: downtime in partition-seconds that it would have saved; None if it was not simulated.
         affects: kind of cause whose rebalances it avoids; empty if there is no single one.
         avoids: number of these rebalances that it could avoid.
+        costs: downtime that the change would have added, in partition-seconds.
     """
 
     rule: str
@@ -77,6 +78,7 @@ class Advice:
     saves: Estimate | None = None
     affects: str = ""
     avoids: int = 0
+    costs: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +285,11 @@ def _advise_session_timeout(group: GroupFigures) -> Advice | None:
     if group.traits.protocol not in {"classic", "consumer"}:
         return None
     enough = (silence * 5 // 4_000 + 1) * 1_000  # a quarter more than the longest, in whole seconds
-    longer = max(enough, _DEFAULT_SESSION_MS)
+    # The partitions of a dead member stay unread until the longer timeout.
+    dead = max(expired - returned, 0)
+    longer = enough if dead else max(enough, _DEFAULT_SESSION_MS)
+    owned = group.partitions_max / max(group.members_max, 1)
+    costs = dead * owned * (longer - session) / 1_000
     default = duration(_DEFAULT_SESSION_MS)
     less = f"; {duration(enough)} would have sufficed here" if enough < longer else ""
     why = (
@@ -295,6 +301,8 @@ def _advise_session_timeout(group: GroupFigures) -> Advice | None:
         "members that pause: their partitions stay unread meanwhile, but no other member stops "
         "when they rejoin. It also delays the detection of dead members."
     )
+    if dead:
+        why += f" {plural(dead, 'evicted member')} did not rejoin, so no more is advised."
     best = best_policy(group)
     moves = best is not None and _rule_of(group, best.policy) == "consumer-protocol"
     if group.traits.protocol == "classic" and not moves:
@@ -302,7 +310,7 @@ def _advise_session_timeout(group: GroupFigures) -> Advice | None:
         classic = translate_lines(both, _client_family(group))
         return Advice(
             "session-timeout", "Make session timeouts longer than pauses", why, classic,
-            affects="join", avoids=min(returned, expired),
+            affects="join", avoids=min(returned, expired), costs=costs,
         )  # fmt: skip
     # Members of the consumer protocol have no session.timeout.ms: the client rejects it.
     if group.traits.protocol == "classic":
@@ -310,7 +318,7 @@ def _advise_session_timeout(group: GroupFigures) -> Advice | None:
     lines = (f"consumer.session.timeout.ms={longer}",)
     return Advice(
         "session-timeout", "Make session timeouts longer than pauses", why, lines, "group",
-        affects="join", avoids=min(returned, expired),
+        affects="join", avoids=min(returned, expired), costs=costs,
     )  # fmt: skip
 
 

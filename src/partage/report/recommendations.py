@@ -89,6 +89,7 @@ def recommendations_for(group: GroupFigures) -> tuple[Recommendation, ...]:
     only settings whose gain was simulated are recommended.
     """
     found = [_recommendation(group, one) for one in advice_for(group)]
+    found = [one for one in found if not one.advice.costs or one.gain_ps > 0]
     if group.main_cause is not None and group.main_cause.kind == "broker":
         found = [one for one in found if one.advice.saves is not None]
     return tuple(sorted(found, key=_sort_key))
@@ -140,10 +141,11 @@ def _gain(group: GroupFigures, advice: Advice) -> tuple[str, float]:
     one = next((c for c in group.causes if c.kind == advice.affects), None)
     if one is not None and one.best and one.rebalances:
         avoids = min(advice.avoids, one.rebalances)
-        mean = min(one.best * avoids / one.rebalances, _downtime(group))
+        mean = min(one.best * avoids / one.rebalances, _downtime(group)) - advice.costs
         text = format_estimate(None, short=True, single=mean)
         whole = plural(one.rebalances, f"{cause_label(one.kind)} rebalance")
-        return f"about {text}: {count(avoids)} of {whole}", mean
+        net = ", less the later detection of dead members" if advice.costs else ""
+        return f"about {text}: {count(avoids)} of {whole}{net}", mean
     return "unknown: not simulated", 0.0
 
 

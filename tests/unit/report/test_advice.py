@@ -49,7 +49,7 @@ def bounced(**more):
 
 def expired(session: int = 6_000, silence: int = 9_500, protocol: str = "classic"):
     return made_group("g", lost(1, 2), causes=(CauseShare("expiry", 2),),
-                      traits=Traits(protocol, session_ms=session, returned=1, longest_silence_ms=silence))  # fmt: skip
+                      traits=Traits(protocol, session_ms=session, returned=2, longest_silence_ms=silence))  # fmt: skip
 
 
 def idle_range(**more):

@@ -47,7 +47,7 @@ COOPERATIVE = "cooperative/cooperative-sticky"
 def paged(error: float = 0.0, saves: tuple[float, float] = (0, 800), **more):
     """Return a group with a downtime of 100 (80 to 120) between bounds of 0 and 1,000."""
     made = {
-        "causes": (CauseShare("expiry", 4, timed=4, high=700.0, best=60.0),
+        "causes": (CauseShare("expiry", 1, timed=1, high=700.0, best=60.0),
                    CauseShare("join", 6, timed=6, high=300.0, best=40.0)),
         "traits": Traits(session_ms=6_000, returned=1, longest_silence_ms=9_000, poll_ms=15_000,
                          newest_members=3),
@@ -128,7 +128,7 @@ def test_the_first_recommendation_has_the_largest_simulated_gain() -> None:
 def test_unsimulated_changes_stand_in_the_order_of_their_gains() -> None:
     """The largest gain comes first, whatever the order of the rules."""
     causes = (
-        CauseShare("expiry", 4, timed=4, high=300.0, best=20.0),
+        CauseShare("expiry", 1, timed=1, high=300.0, best=20.0),
         CauseShare("poll", 4, timed=4, high=700.0, best=80.0),
         CauseShare("join", 4, timed=4, high=100.0, best=8.0),
     )
@@ -137,6 +137,21 @@ def test_unsimulated_changes_stand_in_the_order_of_their_gains() -> None:
     found = recommendations_for(paged(causes=causes, traits=traits, saves=(0, 0)))
     assert [one.advice.rule for one in found][:2] == ["late-polls", "session-timeout"]
     assert found[0].gain_ps > found[1].gain_ps > 0
+
+
+@pytest.mark.parametrize(("partitions", "gain"), [
+    (1, 40 / 6 - 3 * 1 / 3 * 6), (30, None),
+])  # fmt: skip
+def test_a_longer_session_timeout_counts_dead_members(partitions, gain) -> None:
+    """Three of four evicted members did not rejoin: their partitions would be unread for longer."""
+    causes = (CauseShare("expiry", 4, timed=4, high=700.0, best=60.0),
+              CauseShare("join", 6, timed=6, high=300.0, best=40.0))  # fmt: skip
+    group = replace(paged(causes=causes), partitions_max=partitions, members_max=3)
+    found = [one for one in recommendations_for(group) if one.advice.rule == "session-timeout"]
+    assert [one.gain_ps for one in found] == ([] if gain is None else [pytest.approx(gain)])
+    for one in found:
+        assert "session.timeout.ms=12000" in one.advice.lines
+        assert one.gain.endswith("less the later detection of dead members")
 
 
 def test_a_recommendation_can_be_carried_out() -> None:
