@@ -288,7 +288,7 @@ def _advise_session_timeout(group: GroupFigures) -> Advice | None:
     # The partitions of a dead member stay unread until the longer timeout.
     dead = max(expired - returned, 0)
     longer = enough if dead else max(enough, _DEFAULT_SESSION_MS)
-    owned = group.partitions_max / max(group.members_max, 1)
+    owned = (group.partitions_max or 0) / max(group.members_max or 0, 1)
     costs = dead * owned * (longer - session) / 1_000
     default = duration(_DEFAULT_SESSION_MS)
     less = f"; {duration(enough)} would have sufficed here" if enough < longer else ""
