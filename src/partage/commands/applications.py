@@ -98,8 +98,8 @@ class DescribedApplication(NamedTuple):
 def describe_streams(source: str | Path, application_id: str) -> DescribedApplication:
     """Describe a recorded Kafka Streams application, as input of `simulate_streams`.
 
-    The description has sub-topologies, partitions, clients, state sizes, lags, and as an event the
-    crash of the client with most state. The gain and cost of one more standby replica are
+    The description has sub-topologies, partitions, clients, state sizes and lags. Its only event is
+    a crash of the client with most state. The gain and cost of one more standby replica are
     estimated.
 
     Args:
@@ -135,7 +135,8 @@ def simulate_streams(
     master: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> list[SimulatedCell]:
-    """Simulate a Kafka Streams application over time under combinations of assignors and settings.
+    """Simulate a Kafka Streams application over time under combinations of task assignors and
+    settings.
 
     Args:
         application: the application, or its description: a mapping, JSON text, or a file's path.
@@ -242,7 +243,7 @@ def _cells(
 
 
 def _text(value: object) -> str:
-    """Format a setting's value as in Kafka's properties (``true`` for True).
+    """Format a setting's value as Kafka's properties files do (``true`` for True).
 
     >>> _text(True), _text(2)
     ('true', '2')

@@ -41,10 +41,10 @@ def capture_cluster(
     trouble: Callable[[str], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Manifest:
-    """Record a cluster's ``__consumer_offsets`` and metadata to a folder (a capture).
+    """Record a cluster's ``__consumer_offsets`` log and metadata to a folder, for `replay`.
 
-    `replay` reads the capture. Nothing is written to the cluster, and no group is joined. A folder
-    with a capture of the same cluster is continued.
+    Nothing is written to the cluster, and no group is joined. A folder with a recording of the same
+    cluster is continued.
 
     Args:
         out: the folder.
@@ -104,8 +104,8 @@ def capture_cluster(
 def check_access(bootstrap: str, *, properties: Mapping[str, str] | None = None) -> AccessReport:
     """Check which data of a cluster an account may read, and how far back its log goes.
 
-    The log is ``__consumer_offsets``. Nothing is written, and no group is joined. A few small parts
-    of the log are read.
+    The log is ``__consumer_offsets``, of which a few small parts are read. Nothing is written, and
+    no group is joined.
 
     Args:
         bootstrap: brokers of the cluster, ``host:port,...``.
@@ -130,7 +130,7 @@ def check_access(bootstrap: str, *, properties: Mapping[str, str] | None = None)
 
 
 def _ignore(*_: object) -> None:
-    """Do nothing with a message (the default)."""
+    """Do nothing with a message; the default where a caller gives no function for messages."""
 
 
 @checked
@@ -147,7 +147,8 @@ def watch_groups(
     stop: Event | None = None,
     report: Callable[[BatchReport], None] | None = None,
 ) -> StreamFolder:
-    """Follow a cluster's consumer groups with Spark, and write tables of rebalances as they happen.
+    """Follow a cluster's consumer groups with Spark, and write tables of their rebalances
+    continuously.
 
     Args:
         source: the folder of a capture that grows, or ``kafka://host:port``.

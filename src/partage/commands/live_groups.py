@@ -48,10 +48,10 @@ class GroupMeasurement:
         lag: lag in records by partition, if both offsets are known.
         rate: arriving records per second by partition.
         now: balance and quality of the current assignment; None for a group without members.
-        compared: balance and quality of other strategies' plans; None if they were not computed.
-        behind: sum and age of the lag; None if no end offset is known.
-        drain_seconds: time until the group has caught up, infinite if the lag does not shrink;
-            None if unknown.
+        compared: balance and quality of other strategies' assignments; None if not computed.
+        behind: total lag and its age; None if no end offset is known.
+        drain_seconds: time until the group has caught up, infinite if the lag does not shrink; None
+            if unknown.
     """
 
     group: LiveGroup
@@ -63,7 +63,8 @@ class GroupMeasurement:
     drain_seconds: float | None = None
 
     def load_of(self, member: LiveMember) -> tuple[int | None, float]:
-        """Return a member's lag (records) and its arrival rate (records per second).
+        """Return the lag (records) and the arrival rate (records per second) of one member's
+        partitions.
 
         Both are summed over its partitions. The lag is None if none of them has a committed offset.
         """
@@ -71,9 +72,7 @@ class GroupMeasurement:
         return (sum(lags) if lags else None), sum(self.rate.get(p, 0.0) for p in member.owned)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the measured lag and load of the group as the JSON object of ``partage groups
-        --json``.
-        """
+        """Return the measurement as the JSON object that ``partage groups --json`` prints."""
         group = self.group
         members = []
         for m in group.members:
@@ -112,13 +111,13 @@ def _no_samples() -> EndOffsets:
 
 @dataclass(slots=True)
 class PreviousMeasurements:
-    """Offsets from earlier measurements of a cluster's consumer groups.
+    """Offsets from earlier measurements of a cluster's consumer groups, to compute rates from.
 
-    Arrival rates and the age of a lag are computed from their change.
+    Arrival rates and the age of a lag follow from how the offsets change.
 
     Attributes:
         at_s: time of the last measurement; 0 before the first one.
-        ends: end offsets of the last measurement.
+        ends: end offsets at the last measurement.
         lags: lag of each group at the last measurement.
         samples: end offsets of all measurements.
     """
@@ -129,7 +128,9 @@ class PreviousMeasurements:
     samples: EndOffsets = field(default_factory=_no_samples)
 
     def add(self, groups: Iterable[LiveGroup], ends: Mapping[Partition, int]) -> None:
-        """Store the committed offsets of consumer groups and the end offsets of partitions."""
+        """Store one measurement: the groups' committed offsets and the end offsets of
+        partitions.
+        """
         from partage.watch.lag import group_lag
 
         self.at_s, self.ends = time.monotonic(), ends
@@ -161,9 +162,16 @@ def measure_groups(
 ) -> list[GroupMeasurement]:
     """Measure the lag and load of consumer groups of a running cluster.
 
-    Arrival rates come from the change of end offsets since the last measurement (``earlier``).
-    Before the first one, the offsets are read twice, at most ``every`` seconds apart. ``patterns``
-    select groups, ``strategies`` are to be compared.
+    Arrival rates follow from the end offsets of two measurements. Before the first one, the offsets
+    are read twice.
+
+    Args:
+        connection: connection to the cluster.
+        patterns: names or patterns of the groups to measure.
+        strategies: assignment strategies whose balance is compared.
+        earlier: the previous measurements; updated in place.
+        every: maximum seconds between the two reads.
+        compare_all: whether to compare strategies for evenly assigned groups, too.
     """
     from partage.capture.groups import live_groups
     from partage.capture.metadata_image import cluster_state
@@ -195,7 +203,7 @@ def _with_age(
 ) -> GroupMeasurement:
     """Add the age of its lag and the time to catch up to a consumer group's measurement.
 
-    ``before`` and ``now`` have the lag of each group at two times, ``elapsed_s`` seconds apart.
+    ``before`` and ``now`` are dicts from group to lag, measured ``elapsed_s`` seconds apart.
     """
     from partage.watch.lag import drain_seconds
 
@@ -213,9 +221,13 @@ def measure_live_group(
 ) -> GroupMeasurement:  # fmt: skip
     """Measure one live consumer group: its lag and load, and the balance of its assignment.
 
-    If the assignment is not the most even one, or with ``compare``, the plans of other strategies
-    are measured, too. ``ends`` and ``rate`` are end offsets and arriving records per second by
-    partition.
+    Args:
+        group: the group's members, owned partitions and committed offsets.
+        ends: end offset of each partition.
+        rate: arriving records per second of each partition.
+        cluster: the cluster metadata.
+        strategies: assignment strategies whose balance is compared.
+        compare: whether to compare them even if the current assignment is the most even one.
     """
     from partage.api import decisions
     from partage.api.measures import measure
@@ -254,10 +266,10 @@ def live_groups(
     every: float = 2.0,
     properties: Mapping[str, str] | None = None,
 ) -> list[GroupMeasurement]:
-    """Measure consumer groups of a running cluster: owners, lag and load, and other assignments.
+    """Measure consumer groups of a running cluster: owners, lag, load, and other strategies'
+    balance.
 
-    Other assignments are the plans of other strategies. Nothing is changed, and no group is joined.
-    The offsets are read twice, to compute rates.
+    Offsets are read twice, to compute rates. Nothing is changed, and no group is joined.
 
     Args:
         bootstrap: brokers of the cluster, ``host:port,...``.
@@ -304,7 +316,7 @@ def measure_group(
     seconds: float = 60.0,
     properties: Mapping[str, str] | None = None,
 ) -> MeasuredGroup:
-    """Measure the load of one live consumer group, as the input of `forecast` and `size`.
+    """Measure the load of one live consumer group, as input of `forecast` and `size`.
 
     The end offsets are read at the start and at the end. Nothing is changed.
 
@@ -351,8 +363,8 @@ def _read_group(
 ) -> tuple[LiveGroup, Mapping[Partition, int], Any, float]:
     """Read the members, offsets and metadata of one consumer group from the brokers.
 
-    Return the group, the end offsets of its partitions, the cluster metadata, and the time of the
-    request (seconds on the monotonic clock).
+    Return four values: the group, the end offsets of its partitions, the cluster metadata, and the
+    time of the request (seconds on the monotonic clock).
 
     Raises:
         InvalidConfigError: there is no such group.

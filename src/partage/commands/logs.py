@@ -107,7 +107,7 @@ def _table(source: Any) -> Any:
     """Convert a mapping, a data frame or an Arrow table to a table with named columns.
 
     Raises:
-        InvalidConfigError: the argument is no table.
+        InvalidConfigError: ``source`` is no table.
         MissingExtraError: pyarrow is not installed, and the table is a stream of Arrow data.
     """
     names = getattr(source, "columns", None)  # of pandas and polars
@@ -127,8 +127,10 @@ def _table(source: Any) -> Any:
 def _column(column: Any, argument: str) -> list[Any]:
     """Convert a column of pandas, polars, NumPy or Arrow to a list, with None for missing values.
 
+    ``argument`` is the caller's argument name, for the error.
+
     Raises:
-        InvalidConfigError: the argument is no column.
+        InvalidConfigError: ``column`` is no column.
     """
     if isinstance(column, str | bytes | bytearray | Mapping) or not isinstance(column, Iterable):
         raise InvalidConfigError(argument, "must be a column: a list or an array", column)
@@ -163,7 +165,10 @@ def _read_log(
 ) -> Iterator[dict[str, Any]]:
     """Read records of ``__consumer_offsets``; yield a JSON object for each selected record.
 
-    ``types`` and ``groups`` select the records. Records that cannot be decoded are included.
+    Args:
+        slices: row ranges of Parquet files to read.
+        types: numbers of the record types to select; None for all.
+        groups: names or patterns of the groups to select; None for all.
     """
     from partage.jobs.replay.capture import read_slice
 
@@ -180,7 +185,10 @@ def _read_log(
 
 
 def _record_to_json(row: dict[str, Any]) -> dict[str, Any]:
-    """Convert a log record to a JSON object; if the record cannot be decoded, it has ``error``."""
+    """Convert a log record (a table row) to a JSON object.
+
+    If the record cannot be decoded, the object has ``error`` instead of the decoded fields.
+    """
     key, value = _bytes(row.pop("key"), "key"), _bytes(row.pop("value"), "value")
     try:
         return _decoded(key, value, row)
@@ -237,7 +245,7 @@ def audit(
     kafka: Mapping[str, str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Audit:
-    """Find which clients' partitioners wrote each topic, and which topics can be joined by key.
+    """Find which client partitioners wrote each topic, and which topics can be joined by key.
 
     Args:
         source: a capture, Parquet with columns topic, partition, offset, timestamp_ms and key, or
@@ -284,10 +292,10 @@ def count_keys(
     kafka: Mapping[str, str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> KeySpread:
-    """Count how many records each partition of a topic would have, at given partition counts.
+    """Count how many records each partition of a topic would have at given partition counts.
 
-    It also counts how many keys move if the partition count changes. This is what ``partage keys
-    INPUT`` computes; `partition_for` places keys that are in memory.
+    It also counts the keys that a change of the partition count moves to another partition.
+    ``partage keys INPUT`` prints the result. For keys in memory, use `partition_for`.
 
     Args:
         source: Parquet, CSV or JSON (file or folder), a Delta table, or an address
@@ -331,8 +339,8 @@ def count_keys(
 def argument_names(**names: str) -> Iterator[None]:
     """Replace command-line options by Python argument names in errors of a ``with`` block.
 
-    Functions that the command line calls, too, report an option such as ``--max-share``. A Python
-    caller sees ``max_share``.
+    Code that the command line and Python share reports an option such as ``--max-share``. A Python
+    caller then sees ``max_share``.
 
     Args:
         names: argument by option (without dashes), if they differ in more than dashes.

@@ -128,9 +128,10 @@ def _expect_source(source: object) -> None:
 
 
 def _expect_arguments(command: str, given: Mapping[str, object]) -> None:
-    """Check that a subcommand of ``partage reassign`` exists and gets the arguments that it needs.
+    """Check that a subcommand of ``partage reassign`` exists and gets exactly the arguments it
+    needs.
 
-    Missing arguments and arguments without effect are errors.
+    ``given`` are the caller's arguments by name; missing ones and ones without effect are errors.
 
     Raises:
         InvalidConfigError: names the command or the argument.
@@ -178,13 +179,12 @@ def _task(
 
 @dataclass(frozen=True, eq=False)
 class PlannedReassignment:
-    """Plan of replica moves between brokers, split into batches; the result of `reassign`.
-
-    ``partage reassign`` prints it and writes it to files.
+    """A plan to move replicas between brokers, split into batches; the result of `reassign`.
 
     Attributes:
-        result: the task, the plan, and its checked quality.
-        summary: what ``--json`` prints: measures with bounds, brokers, racks, moves and batches.
+        result: the reassignment task, the plan, and its checked quality.
+        summary: the object that ``--json`` prints: balance with lower bounds, brokers, racks, moves
+            and batches.
         batches: partition indices of each batch.
         elected: indices of the partitions that need a leader election.
         directory: log directory of each new replica; None if the input has no directories.
@@ -197,7 +197,8 @@ class PlannedReassignment:
     directory: NDArray[np.int32] | None
 
     def write(self, folder: str | Path) -> Path:
-        """Write the files with which Kafka's tools execute the replica moves to a new folder.
+        """Write the files with which Kafka's tools execute the replica moves to a new folder
+        (``folder``).
 
         Return its path. The files are ``batch-001.json``, ``rollback-001.json``, ...,
         ``election.json``, ``plan.json``, ``execute.sh`` and ``rollback.sh``.
@@ -245,14 +246,14 @@ def plan_task(
     throttle: int | None = None,
     proof: bool = True,
 ) -> PlannedReassignment:
-    """Compute a plan of replica moves for a reassignment task, and split it into batches.
+    """Plan the replica moves of a reassignment task, and split them into batches.
 
     Args:
-        task: the reassignment task.
+        task: the cluster and the constraints that its replicas must meet.
         command: name of the subcommand, for the summary.
-        max_moves: replicas copied in one batch, at most.
+        max_moves: maximum number of replicas that one batch copies.
         throttle: rate limit of each broker in bytes per second; the plan then has its duration.
-        proof: whether to compute lower bounds.
+        proof: whether to compute lower bounds, which show how far the plan is from the optimum.
 
     Raises:
         InvalidConfigError: the throttle is not positive.
@@ -270,7 +271,11 @@ def split_plan(
 ) -> PlannedReassignment:
     """Split the replica copies of a reassignment plan into batches, and summarize the plan.
 
-    A batch copies at most ``most`` replicas. ``command`` is the subcommand's name for the summary.
+    Args:
+        planned: the plan of a reassignment task.
+        command: name of the subcommand, for the summary.
+        most: maximum number of replicas that one batch copies.
+        throttle: rate limit of each broker in bytes per second; None for none.
     """
     from partage.replicas.batches import batches
     from partage.replicas.kafka_json import partitions_to_elect
@@ -327,7 +332,7 @@ def _proven(found: Reassignment) -> dict[str, Any]:
 def _size_limit(planned: Reassignment) -> dict[str, int]:
     """Return the size of a reassignment task, and the largest size that the solver HiGHS gets.
 
-    A size is a number of (partition, broker) pairs.
+    Both are numbers of (partition, broker) pairs, in a dict with ``pairs`` and ``most``.
     """
     from partage.api.reassignments import MOST_DUAL_PAIRS
 
@@ -355,7 +360,9 @@ def _where(found: Reassignment, directory: NDArray[np.int32] | None) -> dict[str
 
 
 def _leaderless(planned: Reassignment) -> list[str]:
-    """Return the partitions that a plan moves although they have no leader to copy from."""
+    """Return the names of the partitions that a plan copies although they have no leader to copy
+    from.
+    """
     cluster = planned.task.cluster
     copied = sorted({*planned.moves.partition.tolist()})
     return [cluster.name(p) for p in copied if cluster.leader[p] < 0]
@@ -364,7 +371,7 @@ def _leaderless(planned: Reassignment) -> list[str]:
 def _missing_brokers(planned: Reassignment, partitions: list[int]) -> list[int]:
     """Return the ids of brokers that have replicas but are missing in the cluster metadata.
 
-    ``partitions`` are the partitions whose replicas are checked.
+    ``planned`` has the cluster; only replicas of the given partitions are checked.
     """
     cluster = planned.task.cluster
     held = {b for p in partitions for b in cluster.replica[cluster.start[p] : cluster.start[p + 1]]}
@@ -391,9 +398,8 @@ def read_cluster(
     write_load: float | None = None,
     log_dirs_before: str | Path | None = None,
 ) -> ReplicaCluster:
-    """Read the brokers, topics and replicas of a cluster.
-
-    They come from a capture's folder, a JSON file, or live brokers.
+    """Read the brokers, topics and replicas of a cluster from a capture, a JSON file or live
+    brokers.
 
     Args:
         source: capture's folder, ``cluster.jsonl`` (its last line counts), JSON file, or
@@ -444,7 +450,13 @@ def _read_source(
 ) -> tuple[Any, dict[tuple[str, int], dict[int, tuple[int, str]]] | None]:
     """Read the JSON description of a cluster from a file or from live brokers, without checks.
 
-    Live brokers also give the sizes and directories of replicas (None for files).
+    Live brokers also give sizes and directories of the replicas (None for files).
+
+    Args:
+        source: path of the file, or ``host:port,...``; None if ``bootstrap`` is given.
+        bootstrap: brokers of the running cluster; None if ``source`` is given.
+        properties: client properties, by Kafka's names.
+        seconds: duration over which the write load of live brokers is measured.
     """
     if (source is None) == (bootstrap is None):
         what = "give either a folder, a file or host:port, or bootstrap"
@@ -488,9 +500,9 @@ def _text(path: Path) -> str:
 
 
 def _last_object(path: Path) -> str:
-    """Return the last line of a text file that is a JSON object.
+    """Return the last line of a text file that is a JSON object; skip all other lines.
 
-    Other lines are skipped, because Kafka's tools print text around their JSON.
+    Kafka's tools print text around their JSON.
     """
     lines = [line for line in _text(path).splitlines() if line.lstrip().startswith("{")]
     if not lines:

@@ -31,7 +31,8 @@ __all__ = ["OwnersAt", "check_run", "diff", "matching_names", "owner"]
 def diff(
     before: Run | str | Path, after: Run | str | Path, *, groups: Sequence[str] | str | None = None
 ) -> RunDiff:
-    """Compare the replays of two recordings, such as before and after a change of settings.
+    """Compare the replays of two recordings of a cluster, such as before and after a settings
+    change.
 
     Args:
         before: the first run.
@@ -63,9 +64,7 @@ def check_run(
     groups: Sequence[str] | str | None = None,
     run_id: str | None = None,
 ) -> RunCheck:
-    """Check each group of a finished replay (a run) against limits.
-
-    A continuous-integration job can fail if a group exceeds a limit.
+    """Check each consumer group of a finished replay against limits, for continuous integration.
 
     Args:
         run: the run.
@@ -171,7 +170,7 @@ def owner(
 
 
 def matching_names(patterns: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return the known consumer groups that match one of the given names or patterns.
+    """Return the consumer groups in ``known`` that match one of the given names or patterns.
 
     Raises:
         InvalidConfigError: a pattern matches no group; the error lists similar names.
@@ -196,7 +195,7 @@ def matching_names(patterns: Iterable[str], known: Iterable[str]) -> list[str]:
 def unknown_name_message(what: str, name: str, known: Sequence[str]) -> str:
     """Return the error message for a name that a run does not have; it suggests similar names.
 
-    ``what`` is the kind of name, such as "group".
+    ``what`` is the kind of name, such as "group"; ``known`` are the names that exist.
 
     >>> unknown_name_message("topic", "order", ["orders", "users"])
     'no such topic in this run; did you mean orders?'
@@ -249,7 +248,10 @@ def _is_valid_limit(value: object) -> bool:
 
 
 def _distinct_names(published: PublishedRun, table: str, column: str) -> list[str]:
-    """Return the distinct names in one column of a finished replay's table, such as its groups.
+    """Return the distinct names in a column of an output table, such as the groups of table
+    ``events``.
+
+    ``published`` is the finished run.
 
     Raises:
         InvalidCaptureError: the table does not have the column.

@@ -57,14 +57,15 @@ _SERVER_DEFAULT = "server:uniform"
 
 
 class RecordedGroup:
-    """One recorded consumer group with the data that forecasts need: members, load, settings.
+    """A consumer group of a finished replay, with the data that forecasts need: members, load,
+    settings.
 
     Args:
-        run: the run.
+        run: the finished replay.
         group: name of the group; None if the run has only one group.
 
     Attributes:
-        run: the run.
+        run: the finished replay.
         group: name of the group.
 
     Raises:
@@ -100,7 +101,7 @@ class RecordedGroup:
 
     @cached_property
     def members(self) -> list[dict[str, Any]]:
-        """Members of the consumer group at the last recorded time at which it had any."""
+        """Members of the consumer group at the last recorded time at which it was not empty."""
         # They are in the order of the log's group record.
         rows = self.rows("members")
         if not rows:
@@ -111,9 +112,9 @@ class RecordedGroup:
 
     @cached_property
     def topics(self) -> dict[str, int]:
-        """Number of partitions of each topic that the consumer group reads, as a dict by topic.
+        """Dict from each topic that the consumer group reads to its number of partitions.
 
-        Partition counts follow from ownership and commits.
+        The numbers follow from the recorded owners and offset commits.
         """
         pairs = {(row["topic"], int(row["partition"])) for row in self.rows("ownership")}
         if not pairs:
@@ -127,7 +128,7 @@ class RecordedGroup:
 
     @property
     def strategy(self) -> str:
-        """Name of the assignment strategy that the group chose last.
+        """Name of the assignment strategy that the consumer group chose last.
 
         Raises:
             InvalidConfigError: no strategy was recorded, or Partage does not have it.
@@ -150,10 +151,10 @@ class RecordedGroup:
 
     @property
     def session_s(self) -> float:
-        """Longest session timeout of the consumer group's present members, in seconds.
+        """Longest session timeout of the consumer group's current members, in seconds.
 
-        Members of the consumer protocol do not send one: it is then the broker's setting or its
-        default.
+        Members of the consumer protocol (KIP-848) do not send one: for them it is the broker's
+        setting or its default.
         """
         sent = [int(row["session_timeout_ms"]) for row in self.members]
         broker_ms = self.run.summary.get("session_timeout_ms") or 1_000 * DEFAULT_SESSION_S
@@ -170,7 +171,7 @@ class RecordedGroup:
 
     @property
     def policy(self) -> Policy:
-        """The consumer group's present rebalance protocol and strategy, as a policy.
+        """The consumer group's current rebalance protocol and assignment strategy, as a `Policy`.
 
         It has static membership if the members have it.
 
@@ -182,7 +183,7 @@ class RecordedGroup:
 
     @cached_property
     def restarts(self) -> RestartEvidence:
-        """Recorded restarts of the group's members, such as how long each took, as input of
+        """Recorded restarts of the group's members (how often, how long each took), as input of
         forecasts.
         """
         names = ("events", "members", "unread", "commit_rates", "pauses")
@@ -229,7 +230,10 @@ GroupInput: TypeAlias = RecordedGroup | MeasuredGroup
 
 
 def _group_input(run: Run | MeasuredGroup | str | Path, group: str | None) -> GroupInput:
-    """Return the consumer group to forecast: from a finished run, or as measured live.
+    """Return the consumer group to forecast, from a finished replay (or its folder) or a live
+    measurement.
+
+    ``group`` is its name; None if the input has only one group.
 
     Raises:
         InvalidConfigError: the input has no such group.
@@ -307,9 +311,10 @@ def size(
 def _load_to_size(
     tables: GroupInput, topics: Mapping[str, int] | None, rate: float | None
 ) -> GroupLoad:
-    """Return a consumer group's load: as recorded, or spread evenly over partitions.
+    """Return a consumer group's load: as recorded (``tables``), or spread evenly over partitions.
 
-    It is even if ``topics`` (partition counts) or ``rate`` (records per second) is given.
+    It is spread evenly if ``topics`` (dict of partition counts) or ``rate`` (records per second) is
+    given.
     """
     if topics is None and rate is None:
         return tables.load
@@ -317,10 +322,10 @@ def _load_to_size(
 
 
 def _learnt_capacity(tables: GroupInput) -> float:
-    """Return the records per second that one consumer can process, estimated from the recording.
+    """Return the records per second that one consumer can process, estimated from a recorded group.
 
     Raises:
-        InvalidConfigError: the recording has no catch-up phase.
+        InvalidConfigError: the recording has no phase in which the group worked off its lag.
     """
     found = tables.capacity
     if found is None or not found.is_near_capacity:
@@ -354,8 +359,8 @@ def forecast(
 ) -> tuple[RolloutForecast, ...]:
     """Forecast a rolling deployment of a consumer group: downtime, duration, rebalances, rereads.
 
-    Downtime is the time that partitions have no reader. Values come from a run or a measurement;
-    the arguments replace them, or are all that is known.
+    Downtime is the time in which partitions have no consumer. The group's data comes from a run or
+    a measurement; other arguments replace parts of it, or give all of it.
 
     Args:
         run: a finished replay or its folder, or a measured group (`measure_group`); None with
@@ -432,7 +437,10 @@ def forecast(
 def _load(
     tables: GroupInput | None, topics: Mapping[str, int] | None, rate: float | None
 ) -> GroupLoad:
-    """Return a group's load: recorded, or computed from the given topics and rate.
+    """Return a consumer group's load: recorded, or computed from partition counts and a rate.
+
+    ``tables`` is the recorded group, ``topics`` a dict of partition counts, ``rate`` the records
+    per second of the whole group.
 
     Raises:
         InvalidConfigError: the group's topics are unknown.
@@ -456,7 +464,8 @@ def migrate(
     protocol: str = "consumer",
     deployments: bool = True,
 ) -> tuple[Migration, ...]:
-    """Assess whether groups are ready for another rebalance protocol, and what they would gain.
+    """Assess whether consumer groups are ready for another rebalance protocol, and what they gain
+    by it.
 
     Args:
         run: a finished replay or its folder.
@@ -497,8 +506,13 @@ def _effect(
 ) -> Effect | None:
     """Return the simulated effect of a consumer group's migration to another rebalance protocol.
 
-    The result is None if the run did not simulate it. The policy is the one that the report
-    recommends, if it only changes the protocol.
+    The result is None if the run did not simulate it.
+
+    Args:
+        tables: the recorded group.
+        protocol: name of the new protocol.
+        strategy: assignment strategy after the migration, unless the report recommends another one.
+        deployments: whether to forecast a rolling deployment, too.
     """
     from partage.report.advice import best_policy
     from partage.report.gains import gain_of
@@ -516,11 +530,12 @@ def _effect(
 
 
 def _deployments(tables: RecordedGroup, policy: str) -> tuple[Estimate | None, Estimate | None]:
-    """Forecast how long partitions have no reader in one rolling deployment, now and under
-    ``policy``.
+    """Forecast the downtime of one rolling deployment of a group under a new and the current
+    policy.
 
-    Return the estimate under ``policy``, then the present one, in partition-seconds. They are None
-    if no restart was recorded, or if the group's strategy is unknown.
+    ``tables`` is the recorded group, ``policy`` the name of the new policy. Return both estimates
+    in partition-seconds, the new policy first. They are None if no restart was recorded, or if the
+    group's strategy is unknown.
     """
     try:
         target = replace(Policy.parse(policy), static=tables.restarts.static)

@@ -73,7 +73,7 @@ def replay(
 ) -> Run:
     """Replay the recorded rebalances of a cluster's consumer groups under other policies.
 
-    A policy is an assignment strategy with a rebalance protocol.
+    A policy is a rebalance protocol with an assignment strategy, such as ``cooperative/sticky``.
 
     Args:
         capture: the folder of a capture, Parquet files, a table that Spark reads, or a running
@@ -201,7 +201,7 @@ class Run:
 
     @cached_property
     def groups(self) -> TableView[GroupResult]:
-        """The consumer groups of the replayed log, the largest downtime first."""
+        """The consumer groups of the replayed log, those with the most downtime first."""
         return TableView.of(GroupResult, map(_group_row, self._figures.groups))
 
     @cached_property
@@ -211,13 +211,15 @@ class Run:
 
     @cached_property
     def policies(self) -> TableView[PolicyResult]:
-        """The metrics of each simulated policy over all groups; recorded assignments come first."""
+        """The metrics of each policy over all groups: first as recorded, then simulated."""
         found = self._figures
         return _policy_view(found.figures, found.per_rebalance, found.policies, found.groups)
 
     @cached_property
     def advice(self) -> TableView[AdviceResult]:
-        """The recommendations for all consumer groups, the largest expected gain first."""
+        """The recommended changes to all consumer groups, those with the largest expected gain
+        first.
+        """
         found = [pair for group in self._figures.groups for pair in _advice_rows(group)]
         found.sort(key=lambda pair: -pair[0])
         return TableView.of(AdviceResult, (row for _, row in found))
@@ -272,10 +274,13 @@ class Run:
     def _read_view(
         self, table: str, row: type[R], order: Sequence[str], group: str | None = None
     ) -> TableView[R]:
-        """Return the rows of one of the run's tables as typed objects, sorted by the columns
-        ``order``.
+        """Return rows of one of the run's output tables as typed objects (`TableView`).
 
-        ``group`` selects one group; None returns the rows of all groups.
+        Args:
+            table: name of the output table.
+            row: type of the result rows.
+            order: columns to sort by.
+            group: name of the group whose rows are returned; None for all groups.
         """
         import pyarrow as pa
         from pyarrow import compute as pc
@@ -313,7 +318,7 @@ class Run:
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return an HTML table of the consumer groups for Jupyter, with a bar for each one's
+        """Return an HTML table of the consumer groups for Jupyter, with a bar for each group's
         downtime.
         """
         head, text = repr(self).splitlines()[:2]
@@ -358,15 +363,13 @@ class GroupRun:
 
     @cached_property
     def ownership(self) -> TableView[OwnershipResult]:
-        """The members that owned the group's partitions, in order of topic, partition and time."""
+        """The time spans in which each member owned a partition, by topic, partition and time."""
         order = ("topic", "partition", "from_ms", "member")
         return self._run._read_view("ownership", OwnershipResult, order, self.name)  # noqa: SLF001 - of its run
 
     @cached_property
     def policies(self) -> TableView[PolicyResult]:
-        """The consumer group's metrics under each policy, after those of the recorded
-        assignments.
-        """
+        """The consumer group's metrics under each policy: first as recorded, then simulated."""
         found = self._figures
         order = self._run._figures.policies  # noqa: SLF001 - of its run
         return _policy_view(found.figures, found.per_rebalance, order, [found])
@@ -378,8 +381,9 @@ class GroupRun:
 
     @cached_property
     def streams_settings(self) -> TableView[StreamsSettingsResult]:
-        """Simulated results of the group under other settings; empty if it is no Streams
-        application.
+        """Simulated results of the group under other Kafka Streams settings.
+
+        Empty if the group is no Streams application.
         """
         order = ("group", "position")
         return self._run._read_view("streams_settings", StreamsSettingsResult, order, self.name)  # noqa: SLF001 - of its run
@@ -450,21 +454,27 @@ def _group_row(group: GroupFigures) -> GroupResult:
 
 
 def _policy_view(
-    main: Mapping[str, Figures],
-    other: Mapping[str, Figures],
+    cumulative: Mapping[str, Figures],
+    per_rebalance: Mapping[str, Figures],
     order: Iterable[str],
     groups: Sequence[GroupFigures],
 ) -> TableView[PolicyResult]:
-    """Return a table of the metrics of each policy: recorded assignments first, then simulations.
+    """Build a table of the metrics of each policy: recorded assignments first, then simulations.
 
-    ``main`` and ``other`` have the metrics by policy for two kinds of simulation. ``order`` are the
-    names of the policies.
+    Args:
+        main: metrics by policy, simulated as one continuous history.
+        other: metrics by policy, simulated for each rebalance separately.
+        order: names of the policies.
+        groups: the groups from which the saved downtime is computed.
     """
     from partage.report.gains import gains_by_policy
     from partage.tables.statuses import RECORDED
 
     names = [RECORDED, *(name for name in order if name != RECORDED)]
-    gains = [(main, gains_by_policy(groups)), (other, gains_by_policy(groups, per_rebalance=True))]
+    gains = [
+        (cumulative, gains_by_policy(groups)),
+        (per_rebalance, gains_by_policy(groups, per_rebalance=True)),
+    ]
     return TableView.of(
         PolicyResult,
         (
@@ -477,9 +487,9 @@ def _policy_view(
 
 
 def _policy_row(figures: Figures, saves: Estimate | None) -> PolicyResult:
-    """Build the result row of a simulated policy from its metrics.
+    """Build the result row of a simulated policy from its metrics (``figures``).
 
-    ``saves`` is the downtime that it saves against the present settings.
+    ``saves`` estimates the downtime that the policy saves against the current settings.
     """
     ends: dict[str, Any] = {}
     for name in ("stopped", "saved", "reread"):
@@ -498,16 +508,19 @@ def _policy_row(figures: Figures, saves: Estimate | None) -> PolicyResult:
 
 
 def _estimate_columns(name: str, estimate: Estimate | None) -> dict[str, Any]:
-    """Convert an estimate to three columns: best estimate, lower and upper end of its interval.
+    """Convert an estimate to three table columns: best estimate, lower and upper end of its
+    interval.
 
-    ``name`` begins the names of the columns.
+    The columns are ``name``, ``name_low`` and ``name_high``; all are None if there is no estimate.
     """
     ends = (None,) * 3 if estimate is None else (estimate.best, estimate.low, estimate.high)
     return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
 
 
 def _advice_rows(group: GroupFigures) -> list[tuple[float, AdviceResult]]:
-    """Return the recommendations for a consumer group, each with its gain in partition-seconds."""
+    """Return a table row for each recommendation for a group, with its gain in
+    partition-seconds.
+    """
     from partage.report.recommendations import recommendations_for
 
     found = []

@@ -53,7 +53,7 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupResult(ResultRow):
-    """One group of a finished replay, with its downtime and first recommendation.
+    """One consumer group of a finished replay, with its downtime and its first recommendation.
 
     Attributes:
         protocol: classic, consumer, share or streams, or several with ``+``.
@@ -177,7 +177,7 @@ class PolicyResult(ResultRow):
 
 @dataclass(frozen=True, slots=True)
 class AdviceResult(ResultRow):
-    """One recommended change to one consumer group, with its expected gain and evidence.
+    """One recommended change to a consumer group, with its expected gain and the evidence for it.
 
     Attributes:
         rank: 1 for the group's first recommendation.
@@ -260,7 +260,9 @@ class OwnershipResult(ResultRow):
 
 @dataclass(frozen=True, slots=True)
 class StreamsSettingsResult(ResultRow):
-    """A recorded Kafka Streams application under one combination of settings, or as recorded.
+    """Result of a recorded Kafka Streams application under one combination of settings.
+
+    The first row of each group has the result of the recorded log.
 
     Attributes:
         position: order of the group's rows; 0 has the log's own figures.
@@ -325,7 +327,7 @@ class TableView(Sequence[R], Generic[R]):
 
     @classmethod
     def of(cls, row: type[R], rows: Iterable[R]) -> TableView[R]:
-        """Create a table from typed rows, all of the type ``row``."""
+        """Create a table from rows of the dataclass ``row``; its fields become the columns."""
         import pyarrow as pa
 
         found = list(rows)
@@ -360,9 +362,10 @@ class TableView(Sequence[R], Generic[R]):
                                    for n, c in cells.items()})  # fmt: skip
 
     def where(self, **values: Any) -> TableView[R]:
-        """Return only the rows with the given column values, as in ``where(cause="join")``.
+        """Return a table with only the rows that have the given column values.
 
-        A cause may also be given by its kind in the published tables (``expiry``).
+        An example is ``where(cause="join")``. A cause may also be given by its kind in the
+        published tables (``expiry``).
 
         Raises:
             InvalidConfigError: there is no such column, or a value has another type.
@@ -401,7 +404,10 @@ class TableView(Sequence[R], Generic[R]):
         return import_module("polars").DataFrame(self._table)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return an ``ArrowArrayStream`` capsule of the table (Arrow PyCapsule interface)."""
+        """Return the table as an ``ArrowArrayStream`` capsule (Arrow PyCapsule interface).
+
+        Libraries that read Arrow data call it; ``requested_schema`` is the schema that they prefer.
+        """
         return self._table.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
@@ -428,7 +434,9 @@ class TableView(Sequence[R], Generic[R]):
 
 
 def _schema(row: type[ResultRow]) -> pa.Schema:
-    """Return the Arrow schema of a dataclass of table rows, from the annotations of its fields."""
+    """Return the Arrow schema of a table whose rows are the dataclass ``row``, by its
+    annotations.
+    """
     import pyarrow as pa
 
     kinds = {
@@ -444,6 +452,8 @@ def _schema(row: type[ResultRow]) -> pa.Schema:
 
 def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
     """Format a table as lines of text with aligned columns; long cells are cut.
+
+    ``names`` are the column headings, ``rows`` the cell values.
 
     >>> text_table(["group", "moved"], [["billing", 12], ["mailer", None]])
     ['group    moved', 'billing     12', 'mailer']
@@ -466,7 +476,7 @@ def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]
 
 
 def cell_text(value: Any) -> str:
-    """Format the value of a table cell as text: numbers rounded, times in UTC, long text cut."""
+    """Format a table cell as text: round numbers, show times in UTC, cut long text."""
     if value is None:
         return ""
     if isinstance(value, datetime):

@@ -76,8 +76,8 @@ class PublishedRun:
             where: ``pyarrow.compute`` expression that selects rows; None for all.
 
         Raises:
-            InvalidCaptureError: a file of the table cannot be read, or a column is missing or has
-                values that `partage replay` does not write: of another type, nulls, or NaN.
+            InvalidCaptureError: a file of the table cannot be read, a column is missing, or its
+                type or values do not fit the published schema.
             MissingExtraError: pyarrow is not installed.
         """
         try:
@@ -115,10 +115,10 @@ _LATER = {
 
 
 def _cast_to_schema(name: str, table: pa.Table, wanted: Sequence[str] | None) -> pa.Table:
-    """Cast the columns of an output table to the types that its published schema declares.
+    """Cast the columns of an output table to the types in its published schema.
 
-    ``wanted`` are the columns to return, None for all; missing nullable columns are then filled
-    with nulls.
+    ``name`` is the table's name. ``wanted`` are the columns to return, None for all; nullable
+    columns that the table lacks are then filled with nulls.
 
     Raises:
         _ColumnError: a column is missing, or has values that the schema does not allow.
@@ -151,10 +151,10 @@ def _cast_to_schema(name: str, table: pa.Table, wanted: Sequence[str] | None) ->
 
 
 def _can_cast(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether a column's Arrow type can be converted to the type in the published schema.
+    """Return whether an Arrow type (``found``) can be converted to the type in the schema
+    (``wanted``).
 
-    Other programs that rewrite a table change types: text may become ``large_string`` or a
-    dictionary.
+    They differ if another program has rewritten the table, for example text as ``large_string``.
     """
     from pyarrow import types
 
@@ -172,7 +172,9 @@ def _can_cast(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _manifest_path(folder: Path, run: str) -> Path:
-    """Return the path of the manifest (list of files) of a run in an output folder.
+    """Return the path of a run's manifest: the file that lists the run's tables.
+
+    ``folder`` is the output folder, ``run`` the run's id.
 
     Raises:
         InvalidCaptureError: the folder has no run of this id.

@@ -30,7 +30,8 @@ class StreamManifest(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> StreamManifest:
-        """Read the list of a micro-batch's Parquet files (manifest) from its JSON file.
+        """Read the manifest (list of Parquet files) of one published micro-batch from its JSON
+        file.
 
         The file's name has the numbers of its first and its last micro-batch.
         """
@@ -41,8 +42,8 @@ class StreamManifest(NamedTuple):
 def current_manifests(folder: Path) -> list[StreamManifest]:
     """Return the valid manifests (file lists) of all published micro-batches of a stream.
 
-    A crash during a merge leaves manifests that overlap. The one that covers most micro-batches is
-    then valid.
+    A crash during a merge leaves manifests that overlap. Of these, the one that covers the most
+    micro-batches is valid.
 
     Args:
         folder: the folder ``stream`` of an output folder.
@@ -56,6 +57,9 @@ def current_manifests(folder: Path) -> list[StreamManifest]:
 
 
 def stream_source(out: Path) -> str | None:
-    """Return the input of the `partage watch` stream in an output folder; None without a stream."""
+    """Return the address or folder that `partage watch` reads, from its output folder ``out``.
+
+    The result is None if `partage watch` has not written the folder.
+    """
     path = out / "stream" / "source.json"
     return str(json.loads(path.read_bytes())["source"]) if path.is_file() else None

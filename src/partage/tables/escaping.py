@@ -18,8 +18,8 @@ _UNSAFE = re.compile(
 def escape_document_text(text: str, *, in_json: bool = False) -> str:
     r"""Escape control and bidirectional characters, which HTML, SVG and XML must not contain.
 
-    Other characters stay, also non-breaking spaces. Set ``in_json`` for JSON text: it gets JSON's
-    own escapes, so that parsed values stay the same.
+    Other characters stay, also non-breaking spaces. With ``in_json``, the escapes are JSON's own,
+    so that a JSON parser restores the same text.
 
     >>> escape_document_text("a\u202e<b>\x1b[2J")
     'a\\u202e<b>\\x1b[2J'

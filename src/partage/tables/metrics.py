@@ -28,7 +28,7 @@ Column = tuple[str, str, str]
 
 
 class Aggregation(Enum):
-    """Ways to combine a metric's values of several rebalances into one, such as a sum."""
+    """Ways to combine a metric's values of several rebalances into one, such as sum or mean."""
 
     #: Number of rows that meet all conditions.
     COUNT = "count"
@@ -49,7 +49,7 @@ class Aggregation(Enum):
 
 
 class Condition(NamedTuple):
-    """Condition on a table column that selects the simulated rebalances that a metric counts.
+    """Condition on a table column; a metric counts only the simulated rebalances that meet it.
 
     A null value meets only ``is not``.
 
@@ -66,10 +66,9 @@ class Condition(NamedTuple):
 
 
 class OutputLevel(IntEnum):
-    """Outputs of a report that may show a metric: JSON, group page, overview page or terminal.
+    """Outputs that may show a metric: JSON, group page, overview page or terminal, in this order.
 
-    They are in order of rising prominence. A metric declares the most prominent output that shows
-    it. All less prominent outputs show it too.
+    A metric declares the last output in this order that shows it. All earlier outputs show it too.
     """
 
     #: JSON only.
@@ -116,16 +115,17 @@ class Metric:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the table columns from which the metric of simulated rebalances is computed.
+        """Names of the columns from which the metric is computed.
 
-        For a ratio, these are its numerator and denominator metrics; for a difference, the base
-        policy.
+        For a ratio, these are its numerator and denominator metrics; for a difference, the policy
+        that others are compared with.
         """
         return self.source or tuple(name for name, _, _ in self.columns)
 
     @property
     def key(self) -> str:
-        """Name of the metric's field in JSON documents, with the unit where it is not obvious.
+        """Name of the metric's field in JSON documents; it includes the unit unless that is
+        obvious.
 
         >>> BY_NAME["stopped"].key, BY_NAME["load_spread"].key, BY_NAME["moved"].key
         ('stopped_partition_seconds', 'load_spread_mean', 'moved')

@@ -85,10 +85,10 @@ class Estimate:
     def from_sums(
         cls, best: float, below: tuple[float, float], above: tuple[float, float]
     ) -> Estimate:
-        """Estimate the sum of several uncertain values from the sums of their errors.
+        """Estimate the sum of several uncertain values, with an 80 % interval that is cut at 0.
 
-        The errors count as equally correlated. With correlation r, the variance of the sum is (1 -
-        r) times the sum of the squared errors plus r times the square of their sum.
+        Their errors count as equally correlated. With correlation r, the variance of the sum is (1
+        - r) times the sum of the squared errors plus r times the square of their sum.
 
         Args:
             best: sum of the best estimates.
@@ -100,9 +100,10 @@ class Estimate:
 
     @classmethod
     def from_differences(cls, parts: Iterable[Estimate]) -> Estimate:
-        """Estimate the sum of several uncertain values that may be negative, such as savings.
+        """Estimate the sum of uncertain values that may be negative, such as time saved.
 
-        Unlike `from_sums`, it does not cut the lower bound at 0.
+        ``parts`` are the values as estimates. Unlike `from_sums`, it does not cut the interval at
+        0.
 
         >>> Estimate.from_differences([Estimate(-10, -14, -6)])
         Estimate(best=-10, low=-14.0, high=-6.0)
@@ -122,19 +123,19 @@ class Estimate:
 
 
 def _distance(total: float, squares: float) -> float:
-    """Return the error of a sum of uncertain values: how far its 10th or 90th percentile is away.
+    """Return the distance of a sum's 10th or 90th percentile from its best estimate.
 
-    The errors of the summands count as equally correlated. ``total`` is the sum of the summands'
-    distances, ``squares`` the sum of the squared distances.
+    The summands are uncertain, and their errors count as equally correlated. ``total`` is the sum
+    of the summands' distances, ``squares`` the sum of the squared distances.
     """
     return sqrt((1 - _CORRELATION) * squares + _CORRELATION * total * total)
 
 
 def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
-    """Add up the metrics of simulated rebalances by the given columns, such as group and policy.
+    """Add up the metrics of simulated rebalances, grouped by columns such as group and policy.
 
-    Return one dictionary per key: the key columns, and the sums from which `metric_value` computes
-    each metric.
+    Return one dictionary for each combination of the key columns: the key, and sums from which
+    `metric_value` computes each metric.
 
     Args:
         rows: rows of table ``replays`` (one per rebalance and simulated policy).
@@ -153,9 +154,9 @@ def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
 
 
 def _entries(metric: Metric, rows: pa.Table) -> dict[str, Any]:
-    """Return the table columns that must be summed to compute a metric, as a dict by name.
+    """Return the columns that must be summed to compute a metric, as a dict by name.
 
-    Each column has one value per row of ``rows``. A maximum is not summed but has its column too.
+    Each column has one value per row of ``rows``. A metric that is a maximum gets a column too.
     """
     from pyarrow import compute as pc
 
@@ -186,10 +187,10 @@ def _estimate_entries(name: str) -> list[str]:
 
 
 def _estimate_columns(metric: Metric, rows: pa.Table) -> list[Any]:
-    """Return the table columns that must be summed to estimate a metric and its 80 % interval.
+    """Return the columns that must be summed to estimate a metric with its 80 % interval.
 
     They are best estimates, distances to the 10th percentile, their squares, distances to the 90th
-    percentile, their squares, and whether the row has an estimate.
+    percentile, their squares, and whether the row has an estimate (one value per row of ``rows``).
     """
     from pyarrow import compute as pc
 
@@ -224,7 +225,10 @@ def _meets(condition: Condition, rows: pa.Table) -> Any:
 
 
 def count_flags(mask: Any) -> Any:
-    """Convert a column of booleans to 0 and 1 (null to 0), so that its sum counts true values."""
+    """Convert a column of booleans (``mask``) to 0 and 1, so that its sum counts true values.
+
+    Null becomes 0.
+    """
     from pyarrow import compute as pc
 
     return pc.cast(pc.fill_null(mask, False), "int64")
@@ -233,20 +237,17 @@ def count_flags(mask: Any) -> Any:
 def sum_differences(
     rows: pa.Table, metric: Metric, keys: Sequence[str], rebalance: Sequence[str]
 ) -> list[Sums]:
-    """Add up how much less time each simulated policy stops consumption than a base policy.
+    """Add up how much shorter consumption stops under each simulated policy than under a base
+    policy.
 
-    Return one dictionary per distinct key: the key columns, and the bounds of the difference in
-    stopped time. Positive values mean that the policy's stopped time is shorter.
-
-    The stopped times of both policies grow with the same unknown duration of the rebalance. So
-    their difference lies between the difference of the lower bounds and the difference of the upper
-    bounds. The bounds are summed separately, which keeps the range as narrow as the uncertainty.
+    Return one dictionary for each combination of the key columns: the key, and bounds of the
+    difference in stopped time. Positive means shorter than under the base policy.
 
     Args:
         rows: rows of table ``replays``.
-        metric: a `DIFFERENCE`; its source is the policy that others are compared with.
+        metric: a metric with aggregation `DIFFERENCE`; its source is the base policy.
         keys: columns to group by, including ``policy``.
-        rebalance: columns that identify a rebalance of the policies that are compared.
+        rebalance: columns that identify a rebalance under the policies that are compared.
     """
     from pyarrow import compute as pc
 
@@ -272,7 +273,9 @@ def sum_differences(
 
 
 def empty_sums() -> Sums:
-    """Return the metric sums over no rebalances: a new dict whose entries are 0 or empty."""
+    """Return the metric sums over no rebalances: a new dict whose values are 0, or None
+    for maxima.
+    """
     return dict(_empty_sums())
 
 
@@ -293,7 +296,7 @@ def _empty_sums() -> Sums:
 
 
 def add_sums(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sums:
-    """Add up the metric sums of two separate sets of rebalances.
+    """Add up the metric sums of two separate sets of rebalances; a maximum is the larger of both.
 
     >>> add_sums({"moved": 1, "largest_spread": None}, {"moved": 2, "largest_spread": 3})
     {'moved': 3, 'largest_spread': 3}
@@ -309,7 +312,7 @@ def add_sums(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sums:
 
 
 def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
-    """Compute the value of a metric from its sums.
+    """Compute the value of a metric from sums over rebalances (a dict that `sum_rows` returned).
 
     The result is a number, a `FigureRange` or an `Estimate`; None if the value is unknown.
 
@@ -334,7 +337,8 @@ def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
 
 
 def json_metrics(sums: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of all metrics as fields of a JSON object.
+    """Convert sums over rebalances (from `sum_rows`) to the fields of a JSON object, one per
+    metric.
 
     A range is ``{"low": ..., "high": ...}``. An estimate is a range with a field ``best``.
     Differences between policies are left out if they have not been summed.

@@ -40,10 +40,12 @@ _Pair = tuple[str, int]
 
 
 class _PendingAssignment(NamedTuple):
-    """A recorded assignment of a consumer group whose balance is still to be measured.
+    """A recorded consumer group assignment in the queue of assignments to measure.
 
-    It has the cluster's metadata at its time. ``fresh`` is False if it was recorded before the
-    watch began.
+    Attributes:
+        generation: the group generation with its members and their partitions.
+        cluster: the cluster metadata at that time.
+        fresh: whether it was recorded after the capture started to follow the log.
     """
 
     generation: Generation
@@ -52,11 +54,11 @@ class _PendingAssignment(NamedTuple):
 
 
 def measure_balance(generation: Generation, cluster: Cluster) -> Measures | None:
-    """Measure how balanced a recorded assignment is, and how many partitions it moved.
+    """Measure how evenly a recorded assignment spreads partitions over members, and what it moved.
 
-    Moves are counted from the group's previous assignment, but ``fewest_moves_to_best`` from this
-    assignment to the most even one. Return None for a Streams group, and if the assignment cannot
-    be measured.
+    ``generation`` is the group generation with the assignment, ``cluster`` the cluster metadata.
+    Moved partitions are counted against the group's previous assignment. Return None for a Kafka
+    Streams group, and if the assignment cannot be measured.
 
     Raises:
         PartageError: a member's recorded data is invalid.
@@ -73,13 +75,13 @@ def measure_balance(generation: Generation, cluster: Cluster) -> Measures | None
 
 
 class BackgroundMetrics:
-    """Thread that computes consumer lag and the balance of assignments during a capture.
+    """Thread that measures consumer lag and the balance of assignments while a capture runs.
 
     It runs while its ``with`` block lasts.
 
     Args:
-        connect: function that opens a connection; called again after an error.
-        figures: the exported metrics, which receive the results.
+        connect: function that opens a connection to the cluster; called again after an error.
+        figures: the Prometheus metrics that receive the results.
         trouble: function that shows a warning to the user.
     """
 
@@ -103,7 +105,8 @@ class BackgroundMetrics:
     def on_event(self, event: WatchEvent, live: LiveGroups) -> None:
         """Queue a consumer group's new assignment, so that this thread measures its balance.
 
-        It replaces a queued older assignment of the same group. Other events are ignored.
+        ``live`` has the histories of all groups. Events that bring no new assignment are ignored.
+        An older assignment of the same group is removed from the queue.
         """
         if isinstance(event, RebalanceOpened):
             cluster = live.clusters.at(event.generation.timestamp_ms)
@@ -113,9 +116,11 @@ class BackgroundMetrics:
                 )
 
     def on_tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
-        """Pass the groups' committed offsets to this thread, which computes the consumer lag.
+        """Pass the groups' committed offsets to this thread, which computes the consumer lag from
+        them.
 
-        This happens at most twice per `LAG_SECONDS`.
+        This happens at most twice per `LAG_SECONDS`. ``now_ms`` is the time, ``live`` has the
+        groups' offsets; ``progress`` is not used.
         """
         del progress
         if 0 <= now_ms - self._passed_ms < LAG_SECONDS * 500:
@@ -162,7 +167,9 @@ class BackgroundMetrics:
         self._figures.lags = {}
 
     def _measure_pending(self) -> None:
-        """Measure the balance of all assignments that wait in the queue."""
+        """Measure the balance of all queued assignments, and pass the results to the exported
+        metrics.
+        """
         with self._lock:
             plans, self._plans = self._plans, {}
         for name, plan in plans.items():

@@ -54,10 +54,13 @@ def is_loopback(host: str) -> bool:
 
 
 def encode_metrics(families: Iterable[ExportedFamily], accept: str) -> tuple[bytes, str]:
-    """Encode Prometheus metrics for a response to ``/metrics``; return the body and content type.
+    """Encode Prometheus metrics as the body of a ``/metrics`` response; return body and content
+    type.
 
-    The format is OpenMetrics if the client's Accept header (``accept``) allows it, else Prometheus
-    text.
+    Args:
+        families: metrics with their samples.
+        accept: the HTTP client's Accept header; the format is OpenMetrics if it allows that, else
+            Prometheus text.
 
     Raises:
         MissingExtraError: prometheus_client is not installed.
@@ -69,10 +72,10 @@ def encode_metrics(families: Iterable[ExportedFamily], accept: str) -> tuple[byt
         raise MissingExtraError("prometheus_client", extra="watch") from None
 
     class _Collector:
-        """Prometheus collector that returns the given metric values."""
+        """Prometheus collector that returns the metrics given to `encode_metrics`."""
 
         def collect(self) -> Iterator[Any]:
-            """Yield the metrics as Prometheus metric families."""
+            """Yield each metric as a Prometheus metric family (name, help text and samples)."""
             for metric, samples in families:
                 kind = CounterMetricFamily if metric.type == "counter" else GaugeMetricFamily
                 family = kind(metric.name, metric.help, labels=metric.labels)
@@ -89,12 +92,12 @@ class Exporter:
     """HTTP server for ``/metrics`` and ``/healthz``; it runs while its ``with`` block lasts.
 
     Args:
-        address: host and port; port 0 takes a free one.
+        address: host and port to listen on; port 0 takes a free one.
         families: function that returns the metrics with their samples.
         health: function that returns "" if the capture is healthy, else the reason why not.
 
     Attributes:
-        port: the port that the server listens on.
+        port: the port on which the server listens.
 
     Raises:
         InvalidConfigError: the address cannot be used.
@@ -152,7 +155,7 @@ class _Server(ThreadingHTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore the error of an HTTP client that disconnects."""
+        """Ignore errors of a request, because HTTP clients may disconnect at any time."""
 
 
 # The base class would print a traceback.

@@ -118,9 +118,10 @@ ExportedFamily = tuple[ExportedMetric, tuple[tuple[tuple[str, ...], float], ...]
 
 @dataclass(slots=True)
 class _GroupFigures:
-    """Prometheus metrics of one consumer group: gauges, unread time (s) and number of rebalances.
+    """Prometheus metrics of one consumer group, such as lag and number of rebalances.
 
-    Groups with the most unread time are exported by name.
+    They include the group's unread time: seconds in which partitions had no consumer. Only groups
+    with the most unread time are exported by name.
     """
 
     gauges: dict[str, float] = field(default_factory=dict)
@@ -133,7 +134,7 @@ class _GroupFigures:
 
 
 class WatchFigures:
-    """All Prometheus metrics of `partage capture --follow`: rebalances and lag of each group.
+    """Prometheus metrics of `partage capture --follow`: rebalances, lag and balance of each group.
 
     The watcher's thread calls `on_event` and `on_tick`. Other threads call `families`, replace
     `lags`, and append to `measured`.
@@ -142,10 +143,10 @@ class WatchFigures:
         max_groups: maximum number of groups that are exported by name.
 
     Attributes:
-        lags: lag gauges of each group by metric name.
+        lags: dict from group to its lag metrics.
         lag_read_s: time of the last successful read of the lag, in seconds; 0 before the first one.
-        measured: queue of measured assignments: (group, generation, measures, whether it was
-            recorded after the start).
+        measured: queue of measured assignments: (group, generation, balance measures, whether it
+            was recorded after the start).
     """
 
     def __init__(self, max_groups: int) -> None:
@@ -160,7 +161,7 @@ class WatchFigures:
         self._refreshed_ms = 0
 
     def families(self) -> tuple[ExportedFamily, ...]:
-        """Return all Prometheus metrics with their samples, as of the last refresh.
+        """Return all Prometheus metrics with their samples, as of the last update by `on_tick`.
 
         Any thread may call it.
         """
@@ -169,10 +170,10 @@ class WatchFigures:
     # --- the watcher's thread -------------------------------------------------------------
 
     def on_event(self, event: WatchEvent, live: LiveGroups) -> None:
-        """Add a rebalance of a consumer group to its Prometheus metrics.
+        """Update a consumer group's Prometheus metrics with one rebalance event.
 
-        A new rebalance is counted; later the time that it left partitions without a consumer
-        (unread time) is added.
+        A new rebalance is counted. A later event adds how long it left partitions without a
+        consumer. ``live`` has the histories of all groups.
         """
         del live
         if isinstance(event, RebalanceOpened):
@@ -200,7 +201,11 @@ class WatchFigures:
             self._count("partage_group_moved_partitions", event.group, len(event.moved))
 
     def on_tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
-        """Update the exported Prometheus metrics, at most once per second."""
+        """Recompute the exported Prometheus metrics, at most once per second.
+
+        ``now_ms`` is the time, ``live`` has the histories of all groups, ``progress`` counts what
+        the capture has read.
+        """
         if 0 <= now_ms - self._refreshed_ms < _REFRESH_MS:
             return
         self._refreshed_ms = now_ms

@@ -36,9 +36,11 @@ class EndOffsets:
     _samples: dict[_TopicPartition, tuple[list[float], list[int]]] = field(default_factory=dict)
 
     def add(self, now_s: float, ends: Mapping[_TopicPartition, int]) -> None:
-        """Store new end offsets of topic partitions, read at the time ``now_s`` (seconds).
+        """Store the end offsets of topic partitions that were read at one time, for later lag
+        estimates.
 
-        Partitions that are missing in ``ends`` are forgotten.
+        ``now_s`` is the time in seconds, ``ends`` a dict from (topic, partition) to end offset.
+        Partitions missing in ``ends`` are forgotten.
         """
         for gone in self._samples.keys() - ends.keys():
             del self._samples[gone]
@@ -54,14 +56,18 @@ class EndOffsets:
                 del times[1:half:2], offsets[1:half:2]
 
     def end(self, partition: _TopicPartition) -> int | None:
-        """Return the newest end offset of a topic partition; None if there is none."""
+        """Return the newest stored end offset of a (topic, partition) pair; None if there
+        is none.
+        """
         found = self._samples.get(partition)
         return None if found is None else found[1][-1]
 
     def lag_seconds(self, partition: _TopicPartition, committed: int, now_s: float) -> float | None:
-        """Estimate a partition's lag in seconds: the age of the first record not yet consumed.
+        """Estimate a partition's lag in seconds: how long ago its first unconsumed record was
+        written.
 
-        ``committed`` is the group's committed offset. Returns None if no end offset is known.
+        ``committed`` is the group's committed offset, ``now_s`` the time. Return None if no end
+        offset is known.
         """
         times, offsets = self._samples.get(partition, ([], []))
         if not times:
@@ -98,11 +104,11 @@ class GroupLag:
 def group_lag(
     committed: Mapping[_TopicPartition, int], ends: EndOffsets, now_s: float
 ) -> GroupLag | None:
-    """Compute a consumer group's lag over all partitions; None if no end offset is known.
+    """Compute a consumer group's lag over all its partitions; None if no end offset is known.
 
     Args:
-        committed: dict from partition to committed offset.
-        ends: the end offsets over time.
+        committed: dict from (topic, partition) to the group's committed offset.
+        ends: the sampled end offsets.
         now_s: the present time in seconds.
     """
     known = {partition: end for partition in committed if (end := ends.end(partition)) is not None}
@@ -118,9 +124,10 @@ def group_lag(
 
 
 def drain_seconds(before: GroupLag, now: GroupLag, elapsed_s: float) -> float | None:
-    """Estimate the seconds until a consumer group has caught up, from two measurements of its lag.
+    """Estimate the seconds until a consumer group has caught up with its lag.
 
-    The result is infinite if the lag does not shrink, and None if ``elapsed_s`` is 0.
+    The lag was measured twice, ``elapsed_s`` seconds apart: ``before`` and ``now``. The result is
+    infinite if the lag does not shrink, and None if ``elapsed_s`` is 0.
 
     >>> before, now = GroupLag(80, 8.0, 20, 100), GroupLag(60, 5.0, 60, 120)
     >>> drain_seconds(before, now, 10.0)

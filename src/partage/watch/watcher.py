@@ -46,10 +46,10 @@ _TAIL = 1 << 20
 
 
 class EventSink:
-    """Writer of rebalance events as JSON lines, to a file or to standard output (target ``-``).
+    """Writer of rebalance events as JSON lines to a file, or to standard output (``target`` is
+    ``-``).
 
-    An incomplete last line, such as a killed process leaves, is removed when the file is opened
-    again.
+    An incomplete last line, left by a killed process, is removed when the file is opened again.
 
     Raises:
         InvalidConfigError: the file cannot be written.
@@ -125,19 +125,19 @@ class CaptureProgress:
 
 
 class WatchListener(Protocol):
-    """Interface of a listener that receives rebalance events and clock ticks in the watcher's
-    thread.
+    """Interface of an object that the watcher's thread calls with rebalance events and
+    clock ticks.
     """
 
     def on_event(self, event: WatchEvent, live: LiveGroups) -> None:
-        """Process a rebalance event of a consumer group.
+        """Handle a rebalance event of a consumer group.
 
-        ``event.fresh`` is False if it was recorded before the watch began. ``live`` has the
+        ``event.fresh`` is False if the log had it before the watcher started. ``live`` has the
         histories of all groups.
         """
 
     def on_tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
-        """Process a tick of the watcher's clock; there are several per second.
+        """Handle a tick of the watcher's clock, which comes several times per second.
 
         Args:
             now_ms: current time in milliseconds.
@@ -147,9 +147,9 @@ class WatchListener(Protocol):
 
 
 class _Reset:
-    """Queue message with rebuilt histories of all consumer groups.
+    """Queue message that replaces the histories of all consumer groups (``live``) by rebuilt ones.
 
-    It is sent after a log partition was truncated.
+    It is sent after a partition of the log was truncated.
     """
 
     def __init__(self, live: LiveGroups) -> None:
@@ -162,15 +162,13 @@ _Round = tuple[list[Mapping[str, Any]], list[LogBatch], int]
 class Watcher:
     """Thread that turns the records of a running `partage capture` into rebalance events.
 
-    The groups' histories are stored in the capture's folder every few minutes and at the end, so
+    Use it in a ``with`` block. Call `start` before the capture runs, and `flush` after each round
+    of fetches. The groups' histories are stored in the capture's folder every few minutes, so that
     the next start only reads newer records.
 
-    Use it in a ``with`` block. Call `start` before the capture runs, and `flush` after each round
-    of fetches.
-
     Args:
-        sink: output of events after the start; None for none.
-        stop: set when the watcher fails, so that the capture ends.
+        sink: writer of the events that happen after the start; None for none.
+        stop: event that is set when the watcher fails, so that the capture ends.
         trouble: function that shows a warning to the user.
         listeners: objects that receive every event.
     """
@@ -211,10 +209,11 @@ class Watcher:
         self._thread.start()
 
     def _rebuild(self, writer: CaptureWriter, *, from_state: bool = True) -> LiveGroups:
-        """Rebuild the consumer groups' histories from the records that the capture already has.
+        """Rebuild the consumer groups' histories from records that the capture has already stored.
 
-        Their events are marked as not fresh, because they are older than the watch.
-        ``from_state=False`` ignores the histories that an earlier process stored.
+        Events found in these records are marked as not fresh, because they are older than the
+        watcher. ``writer`` is the open capture. ``from_state=False`` ignores histories that an
+        earlier process stored.
         """
         now_ms = _now_ms()
         live = LiveGroups(started_ms=now_ms)
@@ -249,8 +248,8 @@ class Watcher:
                     listener.on_event(event, live)
 
     def _store_histories(self, live: LiveGroups) -> None:
-        """Write the consumer groups' histories to the capture's folder, so that the next start is
-        fast.
+        """Write the consumer groups' histories (``live``) to the capture's folder, for a fast next
+        start.
 
         Raises:
             InvalidConfigError: the folder cannot be written.
@@ -274,24 +273,29 @@ class Watcher:
     # --- called by the capture ------------------------------------------------------------
 
     def on_config(self, configs: Mapping[str, str]) -> None:
-        """Read the group session timeout from the broker's settings, for members that send none."""
+        """Store the broker's group session timeout, which applies to members that send none.
+
+        ``configs`` are the broker's settings by name.
+        """
         self._live.session_timeout_ms = _session_timeout(configs)
 
     def on_batch(self, batch: LogBatch) -> None:
-        """Queue a recorded batch of log records; the next `flush` sends it to the watcher's
-        thread.
+        """Queue a batch of captured log records; the next `flush` sends it to the
+        watcher's thread.
         """
         self._batches.append(batch)
 
     def on_state(self, state: Mapping[str, Any]) -> None:
-        """Queue recorded cluster metadata; the next `flush` sends it before all queued batches."""
+        """Queue captured cluster metadata (``state``); `flush` sends it before the queued
+        records.
+        """
         self._states.append(state)
 
     def on_fetch(self, partition: int, first_end: int) -> None:
-        """Store the time of a successful fetch from a log partition, for the health check.
+        """Store the time of a successful fetch from a partition of the log, for the health check.
 
-        Events of records below ``first_end`` (the partition's end offset at the first fetch) are
-        not fresh.
+        Events of records below ``first_end`` are not fresh: it is the partition's end offset at the
+        first fetch.
         """
         self._read_s = time.time()
         self._live.fresh_from.setdefault(partition, first_end)
@@ -310,8 +314,8 @@ class Watcher:
         """Send all queued records to the watcher's thread; block while its queue is full.
 
         Args:
-            behind: number of offsets that the capture still has to read.
-            troubles: number of warnings so far.
+            behind: number of offsets that the capture still has to read, for its progress.
+            troubles: number of warnings so far, for its progress.
         """
         if self._writer is not None:
             writer = self._writer
@@ -347,8 +351,7 @@ class Watcher:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """Stop the watcher's thread after it has processed its queue, and raise the error that it
-        had.
+        """Stop the watcher's thread after it has processed its queue, and raise the thread's error.
 
         The error is not raised if the ``with`` block itself raised one.
         """
@@ -396,9 +399,10 @@ class Watcher:
             self._stop.set()
 
     def _wait_for_message(self, live: LiveGroups) -> _Round | _Reset | Empty | None:
-        """Wait for the next message to the watcher's thread, and return it.
+        """Return the next message from the queue of the watcher's thread; wait for it.
 
-        The result is `Empty` if no message came before the next event is due, and None at the end.
+        The result is `Empty` if an event becomes due first, and None when the watcher stops.
+        ``live`` has the groups' histories with their next due times.
         """
         due_ms = live.next_due_ms()
         wait = _LONGEST_WAIT if due_ms is None else (due_ms - _now_ms()) / 1_000
