@@ -462,8 +462,8 @@ def _policy_view(
     """Build a table of the metrics of each policy: recorded assignments first, then simulations.
 
     Args:
-        main: metrics by policy, simulated as one continuous history.
-        other: metrics by policy, simulated for each rebalance separately.
+        cumulative: metrics by policy, simulated as one continuous history.
+        per_rebalance: metrics by policy, simulated for each rebalance separately.
         order: names of the policies.
         groups: the groups from which the saved downtime is computed.
     """
