@@ -24,7 +24,7 @@ _R = TypeVar("_R")
 
 
 class _Kind(NamedTuple):
-    """Type that a function's annotation allows, with a test for values.
+    """Accepted type of a function argument, with a test for values and a name for error messages.
 
     Attributes:
         accepts: function that returns whether a value has this type.
@@ -36,7 +36,7 @@ class _Kind(NamedTuple):
 
 
 def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate a function so that it checks the types of its arguments by its annotations.
+    """Decorate a function to check the types of its arguments against its type annotations.
 
     A call with an argument of another type raises InvalidConfigError, which names the argument.
 
@@ -75,14 +75,14 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
 def _kinds(annotation: str) -> list[_Kind]:
     """Return the types that an annotation such as "int | None" allows, each with a test for values.
 
-    The list is empty if a type cannot be tested; the argument is then not checked.
+    The list is empty if one of the types cannot be tested; such an argument is not checked.
     """
     found = [_kind(one) for one in _split(annotation, "|")]
     return [one for one in found if one is not None] if None not in found else []
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Split a type annotation at a separator, but not inside of square brackets.
+    """Split the text of a type annotation at a separator, but not inside square brackets.
 
     >>> _split("Mapping[str, int] | None", "|")
     ['Mapping[str, int]', 'None']

@@ -29,8 +29,9 @@ __all__ = ["Assignment", "Plan", "Role", "Unresolved", "format_runs"]
 
 
 class Role(IntEnum):
-    """Role in which a member has a partition or a Kafka Streams task, for example owned or
-    standby.
+    """Role of a member for a partition or a Kafka Streams task: owner, active, standby and so on.
+
+    RELEASING means that the member must revoke the partition before another member gets it.
     """
 
     OWNER = 0
@@ -42,13 +43,13 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """Partition in a consumer group's assignment that the cluster does not have.
+    """Partition that a recorded assignment contains but the cluster does not have.
 
     Attributes:
         member: id of the member to which the partition is assigned.
         topic: name of the topic.
         partition: Kafka's partition number.
-        place: position in the member's list of partitions, from 0; -1 for the end.
+        place: position in the member's list of assigned partitions, from 0; -1 for the end.
     """
 
     member: str
@@ -65,12 +66,12 @@ class Assignment:
     several owners; `judge.check` reports that.
 
     Attributes:
-        index: the numbering of partitions.
+        index: the numbering of topics and partitions by integers (`Index`).
         members: member ids; a member without partitions has an empty entry.
-        start: int32[M + 1], offsets of each member's partitions (compressed rows, CSR).
-        partition: int32[n], dense numbers of the partitions.
+        start: int32[M + 1], where each member's partitions begin in ``partition`` (CSR).
+        partition: int32[n], assigned partitions by their numbers in the index.
         role: int8[n], role of the member for each entry, see `Role`.
-        unresolved: assigned partitions that the index does not have.
+        unresolved: assigned partitions that the cluster does not have.
         warnings: messages for the operator.
 
     >>> index = Index.of({"t": 3})
@@ -91,9 +92,7 @@ class Assignment:
         return f"<{type(self).__name__}: {', '.join(self._counts())}>"
 
     def __str__(self) -> str:
-        """Return a text with one line for each group member and its partitions, shortened
-        if long.
-        """
+        """Return one line of text for each group member and its partitions; long text is cut."""
         numbers = self.to_dict() if len(self.members) <= MOST_ROWS else self._head().to_dict()
         lines = [f"{type(self).__name__}: {', '.join(self._counts())}"]
         for member, topics in numbers.items():
@@ -135,9 +134,7 @@ class Assignment:
         return [*missing, *(f"  warning: {one}" for one in self.warnings)]
 
     def with_warnings(self, warnings: Sequence[str]) -> Self:
-        """Return a copy of the assignment with more warnings, which come first; duplicates are
-        dropped.
-        """
+        """Return a copy of the assignment with the given warnings added first, each once."""
         every = tuple(dict.fromkeys((*warnings, *self.warnings)))
         return self if every == self.warnings else replace(self, warnings=every)
 
@@ -156,15 +153,15 @@ class Assignment:
         topic_number: Mapping[str, int] | None = None,
         **more: Any,
     ) -> Any:
-        """Build a consumer group's assignment from a dict of each member's partitions.
+        """Build an assignment from a dict that lists each consumer's partitions.
 
         Args:
             index: the numbering of topics and partitions.
-            owned: (topic, partition) pairs, or a dict from topic to partition numbers, by member
-                id.
-            topic_number: index number of each topic name; by default, a name that a deleted and a
-                recreated topic share means the newer one.
-            more: further fields of the class, such as ``warnings``.
+            owned: partitions by member id, as (topic, partition) pairs or as a dict from topic to
+                partition numbers.
+            topic_number: the index number for each topic name; by default, if a topic was deleted
+                and recreated, the newer one counts.
+            more: values of other fields of the class, such as ``warnings``.
 
         Raises:
             InvalidProblemError: an argument has another type.
@@ -196,13 +193,13 @@ class Assignment:
         lists: Sequence[Int32Array] | Sequence[list[int]],
         **more: Any,
     ) -> Any:
-        """Build a consumer group's assignment from one list of partition numbers for each member.
+        """Build an assignment from one list of partitions (index numbers) for each consumer.
 
         Args:
-            index: the numbering of partitions, from which the numbers are.
+            index: the numbering of topics and partitions.
             members: member ids.
-            lists: partition numbers of each member.
-            more: further fields of the class.
+            lists: each member's partitions, by their numbers in ``index``.
+            more: values of other fields of the class, such as ``warnings``.
 
         Raises:
             InvalidProblemError: ``members`` is a string.
@@ -220,16 +217,22 @@ class Assignment:
 
     @cached_property
     def member_of(self) -> Int32Array:
-        """Member that has each assigned partition, as a position in ``members`` (int32[n])."""
+        """Owner of each assigned partition, as a position in ``members`` (int32[n])."""
         counts = self.start[1:] - self.start[:-1]
         return np.arange(len(counts), dtype=np.int32).repeat(counts)
 
     def partitions_of(self, member: int) -> Int32Array:
-        """Return the partitions assigned to one member, as numbers of the index (int32)."""
+        """Return the partitions assigned to one consumer, by their numbers in the index (int32[n]).
+
+        Args:
+            member: the consumer's position in ``members``.
+        """
         return self.partition[self.start[member] : self.start[member + 1]]
 
     def part_of(self, member: int) -> Assignment:
-        """Return a copy of the assignment that contains only one member and its partitions.
+        """Return a copy of the assignment that contains only one consumer and its partitions.
+
+        ``member`` is the consumer's position in ``members``.
 
         >>> Plan.of(Index.of({"t": 2}), {"a": {"t": [0]}, "b": {"t": [1]}}).part_of(1).to_dict()
         {'b': {'t': [1]}}
@@ -280,7 +283,7 @@ _MOST_RUNS = 24
 
 
 def _count(number: int, noun: str) -> str:
-    """Format a number with its noun, for example "1 member" or "2 members".
+    """Format a count with its noun in singular or plural, for example "1 member" or "2 members".
 
     >>> _count(1, "member"), _count(0, "member")
     ('1 member', '0 members')
@@ -289,11 +292,11 @@ def _count(number: int, noun: str) -> str:
 
 
 def format_runs(numbers: Sequence[int], most: int | None = None) -> str:
-    """Format partition numbers as text in which consecutive ones are ranges, such as "0-2 5 4".
+    """Format partition numbers as text with ranges for consecutive numbers, such as "0-2 5 4".
 
     Args:
-        numbers: the partition numbers.
-        most: greatest number of ranges and single numbers in the text; None for all.
+        numbers: the partition numbers, in the order of the text.
+        most: greatest number of ranges and single numbers to print; None prints all.
 
     >>> format_runs([0, 1, 2, 5, 4])
     '0-2 5 4'
@@ -348,8 +351,7 @@ def _none() -> Int32Array:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Assignment):
-    """Result of an assignment strategy: an assignment in which each partition has at most one
-    owner.
+    """Result of an assignment strategy: at most one owner for each partition.
 
     Attributes:
         memory: the strategy's state for the next rebalance (opaque, may be None).
@@ -402,16 +404,16 @@ class Plan(Assignment):
 
     @cached_property
     def owner(self) -> Int32Array:
-        """Member that owns each partition, as a position in ``members``, -1 for none (int32[P])."""
+        """Owner of each partition, as a position in ``members``, -1 for none (int32[P])."""
         owner = np.full(self.index.partitions, -1, np.int32)
         owner[self.partition] = self.member_of
         return owner
 
     def settled(self) -> Plan:
-        """Return the assignment after a cooperative rebalance is complete, with no partition held
-        back.
+        """Return the plan's final assignment, after all consumers have revoked what they must give
+        up.
 
-        During the rebalance, a partition is held back until its previous owner has revoked it.
+        In a cooperative rebalance (KIP-429), a moving partition has no owner until then.
 
         >>> index = Index.of({"t": 2})
         >>> now = Plan.of(index, {"a": {"t": [0]}, "b": {}}, withheld=np.array([1], np.int32),
@@ -434,13 +436,12 @@ class Plan(Assignment):
         )
 
     def assign_revoked(self, revoked: AbstractSet[tuple[str, int]]) -> Plan:
-        """Return a copy of the plan in which partitions that are already revoked go to their new
-        owners.
+        """Assign revoked partitions to their new owners; return the changed copy of the plan.
 
-        A cooperative plan holds back a partition that moves until its owner has revoked it.
+        A cooperative plan (KIP-429) leaves a moving partition without owner until it is revoked.
 
         Args:
-            revoked: (topic, partition) pairs that no member consumes any more.
+            revoked: (topic, partition) pairs that no consumer owns any more.
 
         >>> now = Plan.of(Index.of({"t": 2}), {"a": {"t": [0]}, "b": {}},
         ...               withheld=np.array([1], np.int32), destined=np.array([1], np.int32))
@@ -459,9 +460,13 @@ class Plan(Assignment):
     def from_owner(
         cls, index: Index, members: Sequence[str], owner: Int32Array, **more: Any
     ) -> Plan:
-        """Build an assignment plan from an array with the owner of each partition.
+        """Build a plan from an array with the owner of each partition.
 
-        An owner is a position in ``members``, -1 for none.
+        Args:
+            index: the numbering of topics and partitions.
+            members: member ids.
+            owner: int32[P], the position in ``members`` of each partition's owner, -1 for none.
+            more: values of other fields, such as ``warnings``.
         """
         # Each member's partitions are in the order of the index.
         given = np.flatnonzero(owner >= 0).astype(np.int32)

@@ -18,7 +18,7 @@ TOPIC_EXCESS = "topic excess"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Certificate:
-    """Proof of how good a consumer group's assignment is: its figures, and lower bounds of them.
+    """Proof of an assignment's quality: its measured criteria, each with a proven lower bound.
 
     No valid plan can beat the bounds. ``partage.judge.verify_certificate`` verifies the certificate
     from the group and the cluster alone.
@@ -52,10 +52,9 @@ class Certificate:
 
     @property
     def gaps(self) -> dict[str, float]:
-        """Greatest possible improvement of the assignment in each figure, such as its number of
-        moves.
+        """Difference between each criterion, such as the number of moves, and its lower bound.
 
-        It is the assignment's value minus the lower bound.
+        It is the greatest improvement that any other assignment could still bring.
 
         >>> Certificate(np.zeros(0, np.int32), "counts", {"moves": 3}, {"moves": 3}).gaps
         {'moves': 0}
@@ -64,10 +63,9 @@ class Certificate:
 
     @property
     def optimal(self) -> bool:
-        """True if the assignment is proven optimal: each figure equals its lower bound.
+        """True if the assignment is proven optimal: each criterion equals its lower bound.
 
-        How evenly each topic is spread over the members is left out, because the lower bound of
-        that criterion considers one topic at a time.
+        The even spread of each topic is left out, because its bound considers one topic at a time.
         """
         scale = {name: max(1.0, abs(bound)) for name, bound in self.bounds.items()}
         return all(
@@ -82,16 +80,16 @@ def cost_bounds(
     max_moves: int,
     racks: bool,  # noqa: FBT001 - the last of five, named where it is called
 ) -> dict[str, int]:
-    """Split a lower bound of a weighted sum into lower bounds of its two parts.
+    """Derive lower bounds of rack cost and of moves from a lower bound of their weighted sum.
 
-    The parts are an assignment's cost of reading across racks, and its number of moved partitions.
+    Rack cost is the cost of consuming from other racks; moves count partitions with a new owner.
 
     Args:
         least: lower bound of rack weight * rack cost + move weight * moves.
         weights: the rack weight and the move weight.
-        figures: the plan's own rack cost and moves; no bound exceeds them.
+        figures: the plan's "rack cost" and "moves"; no bound exceeds them.
         max_moves: the greatest allowed number of moves.
-        racks: whether consuming across racks has a cost.
+        racks: whether consuming from another rack has a cost.
 
     >>> cost_bounds(250, (60, 5), {"rack cost": 4, "moves": 2}, 3, True)
     {'rack cost': 4, 'moves': 2}

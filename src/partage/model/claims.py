@@ -18,7 +18,7 @@ _INT32 = range(-(2**31), 2**31)
 
 
 def is_int32(value: object) -> bool:
-    """Return whether a value is a Python or NumPy integer in the signed 32-bit range."""
+    """Return whether a value is a Python or NumPy integer that fits a signed 32-bit integer."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     return whole and int(value) in _INT32  # type: ignore[call-overload]  # whole says so
 
@@ -47,7 +47,7 @@ class Claims:
 
     @classmethod
     def of(cls, owned: object, path: str = "owned") -> Claims:
-        """Build a consumer's reported partitions from a dict of topic to numbers, or from pairs.
+        """Build the list of owned partitions that a consumer reports when it joins its group.
 
         Args:
             owned: dict from topic to partition numbers, or (topic, partition) pairs.
@@ -163,7 +163,7 @@ def _number(topic: object, p: object, path: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRows:
-    """Partitions that all members of a consumer group report as owned, in compressed rows (CSR).
+    """Owned partitions that all consumers of a group report when they join, as flat arrays (CSR).
 
     M is the number of members, n the number of reported partitions.
 
@@ -187,7 +187,7 @@ class ClaimRows:
 
     @classmethod
     def of(cls, owned: Sequence[Claims]) -> ClaimRows:
-        """Combine the partitions that several consumers report as owned into one object."""
+        """Combine one `Claims` for each consumer of a group into flat arrays."""
         if all(one is _NONE for one in owned):
             nowhere, none = np.zeros(len(owned) + 1, np.int64), np.zeros(0, np.int32)
             return cls(nowhere, [], nowhere, none, none)
@@ -206,14 +206,14 @@ class ClaimRows:
     def of_partitions(
         cls, index: Index, start: NDArray[np.int64], partition: Int32Array
     ) -> ClaimRows:
-        """Build the reported partitions of a group's members from partition numbers in an `Index`.
+        """Build the owned partitions that a group's consumers report from numbers of an `Index`.
 
-        A member's topic names are in the order of the index.
+        Topic names of each consumer are in the order of the index.
 
         Args:
             index: the numbering of topics and partitions.
-            start: int64[M + 1], where each member's partitions begin in ``partition`` (CSR).
-            partition: int32[n], the partitions' numbers in the index.
+            start: int64[M + 1], where each consumer's partitions begin in ``partition`` (CSR).
+            partition: int32[n], the partitions by their numbers in the index.
 
         >>> index = Index.of({"a": 2, "b": 2})
         >>> partition = np.array([3, 0, 2], np.int32)
@@ -235,9 +235,7 @@ class ClaimRows:
         return cls(name_start, names, start, name, index.number_of[partition])
 
     def by_member(self) -> list[Claims]:
-        """Return the partitions that each consumer reports as owned, as one `Claims` object
-        each.
-        """
+        """Return the owned partitions that each consumer reports, one `Claims` object each."""
         at, ends = self.name_start.tolist(), self.start.tolist()
         shared: dict[tuple[str, ...], tuple[str, ...]] = {}
         out = []

@@ -88,9 +88,7 @@ class Cluster:
         return f"<Cluster: {self._counts()}>"
 
     def __str__(self) -> str:
-        """Return a text table of the Kafka cluster: partition count, replica count and racks of
-        each topic.
-        """
+        """Return a text table with the partition count, replica count and racks of each topic."""
         rows = [tuple(map(str, row)) for row in self._topic_rows()]
         more = int(np.count_nonzero(self.topic_exists)) - len(rows)
         lines = [f"Cluster: {self._counts()}"]
@@ -166,10 +164,13 @@ class Cluster:
         brokers: Sequence[Mapping[str, Any]],
         index: Index | None = None,
     ) -> Cluster:
-        """Build a Kafka cluster from one recorded metadata record (a line of ``cluster.jsonl``).
+        """Build a Kafka cluster from one recorded metadata record, a line of ``cluster.jsonl``.
 
-        With ``index`` (the numbering of a whole recorded history) the cluster uses these numbers.
-        The index must have every topic (by id) and partition of the record.
+        Args:
+            topics: the record's topics: partitions and replicas by topic name.
+            brokers: the record's brokers: node id, rack and state of each.
+            index: numbering to use, such as that of a whole recorded history; it must contain every
+                topic (by id) and partition of the record. None creates a new one.
         """
         return _cluster_from_metadata(topics, brokers, index)
 
@@ -208,19 +209,19 @@ class Cluster:
         return alive, start.astype(np.int32)
 
     def topic(self, name: str) -> int:
-        """Return the index number of the Kafka topic with a name, -1 if no such topic exists."""
+        """Return the index number of an existing topic, -1 if no topic has this name."""
         return self._live.get(name, -1)
 
     def topic_all(self, names: Sequence[str]) -> list[int]:
-        """Return the index numbers of Kafka topics by name, -1 for each topic that does not
-        exist.
-        """
+        """Return the index number of each named topic, -1 for a topic that does not exist."""
         number = self._live.get
         return [number(name, -1) for name in names]
 
     def partitions_of(self, topic: str | int) -> Int32Array:
-        """Return the index numbers of a Kafka topic's partitions, sorted by partition number
-        (int32[n]).
+        """Return a topic's partitions by index number, sorted by partition number (int32[n]).
+
+        Args:
+            topic: the topic's name or index number; an unknown topic has no partitions.
         """
         t = self.topic(topic) if isinstance(topic, str) else topic
         if t < 0 or not self.topic_exists[t]:
@@ -234,9 +235,9 @@ class Cluster:
 
     @cached_property
     def of_subscriptions(self) -> list[tuple[tuple[tuple[str, ...], ...], dict[object, Any]]]:
-        """Cache of values that assignment strategies derive from the cluster and the subscriptions.
+        """Cache of results that `partage.model.problem.of_subscriptions` computes for this cluster.
 
-        Callers must not change the values.
+        Callers must not change the cached values.
         """
         # It has one entry: the last subscriptions, and a dict from the function that derives a
         # value to this value. An entry is replaced as a whole, so threads can share the cluster.
@@ -244,16 +245,15 @@ class Cluster:
 
     @cached_property
     def rack_names(self) -> tuple[str, ...]:
-        """Sorted distinct names of all racks of the Kafka brokers.
+        """Sorted distinct rack names of the Kafka brokers.
 
-        The empty name may occur, although no member is on that rack: Kafka ignores an empty
-        ``client.rack``.
+        The empty name may be among them; Kafka ignores it as a member's rack.
         """
         return tuple(sorted({b.rack for b in self.brokers if b.rack is not None}))
 
     @cached_property
     def partition_racks(self) -> tuple[Int32Array, Int32Array]:
-        """Racks on which each partition has replicas, without duplicates, in compressed rows (CSR).
+        """Distinct racks of each partition's replicas, in compressed rows (start, racks).
 
         Racks are positions in ``rack_names``.
         """
@@ -278,7 +278,10 @@ class Cluster:
         return start, (keys % width).astype(np.int32)
 
     def racks_of(self, partition: int) -> tuple[str, ...]:
-        """Return the names of the racks on which a partition has replicas, without duplicates."""
+        """Return the distinct rack names of a partition's replicas.
+
+        ``partition`` is the partition's index number.
+        """
         start, rack = self.partition_racks
         return tuple(self.rack_names[r] for r in rack[start[partition] : start[partition + 1]])
 
@@ -321,9 +324,9 @@ def _replica_racks(name: str, value: object) -> list[list[str | None]] | None:
 def _cluster_from_replica_racks(
     index: Index, replica_racks: Sequence[list[list[str | None]] | None]
 ) -> Cluster:
-    """Build a Kafka cluster if only the racks of replicas are known, not the brokers.
+    """Build a Kafka cluster from the racks of replicas, with one invented broker for each rack.
 
-    One broker is created for each rack and position in a replica list.
+    If two replicas of a partition share a rack, each position in the list has its own broker.
 
     Args:
         index: the numbering of topics and partitions.
@@ -430,7 +433,7 @@ def _cluster_from_replicas(
 
 
 def _has_valid_numbers(rows: _TopicRows) -> bool:
-    """Return whether all partition numbers and node ids of a topic are valid integers."""
+    """Return whether all partition numbers and node ids of one topic's metadata are valid."""
     # If so, the caller skips the slow check of each number.
     number = rows.number
     return (

@@ -59,12 +59,18 @@ _STYLE = "".join(
 
 
 def pretty_print(value: object, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - IPython's call
-    """Print a value's text table in IPython (the ``_repr_pretty_`` method of several classes)."""
+    """Print a value as text in IPython; several classes use it as ``_repr_pretty_``.
+
+    Args:
+        value: the object to print.
+        printer: IPython's pretty printer.
+        cycle: whether the object contains itself.
+    """
     printer.text("..." if cycle else str(value))
 
 
 def text_table(rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
-    """Format rows of text as a table with aligned columns; the first row has the headings.
+    """Format rows of cells as a text table with aligned columns; the first row has the headings.
 
     Args:
         rows: cells as text.
@@ -92,17 +98,17 @@ _NUMBER = ' class="n"'
 
 
 class Picture(NamedTuple):
-    """SVG drawing in a cell of an HTML table (`html_table`)."""
+    """SVG drawing that fills one cell of an HTML table (see `html_table`)."""
 
     svg: str
 
 
 def bar(parts: Iterable[tuple[int, int]], most: int) -> Picture:
-    """Draw one horizontal bar that is stacked from coloured parts, as SVG for an HTML table.
+    """Draw a horizontal bar of coloured segments, as SVG for an HTML table.
 
     Args:
-        parts: the palette index and the size of each part.
-        most: size of the longest bar of the table.
+        parts: (palette index of the colour, length) of each segment.
+        most: length of the longest bar of the table, which fills the cell.
 
     >>> bar([(0, 1), (9, 1)], 4).svg.count("<rect")
     2
@@ -118,7 +124,8 @@ def bar(parts: Iterable[tuple[int, int]], most: int) -> Picture:
 def strip(colours: Sequence[int]) -> Picture:
     """Draw a row of small coloured squares as SVG, for example one for each partition's owner.
 
-    ``colours`` are palette indices; -1 stands for no owner.
+    Args:
+        colours: palette index of each square; -1 draws a square for no owner.
 
     >>> strip([0, 1, -1]).svg.count("<rect")
     3
@@ -128,7 +135,7 @@ def strip(colours: Sequence[int]) -> Picture:
 
 
 def histogram(values: Sequence[int]) -> Picture:
-    """Draw a histogram as SVG: one column for each value, in order.
+    """Draw one vertical column for each value as SVG, in the given order.
 
     >>> histogram([2, 0]).svg.count("<rect")
     2
@@ -157,12 +164,12 @@ def html_table(
     rows: Iterable[Sequence[str | int | Picture]],
     notes: Iterable[str] = (),
 ) -> str:
-    """Format an HTML table with title, headings and style, for ``_repr_html_`` methods.
+    """Format an HTML table with title, headings and style, for ``_repr_html_`` in notebooks.
 
     Args:
-        title: first line.
-        columns: headings.
-        rows: cells: text, numbers (aligned right) and pictures.
+        title: line above the table.
+        columns: heading of each column.
+        rows: cells of each row: text, numbers (aligned right) or pictures.
         notes: lines below the table.
 
     >>> "&lt;b&gt;" in html_table("t", ["member"], [["<b>"]])
@@ -187,9 +194,9 @@ def html_table(
 
 
 def _cell(value: str | int | Picture) -> tuple[str, str]:
-    """Return the CSS class and the HTML content of one cell of an HTML table.
+    """Return the CSS class and the HTML content for the value of one table cell.
 
-    Classes are n (number), t (text), p (picture) and e (empty).
+    The classes are n (number), t (text), p (picture) and e (empty).
     """
     if isinstance(value, Picture):
         return "p", value.svg

@@ -172,8 +172,8 @@ class Member:
         The arguments are not validated.
 
         Args:
-            owned: partitions that the member reports as owned.
-            generation: group generation of these partitions.
+            owned: partitions that the consumer reports as owned.
+            generation: group generation in which it got them.
             user_data: the subscription's user data, None if there is none.
         """
         made = object.__new__(Member)
@@ -184,7 +184,7 @@ class Member:
         return made
 
     def replaced(self, **changes: Any) -> Member:
-        """Return a copy of the group member in which the given fields are changed.
+        """Return a copy of the group member with the given fields changed.
 
         >>> Member("c1", topics=["a"]).replaced(generation=3).generation
         3
@@ -198,7 +198,7 @@ _MOST_SHOWN = 12
 
 
 def _format_short_list(values: Sequence[object]) -> str:
-    """Format a list as text, with at most twelve values and the number of the others.
+    """Format at most twelve values of a list as text, followed by the count of the others.
 
     >>> _format_short_list(range(20))
     '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... 8 more]'
@@ -216,9 +216,11 @@ def _owned_by_topic(owned: Claims) -> str:
 
 
 def _expect_config(value: object, path: str) -> Mapping[str, object]:
-    """Check that a consumer's own settings are a mapping with string keys, and return a copy.
+    """Return a copy of a consumer's own strategy settings; raise an error if they are malformed.
 
-    ``path`` is the name of the field in error messages.
+    Args:
+        value: the settings, which must be a mapping with string keys.
+        path: name of the field in error messages.
 
     Raises:
         InvalidProblemError: the value is not a mapping, or a key is not a string.
@@ -340,7 +342,7 @@ class Group:
         return f"Group({list(self.members)!r})"
 
     def __str__(self) -> str:
-        """Return a text table with each group member's topics and number of owned partitions."""
+        """Return a text table with each consumer's topics and number of owned partitions."""
         rows = [
             (*texts, str(owned)) for *texts, owned in map(_member_row, self.members[:MOST_ROWS])
         ]
@@ -372,14 +374,14 @@ class Group:
     def rejoined(
         self, rows: ClaimRows, generations: Sequence[int], user_data: Sequence[bytes | None]
     ) -> Group:
-        """Return a copy of the consumer group whose members join again with other owned partitions.
+        """Return a copy of the group in which all consumers join again and report other partitions.
 
         The arguments are not validated.
 
         Args:
-            rows: the partitions that each member reports as owned.
-            generations: the group generation of each member's owned partitions.
-            user_data: the user data of each member's subscription.
+            rows: the owned partitions that each consumer reports.
+            generations: the group generation in which each consumer got them.
+            user_data: the user data of each consumer's subscription.
 
         >>> group = Group([Member("a", ["t"])])
         >>> group.rejoined(ClaimRows.of([Claims.of({"t": [1]})]), [4], [None])[0]
@@ -397,13 +399,12 @@ class Group:
 
     @property
     def position(self) -> dict[str, int]:
-        """Position of each group member in join order, as a dict by member id."""
+        """Position of each group member in join order, by member id."""
         return self.orders.position
 
     @property
     def members_in_map_order(self) -> list[int]:
-        """Positions of the group's members in the order in which Kafka's coordinator iterates over
-        them.
+        """Group members, by position, in the order in which Kafka's coordinator iterates over them.
 
         It is the order of a Java ``HashMap`` that is filled in join order.
         """
@@ -411,27 +412,25 @@ class Group:
 
     @property
     def members_in_refilled_map_order(self) -> list[int]:
-        """Positions of the group's members in the iteration order of a copied Java ``HashMap``.
+        """Group members, by position, in the order of a copied Java ``HashMap``.
 
-        Some Kafka assignors copy the coordinator's map in the order of `members_in_map_order`.
+        Some Kafka assignors make this copy, in the order of `members_in_map_order`.
         """
         return self.orders.members_in_refilled_map_order
 
     @cached_property
     def has_racks(self) -> bool:
-        """True if any member of the consumer group has a rack; the empty rack counts as none."""
+        """True if any consumer of the group has a rack (``client.rack``) that is not empty."""
         return any(m.rack for m in self.members)
 
     @cached_property
     def has_weights_or_capacities(self) -> bool:
-        """True if any group member has a capacity, or another share of the load than the
-        default.
-        """
+        """True if any group member has a capacity, or a weight (share of the load) other than 1."""
         return any(m.weight != _ORDINARY or m.capacity is not None for m in self.members)
 
     @cached_property
     def user_data_size(self) -> int:
-        """Number of bytes of user data that all group members sent."""
+        """Total bytes of user data that all group members sent."""
         return sum(len(m.user_data) for m in self.members if m.user_data)
 
     @cached_property
@@ -457,17 +456,17 @@ class Group:
 
     @cached_property
     def claimed(self) -> ClaimRows:
-        """Partitions that the group's members report as owned, as one `ClaimRows`."""
+        """Owned partitions that all members of the group report, as flat arrays (`ClaimRows`)."""
         return ClaimRows.of([m.owned for m in self.members])
 
     @property
     def member_rank(self) -> Int32Array:
-        """Rank of each group member when member ids are sorted as Java sorts strings (int32[M])."""
+        """Rank of each group member by member id, in Java's order of strings (int32[M])."""
         return self.orders.rank
 
 
 class _Orders:
-    """Cache of the sort orders of a consumer group's members.
+    """Cache of several sort orders of a consumer group's members.
 
     They depend only on member ids and join order, so copies of the group share them.
     """

@@ -21,8 +21,7 @@ MOST_PARTITIONS = 16_000_000
 
 
 def java_rank(names: Sequence[str]) -> Int32Array:
-    """Return the rank of each name when names are sorted as Java sorts strings (UTF-16 units,
-    int32).
+    """Return the rank of each name in Java's order of strings (by UTF-16 units), as int32.
 
     >>> java_rank(["b", "a", "c"]).tolist()
     [1, 0, 2]
@@ -41,7 +40,7 @@ def java_rank(names: Sequence[str]) -> Int32Array:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """Numbering of a Kafka cluster's topics and partitions by integers from 0, for use in arrays.
+    """Numbering of a cluster's topics and partitions by integers from 0, for use in arrays.
 
     A topic that grows keeps its numbers and gets another range of consecutive numbers (an
     "extent"). If no topic has grown, each topic has one range.
@@ -68,9 +67,10 @@ class Index:
 
     @classmethod
     def of(cls, counts: dict[str, int] | Iterable[tuple[str, str | None, int]]) -> Index:
-        """Build a numbering of topics and partitions from partition counts.
+        """Build a numbering of topics and partitions from the number of partitions of each topic.
 
-        ``counts`` has partition counts by name, or (name, topic id, count) rows.
+        Args:
+            counts: partition counts by topic name, or (name, topic id, count) rows.
         """
         rows = (
             [(name, None, n) for name, n in counts.items()]
@@ -83,24 +83,24 @@ class Index:
 
     @property
     def partitions(self) -> int:
-        """Total number of partitions that the index numbers."""
+        """Number of partitions in the index."""
         return int(self.first_partition[-1])
 
     @cached_property
     def topic_of(self) -> Int32Array:
-        """Topic of each numbered partition, as a topic number (int32[P])."""
+        """Topic of each partition, as a topic number of the index (int32[P])."""
         return np.repeat(self.extent_topic, np.diff(self.first_partition))
 
     @cached_property
     def number_of(self) -> Int32Array:
-        """Kafka's own partition number of each numbered partition, within its topic (int32[P])."""
+        """Kafka's own partition number of each partition of the index (int32[P])."""
         sizes = np.diff(self.first_partition)
         shift = self.extent_number - self.first_partition[:-1]
         return np.arange(self.partitions, dtype=np.int32) + np.repeat(shift, sizes)
 
     @cached_property
     def topic_rank(self) -> Int32Array:
-        """Rank of each topic when topic names are sorted as Java sorts strings (int32[T])."""
+        """Rank of each topic by name, in Java's order of strings (int32[T])."""
         return java_rank(self.topics)
 
     @cached_property
@@ -113,10 +113,11 @@ class Index:
 
     @cached_property
     def _extent_keys(self) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-        """Sorted (topic, first partition number) of all ranges of partition numbers, for binary
-        search.
+        """Sorted keys of all extents (ranges of partition numbers) for binary search, and the
+        order.
 
-        The second array is the permutation that sorts them.
+        A key combines the topic and the first partition number; the second array is the permutation
+        that sorts the extents.
         """
         keys = (self.extent_topic.astype(np.int64) << 32) | self.extent_number.astype(np.int64)
         order = np.argsort(keys, kind="stable")
@@ -129,14 +130,14 @@ class Index:
         return len(topics) > 0 and np.array_equal(self.extent_topic, topics)
 
     def topic(self, name: str) -> int:
-        """Return the index number of the topic with a name, -1 if there is none.
+        """Return the index number of a topic by name, -1 if there is none.
 
-        Of a deleted and a recreated topic, it is the newer one.
+        If a topic was deleted and recreated, it is the newer one.
         """
         return self._newest.get(name, -1)
 
     def topic_by_id(self, topic_id: str) -> int:
-        """Return the index number of the topic with a Kafka topic id, -1 if there is none."""
+        """Return the index number of a topic by its Kafka topic id, -1 if there is none."""
         return self._by_id.get(topic_id, -1)
 
     @cached_property
@@ -147,19 +148,24 @@ class Index:
         return out
 
     def count(self, topic: int) -> int:
-        """Return the number of partitions of a topic in the index; 0 for an unknown topic."""
+        """Return a topic's number of partitions, given its index number; 0 for an unknown topic."""
         return int(self.counts[topic]) if topic >= 0 else 0
 
     def locate(self, topic: str | int, number: int) -> int:
-        """Return the index number of a topic's partition, -1 if the index does not have it."""
+        """Return the index number of a partition, -1 if the index does not have it.
+
+        Args:
+            topic: the topic's name or index number.
+            number: Kafka's partition number.
+        """
         t = self.topic(topic) if isinstance(topic, str) else topic
         return int(self.locate_all(np.array([t], np.int32), np.array([number], np.int32))[0])
 
     def locate_all(self, topic: Int32Array, number: Int32Array) -> Int32Array:
-        """Return the index numbers of many partitions at once, -1 for each unknown one.
+        """Return the index numbers of many partitions, -1 for each that the index does not have.
 
         Args:
-            topic: int32[n], topic number of each partition.
+            topic: int32[n], each partition's topic as an index number.
             number: int32[n], Kafka's partition number of each partition.
         """
         if self._one_extent_each and int(topic.max(initial=-1)) < len(self.topics):
@@ -181,18 +187,15 @@ class Index:
         return np.where(good, dense, -1).astype(np.int32)
 
     def name(self, partition: int) -> tuple[str, int]:
-        """Return the topic name and Kafka's partition number of a partition, given its index
-        number.
-        """
+        """Return the topic name and Kafka's partition number of a partition of the index."""
         return self.topics[self.topic_of[partition]], int(self.number_of[partition])
 
     def extended(self, rows: Iterable[tuple[str, str | None, int]]) -> Index:
-        """Return a copy of the numbering with new topics, or with more partitions of existing
-        topics.
+        """Return a copy of the numbering with more topics or partitions; old numbers stay valid.
 
-        All existing numbers stay valid. Each row is (name, topic id, partition count). A row with
-        the id of an existing topic extends this topic to the count, if it is larger; without id,
-        the name decides. Any other row is a new topic.
+        Args:
+            rows: (name, topic id, partition count) of each topic. A topic with a known id, or with
+                a known name and no id, grows to this count; every other row adds a topic.
 
         >>> grown = Index.of({"a": 1, "b": 1}).extended([("a", None, 3)])
         >>> [grown.name(p) for p in range(4)]

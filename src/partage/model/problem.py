@@ -49,14 +49,13 @@ class Problem:
         expect_kind(self.cluster, Cluster, "cluster")
 
     def rejoined(self, group: Group, claims: tuple[Int32Array, Int32Array]) -> Problem:
-        """Return a copy in which the same consumer group members report other owned partitions.
+        """Return a copy in which the same consumers report other owned partitions when they join.
 
         The arguments are not validated.
 
         Args:
-            group: the members of this problem with other owned partitions, see `Group.rejoined`.
-            claims: the same owned partitions by their index numbers, in the form of
-                `Problem.claims`.
+            group: the same members with other owned partitions, see `Group.rejoined`.
+            claims: the same owned partitions by their index numbers, as in `Problem.claims`.
         """
         # Values that only depend on subscriptions, racks and cluster are shared.
         made = object.__new__(Problem)
@@ -70,14 +69,13 @@ class Problem:
 
     @cached_property
     def subscription_topics(self) -> tuple[Int32Array, ...]:
-        """Existing topics of each distinct subscription in the consumer group, in the order
-        sent.
-        """
+        """Existing topics of each distinct subscription in the group, in the order sent."""
         return of_subscriptions(self, _subscription_topics)
 
     def topics_of(self, member: int) -> Int32Array:
-        """Return the existing topics to which a consumer subscribes, in the order it sent
-        (int32).
+        """Return the existing topics to which a consumer subscribes, in the order sent (int32).
+
+        ``member`` is the consumer's position in join order.
         """
         return self.subscription_topics[int(self.group.subscription_of[member])]
 
@@ -97,24 +95,24 @@ class Problem:
         return start.astype(np.int32), member[order]
 
     def members_of(self, topic: int) -> Int32Array:
-        """Return the group members that subscribe to a topic, in join order (int32)."""
+        """Return the consumers that subscribe to a topic, by position in join order (int32).
+
+        ``topic`` is the topic's index number.
+        """
         start, member = self._subscribers
         return member[start[topic] : start[topic + 1]]
 
     @cached_property
     def subscribed_topics(self) -> Int32Array:
-        """Existing topics to which at least one group member subscribes, sorted by number
-        (int32).
-        """
+        """Existing topics with at least one subscriber in the group, sorted by number (int32)."""
         start, _ = self._subscribers
         return np.flatnonzero(np.diff(start) > 0).astype(np.int32)
 
     @cached_property
     def member_rack(self) -> Int32Array:
-        """Rack of each group member, as a position in ``cluster.rack_names`` (int32[M]).
+        """Rack of each consumer, as a position in ``cluster.rack_names`` (int32[M]).
 
-        It is -1 for a member without rack and -2 for a rack without brokers. The empty rack of a
-        member counts as no rack.
+        It is -1 for a consumer without rack (or with the empty one), -2 for a rack without brokers.
         """
         if not self.group.has_racks:
             return np.full(len(self.group), -1, np.int32)
@@ -124,10 +122,9 @@ class Problem:
 
     @cached_property
     def claims(self) -> tuple[Int32Array, Int32Array]:
-        """Partitions that each group member reports as owned, in the order sent, in compressed rows
-        (CSR).
+        """Partitions that each consumer reports as owned, in compressed rows (start, partitions).
 
-        A partition that does not exist is -1.
+        Partitions are numbers of the index in the order sent, -1 for one that does not exist.
         """
         start = np.zeros(len(self.group) + 1, np.int32)
         parts: list[Int32Array] = []
@@ -144,12 +141,11 @@ class Problem:
 
 
 def of_subscriptions(problem: Problem, make: Callable[[Problem], Made]) -> Made:
-    """Return ``make(problem)`` from a cache, or compute it if the cluster or a subscription
-    changed.
+    """Return a value that depends on cluster and subscriptions only, from a cache if possible.
 
     Args:
-        problem: the group and the cluster.
-        make: function that computes the value.
+        problem: the consumer group and the cluster, which holds the cache.
+        make: function that computes the value from the problem if it is not in the cache.
     """
     # Most rebalances change neither, so the cluster keeps the results for the last subscriptions.
     # ``make`` must depend on the cluster and the subscriptions only.

@@ -18,14 +18,14 @@ _CHUNK = 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackTable:
-    """Cost of reading each partition from each consumer's rack, as a compact matrix.
+    """Cost for each consumer of reading each partition from its rack, as a compact matrix.
 
     The cost of partition ``p`` at member ``m`` is ``cost[profile[p], row[m]]``.
 
     Attributes:
         profile: int64[P], the partition's row in ``cost``; partitions with equal costs share one.
-        row: int64[M], the member's column in ``cost``; -1 (the last one) without a rack.
-        cost: int64[K, R + 1], cost in integer units; the last column is zero.
+        row: int64[M], the consumer's column in ``cost``; -1 (the last one) without a rack.
+        cost: int64[K, R + 1], cost for K kinds of partitions and R racks; the last column is zero.
     """
 
     profile: NDArray[np.int64]
@@ -35,7 +35,7 @@ class RackTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackCosts:
-    """Cost of consuming a partition whose replicas are in other racks than the consumer.
+    """Rule for the cost of a consumer that reads a partition from another rack.
 
     It is 1 for each such partition, or the price of its traffic if ``prices`` are given.
 
@@ -61,7 +61,7 @@ class RackCosts:
     unit: float = 1.0
 
     def table(self, problem: Problem) -> RackTable:
-        """Compute the cost of cross-rack reads for each pair of a group member and a partition."""
+        """Compute the cost of reading each partition from each consumer's rack."""
         names = sorted({m.rack for m in problem.group if m.rack})
         number = {name: i for i, name in enumerate(names)}
         row = np.array([number[m.rack] if m.rack else -1 for m in problem.group], np.int64)
@@ -88,10 +88,10 @@ class RackCosts:
 
 
 def _rack_sets(problem: Problem) -> tuple[NDArray[np.int64], list[list[int]]]:
-    """Group partitions by the set of racks that hold their replicas.
+    """Group the problem's partitions by the set of racks that hold their replicas.
 
     Returns:
-        The number of each partition's set, and the list of distinct sets.
+        The number of each partition's set (int64[P]), and the distinct sets as lists of racks.
     """
     start, rack = problem.cluster.partition_racks
     count = len(start) - 1

@@ -12,7 +12,7 @@ _MOST_NAMED: Final = 5
 
 
 class RepeatedState:
-    """Detector of endless loops in a deterministic algorithm: it notices that a state repeats.
+    """Detector of endless loops: it notices when a deterministic algorithm repeats a state.
 
     The method is Brent's cycle detection.
 
@@ -42,7 +42,7 @@ class RepeatedState:
         self._store_after = 1
 
     def matches(self, state: object) -> bool:
-        """Return whether an algorithm is in the same state as earlier, so that it never ends.
+        """Return whether an algorithm's state repeats an earlier one, so that it never ends.
 
         Args:
             state: everything that decides how the run continues, as a value with exact equality.
@@ -60,7 +60,7 @@ class RepeatedState:
 
 @dataclass(frozen=True, slots=True)
 class EndlessLoop:
-    """Endless loop in which one of Kafka's algorithms would run on this input forever.
+    """Endless loop of one of Kafka's assignment algorithms, which never returns on this input.
 
     Attributes:
         passes: number of iterations until the repetition was found.
@@ -73,8 +73,10 @@ class EndlessLoop:
     moving: tuple[str, ...]
 
     def warning(self, algorithm: str) -> str:
-        """Return a warning that an algorithm never ends on this input, with the partitions that
-        move.
+        """Return a warning that an algorithm never returns on this input, with the moving
+        partitions.
+
+        ``algorithm`` is the subject of the sentence, such as "The assignor".
 
         >>> EndlessLoop(9, 2, ("t-0", "t-3")).warning("The assignor")[:76]
         'The assignor never returns on this problem: it moves t-0, t-3 in a loop of 2'
@@ -89,13 +91,12 @@ class EndlessLoop:
 
 
 def loop_attributes(loop: EndlessLoop | None, algorithm: str) -> dict[str, Any]:
-    """Return warnings for an assignment plan if Kafka's algorithm would never end, else an empty
-    dict.
+    """Return the fields ``loop`` and ``warnings`` for the plan of an algorithm that never ends.
 
-    The keys are the fields ``loop`` and ``warnings`` of the plan.
+    The dict is empty if the algorithm ends.
 
     Args:
-        loop: the endless loop of the algorithm, None if it ends.
+        loop: the endless loop, None if the algorithm ends.
         algorithm: the algorithm's name, with which the warning begins.
     """
     return {} if loop is None else {"loop": loop, "warnings": (loop.warning(algorithm),)}

@@ -44,7 +44,7 @@ FREE, STAY, LEAVE = 0, 1, 2
 
 
 def among(values: Int64Array, candidates: Int64Array) -> NDArray[np.bool_]:
-    """Return which values occur among ``candidates`` (bool[n]), ten times faster than `numpy.isin`.
+    """Return for each value whether it is in ``candidates`` (bool[n]), faster than `numpy.isin`.
 
     >>> among(np.array([3, 1, 2]), np.array([2, 3, 3])).tolist()
     [True, False, True]
@@ -101,7 +101,7 @@ class ReplicaCluster:
 
     @cached_property
     def replicas_leader_first(self) -> Int32Array:
-        """Replicas of each partition, with the current leader first (int32[R])."""
+        """Replicas of each partition (broker indices), with the current leader first (int32[R])."""
         out: Int32Array = self.replica.copy()
         first = np.minimum(self.start[:-1], max(len(out) - 1, 0))
         owner = np.repeat(np.arange(self.partitions), self.factor)
@@ -113,7 +113,7 @@ class ReplicaCluster:
 
     @property
     def partitions(self) -> int:
-        """Number of partitions of the Kafka cluster."""
+        """Number of partitions in the cluster."""
         return len(self.topic)
 
     @cached_property
@@ -141,15 +141,18 @@ class ReplicaCluster:
 
     @cached_property
     def position(self) -> dict[int, int]:
-        """Position of each broker in ``brokers``, as a dict by broker id."""
+        """Position of each broker in ``brokers``, by broker id."""
         return {b.id: i for i, b in enumerate(self.brokers)}
 
     def name(self, partition: int) -> str:
-        """Return a partition's name as Kafka writes it, for example ``orders-3``."""
+        """Return a partition's name as Kafka writes it, for example ``orders-3``.
+
+        ``partition`` is its index in the arrays of this class.
+        """
         return f"{self.topics[self.topic[partition]]}-{self.number[partition]}"
 
     def ids(self, positions: Int32Array) -> list[int]:
-        """Return the node ids of brokers, given their positions in ``brokers``."""
+        """Return the broker ids at the given positions in ``brokers``."""
         return [self.brokers[b].id for b in positions.tolist()]
 
 
@@ -163,8 +166,7 @@ class Disks:
     Attributes:
         start: int64[B + 1], where each broker's disks begin (CSR); a broker with a replica on an
             unknown disk has none.
-        part: float64[D], the disk's fair share of its broker's load; the shares of a broker sum to
-            1.
+        part: float64[D], fair share of its broker's load; a broker's shares sum to 1.
         tolerance: float64[4], allowed relative deviation for each of `KINDS`.
         room: int64[D], capacity in bytes, -1 if unknown: a hard limit.
         old: int32[R], the disk of each current replica, -1 if its broker has none.
@@ -185,9 +187,9 @@ class Disks:
         return np.repeat(brokers, np.diff(self.start))
 
     def band(self, k: int, amount: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the least and the greatest amount of a resource on a disk that counts as balanced.
+        """Return the smallest and the largest load of each disk that count as balanced.
 
-        The results are int64[D] for D disks, for example bytes.
+        Both are int64[D] for D disks, in the unit of ``amount``, for example bytes.
 
         Args:
             k: index of the resource in `KINDS`: capacity, replicas, bytes or load.
@@ -250,26 +252,24 @@ class ReplicaTask:
 
     @cached_property
     def start(self) -> Int64Array:
-        """Position at which each partition's new replicas begin in an array of all (int64[P
-        + 1]).
-        """
+        """Position of each partition's first replica in `NewReplicas.replica` (int64[P + 1])."""
         out = np.zeros(len(self.factor) + 1, np.int64)
         np.cumsum(self.factor, out=out[1:])
         return out
 
     @property
     def zones(self) -> int:
-        """Number of racks that have their own balance limits; 0 if only brokers are balanced."""
+        """Number of racks with balance limits; 0 if only brokers are balanced."""
         return int(self.low.shape[1]) - len(self.alive)
 
     @cached_property
     def old_owner(self) -> Int64Array:
-        """Partition of each current replica (int64[R])."""
+        """Partition to which each current replica belongs (int64[R])."""
         return np.repeat(np.arange(len(self.factor), dtype=np.int64), self.cluster.factor)
 
     @cached_property
     def owner(self) -> Int64Array:
-        """Partition of each new replica (int64[n], n is the sum of the replication factors)."""
+        """Partition to which each new replica belongs (int64[sum of the replication factors])."""
         return np.repeat(np.arange(len(self.factor), dtype=np.int64), self.factor)
 
 
@@ -310,14 +310,13 @@ _ROUNDS = 200
 def rack_limits(
     factor: int, sizes: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the fewest and the most replicas of a partition that each rack should have.
+    """Return the fewest and the most replicas of one partition that each rack should have.
 
-    The limits are the rack rule: replicas are spread as evenly over the racks as the racks' sizes
-    allow. No rack has two replicas before every rack has one, and so on.
+    Replicas are spread over the racks as evenly as the number of brokers in each rack allows.
 
     Args:
-        factor: replication factor, at most the number of brokers.
-        sizes: int64[racks], number of brokers of each rack.
+        factor: the partition's replication factor, at most the number of brokers.
+        sizes: int64[racks], number of brokers in each rack.
 
     >>> low, high = rack_limits(4, np.array([3, 3, 1]))
     >>> low.tolist(), high.tolist()
@@ -332,18 +331,15 @@ def rack_limits(
 def even_shares(
     factors: NDArray[np.int64], weights: NDArray[np.float64], sizes: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the load per broker in each rack if replicas are spread as evenly as possible.
+    """Return the load per broker in each rack (float64[racks]) if racks share replicas evenly.
 
-    The result is float64[racks].
-
-    A partition's replicas are spread over the racks (`rack_limits`). So brokers of a small rack may
-    get more load than others.
+    `rack_limits` defines the even spread; brokers of a small rack may get more load than others.
 
     Args:
         factors: int64[n], distinct replication factors.
         weights: float64[n], total load of the partitions with each factor: their number, bytes, or
             bytes per second.
-        sizes: int64[racks], number of brokers of each rack.
+        sizes: int64[racks], number of brokers in each rack.
 
     >>> even_shares(np.array([2]), np.array([100.0]), np.array([1, 3, 3])).round(2).tolist()
     [28.57, 28.57, 28.57]
@@ -374,13 +370,13 @@ def _divide_evenly(
     sizes: NDArray[np.int64],
     total: float,
 ) -> NDArray[np.float64]:
-    """Divide a load among racks so that the loads per broker are as even as possible.
+    """Divide a load among racks so that the racks' loads per broker are as equal as possible.
 
     Args:
         others: float64[racks], load that each rack already has.
         low: float64[racks], the least that each rack gets.
         high: float64[racks], the most that each rack gets.
-        sizes: int64[racks], number of brokers of each rack.
+        sizes: int64[racks], number of brokers in each rack.
         total: the load to divide.
     """
     # The method is bisection.

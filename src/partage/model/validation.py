@@ -42,7 +42,11 @@ _last: tuple[list[str], tuple[str, ...], tuple[str, ...]] = ([], (), ())
 def subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
     """Check that a consumer's subscription is a list of topic names, and return it as a tuple.
 
-    ``member_id`` is used in error messages.
+    Equal subscriptions share one tuple.
+
+    Args:
+        topics: the topic names.
+        member_id: the consumer's member id, for error messages.
 
     Raises:
         InvalidProblemError: the value is not a list of names; the error has its path.
@@ -89,7 +93,11 @@ def _equal(names: list[str], known: list[str]) -> bool:
 
 
 def expect_text(value: object, path: str) -> str:
-    """Check that a value is a string, and return it.
+    """Return a value if it is a string; raise an error otherwise.
+
+    Args:
+        value: the value to check.
+        path: place of the value in the input, for the error message.
 
     Raises:
         InvalidProblemError: the value is not a string.
@@ -121,7 +129,7 @@ def name_list(names: object, path: str) -> tuple[str, ...]:
 
 
 def printable(line: str) -> str:
-    r"""Escape control characters in a line of text, so that it is safe to print to a terminal.
+    r"""Escape control characters in a line of text, so that terminals print it safely.
 
     >>> printable("a\x1b[31m: t 0")
     'a\\x1b[31m: t 0'
@@ -132,7 +140,7 @@ def printable(line: str) -> str:
 
 
 def reject_text(value: object, setting: str, kind: str = "names") -> None:
-    """Raise an error if an argument is a string where a list is expected.
+    """Raise an error if an argument is a single string where a list is expected.
 
     Args:
         value: the argument.
@@ -151,9 +159,7 @@ def reject_text(value: object, setting: str, kind: str = "names") -> None:
 
 
 def expect_local(path: Path | str, setting: str) -> None:
-    """Check that an output path is a local path, and not a URL such as ``s3a://bucket``.
-
-    Python would create a local folder with the URL's name.
+    """Raise an error if an output path is a URL such as ``s3a://bucket`` and not a local path.
 
     Args:
         path: an output path; `pathlib.Path` writes ``s3a://bucket`` with one slash.
@@ -180,7 +186,7 @@ def expect_local(path: Path | str, setting: str) -> None:
 
 
 def expect_kind(value: object, kind: type, path: str) -> None:
-    """Check that an argument is an instance of a class.
+    """Raise an error if an argument is not an instance of a class.
 
     Args:
         value: the argument.
@@ -204,9 +210,10 @@ def expect_kind(value: object, kind: type, path: str) -> None:
 
 
 def parse_problem(problem: object) -> Mapping[str, Any]:
-    """Parse the JSON description of a consumer group and a cluster, from text or a file.
+    """Parse a JSON object that describes a consumer group and a cluster.
 
-    A description that is already parsed is returned unchanged.
+    Args:
+        problem: JSON text, the path of a file, or the parsed object, which is returned as it is.
     """
     if isinstance(problem, PathLike):
         problem = _read(Path(problem))
@@ -250,14 +257,19 @@ def _read(path: Path) -> bytes:
 
 
 def required_field(problem: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a required field of a JSON object; raise an error if it is missing."""
+    """Return the value of a field of a JSON object; raise an error if the field is missing.
+
+    Args:
+        problem: the JSON object.
+        name: name of the field.
+    """
     if name not in problem:
         raise InvalidProblemError("is missing", path=name, value=None)
     return problem[name]
 
 
 def expect_list(value: object, path: str, what: str) -> Sequence[Any]:
-    """Check that a value is a JSON list, and return it.
+    """Return a value if it is a JSON list; raise an error otherwise.
 
     Args:
         value: the value.
