@@ -67,18 +67,18 @@ def assign(
     memory: object = None,
     config: Mapping[str, object] | None = None,
 ) -> Assignment:
-    """Return the assignment that a strategy makes for a consumer group on a cluster.
+    """Assign a cluster's partitions to the members of a consumer group by a named strategy.
 
-    A list of names is an order of preference: the first strategy that is registered is used.
-    Members whose user data is missing get the data that their own client would send. The plan's
-    ``warnings`` name these members, and subscribed topics that do not exist.
+    With a list of names, the first registered one is used. Members whose user data is missing get
+    the data that their own client would send. The plan's ``warnings`` name these members, and
+    subscribed topics that do not exist.
 
     Args:
         strategy: a name of `strategies`, a class name, ``package.module:Class``, or a strategy.
         group: the members.
         cluster: the partitions.
-        memory: the leader's state: ``plan.memory`` of the previous rebalance.
-        config: settings of the leader; each member's own settings are in its ``config``.
+        memory: the strategy's state from the previous rebalance (``plan.memory``), if it keeps one.
+        config: the strategy's settings; a member's own settings are in its ``config``.
 
     Returns:
         A `Plan`; for ``server:simple``, where a partition may have several owners, an
@@ -95,7 +95,7 @@ def assign(
 
 
 class PlanWithWarnings(NamedTuple):
-    """Result of `decide`: a strategy's plan, and warnings for the operator.
+    """Plan of a strategy, together with warnings for the operator; `decide` returns it.
 
     Attributes:
         plan: the assignment; it has the same ``warnings``.
@@ -116,19 +116,18 @@ def decide(
     sender: str | None = None,
     compared: bool = False,
 ) -> PlanWithWarnings:
-    """Run a strategy for a consumer group; return its plan and warnings for the operator.
+    """Run a strategy on a consumer group; return its plan and warnings for the operator.
 
-    Before the strategy runs, members without user data get the data that their client would send,
-    and settings are applied. `assign`, `compare` and the command line use this function.
+    Members without user data first get the data that their client would send.
 
     Args:
         strategy: the strategy.
         group: the members.
         cluster: the partitions.
-        memory: the leader's state from the previous rebalance.
-        config: settings of the leader. With ``compared`` the caller checks that they have an
+        memory: the strategy's state from the previous rebalance, if it keeps one.
+        config: the strategy's settings. With ``compared`` the caller checks that they have an
             effect.
-        sender: the strategy whose members sent the user data, if known.
+        sender: name of the strategy whose clients sent the user data, if known.
         compared: whether several strategies are compared on this problem.
 
     Raises:
@@ -151,7 +150,7 @@ def decide(
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow:
-    """Row of a strategy comparison: one strategy's plan with measures, or why it is not applicable.
+    """One strategy's result in a comparison: its plan and measures, or why it is not applicable.
 
     Attributes:
         strategy: name of the strategy.
@@ -186,26 +185,18 @@ class ComparisonRow:
 
     @property
     def standbys(self) -> dict[str, dict[str, list[int]]] | None:
-        """Standby partitions of Faust tables, by member and topic; None for other strategies than
-        Faust's.
-
-        A standby is a replica of a table's partition.
-        """
+        """Standby partitions of Faust's tables by member and topic; None for other clients."""
         return getattr(self.plan, "standbys", None)
 
     def count_standbys(self) -> int | None:
-        """Return the number of standby partitions of Faust tables; None for other strategies than
-        Faust's.
-        """
+        """Return the number of standby partitions of Faust's tables; None for other clients."""
         held = self.standbys
         if held is None:
             return None
         return sum(len(numbers) for topics in held.values() for numbers in topics.values())
 
     def figures(self) -> tuple[str, ...]:
-        """Return the cells of the strategy's table row as text, one for each of
-        `Comparison.COLUMNS`.
-        """
+        """Return the strategy's measures as text, one cell for each of `Comparison.COLUMNS`."""
         m = self.measures
         if m is None:
             return ("not applicable", *("-" for _ in Comparison.COLUMNS[1:]))
@@ -216,9 +207,9 @@ class ComparisonRow:
 
 
 class Comparison(Sequence[ComparisonRow]):
-    """Results of several assignment strategies on the same problem: a sequence of `ComparisonRow`.
+    """Results of several assignment strategies on the same problem, as a sequence.
 
-    A row is found by its position or by its strategy's name.
+    Its items are `ComparisonRow` objects, found by position or by the strategy's name.
     """
 
     COLUMNS = ("valid", "spread", "idle", "moved", "avoidable", "rack mismatches", "co-location")
@@ -249,7 +240,7 @@ class Comparison(Sequence[ComparisonRow]):
     def best(self) -> judge.Measures | None:
         """Measures of the first strategy that has a plan; None if none has.
 
-        Read the optimum here (best loads, fewest moves): it is the same for all strategies.
+        They contain the optimum (best loads, fewest moves), which is the same for all strategies.
         """
         return next(iter(self.measures.values()), None)
 
@@ -298,11 +289,10 @@ def compare(
     optimum: bool = True,
     sender: str | None = None,
 ) -> Comparison:
-    """Run several strategies on the same group and cluster; return each plan with its measured
-    quality.
+    """Run several strategies on the same group and cluster; return each plan and its measures.
 
-    All strategies start from the same ownership: each gets the user data that its own client would
-    send. A strategy that is not applicable has a row with the reason.
+    All strategies start from the same owned partitions. If a strategy is not applicable, its row
+    has the reason.
 
     Args:
         group: the members, with the partitions that each reports as owned.
@@ -310,14 +300,14 @@ def compare(
         strategies: names or strategies; None for all registered ones except those of share groups
             and variants of other clients.
         previous: the previous assignment; None to take it from the members' reports.
-        config: settings for all strategies; each uses its own ones.
+        config: settings by name; each strategy uses those that it knows.
         optimum: whether to find the best plan and the avoidable moves, as `measure` does.
-        sender: the strategy whose members sent the user data; None to detect it from the bytes.
+        sender: name of the strategy whose clients sent the user data; None detects it.
 
     Raises:
         UnknownStrategyError: a name does not exist.
-        InvalidConfigError: ``strategies`` is no list, a setting has no effect on any strategy, or
-            a setting has a wrong value.
+        InvalidConfigError: ``strategies`` is no list, a setting has no effect on any strategy, or a
+            setting has a wrong value.
 
     >>> import partage as pg
     >>> group = pg.Group([pg.Member("c1", ["t"]), pg.Member("c2", ["t"])])
@@ -373,9 +363,12 @@ def compare(
 def _candidates(
     strategies: Sequence[str | Strategy],
 ) -> list[tuple[str, Strategy | PartageError]]:
-    """Look up assignment strategies by name, and return pairs of name and strategy.
+    """Look up strategies by name; return (name, strategy) pairs in the given order.
 
     For a plug-in that fails to load, the second item is the error.
+
+    Args:
+        strategies: names, or strategies that need no look-up.
 
     Raises:
         UnknownStrategyError: a name does not exist.

@@ -32,17 +32,17 @@ def measure(
     partition_weight: ArrayLike | None = None,
     optimum: bool = True,
 ) -> judge.Measures:
-    """Measure an assignment: loads, moves, rack mismatches, and distance to the optimum.
+    """Measure an assignment: loads, moves, rack mismatches, and distance from the optimum.
 
     Args:
         plan: the plan of a strategy, or any other assignment, such as a recorded one.
         group: the members. Moves are counted from the partitions that they report as owned.
         cluster: the partitions.
-        previous: the previous assignment, if known; moves are then counted from it. It also has
-            the partitions of members that left.
+        previous: the previous assignment, if known; moves are then counted from it. It also has the
+            partitions of members that left.
         partition_weight: float[P], the load of each partition, for ``load_spread``.
-        optimum: whether to find the best plan and the fewest moves, and verify their proofs. If
-            this would take more than some seconds, ``refused`` has the reason.
+        optimum: whether to also compute the most even loads and the fewest moves. If this would
+            take more than some seconds, the result's ``refused`` has the reason.
 
     Raises:
         InvalidProblemError: the weights are malformed.
@@ -69,10 +69,10 @@ def measure(
 
 @dataclass(slots=True)
 class _ClaimedOptima:
-    """Best loads and fewest partition moves that the solver found, with proofs not yet verified.
+    """Best loads and fewest partition moves according to the solver, not yet verified.
 
-    An attribute is None if it was not computed; ``refused`` is the reason if the problem is too
-    large.
+    An attribute is None if it was not computed. ``refused`` is the reason if the problem is too
+    large for the solver.
     """
 
     # Each optimum comes with a certificate, the proof that `partage.judge` verifies.
@@ -86,11 +86,11 @@ class _ClaimedOptima:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SolverProblem:
-    """Partition assignment problem as arrays for the solver, without partitions that do not exist.
+    """Partition assignment problem in the solver's arrays, which leave out missing partitions.
 
     Attributes:
-        existing: int64[n], numbers of the existing partitions in the cluster's index.
-        size: number of all partitions in the cluster's index.
+        existing: int64[n], index numbers of the partitions that exist.
+        size: number of all partitions in the index, which may include deleted ones.
         eligibility: the topics that each member may own.
         ownership: the previous owners, by position in ``existing``.
     """
@@ -119,11 +119,13 @@ class _SolverProblem:
         return cls(existing, len(at), eligibility, ownership)
 
     def expand_owners(self, owners: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Add the partitions that do not exist, with -1, to an array of the owner of each
-        partition.
+        """Convert owners of existing partitions to owners of all, with -1 for missing partitions.
 
         Args:
-            owners: owner of each existing partition.
+            owners: int[n], owner of each existing partition.
+
+        Returns:
+            int64[P], owner of each partition of the cluster's index.
         """
         expanded = np.full(self.size, -1, np.int64)
         expanded[self.existing] = owners
@@ -135,9 +137,9 @@ class _SolverProblem:
 
 
 class ProblemMeasurement:
-    """Measurement of several plans for one assignment problem, whose optimum is computed only once.
+    """Measurement of several plans for one problem, whose optimum is computed only once.
 
-    Every value equals that of the function `measure`.
+    Every result equals that of the function `measure`.
 
     >>> import partage as pg
     >>> cluster = pg.Cluster.from_topics({"t": 4})
@@ -180,13 +182,12 @@ class ProblemMeasurement:
 def _find_optima(
     problem: _SolverProblem, counts: AssignmentCounts, known: _ClaimedOptima | None = None
 ) -> _ClaimedOptima:
-    """Compute the most even loads and the fewest moves, to which a partition assignment is
-    compared.
+    """Compute the most even loads and the fewest moves, for comparison with a plan.
 
     Args:
         problem: the assignment problem.
-        counts: loads and validity of the plan.
-        known: optima that were computed for another plan of the same problem, to reuse them.
+        counts: the plan's loads and whether it is valid.
+        known: optima from another plan of the same problem, which are reused.
     """
     claims = _ClaimedOptima()
     try:
@@ -215,8 +216,7 @@ _MOST_GROUPS = 16
 
 
 class _ProblemFacts:
-    """Facts about a partition assignment problem that are the same for all plans, such as old
-    owners.
+    """Values that are the same for all plans of one group and cluster, computed once.
 
     Attributes:
         facts: the subscriptions and partitions as arrays.
@@ -227,22 +227,21 @@ class _ProblemFacts:
 
     @cached_property
     def old_owners(self) -> judge.PreviousOwners:
-        """Previous owners of each partition, as the members report them."""
+        """Previous owners of each partition, according to the members' reports."""
         return judge.previous_owners(self.facts.problem)
 
     @cached_property
     def even_loads(self) -> NDArray[np.int64] | None:
-        """Most even partition counts (int64[M]) if all subscriptions are equal, else None."""
+        """Most even partition count of each member (int64[M]); None if subscriptions differ."""
         return judge.even_loads_of_equal_members(self.facts)
 
 
 @dataclass(slots=True)
 class MeasurementCache:
-    """Cache that measures many assignments fast: it computes the optimum of each problem only once.
+    """Cache for measuring many assignments, which computes each problem's optimum only once.
 
     The best loads depend only on subscriptions and partitions, the fewest moves also on the
-    previous owners. Strategies that are compared therefore share most optima. The order of plans
-    has no effect.
+    previous owners. Compared strategies therefore share most optima.
 
     >>> import partage as pg
     >>> cluster = pg.Cluster.from_topics({"t": 4})
@@ -267,7 +266,7 @@ class MeasurementCache:
         partition_weight: ArrayLike | None = None,
         old_owners: judge.PreviousOwners | None = None,
     ) -> judge.Measures:
-        """Measure a plan like the function `measure`, but do not compute ``fewest_moves_to_best``.
+        """Measure a plan like the function `measure`, without the field ``fewest_moves_to_best``.
 
         Args:
             plan: the plan of a strategy, or any other assignment, such as a recorded one.
@@ -293,7 +292,14 @@ class MeasurementCache:
     def count_breaches(
         self, plan: Assignment, group: Group, cluster: Cluster, old_owners: judge.PreviousOwners
     ) -> int:
-        """Return how many rules of Kafka an assignment breaks, such as a second owner."""
+        """Return how many breaches of Kafka's rules an assignment has, such as a second owner.
+
+        Args:
+            plan: the assignment.
+            group: the members.
+            cluster: the partitions.
+            old_owners: the previous owners.
+        """
         return judge.count_breaches(plan, self._facts_of(group, cluster).facts, old_owners)
 
     def _facts_of(self, group: Group, cluster: Cluster) -> _ProblemFacts:
@@ -306,9 +312,12 @@ class MeasurementCache:
         return self._facts_by_group[key]
 
     def _best_loads(self, facts: judge.Facts) -> NDArray[np.int64] | None:
-        """Return the most even partition counts of a group's members (int64[M]), one for each.
+        """Return the most even partition count of each member (int64[M]) for one problem.
 
-        The result is None if their computation takes too long.
+        It is None if its computation takes too long.
+
+        Args:
+            facts: subscriptions and partitions of the problem.
         """
         # The cache refers to the cluster, so no other object gets the id in the key.
         key = _subscriptions_key(facts)
@@ -328,14 +337,14 @@ class MeasurementCache:
     def _fewest_moves(
         self, facts: judge.Facts, old_owners: judge.PreviousOwners, counts: AssignmentCounts
     ) -> int | None:
-        """Return the proven minimum of partition moves for an assignment as even as the given one.
+        """Return the fewest partition moves to any assignment that is as even as the given one.
 
-        The result is None if its computation takes too long.
+        It is None if its computation takes too long.
 
         Args:
-            facts: the assignment problem.
+            facts: subscriptions and partitions of the problem.
             old_owners: previous owner of each partition.
-            counts: the partition counts of the given assignment.
+            counts: partition counts of the given assignment.
         """
         closed_form = judge.fewest_moves_of_equal_members(facts, old_owners, counts.loads)
         if closed_form is not None:
@@ -358,7 +367,11 @@ class MeasurementCache:
 
 
 def _subscriptions_key(facts: judge.Facts) -> object:
-    """Return a cache key for an assignment problem: equal if topics and subscriptions are equal."""
+    """Return a cache key that is equal for problems with equal topics and subscriptions.
+
+    Args:
+        facts: subscriptions and partitions of the problem.
+    """
     group = facts.problem.group
     return id(facts.problem.cluster), group.subscriptions, group.subscription_of.tobytes()
 

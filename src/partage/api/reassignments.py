@@ -65,13 +65,14 @@ _MARGIN = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Reassignment:
-    """Result of `reassign`: a plan for moving replicas, and its costs with lower bounds.
+    """Plan for moving replicas between brokers, with its costs and proven lower bounds.
 
     Attributes:
         task: the input: cluster, brokers to use, and limits.
         plan: the new replicas of each partition.
-        verdict: costs of the plan by name, and for each a proven lower bound.
-        before: costs of the current placement by name; empty if replication factors change.
+        verdict: the plan's costs by name, each with a proven lower bound (`ReplicaVerdict`).
+        before: costs of the cluster's current placement by name; empty if replication factors
+            change.
         lacks_solver: whether HiGHS is missing, with which the plan or its bounds might be better.
         too_large_for_solver: whether only local search was used, because the cluster has more than
             `MOST_DUAL_PAIRS` pairs of partition and broker.
@@ -86,19 +87,20 @@ class Reassignment:
 
     @property
     def moves(self) -> ReplicaMoves:
-        """The replica copies between brokers and between disks that the plan makes."""
+        """Replica copies that the plan makes between brokers and between disks."""
         return ReplicaMoves(self.task, self.plan.replica, self.plan.disk)
 
 
 def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
-    """Plan moves of replicas between brokers that balance the cluster with the fewest bytes moved.
+    """Plan replica moves that balance a cluster's brokers with the fewest bytes moved.
 
     The rack rule has priority over balance, and balance over the bytes moved.
 
     Args:
-        task: cluster, brokers and limits, as `partage.replicas.tasks` builds it.
-        proof: whether to improve the plan and search for lower bounds. False is faster; the lower
-            bounds are then weak or 0.
+        task: the reassignment task: cluster, brokers to use and balance limits (see
+            `partage.replicas.tasks`).
+        proof: whether to improve the first plan and to search for lower bounds. False is faster;
+            the lower bounds are then weak or 0.
 
     Raises:
         NoFeasiblePlanError: no plan meets all constraints; the error names one.
@@ -118,7 +120,10 @@ def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
 
 
 def _find_valid_plan(task: ReplicaTask) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Find a valid initial plan for moving replicas between brokers, by local search."""
+    """Find a valid first placement of a cluster's replicas by local search; measure its costs.
+
+    ``task`` has the cluster, the brokers to use and the balance limits.
+    """
     # If a broker or disk exceeds its capacity, an integer programme or another search repairs the
     # plan.
     plan = _choose_leaders_and_disks(task, place_replicas(task))
@@ -135,12 +140,20 @@ def _find_valid_plan(task: ReplicaTask) -> tuple[NewReplicas, ReplicaVerdict]:
 
 
 def _count_pairs(task: ReplicaTask) -> int:
-    """Return the size of a replica reassignment: its (partition, receiving broker) pairs."""
+    """Return the number of (partition, broker) pairs of a replica reassignment, as its size.
+
+    Only brokers that may receive replicas count.
+    """
     return int(task.receives.sum()) * len(task.cost)
 
 
 def _can_highs_improve(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
-    """Return whether the solver HiGHS could improve a replica reassignment or its lower bounds."""
+    """Return whether the solver HiGHS could improve a replica plan or its lower bounds.
+
+    Args:
+        task: cluster, brokers and limits.
+        verdict: the plan's costs and their lower bounds.
+    """
     # It cannot if the plan is proven optimal or the reassignment is too large.
     if verdict.optimal or not 0 < _count_pairs(task) <= MOST_DUAL_PAIRS:
         return False
@@ -148,35 +161,48 @@ def _can_highs_improve(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
 
 
 def _is_too_large(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
-    """Return whether a replica reassignment is too large for the solver HiGHS to improve it."""
+    """Return whether HiGHS could improve a replica plan, but the cluster is too large for it.
+
+    Args:
+        task: cluster, brokers and limits.
+        verdict: the plan's costs and their lower bounds.
+    """
     # A plan that is proven optimal needs no improvement, so the result is false for it.
     return not verdict.optimal and _count_pairs(task) > MOST_DUAL_PAIRS and not task.closed.all()
 
 
 def _rack_limits(task: ReplicaTask, most_moved: NDArray[np.int64] | None = None) -> RackLimits:
-    """Return how many replicas of each partition may be placed on each rack.
+    """Return how few and how many replicas of each partition each rack may have.
 
     Args:
-        task: cluster, brokers and limits.
-        most_moved: the largest number of replicas of each partition that may move (int64[P], P
-            partitions); by default the rack rule gives it.
+        task: cluster, brokers and balance limits.
+        most_moved: int64[P], how many replicas of each partition may move; None for the fewest
+            moves that the rack rule needs.
     """
     known = rack_minima(task).newcomers if most_moved is None else most_moved
     return RackLimits(known, *rack_ranges(task))
 
 
 def _moved_bytes_key(figures: dict[str, int]) -> str:
-    """Return the name of the cost that counts the bytes moved between brokers."""
+    """Return the name under which a plan's costs list the bytes moved between brokers.
+
+    Args:
+        figures: the plan's costs by name.
+    """
     # If disks are known it is "between brokers", because moves between disks are decided later;
     # else "moved".
     return "between brokers" if "between brokers" in figures else "moved"
 
 
 def _plan_within_capacity(task: ReplicaTask, plan: NewReplicas) -> NewReplicas:
-    """Find a replica placement in which no broker exceeds its capacity, by integer programming.
+    """Find a replica placement by integer programming in which no broker exceeds its capacity.
+
+    Args:
+        task: cluster, brokers and limits.
+        plan: a placement in which a broker is overfull, for the error message.
 
     Raises:
-        NoFeasiblePlanError: the programme finds none, or the cluster is too large for it.
+        NoFeasiblePlanError: there is none, or the cluster is too large for the solver.
     """
     found = None
     if _count_pairs(task) <= 2 * MOST_BINARIES:
@@ -188,10 +214,15 @@ def _plan_within_capacity(task: ReplicaTask, plan: NewReplicas) -> NewReplicas:
 
 
 def _plan_within_disks(task: ReplicaTask, plan: NewReplicas, breach: str) -> NewReplicas:
-    """Find a replica placement in which brokers with an overfull disk receive no replica.
+    """Find a replica placement without overfull disks: their brokers receive no replica.
+
+    Args:
+        task: cluster, brokers and limits.
+        plan: a placement with overfull disks.
+        breach: beginning of the error message.
 
     Raises:
-        NoFeasiblePlanError: no plan was found. Its message begins with ``breach``, a text.
+        NoFeasiblePlanError: no plan was found.
     """
     receives = task.receives.copy()
     while receives.any() and task.disks is not None and plan.disk is not None:
@@ -212,11 +243,11 @@ def _plan_within_disks(task: ReplicaTask, plan: NewReplicas, breach: str) -> New
 
 
 def _choose_leaders_and_disks(task: ReplicaTask, replica: NDArray[np.int32]) -> NewReplicas:
-    """Complete a replica placement: choose a leader per partition and a disk per replica.
+    """Complete a replica placement: choose each partition's leader and each replica's disk.
 
     Args:
         task: cluster, brokers and limits.
-        replica: the broker of each replica.
+        replica: the broker of each replica, partition after partition.
     """
     ordered, lead_prices = balance_leaders(task, replica)
     return NewReplicas(ordered, {}, lead_prices, place_on_disks(task, ordered))
@@ -225,7 +256,16 @@ def _choose_leaders_and_disks(task: ReplicaTask, replica: NDArray[np.int32]) -> 
 def _improve_small(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve a small replica placement by integer programming and local search in turn."""
+    """Improve a small replica placement by integer programming and local search in turn.
+
+    Args:
+        task: cluster, brokers and limits.
+        plan: the placement to improve.
+        verdict: its costs and their lower bounds.
+
+    Returns:
+        The best placement found, with its costs and lower bounds.
+    """
     # A small change moves one or two replicas to other brokers. If it lowers a cost, the integer
     # programme is solved again with the new cost as its limit.
     for _ in range(_MOST_TURNS):
@@ -242,7 +282,7 @@ def _improve_exactly(
 ) -> tuple[NewReplicas, ReplicaVerdict]:
     """Improve a small replica placement by integer programming with the solver HiGHS.
 
-    Return the given plan if it is too large or if a cost would rise.
+    The given placement is returned if it is too large or if a cost would rise.
 
     Args:
         task: cluster, brokers and limits.
@@ -271,7 +311,16 @@ def _improve_exactly(
 def _improve_by_small_changes(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve a tiny replica placement by local search: move one or two replicas at a time."""
+    """Improve a tiny replica placement by local search: move one or two replicas at a time.
+
+    Args:
+        task: cluster, brokers and limits.
+        plan: the placement to improve.
+        verdict: its costs and their lower bounds.
+
+    Returns:
+        The best placement found, with its costs and lower bounds.
+    """
     # Leaders and disks are chosen again after each move, so this finds improvements that the
     # separate steps miss.
     left = _MOST_NEIGHBOURS if len(task.owner) * len(task.alive) <= _NEIGHBOUR_CELLS else 0
@@ -295,12 +344,14 @@ def _improve_by_small_changes(
 def _with_relaxed_prices(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Add the dual solution of the linear relaxation to the plan if it proves a higher lower bound.
+    """Search for better lower bounds of a replica plan's costs by linear programming.
+
+    Dual prices prove the bounds and are added to the returned plan if a bound rises.
 
     Args:
         task: cluster, brokers and limits.
         plan: the plan for moving replicas.
-        verdict: its costs and their present lower bounds.
+        verdict: the plan's costs and the lower bounds known so far.
     """
     # The relaxation is solved only for small reassignments.
     if verdict.optimal or not 0 < _count_pairs(task) <= 2 * MOST_BINARIES:
@@ -319,7 +370,16 @@ def _with_relaxed_prices(
 def _improve_by_dual(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve a large replica placement by Lagrangian relaxation, rounding and repair."""
+    """Improve a large replica placement by Lagrangian relaxation, rounding and repair.
+
+    Args:
+        task: cluster, brokers and limits.
+        plan: the placement to improve.
+        verdict: its costs and their lower bounds.
+
+    Returns:
+        The best placement found, with its costs and lower bounds.
+    """
     # The dual prices are added to the plan if they prove a higher lower bound of its costs.
     is_size_right = 2 * MOST_BINARIES < _count_pairs(task) <= MOST_DUAL_PAIRS
     if verdict.optimal or not is_size_right or task.closed.all():
@@ -337,14 +397,14 @@ def _improve_by_dual(
 
 
 def _is_near_bound(verdict: ReplicaVerdict, cost: str, reachable: float) -> bool:
-    """Return whether a cost of the plan is too close to its lower bound to improve it.
+    """Return whether a plan's cost is so near its lower bound that improving it is not worthwhile.
 
-    It is also close enough if no plan with the same large partitions can reach much less.
+    A cost also counts as near if no plan with the same large partitions can be much cheaper.
 
     Args:
         verdict: the costs of the plan and their lower bounds.
         cost: name of the cost.
-        reachable: cost that a plan with the same large partitions can reach.
+        reachable: lowest cost that a plan with the same large partitions can have.
     """
     moved = verdict.figures[cost]
     return moved - max(verdict.bounds[cost], reachable) <= _REPAIRED_GAP * moved
@@ -353,14 +413,13 @@ def _is_near_bound(verdict: ReplicaVerdict, cost: str, reachable: float) -> bool
 def _fix_and_optimise(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, dual: DualPlan
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve a replica placement by fix-and-optimise: solve a few partitions, keep the others
-    fixed.
+    """Improve a replica placement by fix-and-optimise: re-place some partitions, fix the others.
 
     Args:
         task: cluster, brokers and limits.
         plan: the placement to improve.
         verdict: its costs and their lower bounds.
-        dual: solution of the Lagrangian dual, which selects the partitions to solve.
+        dual: solution of the Lagrangian dual, which selects the partitions to re-place.
     """
     newcomers, name = rack_minima(task).newcomers, _moved_bytes_key(verdict.figures)
     idle = iterations = 0
@@ -389,15 +448,13 @@ def _fix_and_optimise(
 def _take_if_better(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, replica: NDArray[np.int32]
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Return the given plan with other brokers for its replicas if that is valid and costs less.
-
-    Otherwise return the given plan.
+    """Return a new replica placement if it is valid and cheaper than the old one, else the old one.
 
     Args:
         task: cluster, brokers and limits.
-        plan: the given plan.
-        verdict: its costs.
-        replica: the other broker of each replica.
+        plan: the old placement.
+        verdict: the costs of the old placement.
+        replica: the broker of each replica in the new placement.
     """
     bare = _choose_leaders_and_disks(task, replica)
     reached = judge_replicas(task, bare)
@@ -411,13 +468,13 @@ def _with_better_prices(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict,
     prices: dict[str, NDArray[np.float64]],
 ) -> tuple[NewReplicas, ReplicaVerdict]:  # fmt: skip
-    """Add a dual solution to the plan if it proves a higher lower bound of the plan's costs.
+    """Add dual prices to a replica plan if they prove a higher lower bound of one of its costs.
 
     Args:
         task: cluster, brokers and limits.
         plan: the plan for moving replicas.
-        verdict: its costs and their present lower bounds.
-        prices: array of dual values for each cost by name.
+        verdict: the plan's costs and the lower bounds known so far.
+        prices: dual prices (shadow prices of the balance limits) by name of the cost.
     """
     for name, claimed in prices.items():
         if name == "moved" and name in plan.disk_prices:
@@ -430,8 +487,14 @@ def _with_better_prices(
 
 
 def _with_prices(task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict) -> NewReplicas:
-    """Search for a dual solution that proves lower bounds of the plan's costs, and add it to the
-    plan.
+    """Search for dual prices that prove lower bounds of a plan's costs; add them to the plan.
+
+    Dual prices are the shadow prices of the balance limits in a linear programme.
+
+    Args:
+        task: cluster, brokers and limits.
+        plan: the plan for moving replicas.
+        verdict: the plan's costs and the lower bounds known so far.
     """
     # A cost of 0 needs no bound.
     pairs = len(task.cost) * len(task.cluster.brokers)
@@ -462,16 +525,16 @@ def _with_best_disk_prices(
     costs: dict[str, int],
     candidates: list[NDArray[np.float64]],
 ) -> NewReplicas:
-    """Add the dual solution that proves the highest lower bound of a cost of moves between disks.
+    """Add to a replica plan the dual prices that prove the highest lower bound of one disk cost.
 
-    The plan is unchanged if no candidate improves its bound.
+    The plan is unchanged if no candidate improves the bound.
 
     Args:
         task: cluster, brokers and limits.
         plan: the plan for moving replicas.
-        cost: name of the cost.
+        cost: name of the cost, such as moves between disks.
         costs: the plan's costs by name.
-        candidates: the dual solutions to choose from.
+        candidates: the dual prices (shadow prices of the disks' limits) to choose from.
     """
     found = rack_minima(task)
     least = found if costs["racks"] <= int(found.breach.sum()) else None
@@ -485,8 +548,10 @@ def _with_best_disk_prices(
 
 
 def _current_costs(task: ReplicaTask) -> dict[str, int]:
-    """Return the costs of the cluster's present replica placement, by name."""
-    # The result is empty if replication factors change, because the costs are then not comparable.
+    """Return the costs by name of the placement that the cluster has now, for comparison.
+
+    They are empty if replication factors change, because they are not comparable then.
+    """
     cluster = task.cluster
     if not np.array_equal(task.factor, cluster.factor):
         return {}
@@ -501,7 +566,12 @@ def _current_costs(task: ReplicaTask) -> dict[str, int]:
 
 
 def _explain_overfull(task: ReplicaTask, replica: NDArray[np.int32]) -> str:
-    """Return an error message that names the broker whose replicas exceed its capacity."""
+    """Return an error message that names the broker whose replicas exceed its capacity.
+
+    Args:
+        task: cluster, brokers and limits.
+        replica: the broker of each replica in the placement.
+    """
     # If all brokers together lack capacity, the message says so instead.
     cluster = task.cluster
     held = held_by_places(task, task.owner, replica)

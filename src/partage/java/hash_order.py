@@ -70,7 +70,7 @@ def topic_partition_hash(topic: str, partition: int) -> int:
 
 
 def table_for_capacity(capacity: int) -> int:
-    """Return the number of buckets of a Java ``HashMap`` that is created with a given capacity.
+    """Return the number of buckets of a Java ``HashMap`` created with an initial capacity.
 
     It is the least power of two that is not smaller than the capacity.
 
@@ -83,11 +83,12 @@ def table_for_capacity(capacity: int) -> int:
 
 
 def copied_hash_set_table(size: int) -> int:
-    """Return the number of buckets of Java's ``new HashSet<>(collection)`` for a collection of
-    given size.
+    """Return the number of buckets of Java's ``new HashSet<>(collection)``.
 
-    The rule is that of JDK 18 and older. JDK 19 changed it: results differ for sizes 12, 24, 48 and
-    so on.
+    JDK 19 changed the rule for sizes 12, 24, 48 and so on; this is the one of JDK 18 and older.
+
+    Args:
+        size: number of items in the collection.
 
     >>> [copied_hash_set_table(k) for k in (0, 11, 12, 24)]
     [16, 16, 32, 64]
@@ -103,9 +104,9 @@ def hash_order(
     compute_if_absent: bool = False,
     looked_up_after: bool = False,
 ) -> list[int]:
-    """Return the iteration order of a Java ``HashMap``, from the hash codes of its keys.
+    """Return the order in which a Java ``HashMap`` iterates over its keys, from their hash codes.
 
-    The result has the indices of the keys in this order.
+    The result is a list of indices into ``hashes``.
 
     Args:
         hashes: hashes of distinct keys (int32, signed or not) in order of insertion.
@@ -145,10 +146,10 @@ def hash_order(
 
 
 def timeline_order(hashes: Sequence[int], slots: int) -> list[int]:
-    """Return the iteration order of Kafka's ``TimelineHashMap``, from the hash codes of its keys.
+    """Return the order in which Kafka's ``TimelineHashMap`` iterates over keys, from their hashes.
 
-    The result has the indices of the keys. The group coordinator keeps the members of a streams
-    group in such a map. Keys in one bucket are iterated from the newest to the oldest.
+    The result is a list of indices into ``hashes``. The group coordinator keeps the members of a
+    streams group in such a map. Keys in one bucket are iterated from the newest to the oldest.
 
     Args:
         hashes: hashes of distinct keys in order of insertion.
@@ -163,10 +164,11 @@ def timeline_order(hashes: Sequence[int], slots: int) -> list[int]:
 
 
 def timeline_slots(size: int, slots: int = 2) -> int:
-    """Return the number of buckets of Kafka's ``TimelineHashMap`` after ``size`` keys were
-    inserted.
+    """Return the number of buckets of Kafka's ``TimelineHashMap`` after insertions.
 
-    ``slots`` is the number of buckets before the insertions.
+    Args:
+        size: number of keys after the insertions.
+        slots: number of buckets before the insertions.
 
     >>> [timeline_slots(size) for size in (1, 2, 4, 5)]
     [2, 4, 4, 8]
@@ -186,9 +188,9 @@ def hash_set_order(
     """Return distinct keys in the iteration order of a Java ``HashSet`` or ``HashMap``.
 
     Args:
-        keys: the inserted keys in order; repeated keys stand for repeated calls.
+        keys: the keys in order of insertion; a key may repeat.
         hash_of: function that returns a key's ``hashCode``.
-        table: initial number of buckets.
+        table: initial number of the set's buckets.
         compute_if_absent: whether ``computeIfAbsent`` inserted the keys, and not ``put`` or
             ``add``.
 
@@ -212,7 +214,7 @@ def hash_set_order(
 
 
 def _table_after_put(spread: list[int], table: int) -> int:
-    """Return the number of buckets of a Java ``HashMap`` after ``put`` has inserted all keys.
+    """Return the number of buckets of a Java ``HashMap`` that ``put`` has filled.
 
     Args:
         spread: the mixed hash code of each key, which selects its bucket.
@@ -232,8 +234,7 @@ def _table_after_put(spread: list[int], table: int) -> int:
 
 
 def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool) -> int:
-    """Return the number of buckets of a Java ``HashMap`` after ``computeIfAbsent`` has inserted all
-    keys.
+    """Return the number of buckets of a Java ``HashMap`` that ``computeIfAbsent`` has filled.
 
     Args:
         spread: the mixed hash code of each key, which selects its bucket.
@@ -256,8 +257,9 @@ def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool
 
 
 def _may_have_long_chain(spread: list[int], table: int) -> bool:
-    """Return whether a bucket of a Java ``HashMap`` may get so many keys that Java doubles the
-    table early.
+    """Return whether a bucket may get so many keys that Java doubles a ``HashMap`` early.
+
+    The result may be True although no bucket does; the caller then checks each insertion.
 
     Args:
         spread: the mixed hash code of each key, which selects its bucket.
@@ -279,7 +281,7 @@ def _keys_in_bucket(spread: list[int], count: int, key: int, n: int) -> int:
 
 
 def names_in_map_order(names: Sequence[str]) -> list[int]:
-    """Return the iteration order of a Java ``HashMap`` with string keys, as indices of ``names``.
+    """Return the order in which a Java ``HashMap`` iterates over strings, as indices of ``names``.
 
     The strings are distinct and in order of insertion.
 
@@ -292,7 +294,7 @@ def names_in_map_order(names: Sequence[str]) -> list[int]:
 def copied_order(
     hashes: Sequence[int], size: int, rank: Callable[[], Sequence[int]] | None = None
 ) -> list[int]:
-    """Return the iteration order of Java's ``new HashSet<>(collection)``, as indices of its keys.
+    """Return the iteration order of Java's ``new HashSet<>(collection)``, as indices of ``hashes``.
 
     Args:
         hashes: hashes of the distinct keys in the collection's order.
@@ -306,8 +308,7 @@ def copied_order(
 
 
 def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
-    """Return the iteration order of many Java ``HashMap`` objects at once, as indices of their
-    keys.
+    """Return the iteration order of many Java ``HashMap`` objects at once, as indices of keys.
 
     Args:
         group: int[n], number of the map that each key belongs to, ascending.
@@ -317,8 +318,7 @@ def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
 
 
 def walk_copied_sets(group: NDArray[Any], hashes: Hashes) -> Order:
-    """Return the iteration order of many Java ``HashSet`` objects at once, as indices of their
-    keys.
+    """Return the iteration order of many Java ``HashSet`` objects at once, as indices of keys.
 
     Each set was made by ``new HashSet<>(collection)`` of JDK 18 or older.
 
@@ -362,10 +362,9 @@ def _walk_large_buckets(
     *,
     copied: bool,
 ) -> None:
-    """Correct the iteration order of those Java maps or sets that have a bucket with nine or more
-    keys.
+    """Correct the computed iteration order of Java maps that have a bucket with nine or more keys.
 
-    Such a bucket may double the table early, or become a tree.
+    Java doubles the table or builds a tree then, which changes the order.
 
     Args:
         order: int[n], the iteration order of all maps, as indices of keys; changed in place.
@@ -373,7 +372,7 @@ def _walk_large_buckets(
         first: int[m], index of each map's first key.
         sizes: int[m], number of keys in each map.
         hashes: uint32[n], hash of each key.
-        copied: whether the copy constructor filled the sets, and not ``put``.
+        copied: whether the maps are sets that the copy constructor filled, and not ``put``.
     """
     large = keys[np.flatnonzero(keys[_MAX_CHAIN_PUT:] == keys[:-_MAX_CHAIN_PUT])] >> 32
     grown = np.zeros(0, np.int64) if copied else np.flatnonzero(sizes * 4 > _MIN_TREE_TABLE * 3)
@@ -386,7 +385,7 @@ def _walk_large_buckets(
 
 @dataclass(frozen=True)
 class StringMap:
-    """Immutable model of a Java ``HashMap`` with string keys, which has the same iteration order.
+    """Immutable model of a Java ``HashMap`` with string keys, for its iteration order.
 
     Each change returns a new map. If no key was ever removed, the order depends on the keys alone
     (`names_in_map_order`). Otherwise it depends on the history: the table never shrinks, and a
@@ -406,9 +405,7 @@ class StringMap:
     tree_bins: Mapping[int, Bucket[str]] = field(default_factory=dict, compare=False, repr=False)
 
     def with_key(self, key: str) -> StringMap:
-        """Return a copy of the modelled ``HashMap`` in which Java's ``put`` has inserted a new
-        key.
-        """
+        """Return a copy of the modelled ``HashMap`` with one more key, inserted as by ``put``."""
         spread = {**self.spread, key: _spread(key)}
         grown = replace(self, spread=spread)
         slot = grown.slot_of(key)
@@ -425,7 +422,7 @@ class StringMap:
         return grown.doubled() if len(spread) * 4 > grown.slots * 3 else grown
 
     def without_key(self, key: str) -> StringMap:
-        """Return a copy of the modelled ``HashMap`` without a key; the key must be in the map."""
+        """Return a copy of the modelled ``HashMap`` without one of its keys."""
         spread = {one: value for one, value in self.spread.items() if one != key}
         slot, tree_bins = self.slot_of(key), dict(self.tree_bins)
         if slot in tree_bins:
@@ -444,9 +441,7 @@ class StringMap:
         return [one for slot in sorted(chains) for one in chains[slot]]
 
     def doubled(self) -> StringMap:
-        """Return a copy of the modelled ``HashMap`` with twice the number of buckets; every bucket
-        splits in two.
-        """
+        """Return a copy of the modelled ``HashMap`` with twice the number of buckets."""
         grown = replace(self, slots=self.slots * 2)
         tree_bins: dict[int, Bucket[str]] = {}
         for bucket in self.tree_bins.values():
@@ -454,7 +449,7 @@ class StringMap:
         return replace(grown, tree_bins=tree_bins)
 
     def slot_of(self, key: str) -> int:
-        """Return the index of the bucket of the Java ``HashMap`` to which the key belongs."""
+        """Return the number of the bucket of the Java ``HashMap`` that holds a key."""
         return self.spread[key] & (self.slots - 1)
 
 

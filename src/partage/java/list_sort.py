@@ -24,7 +24,7 @@ _MIN_GALLOP = 7
 
 
 class ComparatorError(Exception):
-    """Raised if a comparator contradicts itself, e.g. says that a < b, b < c and c < a.
+    """Raised by `list_sort` if a comparator contradicts itself, e.g. a < b, b < c and c < a.
 
     Java raises ``IllegalArgumentException``: "Comparison method violates its general contract!"
     """
@@ -33,7 +33,8 @@ class ComparatorError(Exception):
 def list_sort(items: Sequence[T], compare: Compare[T]) -> list[T]:
     """Sort items by a comparator with exactly the steps of Java's ``List.sort`` (TimSort).
 
-    The result differs from another stable sort only if the comparator contradicts itself.
+    ``compare(a, b)`` is negative, zero or positive. The result differs from another stable sort
+    only if the comparator contradicts itself.
 
     Raises:
         ComparatorError: a merge detected that the comparator contradicts itself.
@@ -49,7 +50,7 @@ def list_sort(items: Sequence[T], compare: Compare[T]) -> list[T]:
 
 
 def _find_run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
-    """Find the sorted sequence (run) that starts at index ``begin`` of a list, and return its end.
+    """Return the end of the sorted sequence (run) that starts at ``begin``, for Java's TimSort.
 
     A strictly descending sequence is reversed in place first. This is TimSort's
     ``countRunAndMakeAscending``.
@@ -76,13 +77,13 @@ def _find_run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
 def _binary_insertion_sort(
     a: list[T], begin: int, end: int, sorted_to: int, compare: Compare[T]
 ) -> None:
-    """Sort a section of a list in place by binary insertion; its beginning is sorted already.
+    """Sort a section of a list in place by binary insertion, as a step of Java's TimSort.
 
     Args:
         a: the list.
         begin: index of the section's first item.
         end: index after the section's last item.
-        sorted_to: index after the part that is sorted already.
+        sorted_to: index after the beginning of the section that is sorted already.
         compare: the comparator. Items that compare equal keep their order.
     """
     for at in range(sorted_to, end):
@@ -107,12 +108,11 @@ def _at_most(key: T, compare: Compare[T]) -> Callable[[T], bool]:
 
 
 def _gallop(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
-    """Return how many items at the beginning of a sorted list satisfy a condition (galloping
-    search).
+    """Return how many items at the start of a sorted list satisfy a condition (galloping search).
 
     Args:
-        precedes: the condition, a function of an item.
-        a: the list: items that satisfy the condition come first.
+        precedes: the condition, a function of an item; the items that satisfy it come first.
+        a: the list.
         hint: index at which the exponential search starts; a binary search follows.
     """
     before, step = 0, 1
@@ -136,9 +136,7 @@ def _gallop(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
 
 
 class _TimSort(Generic[T]):
-    """Java's TimSort for lists of 32 items or more: it finds sorted sequences (runs) and merges
-    them.
-    """
+    """Java's TimSort for lists of 32 items or more: find sorted runs and merge them."""
 
     def __init__(self, items: list[T], compare: Compare[T]) -> None:
         self._items, self._compare = items, compare
@@ -194,7 +192,7 @@ class _TimSort(Generic[T]):
 
 
 class _Merge(Generic[T]):
-    """Merge of two adjacent sorted lists, with the same steps as in Java's TimSort.
+    """Merge of two adjacent sorted runs of a list, with the same steps as Java's TimSort.
 
     The shorter run is copied to a buffer. The merge goes forward if the left run is not longer than
     the right one, otherwise backward.

@@ -9,8 +9,7 @@ __all__ = ["PriorityQueue", "poll_order"]
 
 
 class PriorityQueue:
-    """Priority queue that returns entries with equal keys in the same order as Java's
-    ``PriorityQueue``.
+    """Priority queue that returns equal keys in the same order as Java's ``PriorityQueue``.
 
     An entry is a tuple; its first field is the key, which is compared by ``<`` only.
 
@@ -24,7 +23,7 @@ class PriorityQueue:
     __slots__ = ("items",)
 
     def __init__(self, items: Iterable[Any] = ()) -> None:
-        """Build the binary heap from entries, as Java's constructor does."""
+        """Create a priority queue from entries (tuples that begin with the key), like Java."""
         self.items: list[Any] = list(items)
         # Java sifts down from the middle to the front.
         for place in range(len(self.items) // 2 - 1, -1, -1):
@@ -34,7 +33,7 @@ class PriorityQueue:
         return len(self.items)
 
     def add(self, entry: Any) -> None:
-        """Add an entry to the priority queue: a tuple that begins with its key."""
+        """Add an entry to the priority queue: a tuple whose first field is its key."""
         self.items.append(entry)
         self._sift_up(len(self.items) - 1, entry)
 
@@ -94,7 +93,7 @@ class PriorityQueue:
 
 
 def poll_order(keys: Sequence[Any]) -> list[int]:
-    """Return the order in which Java's ``PriorityQueue`` polls keys, as indices of the keys.
+    """Return the order in which Java's ``PriorityQueue`` removes keys, as indices of ``keys``.
 
     The keys are added one by one; the order of equal keys depends on that.
 

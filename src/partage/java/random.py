@@ -31,18 +31,18 @@ class JavaRandom:
         return cls((seed ^ _MULTIPLIER) & _MASK_48)
 
     def next_int(self) -> tuple[int, JavaRandom]:
-        """Return the result of Java's ``Random.nextInt()``, and the generator's next state.
+        """Draw a number like Java's ``Random.nextInt()``; also return the generator's next state.
 
-        The result is a signed int32.
+        The number is a signed int32.
         """
         state = (self.state * _MULTIPLIER + 0xB) & _MASK_48
         bits = state >> 16
         return bits - (1 << 32) if bits >> 31 else bits, JavaRandom(state)
 
     def next_below(self, bound: int) -> tuple[int, JavaRandom]:
-        """Return the result of Java's ``Random.nextInt(bound)``, and the generator's next state.
+        """Draw a number like Java's ``Random.nextInt(bound)``; also return the next generator.
 
-        The result is from 0 to bound - 1.
+        The number is from 0 to bound - 1.
 
         >>> JavaRandom.from_seed(0).next_below(100)[0], JavaRandom.from_seed(42).next_below(10)[0]
         (60, 0)
@@ -59,9 +59,11 @@ class JavaRandom:
 
 
 def shuffle(items: MutableSequence[Any], random: JavaRandom) -> JavaRandom:
-    """Shuffle a list in place like Java's ``Collections.shuffle(items, random)``.
+    """Shuffle a list in place like Java's ``Collections.shuffle``; return the next generator.
 
-    Return the generator's state after the shuffle.
+    Args:
+        items: the list.
+        random: the generator, which is not changed.
 
     >>> items = [0, 1, 2, 3]
     >>> after = shuffle(items, JavaRandom.from_seed(7)); items

@@ -31,7 +31,7 @@ _ONE_BYTE_UNITS = range(1, 0x80)
 
 
 def string_hash(text: str) -> int:
-    """Return Java's ``String.hashCode`` of a text, as a signed int32.
+    """Return the hash code of a string as Java's ``String.hashCode`` does (signed int32).
 
     >>> string_hash("consumer1"), string_hash("Aa") == string_hash("BB")
     (-421004549, True)
@@ -48,10 +48,9 @@ def string_hash(text: str) -> int:
 
 
 def string_order_key(text: str) -> bytes:
-    r"""Return a sort key that orders strings like Java's ``String.compareTo``.
+    r"""Return a sort key that orders strings like Java's ``String.compareTo`` (by UTF-16 units).
 
-    It compares UTF-16 code units. The order differs from Python's only for characters beyond
-    U+FFFF.
+    The order differs from Python's only for characters beyond U+FFFF.
 
     >>> sorted(["\uff5a", "\U00010000"], key=string_order_key) == ["\U00010000", "\uff5a"]
     True
@@ -60,7 +59,7 @@ def string_order_key(text: str) -> bytes:
 
 
 def string_ranks(names: Sequence[str]) -> list[int]:
-    """Return each name's rank in the order of Java's ``String.compareTo``.
+    """Return each string's rank (from 0) in the order of Java's ``String.compareTo``.
 
     >>> string_ranks(["b", "a"])
     [1, 0]
@@ -73,7 +72,7 @@ def string_ranks(names: Sequence[str]) -> list[int]:
 
 
 def string_hashes(names: Sequence[str]) -> list[int]:
-    """Return Java's ``String.hashCode`` of each name, as signed int32.
+    """Return the hash code of each string as Java's ``String.hashCode`` does (signed int32).
 
     >>> string_hashes(["consumer1", "Aa", "BB"])
     [-421004549, 2112, 2112]

@@ -35,11 +35,13 @@ _LEFT, _RIGHT = 0, 1
 
 
 def may_have_trees(spread: Sequence[int] | NDArray[np.int64], table: int) -> bool:
-    """Return whether Java may have turned a bucket of a ``HashMap`` into a tree, which changes the
-    order.
+    """Return whether Java may have turned a bucket of a ``HashMap`` into a tree of keys.
 
-    ``spread`` has the mixed hash code of each key (which selects its bucket), ``table`` is the
-    initial number of buckets.
+    A tree changes the map's iteration order.
+
+    Args:
+        spread: the mixed hash code of each key, which selects its bucket.
+        table: the initial number of buckets.
 
     >>> may_have_trees([64 * i for i in range(8)], 16), may_have_trees(range(1000), 16)
     (True, False)
@@ -64,8 +66,7 @@ def iteration_order(
     compute_if_absent: bool = False,
     looked_up_after: bool = False,
 ) -> list[int]:
-    """Return the iteration order of a Java ``HashMap`` that may have tree buckets, as indices of
-    its keys.
+    """Return the iteration order of a Java ``HashMap`` whose buckets may be trees, as key indices.
 
     Args:
         hashes: hashes of distinct keys (int32, signed or not) in order of insertion.
@@ -97,9 +98,9 @@ def _largest_bucket(spread: Sequence[int] | NDArray[np.int64], slots: int) -> in
 
 
 class HashTable:
-    """Model of a Java ``HashMap`` with tree buckets, which has the same iteration order.
+    """Model of a Java ``HashMap`` whose buckets may become trees, for its iteration order.
 
-    A key is an index of ``hashes``.
+    A key is represented by its index in ``hashes``.
 
     Args:
         hashes: hash of every key that is inserted later (int32, signed or not).
@@ -160,9 +161,7 @@ class HashTable:
         self.size += 1
 
     def grow_if_full(self) -> None:
-        """Double the number of buckets of the modelled ``HashMap`` if more than 3/4 as many keys
-        are in it.
-        """
+        """Double the modelled ``HashMap``'s number of buckets if it is more than 3/4 full."""
         if self.size * 4 > self.slots * 3:
             self._grow()
 
@@ -184,8 +183,7 @@ class HashTable:
 
 
 class Bucket(Generic[Key]):
-    """Bucket of a Java ``HashMap``: a chain of keys, which becomes a red-black tree at the ninth
-    key.
+    """Bucket of a Java ``HashMap``: a list of keys that becomes a red-black tree at nine keys.
 
     Args:
         rank: function that returns a key's sort key in the tree: its mixed hash as a signed number,
@@ -211,9 +209,7 @@ class Bucket(Generic[Key]):
         return twin
 
     def add(self, key: Key) -> bool:
-        """Append a key to the bucket of a ``HashMap``; return whether the chain must now become a
-        tree.
-        """
+        """Append a key to a ``HashMap``'s bucket; return whether Java now turns it into a tree."""
         if self.root is not None:
             self.insert(key)
             return False
@@ -221,9 +217,7 @@ class Bucket(Generic[Key]):
         return len(self.chain) > _TREEIFY_THRESHOLD
 
     def remove(self, key: Key) -> None:
-        """Remove a key from the bucket of a Java ``HashMap``; a small tree becomes a chain
-        again.
-        """
+        """Remove a key from the bucket of a Java ``HashMap``; a small tree becomes a list again."""
         self.chain.remove(key)
         if self.root is None:
             return
@@ -237,10 +231,13 @@ class Bucket(Generic[Key]):
         self._root_to_front()
 
     def split(self, slot_of: Callable[[Key], int]) -> dict[int, Bucket[Key]]:
-        """Split the bucket after the Java ``HashMap`` doubled; return a dict from bucket number to
-        bucket.
+        """Divide a bucket's keys among the new buckets after the Java ``HashMap`` has doubled.
 
-        ``slot_of`` is a function that returns the number of a key's new bucket.
+        Args:
+            slot_of: function that returns the number of a key's new bucket.
+
+        Returns:
+            The new buckets by number.
         """
         chains: dict[int, list[Key]] = {}
         for key in self.chain:
@@ -254,9 +251,7 @@ class Bucket(Generic[Key]):
         return made
 
     def treeify(self) -> None:
-        """Build a red-black tree from the keys of the bucket, as Java's ``HashMap`` does for nine
-        keys.
-        """
+        """Build a red-black tree from the keys of the bucket, as Java does at nine keys."""
         self._parent, self._child, self._red = {}, {}, {}
         for key in self.chain:
             self._insert_leaf(key)
@@ -264,7 +259,7 @@ class Bucket(Generic[Key]):
         self._root_to_front()
 
     def insert(self, key: Key) -> None:
-        """Insert a key into the bucket's red-black tree, and into its iteration order."""
+        """Insert a key into the bucket's red-black tree, and into the order of iteration."""
         parent = self._insert_leaf(key)
         assert parent is not None  # noqa: S101 - a built tree has a root
         # Java iterates a new key directly after its parent in the tree.
@@ -277,9 +272,7 @@ class Bucket(Generic[Key]):
         self.chain.insert(0, self.root)
 
     def _insert_leaf(self, key: Key) -> Key | None:
-        """Insert a key into the red-black tree, rebalance it, and return the parent that the key
-        had before.
-        """
+        """Insert a key as a leaf of the red-black tree and rebalance; return its first parent."""
         above, side = None, _LEFT
         below = self.root
         while below is not None:
@@ -295,10 +288,9 @@ class Bucket(Generic[Key]):
         return above
 
     def _fix_insertion(self, key: Key) -> None:
-        """Rebalance a red-black tree after ``key`` was inserted, so that no red key has a red
-        parent.
+        """Rebalance the red-black tree after an insertion, so that no red key has a red parent.
 
-        The tree is recoloured if the uncle is red, else rotated.
+        ``key`` is the inserted key.
         """
         while (above := self._parent[key]) is not None and self._red[above]:
             top = self._parent[above]
@@ -363,9 +355,9 @@ class Bucket(Generic[Key]):
             self._child[above][_LEFT if self._child[above][_LEFT] == old else _RIGHT] = key
 
     def _fix_deletion(self, key: Key) -> None:
-        """Rebalance a red-black tree after a black key was deleted and ``key`` took its place.
+        """Rebalance the red-black tree after a black key was deleted.
 
-        The paths through ``key`` have one black key too few.
+        ``key`` took its place; the paths through it have one black key too few.
         """
         while (above := self._parent[key]) is not None:
             if self._red[key]:

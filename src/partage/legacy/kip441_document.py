@@ -34,7 +34,7 @@ class Movement:
 
 
 class Kip441Document:
-    """Kafka Streams task assignor that follows the text of KIP-441, not its implementation.
+    """Kafka Streams task assignor as the text of KIP-441 describes it, not as Kafka implements it.
 
     Each pair of task and client has a rank, from its lag and ``acceptable_recovery_lag``. Active
     stateful tasks get a balanced proposal under ``balance_factor``. Movements are the differences
@@ -42,29 +42,29 @@ class Kip441Document:
     rank 0. A rebalance follows only if the check finds an available movement. Stateful actives,
     standbys and stateless tasks are assigned separately.
 
-    The document leaves gaps. They are filled as in the first implementation of April 2020, with
-    the parameters of the KIP's page:
+    The document leaves gaps. They are filled as in the first implementation of April 2020, with the
+    parameters of the KIP's page:
 
-    * rank: -1 where the task runs (lag -2), 0 up to the acceptable lag, 1 where the lag is
-      unknown, else the lag itself;
-    * ``proposeBalancedAssignment``: tasks round robin over clients by id; then, while loads
-      per thread (whole numbers) differ by more than ``balance_factor``, the lowest task of
-      the fullest client moves to the emptiest; ties by id;
+    * rank: -1 where the task runs (lag -2), 0 up to the acceptable lag, 1 where the lag is unknown,
+      else the lag itself;
+    * ``proposeBalancedAssignment``: tasks round robin over clients by id; then, while loads per
+      thread (whole numbers) differ by more than ``balance_factor``, the lowest task of the fullest
+      client moves to the emptiest; ties by id;
     * until a movement: tasks stay if every task ran on one caught-up client and loads are within
       the factor. Otherwise a task goes to its caught-up owner, else to the caught-up (else
       best-ranked) client with the fewest tasks. Then tasks move, last id first, from fuller to
       emptier caught-up clients until loads are within the factor;
     * ``num_standbys``: the next best-ranked clients without a copy, the emptier first;
     * warm-ups: the first ``max_warmup_replicas`` movements whose destination has no copy;
-    * stateless tasks: clients by id are filled up to ceil(all tasks / all threads) tasks a
-      thread, then the emptiest.
+    * stateless tasks: clients by id are filled up to ceil(all tasks / all threads) tasks a thread,
+      then the emptiest.
 
     The plan's ``probing`` is True if a movement is still pending. The document's rebalances may
     never end. Example: the only task is on the second of two clients. It stays, because the loads
-    are within the factor, while the round robin proposes the first client each time. Such a loop
-    is detected exactly and without memory: if the plan equals the previous assignment and all its
-    copies are ready, the next rebalance has the same input. The plan then asks for no probing
-    and has a warning. The document does not consider racks and tags.
+    are within the factor, while the round robin proposes the first client each time. Such a loop is
+    detected exactly and without memory: if the plan equals the previous assignment and all its
+    copies are ready, the next rebalance has the same input. The plan then asks for no probing and
+    has a warning. The document does not consider racks and tags.
 
     Kafka's release differs (`partage.streams.high_availability`): it has no factor, lags sort as
     plain numbers, all tasks that lag move at once, and each movement causes another probing
@@ -91,7 +91,9 @@ class Kip441Document:
         self.balance_factor = balance_factor
 
     def with_balance_factor(self, balance_factor: int) -> Kip441Document:
-        """Return the Kafka Streams assignor with another allowed difference of tasks per thread.
+        """Return a copy of the assignor with another balance factor.
+
+        The factor is the allowed difference between two clients' tasks per thread.
 
         Raises:
             InvalidConfigError: it is below 1.
@@ -101,8 +103,7 @@ class Kip441Document:
     # --- printed in the document ---
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Return whether another rebalance follows, because an active task could move to a
-        caught-up client.
+        """Return whether another rebalance must follow, to move a task to a caught-up client.
 
         A client is caught up if its lag for the task is acceptable (KIP-441).
 
@@ -116,7 +117,7 @@ class Kip441Document:
         return bool(self.available(problem, active))
 
     def available(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
-        """Return the proposed moves of active Kafka Streams tasks to clients that are caught up.
+        """Return the moves to the balanced assignment that a caught-up client can take over now.
 
         Args:
             problem: the tasks and the clients, with the current lags.
@@ -130,8 +131,7 @@ class Kip441Document:
         ]
 
     def movements(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
-        """Return the moves of active Kafka Streams tasks that turn the current assignment into a
-        balanced one.
+        """Return the moves of active tasks that lead to KIP-441's balanced assignment.
 
         Args:
             problem: the tasks and the clients, with the current lags.
@@ -149,8 +149,7 @@ class Kip441Document:
         ]
 
     def rank(self, problem: TaskProblem) -> NDArray[np.int64]:
-        """Return the rank of each client for each Kafka Streams task, lower for less lag
-        (int64[clients, tasks]).
+        """Rank each client for each task by its lag, lower is better (int64[clients, tasks]).
 
         The rank is -1 if the client runs the task, 0 if its lag is acceptable, 1 if the lag is
         unknown; otherwise it is the lag. The ranks of stateless tasks have no meaning.
@@ -163,8 +162,9 @@ class Kip441Document:
         return ranks
 
     def propose(self, problem: TaskProblem) -> list[int]:
-        """Return the client of each stateful task in KIP-441's balanced assignment, which ignores
-        lags.
+        """Return the client of each stateful task in KIP-441's balanced assignment.
+
+        This assignment ignores the clients' lags.
         """
         clients = len(problem.clients)
         owned: list[list[int]] = [[] for _ in range(clients)]
@@ -184,10 +184,9 @@ class Kip441Document:
     # --- left out of the document ---
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign all active and standby tasks of a Kafka Streams application as KIP-441's document
-        describes.
+        """Assign all active and standby tasks of a Kafka Streams application as KIP-441 describes.
 
-        The plan has a warning if the document's rule would repeat rebalances forever.
+        The plan has a warning if KIP-441's rule would repeat rebalances forever.
 
         Raises:
             InvalidProblemError: a client does not report a stateful task's lag.
@@ -212,8 +211,7 @@ class Kip441Document:
 
     @staticmethod
     def _repeats(problem: TaskProblem, draft: DraftAssignment, ranks: NDArray[np.int64]) -> bool:
-        """Return whether the next rebalance would make the same plan, so that rebalances repeat
-        forever.
+        """Return whether the next rebalance would make the same plan, so that rebalances never end.
 
         Args:
             problem: the tasks and the clients.
@@ -264,8 +262,7 @@ class Kip441Document:
         return active if max(loads) - min(loads) <= self.balance_factor else None
 
     def _choose_by_rank(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int]:
-        """Choose the client of each stateful Kafka Streams task: little lag first, then even
-        numbers of tasks.
+        """Choose a client for each stateful task: the least lag first, then even numbers of tasks.
 
         Args:
             problem: the tasks and the clients.
@@ -294,13 +291,11 @@ class Kip441Document:
     def _move_one_task(
         self, problem: TaskProblem, ranks: NDArray[np.int64], owned: list[list[int]]
     ) -> bool:
-        """Move one Kafka Streams task to a client with fewer tasks per thread; return whether a
-        task moved.
+        """Move one task to a caught-up client with fewer tasks per thread; return whether one was.
 
         Args:
             problem: the tasks and the clients.
-            ranks: int64[clients, tasks], the rank of each client for each task; the target must be
-                caught up.
+            ranks: int64[clients, tasks], the rank of each client for each task (see `rank`).
             owned: the tasks of each client; changed in place.
         """
         loads = _loads(owned, problem)

@@ -52,7 +52,7 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, eq=False)
 class StoreLags:
-    """Lags that a Kafka Streams client reports for its state stores, as arrays.
+    """Lags that a Kafka Streams client reports for its state stores, as columns of arrays.
 
     Attributes:
         store: int32[n], index of each store's name in ``names``.
@@ -72,10 +72,10 @@ class StoreLags:
 
     @classmethod
     def of(cls, lags: Mapping[StoreId, int] | Iterable[tuple[StoreId, int]]) -> StoreLags:
-        """Build the lags of a client's state stores from a dict, e.g. {("counts", 0): 7}; the order
-        is kept.
+        """Build the lags of a client's state stores from a dict such as {("counts", 0): 7}.
 
-        A key is the name of a store and its partition number, a value the lag in offsets.
+        Args:
+            lags: the lag in offsets by (store name, partition number), or pairs of both.
 
         Raises:
             EncodingError: a key is not a (store, partition) pair, or a number does not fit an
@@ -100,7 +100,7 @@ class StoreLags:
     def from_columns(
         cls, stores: array[int], partitions: array[int], lags: array[int], names: Iterable[str]
     ) -> StoreLags:
-        """Build the lags of a client's state stores from one array for each field.
+        """Build the lags of a client's state stores from arrays with one item for each lag.
 
         Args:
             stores: for each lag the index of the store's name in ``names``.
@@ -135,9 +135,10 @@ class StoreLags:
 
 @dataclass(frozen=True)
 class SubscriptionDraft5:
-    """Subscription message (version 5) of Kafka Streams as KIP-441's document proposed it.
+    """Subscription message of Kafka Streams that KIP-441 proposed as version 5.
 
-    It has the lags of state stores in place of task ids.
+    Kafka's released version 5 is another message. This one has the lags of state stores in place of
+    task ids.
 
     Attributes:
         latest_version: the latest version that the client supports, at least 5.
@@ -162,7 +163,7 @@ class SubscriptionDraft5:
         endpoint: str | None = None,
         latest_version: int = 5,
     ) -> SubscriptionDraft5:
-        """Build KIP-441's proposed subscription message from Python values.
+        """Build the subscription message that KIP-441 proposed from Python values.
 
         Args:
             process: UUID of the client's process, 16 bytes.
@@ -178,17 +179,15 @@ class SubscriptionDraft5:
 
     @property
     def endpoint(self) -> str | None:
-        """The Kafka Streams client's ``application.server`` (host:port) as text, None if it has
-        none.
-        """
+        """The client's ``application.server`` (host:port) as text, None if it has none."""
         return decode_utf8(self.user_endpoint) if self.user_endpoint else None
 
 
 def encode_subscription_draft_5(info: SubscriptionDraft5) -> bytes:
-    r"""Encode the SubscriptionInfo message of Kafka Streams that KIP-441 proposed as version 5.
+    r"""Encode the subscription message of Kafka Streams that KIP-441 proposed as version 5.
 
     Raises:
-        EncodingError: a value does not fit.
+        EncodingError: a value does not fit its field.
 
     >>> lags = {("counts", 0): 7}
     >>> info = SubscriptionDraft5.of(process=bytes(16), store_lags=lags, endpoint="h:80")
@@ -219,9 +218,9 @@ def encode_subscription_draft_5(info: SubscriptionDraft5) -> bytes:
 
 
 def decode_subscription_draft_5(data: bytes) -> SubscriptionDraft5:
-    """Decode the SubscriptionInfo message of Kafka Streams that KIP-441 proposed as version 5.
+    """Decode the subscription message of Kafka Streams that KIP-441 proposed as version 5.
 
-    ``trailing`` counts the bytes that follow it.
+    The result's ``trailing`` counts the bytes after the message.
 
     Raises:
         WireFormatError: the bytes are no such message.

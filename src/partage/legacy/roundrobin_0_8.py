@@ -14,19 +14,17 @@ __all__ = ["RoundRobin08"]
 
 
 class RoundRobin08(PlainStrategy):
-    """Kafka 0.8's round-robin assignor: partitions in hash order, for equal subscriptions only.
+    """Round-robin assignor of Kafka 0.8: partitions in hash order, for equal subscriptions only.
 
-    The rule of ``kafka.consumer.RoundRobinAssignor`` of 0.8.2, with one stream per member. All
+    It follows ``kafka.consumer.RoundRobinAssignor`` of 0.8.2, with one stream per member. All
     members must subscribe to the same topics. Partitions are sorted by ``hashCode`` of the text
     ``[topic,number]``, which spreads a topic's partitions over its consumers. They are assigned
     round robin to the consumer threads (``member-0``), sorted by name.
 
-    Guarantees: loads differ by at most one.
-    Cost: O(P log P + M log M), P partitions, M members.
+    Guarantees: loads differ by at most one. Cost: O(P log P + M log M), P partitions, M members.
 
     Not exact to the class: partitions with equal hashes are sorted by topic and number here, and
-    are in the order of a Scala map there. Checked against the published source, not by running
-    it.
+    are in the order of a Scala map there. Checked against the published source, not by running it.
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"t": 3})

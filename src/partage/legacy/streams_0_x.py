@@ -20,7 +20,7 @@ _COST_ACTIVE, _COST_STATE, _COST_NEW = 0.1, 0.2, 0.5
 
 
 class Release0102:
-    """Task assignor of Kafka Streams 0.10.2: each task goes to the client with the lowest cost.
+    """Task assignor of Kafka Streams 0.10.2, which gives each task to its cheapest client.
 
     Guarantees, in order of priority:
 
@@ -69,10 +69,10 @@ class Release0102:
 def tasks_in_turn(
     problem: TaskProblem, assigned: list[tuple[list[int], list[int]]]
 ) -> list[tuple[int, ...]]:
-    """Return each client's tasks in the order in which Kafka Streams before 2.4 gave them to its
-    consumers.
+    """Return each client's tasks in the order in which Kafka Streams before 2.4 distributes them.
 
-    This is the iteration order of two Java hash sets: active tasks, then standbys.
+    A client distributes its tasks among its consumers: active tasks, then standbys, each in the
+    iteration order of a Java hash set.
 
     Args:
         problem: the tasks.
@@ -91,7 +91,7 @@ def tasks_in_turn(
 
 
 class _Assignment:
-    """One run of the task assignor of Kafka Streams 0.10.2, with the assignment so far.
+    """One run of the task assignor of Kafka Streams 0.10.2, with its partial result.
 
     Attributes:
         draft: the plan so far: active and standby tasks of each client, as sets.
@@ -201,7 +201,7 @@ class _Assignment:
 
 
 class Release011:
-    """Task assignor of Kafka Streams 0.11, the first sticky one: tasks return to their state.
+    """Sticky task assignor of Kafka Streams 0.11: tasks return to clients that have their state.
 
     It differs from its successor (`partage.streams.sticky.LegacySticky`) in four points. Tasks
     without a previous client are assigned in the order of a hash set. Stateless tasks get standbys
