@@ -49,10 +49,11 @@ def available_cores() -> int:
 
 
 class WorkerProcesses:
-    """Pool of worker processes that run items of a job in parallel with the calling process.
+    """Pool of worker processes that run a function on many items, together with the calling
+    process.
 
-    A job is a function of one item. The workers start when the object is created, and import
-    modules in the background until the first job.
+    The workers start when the object is created, and import modules in the background until the
+    first call of `map`.
 
     Args:
         count: number of workers; 0 runs everything in the calling process.
@@ -75,8 +76,9 @@ class WorkerProcesses:
         return len(self._starts)
 
     def _start(self, count: int, modules: tuple[str, ...]) -> None:
-        """Start the worker processes; continue without them if loky is missing or none can
-        start.
+        """Start the worker processes; continue without them if loky is missing or none can start.
+
+        ``count`` is their number, ``modules`` are the modules that they import.
         """
         try:
             from loky import ProcessPoolExecutor
@@ -102,7 +104,7 @@ class WorkerProcesses:
         self.close()
 
     def close(self) -> None:
-        """Kill the worker processes, even if they are running a job."""
+        """Kill the worker processes, even if they are still running a function."""
         executor, self._executor, self._starts = self._executor, None, []
         if executor is not None:
             executor.shutdown(kill_workers=True)
@@ -113,18 +115,20 @@ class WorkerProcesses:
         items: Sequence[Item],
         on_done: Callable[[int], None] | None = None,
     ) -> list[Result]:
-        """Apply a job to all items, and return the results in the order of the items.
+        """Call a function with each item in the worker processes; return the results in the items'
+        order.
 
-        Items are taken in their order, so the most expensive ones should be first. A job that
-        cannot be sent to a worker runs in the calling process only.
+        Items are started in their order, so the most expensive ones should be first. A function
+        that cannot be sent to a worker runs in the calling process only.
 
         Args:
             job: the function; it may not change anything that later items read.
-            items: its arguments.
+            items: its arguments, one per call.
             on_done: called with the number of finished items, also from another thread.
 
         Raises:
-            Exception: what the job raised first. The traceback of a worker is its cause.
+            Exception: the first exception that the function raised. The traceback of a worker is
+                its cause.
         """
         queue = _Queue(job, items, on_done)
         if len(items) > 1:
@@ -138,7 +142,9 @@ class WorkerProcesses:
             raise
 
     def _submit(self, queue: _Queue[Any, Any]) -> None:
-        """Send the next item of a job to a worker process; called when a worker becomes free."""
+        """Send the next item in the queue to a worker process; called when a worker
+        becomes free.
+        """
         position = queue.take(share=True)
         if position is None:
             return
@@ -152,10 +158,9 @@ class WorkerProcesses:
             sent.add_done_callback(partial(self._receive, queue, position))
 
     def _receive(self, queue: _Queue[Any, Any], position: int, sent: Future[Any]) -> None:
-        """Handle the result or error of an item that a worker process has run, and send the next
-        item.
+        """Store the result or error of an item that a worker has run, and send the next item.
 
-        ``position`` is the item's position in the queue, ``sent`` the future of its result.
+        ``position`` is the item's index in the queue, ``sent`` the future of its result.
         """
         error = sent.exception()
         if error is None:
@@ -168,7 +173,7 @@ class WorkerProcesses:
 
 
 class _Queue(Generic[Item, Result]):
-    """Thread-safe queue of a job's items that worker processes and the calling process take.
+    """Thread-safe queue of items from which worker processes and the calling process take.
 
     It also collects the results and the first exception.
 
@@ -197,13 +202,11 @@ class _Queue(Generic[Item, Result]):
         return self._shared > 0
 
     def take(self, *, share: bool = False) -> int | None:
-        """Take the next item of the job from the queue and return its index.
+        """Take the next item from the queue and return its index; None if none is left or one has
+        failed.
 
-        The result is None if no item is left or the job has failed. Without ``share`` this method
-        waits while workers run items, because a worker may return one.
-
-        Args:
-            share: whether a worker process will run the item; otherwise the calling process does.
+        ``share`` says whether a worker process will run the item. If not, the calling process does,
+        and the method waits while workers run items, because a worker may give one back.
         """
         with self._changed:
             while not share and not self._waiting and self._shared and self._error is None:
@@ -214,8 +217,9 @@ class _Queue(Generic[Item, Result]):
             return self._waiting.pop()
 
     def give_back(self, position: int) -> None:
-        """Put an item of the job back that no worker process can run; the calling process then runs
-        it.
+        """Put an item back that no worker process can run; the calling process then runs it.
+
+        ``position`` is its index.
         """
         with self._changed:
             self._waiting.append(position)
@@ -223,7 +227,10 @@ class _Queue(Generic[Item, Result]):
             self._changed.notify_all()
 
     def finish(self, position: int, result: Result, *, shared: bool = False) -> None:
-        """Store the result of the item at index ``position``, and report progress."""
+        """Store the result of the item at index ``position``, and report progress.
+
+        ``shared`` says whether a worker process ran it.
+        """
         with self._changed:
             self._results[position] = result
             self._shared -= shared
@@ -235,16 +242,17 @@ class _Queue(Generic[Item, Result]):
                     self._error = self._error or e
 
     def fail(self, error: BaseException, *, shared: bool = False) -> None:
-        """Store the job's first exception, and stop further items."""
+        """Store the first exception, and stop further items.
+
+        ``shared`` says whether a worker process raised it.
+        """
         with self._changed:
             self._error = self._error or error
             self._shared -= shared
             self._changed.notify_all()
 
     def run(self) -> list[Result]:
-        """Run the remaining items of a job in the calling process, and return the results of all
-        items.
-        """
+        """Run the remaining items in the calling process, and return the results of all items."""
         try:
             while (position := self.take()) is not None:
                 self.finish(position, self.job(self.items[position]))
@@ -286,7 +294,7 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 def _prepare(caller: int, modules: Sequence[str]) -> None:
     """Set up a worker process after its start: signals, output, imports and garbage collection.
 
-    ``caller`` is the process id of the calling process.
+    ``caller`` is the process id of the calling process, ``modules`` are the modules to import.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the calling process ends its workers
     os.dup2(2, 1)  # stdout of a command may be a JSON document

@@ -66,7 +66,7 @@ class CoSubscription:
 
     Attributes:
         groups: the group ids, sorted.
-        joined: whether the topology of a streams group (KIP-1071) joins the topics.
+        joined: whether the topology of one of these groups (KIP-1071) joins the topics.
     """
 
     groups: tuple[str, ...]
@@ -76,10 +76,10 @@ class CoSubscription:
 def read_co_subscriptions(
     spark: SparkSession, capture: str | Path
 ) -> dict[tuple[str, ...], CoSubscription]:
-    """Return the sets of topics that consumer groups of a capture read together, with the groups.
+    """Return the sets of topics that the same consumer groups of a capture read.
 
-    The result is a dict from a sorted tuple of two or more topics to the groups that read them.
-    Such topics may be joined, so the audit compares how they are partitioned.
+    Such topics may be joined, so the audit compares how they are partitioned. The result is a dict
+    from a sorted tuple of two or more topics to the groups that read them.
 
     Raises:
         InvalidCaptureError: ``consumer_offsets.parquet`` cannot be read.
@@ -105,8 +105,11 @@ def _find_subscribed_topics(
 ) -> Iterator[pa.RecordBatch]:
     """Find the sets of topics that consumer groups subscribe to, in one Spark task.
 
-    The task reads some row ranges of Parquet files (``slices``) by number. Each result row has a
-    group, topics that it reads together, and whether its topology joins them.
+    Each result row has a group, topics that it reads together, and whether its topology joins them.
+
+    Args:
+        slices: row ranges of Parquet files with the groups' records.
+        slice_numbers: batches with the indices of the row ranges that this task reads.
     """
     # Only group metadata is decoded; offset commits are skipped.
     import pyarrow as pa
@@ -143,8 +146,8 @@ def _subscribed_topics(
 ) -> Iterator[tuple[str, tuple[str, ...], bool]]:
     """Decode a group metadata record, and yield each set of topics that the group reads together.
 
-    Each result is (group id, sorted topics, whether the topology of a streams group joins them).
-    Damaged records are skipped; `partage replay` reports them.
+    ``key`` and ``value`` are the record's bytes. Each result is (group id, sorted topics, whether
+    the topology of a streams group joins them). Damaged records are skipped.
     """
     try:
         record = decode_record(key, value)
@@ -188,8 +191,7 @@ _MOST_READ = 32
 
 @dataclass(frozen=True, slots=True)
 class TopicAudit:
-    """The audit result of one topic: the client partitioners that wrote it, and keys in several
-    partitions.
+    """The audit result of one topic: which client partitioners wrote it, and which keys are split.
 
     A split key has records in several partitions. Times are milliseconds UTC.
 
@@ -243,8 +245,8 @@ class BrokenJoin:
     Attributes:
         broken: the reason, with examples.
         groups: the consumer groups that read both topics.
-        meant: whether the join is intended: it was given by the user, a streams group's topology
-            has it, or the topics share keys and have equal partition counts.
+        meant: whether the join is intended: the user named it, a streams group's topology has it,
+            or the topics share keys and have equal partition counts.
     """
 
     broken: JoinProblem
@@ -270,7 +272,9 @@ class Audit:
 
     @property
     def clean(self) -> bool:
-        """Return whether no topic needs attention and no intended join loses records."""
+        """Return whether the audit found no problem: no topic needs attention, no intended join
+        loses records.
+        """
         return not any(j.meant for j in self.joins) and not any(t.broken for t in self.topics)
 
 
@@ -395,11 +399,12 @@ def _count_row_groups(
     """Count the records of each (topic, key, partition) in one Spark task's part of the Parquet
     files.
 
+    Task n of ``tasks`` reads the row groups n, n + ``tasks``, n + 2 ``tasks`` and so on.
+
     Args:
         row_groups: (path, row group) pairs of all files.
         tasks: number of tasks.
-        task_numbers: batches with the number n of this task, which reads the row groups n, n +
-            ``tasks``, n + 2 ``tasks`` and so on.
+        task_numbers: batches with the number of this task.
     """
     pairing = PairCounter()
     for batch in task_numbers:
@@ -433,10 +438,16 @@ def _find_broken_joins(
     samples: dict[str, bytes | None],
     co_subscriptions: dict[tuple[str, ...], CoSubscription],
 ) -> tuple[list[BrokenJoin], int]:
-    """Compare the topics that groups read together, and find pairs that are not co-partitioned.
+    """Find pairs of topics that groups read together although equal keys are in different
+    partitions.
 
     Return the broken joins and the number of compared pairs. Each pair is compared once, even if
     several groups read both topics.
+
+    Args:
+        audits: audit result of each topic.
+        samples: sampled (key, partition) pairs of the topics.
+        co_subscriptions: dict from a set of topics to the groups that read them.
     """
     import pyarrow as pa
 
@@ -459,19 +470,19 @@ def _find_broken_joins(
 
 
 def _likely_joined(one: JoinSide, other: JoinSide) -> bool:
-    """Return whether an application probably joins two topics, judged by their keys and partitions.
+    """Return whether an application probably joins two topics.
 
-    They are if their partition counts are equal and they have enough keys in common.
+    This is so if their partition counts are equal and their key samples have enough keys in common.
     """
     common = len(set(one.seen.keys) & set(other.seen.keys))
     return not one.surely_differs(other) and common >= _FEWEST_SHARED
 
 
 def _find_partitioners(pairs: pa.Table, topic: TopicAudit) -> TopicVerdict:
-    """Find the client partitioners that place a topic's sampled keys in the observed partitions.
+    """Find the client partitioners that put a topic's keys into the partitions where they are.
 
-    ``pairs`` is a sample of the topic's (key, partition) pairs, ``topic`` the audit of all its
-    records.
+    ``pairs`` is a sample of the topic's (key, partition) pairs. ``topic`` is the audit result,
+    which has the partition counts.
     """
     counts = {*topic.counts, *(w["partitions"] for w in topic.writers)}
     return who_wrote(key_pairs(pairs), sorted(counts), known_families(), partitions_of)
@@ -480,8 +491,8 @@ def _find_partitioners(pairs: pa.Table, topic: TopicAudit) -> TopicVerdict:
 def _is_partition_count_certain(topic: TopicAudit, verdict: TopicVerdict) -> bool:
     """Return whether a topic's current partition count is known for certain.
 
-    It is if cluster metadata has it, or if the partitioners found place nearly all keys as observed
-    with this count.
+    It is if cluster metadata has it, or if the partitioners in ``verdict`` explain nearly all
+    observed partitions with this count.
     """
     if topic.counts_known:
         return True
@@ -501,10 +512,10 @@ def _sides(
     neither.
 
     Args:
-        pair: the names of the topics.
+        pair: the names of the two topics.
         tables: sampled (key, partition) pairs by topic.
         audits: audit results by topic.
-        verdicts: partitioners found in the samples, by topic.
+        verdicts: client partitioners found in the samples, by topic.
     """
     level = max(max([*tables[t]["level"].to_pylist()[:1], 0]) for t in pair)
     one, other = (

@@ -67,9 +67,7 @@ _HOLDS = f"needs the columns {', '.join(COLUMNS)}"
 
 @dataclass(frozen=True)
 class TopicSource:
-    """The validated input of `partage audit`: files or cluster to read, and known partition counts.
-
-    No record has been read yet.
+    """The checked input of `partage audit`: files or a cluster to read, and known partition counts.
 
     Attributes:
         where: the path or address as given.
@@ -88,9 +86,8 @@ class TopicSource:
 
     @property
     def kafka(self) -> tuple[str, str] | None:
-        """The pair (bootstrap servers, topics) of a Kafka address; None if the input is files.
-
-        Servers and topics are separated by commas.
+        """The bootstrap servers and topics of a Kafka address, each separated by commas; None for
+        files.
         """
         if not self.where.startswith("kafka://"):
             return None
@@ -187,7 +184,7 @@ def _partition_counts(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def read_records(path: str, row_group: int) -> Iterator[pa.Table]:
-    """Read the records of one Parquet row group, and yield them as tables.
+    """Read the records of one row group of a Parquet file, and yield them as Arrow tables.
 
     The columns are topic (text), partition (int32), offset and time (int64), and key (binary).
     """
@@ -222,11 +219,10 @@ PAIRS_DDL = (
 
 @dataclass
 class PairCounter:
-    """Counts the records of each (topic, key, partition) that one Spark worker reads.
+    """Counter of the records of each (topic, key, partition) that one Spark worker reads.
 
-    Call `add` for each table of records, then `rows` for the result: one row for each (topic, key,
-    partition), and one for each record without a key. A topic with very many keys is sampled; all
-    workers sample the same keys, so that their results can be added.
+    Call `add` for each table of records, then `rows` for the result. A topic with very many keys is
+    sampled. All workers sample the same keys, so that their results can be added.
     """
 
     # Column ``level`` of the result is the sampling level: one key in 2**level was sampled (a hash
@@ -243,7 +239,7 @@ class PairCounter:
     def add(self, table: pa.Table) -> None:
         """Count the records of an Arrow table by topic, key and partition.
 
-        Its columns are topic, partition, offset, timestamp_ms and key.
+        The table's columns are topic, partition, offset, timestamp_ms and key.
         """
         from pyarrow import compute
 
@@ -281,7 +277,8 @@ class PairCounter:
     def _keep_sampled(self, table: pa.Table) -> pa.Table:
         """Reduce the counts of each topic to a sample of its keys, to bound memory.
 
-        The sampling rate is halved until at most `MOST_PAIRS` rows of a topic are left.
+        The sample is halved until at most `MOST_PAIRS` rows of a topic are left. ``table`` has the
+        counts; the reduced table is returned.
         """
         import pyarrow as pa
         from pyarrow import compute
@@ -307,7 +304,7 @@ class PairCounter:
     def _keep_first_keyless(self, nulls: pa.Table) -> pa.Table:
         """Return each topic's earliest records without a key, at most `MOST_NULLS` per topic.
 
-        The other records without a key are only counted.
+        ``nulls`` are all records without a key; the others are only counted.
         """
         import pyarrow as pa
         from pyarrow import compute
@@ -381,10 +378,7 @@ def _expect_partitions(table: pa.Table) -> None:
 
 
 def sample_hashes(keys: pa.Array) -> NDArray[np.int32]:
-    """Return a hash of each record key (int32[n]), by which a sample of the keys is chosen.
-
-    `in_sample` compares it with a level.
-    """
+    """Return a hash of each record key (int32[n]), by which `in_sample` selects keys."""
     # The hash is the top 24 bits of the key's 32-bit FNV-1a hash. These are independent of the low
     # bits, from which partitioners compute a partition.
     from partage.keys import partition_for
@@ -396,8 +390,8 @@ def sample_hashes(keys: pa.Array) -> NDArray[np.int32]:
 def in_sample(hashes: NDArray[np.int32], level: int) -> NDArray[np.bool_]:
     """Return a mask of the record keys that belong to a sample of one key in 2**level (bool[n]).
 
-    ``hashes`` are the keys' `sample_hashes`. The sample of a higher level is a subset of that of a
-    lower level.
+    ``hashes`` are the keys' `sample_hashes`. A higher level selects a subset of a lower level's
+    keys.
     """
     stays: NDArray[np.bool_] = (hashes & ((1 << level) - 1)) == 0
     return stays
@@ -430,7 +424,7 @@ def judge_topics(
     Args:
         known_counts: dict from topic to its partition counts over time, if metadata has them.
         joined_topics: topics that may be joined; their rows contain a sample of their keys.
-        batches: the workers' counts (`PairCounter`), sorted by topic.
+        batches: record counts by topic, key and partition from all workers, sorted by topic.
     """
     for topic, rows in _group_by_topic(batches):
         if topic == NOWHERE:
@@ -449,7 +443,7 @@ def _row(topic: str, found: str, pairs: bytes | None) -> pa.RecordBatch:
 
 
 def _group_by_topic(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
-    """Group sorted rows by topic; yield each topic's name and a table of its rows.
+    """Yield each topic's name with a table of its rows, from batches that are sorted by topic.
 
     The rows of one topic may be in several batches.
     """
@@ -523,7 +517,7 @@ def _possible_counts(
     Args:
         known: partition counts in the recorded metadata; empty if unknown.
         highest: highest partition with a record.
-        pairs: a sample of (key, partition) pairs, which tells whether larger counts are possible.
+        pairs: a sample of (key, partition) pairs, which shows whether larger counts are possible.
     """
     # Without metadata the smallest count is ``highest`` plus one. Larger counts are added if a
     # partitioner with that count places the sampled keys as observed.
@@ -547,12 +541,11 @@ def _possible_counts(
 
 
 def _try_counts(pairs: KeyPairs, smallest: int, larger: range) -> TopicVerdict:
-    """Find the client partitioners and the partition count that explain the partitions of sampled
-    keys.
+    """Find the client partitioners and the partition count that explain where sampled keys are.
 
     Args:
         pairs: sampled (key, partition) pairs of a topic.
-        smallest: the highest partition with a record, plus one.
+        smallest: the smallest possible count: the highest partition with a record, plus one.
         larger: range of larger partition counts to try.
     """
     # If ``smallest`` is low, all counts up to the end of ``larger`` are tried. Otherwise the counts
@@ -567,10 +560,10 @@ def _try_counts(pairs: KeyPairs, smallest: int, larger: range) -> TopicVerdict:
 
 
 def _merge_workers(keyed: pa.Table) -> tuple[pa.Table, int]:
-    """Add up the record counts of all workers by key and partition.
+    """Add up the record counts of all workers (``keyed``) by key and partition, for one topic.
 
     Return the table and its sampling level n: one key in 2**n was sampled. Workers may have sampled
-    a topic at different rates; only keys in all samples remain.
+    at different rates; only keys in all samples remain.
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -589,7 +582,8 @@ def _merge_workers(keyed: pa.Table) -> tuple[pa.Table, int]:
 def _thin_out(pairs: pa.Table, limit: int) -> pa.Table:
     """Reduce a topic's sample of keys until at most ``limit`` (key, partition) rows are left.
 
-    A hash of the key decides which keys remain, so the samples of all topics select the same keys.
+    ``pairs`` are these rows. A hash of the key decides which keys remain, so the samples of all
+    topics select the same keys.
     """
     import pyarrow as pa
 
@@ -602,10 +596,9 @@ def _thin_out(pairs: pa.Table, limit: int) -> pa.Table:
 
 
 def filter_by_level(pairs: pa.Table, level: int) -> pa.Table:
-    """Return the (key, partition) rows whose keys belong to a smaller sample, one key in 2**level.
+    """Return the (key, partition) rows whose keys belong to a sample of one key in 2**level.
 
-    The sample of level n has one key in 2**n. A hash of the key decides, so the samples of any two
-    topics select the same keys.
+    A hash of the key decides, so the samples of any two topics select the same keys.
     """
     import pyarrow as pa
 
@@ -615,7 +608,7 @@ def filter_by_level(pairs: pa.Table, level: int) -> pa.Table:
 
 
 def key_pairs(pairs: pa.Table) -> KeyPairs:
-    """Convert an Arrow table of (key, partition) rows to NumPy columns (`KeyPairs`)."""
+    """Convert an Arrow table of (key, partition) rows with their record counts to NumPy columns."""
     numbers = [pairs[n].to_numpy().astype(np.int64) for n in ("records", "first_ms", "last_ms")]
     return KeyPairs(
         pairs["key"].to_pylist(), pairs["partition"].to_numpy().astype(np.int32), *numbers
@@ -645,7 +638,8 @@ def _writer(writer: WriterFamily) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def known_families() -> list[Family]:
-    """Return all known partitioners, grouped into families with equal results for every key.
+    """Return all known client partitioners, in families of partitioners with equal results for all
+    keys.
 
     The families are found once per process, by comparing the partitioners on test keys.
     """
@@ -656,10 +650,10 @@ def known_families() -> list[Family]:
 
 
 def partitions_of(partitioner: str, keys: Sequence[bytes], partitions: int) -> Any:
-    """Return the partition that the named partitioner chooses for each key.
+    """Return the partition that a client partitioner chooses for each key.
 
-    ``partitions`` is the topic's partition count. If the partitioner accepts only text, the result
-    is -1 for a key that is not UTF-8 text.
+    ``partitioner`` is its name, ``partitions`` the topic's partition count. If it accepts only
+    text, the result is -1 for a key that is not UTF-8 text.
     """
     from partage.keys import partition_for
 

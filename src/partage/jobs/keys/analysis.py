@@ -59,9 +59,9 @@ class HotKey:
 
 @dataclass
 class KeySpread:
-    """The result of `partage keys`: records per partition at each requested partition count.
+    """The result of `partage keys`: records in each partition at each requested partition count.
 
-    Load is a number of records.
+    Load means a number of records.
 
     Attributes:
         records: number of all records.
@@ -216,9 +216,16 @@ def _valid_counts(counts: Sequence[int]) -> tuple[int, ...]:
 def _expect_limits(
     max_share: float | None, max_rate: float | None, columns: InputColumns, source: str
 ) -> None:
-    """Check the user's limits on a partition's share of the records and on its records per second.
+    """Check the user's limits on the records of one partition.
 
-    A limit on the rate also needs a column of record times.
+    Args:
+        max_share: maximum fraction of all keyed records (0 to 1); None for no limit.
+        max_rate: maximum records per second, for which record times are needed; None for no limit.
+        columns: the input columns.
+        source: path or address of the input; Kafka records have a time of their own.
+
+    Raises:
+        InvalidConfigError: a limit is invalid, or the column with the times is missing.
     """
     if max_share is not None and not 0 < max_share <= 1:
         raise InvalidConfigError("--max-share", "must be above 0 and at most 1", max_share)
@@ -233,7 +240,7 @@ def _expect_limits(
 def _expect_key_partitioner(partitioner: str) -> None:
     """Check that a client partitioner chooses the partition by the record's key alone.
 
-    Partitioners with a state, or that use the partition named in the record, cannot be analysed.
+    Others, such as those with a state, cannot be analysed: they raise `InvalidConfigError`.
     """
     from partage.keys import partition_for
     from partage.keys.registry import find
@@ -258,9 +265,9 @@ def _count_and_search(
     Args:
         run: executes the counting job in threads or in Spark.
         source: the input.
-        job: the settings of the run.
-        spread: the limits; the results are stored here too.
-        top: number of hottest keys to store.
+        job: settings for the workers, such as the partition counts.
+        spread: has the limits; receives the results.
+        top: number of hottest keys (most records) to store.
         stages: reports progress.
     """
     job = replace(job, buckets=run.buckets, rows=(source.rows or 0) // run.tasks)
@@ -287,8 +294,8 @@ class _RecordLimit:
     """Upper limit on the number of records in one partition, and the keys to which it applies.
 
     Attributes:
-        loads: function (job, partition counts) that returns the records of each partition at these
-            counts, as rows of `LOADS_DDL`.
+        loads: function of (job, partition counts) that returns the records of each partition at
+            these counts, as rows of `LOADS_DDL`.
         records: maximum number of records of one partition.
         all: number of records with a key.
         hottest: number of records of the hottest key.
@@ -301,19 +308,20 @@ class _RecordLimit:
 
 
 def _limit_records(run: LocalJob | SparkJob, spread: KeySpread, share: float) -> _RecordLimit:
-    """Convert a maximum share of the records per partition (0 to 1) to a number of records.
+    """Convert a maximum share of the records in one partition to a limit as a number of records.
 
-    It is a share of the keyed records in ``spread``, the result of the last count by ``run``.
+    ``share`` is a fraction (0 to 1) of the keyed records in ``spread``, the result of the last
+    count, which ``run`` executed.
     """
     hottest = spread.hottest[0].records if spread.hottest else 0
     return _RecordLimit(run.loads(), share * spread.keyed, spread.keyed, hottest)
 
 
 def _limit_busiest_hour(run: LocalJob | SparkJob, job: KeyJob, spread: KeySpread) -> _RecordLimit:
-    """Convert a maximum rate of one partition to a number of records in the busiest hour.
+    """Convert a maximum rate of one partition to a limit on its records in the busiest hour.
 
-    In the busiest hour, one partition got the most records. The input is read again to count the
-    keys of that hour.
+    This is the hour in which one partition got the most records. ``run`` reads the input again to
+    count that hour's keys. ``job`` has the settings, ``spread`` the rate and the hours.
     """
     _, hour, *_ = max(spread.hours, key=lambda h: (h[3], -h[1]))
     first, last = spread.span
@@ -327,7 +335,7 @@ def _limit_busiest_hour(run: LocalJob | SparkJob, job: KeyJob, spread: KeySpread
 
 
 def _fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tuple[int | None, int]:
-    """Find the smallest partition count at which no partition exceeds a limit.
+    """Find the smallest partition count at which no partition exceeds one of the limits.
 
     Return this count (None if there is none) and the largest count that was tried (0 if one key
     alone exceeds a limit).
@@ -354,9 +362,9 @@ def _fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tuple[int
 
 
 def _store_sums(spread: KeySpread, rows: pa.Table, job: KeyJob, top: int) -> None:
-    """Add up the record counts of all workers, and store the sums in the result ``spread``.
+    """Add up the record counts of all workers (``rows``), and store the sums in ``spread``.
 
-    ``top`` is the number of hottest keys to store, ``job`` has the requested partition counts.
+    ``job`` has the requested partition counts, ``top`` is the number of hottest keys to store.
     """
     hot = rows.filter(np.asarray(rows["kind"]) == int(RowKind.HOT))
     grouped = rows.drop_columns("keys").group_by(["kind", "n", "hour", "partition"])
@@ -406,10 +414,9 @@ def _fill_hottest(found: KeySpread, rows: list[dict[str, Any]], job: KeyJob, top
 
 
 def _store_loads(spread: KeySpread, count: int, rows: dict[str, Any]) -> None:
-    """Store the records and bytes of each partition, at one partition count, in the result
-    ``spread``.
+    """Store the records and bytes of each partition at one partition count, in ``spread``.
 
-    ``rows`` are columns with one element for each partition with records.
+    ``count`` is the partition count, ``rows`` has one element for each partition with records.
     """
     order = np.argsort(rows["partition"])
     numbers, records, size = (rows[c][order] for c in ("partition", "records_sum", "bytes_sum"))
@@ -419,10 +426,10 @@ def _store_loads(spread: KeySpread, count: int, rows: dict[str, Any]) -> None:
 
 
 def _store_hours(spread: KeySpread, count: int, rows: dict[str, Any]) -> None:
-    """Store the busiest partition of each hour, at one partition count, in the result ``spread``.
+    """Store the partition with the most records of each hour at one partition count, in ``spread``.
 
-    On ties it is the lowest partition. ``rows`` are columns with one element for each hour and
-    partition.
+    ``count`` is the partition count, ``rows`` has one element for each hour and partition. On ties
+    the lowest partition is stored.
     """
     hour, partition, records = (rows[c] for c in ("hour", "partition", "records_sum"))
     order = np.lexsort((partition, hour))

@@ -72,10 +72,20 @@ def row_batch(
     partition: _Longs | None = None,
     keys: list[bytes] | pa.Array | None = None,
 ) -> pa.RecordBatch:
-    """Build an Arrow batch of result rows of `partage keys`, all of one kind.
+    """Build an Arrow batch of result rows of `partage keys`, all of one kind and for one partition
+    count.
 
-    ``records`` and ``size`` (bytes) have one element per row. Columns that are not given get empty
-    values.
+    Columns that are not given get empty values.
+
+    Args:
+        kind: kind of the rows.
+        records: number of records of each row.
+        size: number of bytes of each row.
+        n: the partition count.
+        bucket: the bucket number; a hash decides the bucket (subset) of a key.
+        hour: hour of each row, in milliseconds.
+        partition: partition of each row.
+        keys: key of each row.
     """
     import pyarrow as pa
 
@@ -95,7 +105,9 @@ def row_batch(
 
 
 def is_block(rows: pa.RecordBatch) -> bool:
-    """Return whether result rows contain distinct keys in packed form, not counts of records."""
+    """Return whether a batch of result rows contains packed keys (`pack_keys`), not counts of
+    records.
+    """
     return bool(rows.num_rows) and rows.column(0)[0].as_py() == int(RowKind.KEYS)
 
 
@@ -113,10 +125,10 @@ def key_array(data: NDArray[np.uint8], starts: _Longs) -> pa.LargeBinaryArray:
 
 
 def pack_keys(table: Distinct, buckets: int) -> Iterator[pa.RecordBatch]:
-    """Serialize the distinct keys of a hash table, with their record counts, for other workers.
+    """Serialize the distinct keys of a hash table with their record counts, for other workers.
 
-    Each row contains some megabytes of keys of one bucket. A key's hash decides its bucket (one of
-    ``buckets``), so all workers put equal keys into the same bucket.
+    Yield rows with some megabytes of keys each. The keys of a row are in one bucket (subset): a
+    key's hash decides which of the ``buckets`` it is, so all workers agree.
     """
     for places, heads in table.head_blocks(_KEYS_AT_ONCE):
         lengths, hashes, records, size = heads
@@ -134,7 +146,8 @@ def pack_keys(table: Distinct, buckets: int) -> Iterator[pa.RecordBatch]:
 
 
 def _slices_by_size(lengths: _Longs) -> Iterator[slice]:
-    """Yield slices of a list of keys, so that each slice has about `_BLOCK_BYTES` bytes of keys.
+    """Divide a list of keys into consecutive slices of about `_BLOCK_BYTES` bytes; yield the
+    slices.
 
     ``lengths`` are the keys' sizes in bytes (int64[n]).
     """
@@ -150,7 +163,12 @@ def _serialize_block(
 ) -> bytes:
     """Serialize keys of a hash table, with their record counts and bytes, as an Arrow stream.
 
-    ``slots`` are the keys' offsets in the hash table, ``lengths`` their lengths in bytes.
+    Args:
+        table: the hash table.
+        slots: positions of the keys in the hash table (int64[n]).
+        lengths: sizes of the keys in bytes (int64[n]).
+        records: number of records of each key (int64[n]).
+        size: bytes of these records (int64[n]).
     """
     import pyarrow as pa
 
@@ -169,9 +187,9 @@ def _narrow(values: _Longs) -> NDArray[np.unsignedinteger]:
 
 
 def unpack_keys(rows: pa.RecordBatch) -> Iterator[tuple[pa.Array, _Longs, _Longs]]:
-    """Restore the keys, record counts and bytes from rows that `pack_keys` made; yield them by row.
+    """Restore the keys, record counts and byte counts from the rows that `pack_keys` returned.
 
-    The keys are an Arrow large_binary array, the numbers int64 arrays of the same length.
+    Yield for each row the keys (Arrow large_binary) and two int64 arrays of the same length.
     """
     import pyarrow as pa
 

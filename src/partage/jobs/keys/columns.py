@@ -69,7 +69,9 @@ class InputColumns:
 
     @property
     def options(self) -> dict[str | None, str]:
-        """Dict from an input column's name to the command-line option that named it, for errors."""
+        """Dict from an input column's name to the command-line option that named it, for error
+        messages.
+        """
         return {self.time: "--time", self.value: "--value", self.key: "--key"}
 
 
@@ -98,10 +100,9 @@ def column_type(schema: pa.Schema, name: str) -> pa.DataType | None:
 
 
 def _leaf_columns(fields: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the names of all columns that are not structs, such as ``meta.tenant`` for a struct's
-    field.
+    """Yield the names of all columns that are not structs; a struct's field is ``meta.tenant``.
 
-    ``prefix`` is the path of the enclosing struct.
+    ``fields`` is a schema or a struct type, ``prefix`` the path of the enclosing struct.
     """
     from pyarrow import types
 
@@ -119,8 +120,13 @@ def expect_columns(
 ) -> None:
     """Check that the input has the needed columns, with types that can be read.
 
-    No column may be nested, and the key's type must be one that can be serialized. ``where`` names
-    the input in errors.
+    No column may be nested, and it must be possible to serialize the key's type.
+
+    Args:
+        schema: the input's Arrow schema.
+        columns: the needed columns.
+        serializer: name of the Kafka serializer for keys that are numbers; None for none.
+        where: the input's name, for errors.
 
     Raises:
         InvalidConfigError: a column is missing, ambiguous or nested, or the key needs a serializer.
@@ -150,7 +156,9 @@ def expect_columns(
 
 
 def _column_hint(schema: pa.Schema, name: str) -> str:
-    """Return a hint for the error message about a nested column: the names of its fields."""
+    """Return a hint for the error about a nested column: the names of the fields that can
+    be used.
+    """
     inner = [path for path in _leaf_columns(schema) if path.startswith(f"{name}.")]
     if inner:
         return f"name a column in it: {', '.join(inner[:_LISTED])}"
@@ -232,8 +240,9 @@ def serialize(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
 
 
 def _serialize_uuids(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
-    """Serialize a column of UUIDs as Kafka's `UUIDSerializer` does (36 characters), or as
-    16 bytes.
+    """Serialize a column of UUIDs as Kafka's `UUIDSerializer` does (36 characters), or as 16 bytes.
+
+    ``serializer`` is the serializer's name. ``name`` is the column's name, for errors.
     """
     import pyarrow as pa
 
@@ -280,9 +289,9 @@ def _serialize_numbers(keys: pa.Array, dtype: str, serializer: str, name: str) -
 def normalize_empty_keys(keys: pa.Array, partitioner: str) -> pa.Array:
     """Make empty keys null, or null keys empty, as the given client partitioner treats them.
 
-    In the result, null means that the key is not hashed. Librdkafka's default partitioner picks a
-    random partition for both, so empty keys become null. Librdkafka's ``consistent``, ``murmur2``
-    and ``fnv1a`` hash a null key like an empty one, so null keys become empty.
+    A null in the result means that the key is not hashed. Librdkafka's default partitioner picks a
+    random partition for both kinds. Its partitioners ``consistent``, ``murmur2`` and ``fnv1a`` hash
+    a null key like an empty one.
 
     >>> import pyarrow as pa
     >>> normalize_empty_keys(pa.array([b"", None]), "librdkafka:consistent").to_pylist()
@@ -369,8 +378,11 @@ def convert_times(column: pa.Array, name: str) -> _Longs:
 def _expect_milliseconds(times: _Longs, name: str, *, numbers: bool) -> None:
     """Check that a column of times is plausible as milliseconds since 1970.
 
-    If all are early in 1970 they are probably seconds. After the year 9999 they are probably
-    microseconds or nanoseconds. ``numbers`` says whether the column has numbers, not text.
+    Times early in 1970 are probably seconds; times after the year 9999 are microseconds or
+    nanoseconds. ``name`` is the column's name, ``numbers`` says whether it has numbers, not text.
+
+    Raises:
+        InvalidConfigError: the times are in another unit.
     """
     given = times[times > NO_TIME]
     if not len(given):

@@ -66,18 +66,15 @@ class KeyJob:
 
     @property
     def changes(self) -> list[tuple[int, int]]:
-        """Pairs of partition counts (small, large) between which moved records are counted.
-
-        Each count is paired with every larger one.
-        """
+        """Pairs of partition counts (smaller, larger) between which moved records are counted."""
         return [(a, b) for i, a in enumerate(self.counts) for b in self.counts[i + 1 :]]
 
 
 def partitions_at(keys: pa.Array, counts: Sequence[int], partitioner: str) -> dict[int, Any]:
     """Return the partition that a client chooses for each key, at several partition counts.
 
-    Return a dict from partition count to an array with one partition per key (int32). The result
-    for a null key is arbitrary.
+    The result is a dict from partition count to an array with one partition per key (int32[n]). For
+    a null key it is arbitrary.
     """
     # Clients compute a hash modulo the partition count. So a key's partition at a common multiple
     # of the counts, modulo a count, is its partition at that count. If the common multiple is
@@ -110,10 +107,10 @@ def _place(keys: pa.Array, partitions: int, partitioner: str) -> NDArray[np.uint
 
 
 class PartitionLoads:
-    """Numbers of records and bytes in each partition of a topic, at several partition counts.
+    """Sums of the records and bytes in each partition of a topic, at several partition counts.
 
-    For each pair of partition counts, it also counts the records and keys that change their
-    partition.
+    For each pair of partition counts, it also counts the records and keys that would move to
+    another partition.
     """
 
     def __init__(self, job: KeyJob) -> None:
@@ -130,7 +127,7 @@ class PartitionLoads:
         )
 
     def add(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
-        """Add distinct record keys to the sums of the partitions to which they belong.
+        """Add distinct record keys to the sums of the partitions that they belong to.
 
         Args:
             keys: the keys.
@@ -151,10 +148,7 @@ class PartitionLoads:
             self._add_move(move)
 
     def _add_compiled(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
-        """Add distinct record keys to the sums of all partitions with a compiled kernel.
-
-        The result equals that of the NumPy code in `add`.
-        """
+        """Do the work of `add` (sum records by partition) with a compiled kernel."""
         hashed = _place(keys, self._common, self._partitioner)
         loads, moved = compare_counts(hashed, records, size, self._counts, work=self._keys)
         for n, load in zip(self._counts, loads, strict=True):
@@ -184,7 +178,7 @@ class PartitionLoads:
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the records and bytes of each partition as Arrow batches.
 
-        They also have the number of records that each change of the partition count would move.
+        They also have the number of records that a change of the partition count would move.
         """
         for n, (records, size) in self._dense.items():
             used = np.flatnonzero(records)
@@ -201,15 +195,16 @@ class PartitionLoads:
 def merge_bucket(
     job: KeyJob, top: int, batches: Iterable[pa.RecordBatch], *, keep: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Add up the workers' counts of each key, for one subset ("bucket") of the keys.
+    """Add up the workers' counts of each key in one bucket (subset of the keys), for `partage
+    keys`.
 
-    This is the second stage of `partage keys`, called by a Spark task or thread. Yield the records
-    and bytes of each partition. A bucket has all counts of its keys.
+    Yield the records and bytes of each partition. A Spark task or a thread does this for one
+    bucket, after all workers have counted.
 
     Args:
         job: the settings of the run.
-        top: number of hottest keys to report.
-        batches: rows of the first stage; rows other than `RowKind.KEYS` are yielded unchanged.
+        top: number of hottest keys (most records) to report.
+        batches: rows from the workers; those that are not of `RowKind.KEYS` are yielded unchanged.
         keep: whether to yield the merged keys as well, for `loads_at`.
     """
     table = Distinct(sized=True)
@@ -244,7 +239,7 @@ def _hottest(table: Distinct, slots: _Longs, heads: _Longs, top: int) -> Iterato
     Args:
         table: hash table of all keys.
         slots: positions of the keys in the hash table (int64[n]).
-        heads: number of records of each key (int64[n]).
+        heads: table entries of the keys: length, hash, records and bytes (int64[4, n]).
         top: number of keys to yield.
     """
     # Keys with equal counts are ordered by their bytes.
@@ -271,10 +266,14 @@ def _hottest(table: Distinct, slots: _Longs, heads: _Longs, top: int) -> Iterato
 def loads_at(
     job: KeyJob, counts: range, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Compute the number of records in each partition of a topic at additional partition counts.
+    """Compute the records of each partition of a topic at more partition counts, from counted keys.
 
-    ``batches`` has the distinct keys of the whole input with their numbers of records. Yield one
-    result row for each partition with records.
+    Yield one result row for each partition with records.
+
+    Args:
+        job: the settings of the run.
+        counts: the partition counts.
+        batches: the distinct keys of the whole input with their numbers of records.
     """
     import pyarrow as pa
 

@@ -49,8 +49,7 @@ class InputPart:
     Attributes:
         rows: number of records; 0 if unknown.
         coded: whether the key's column chunk is fully dictionary-encoded, and is read as an Arrow
-            dictionary. A writer whose dictionary grew too large falls back to plain values, which
-            are not worth encoding again.
+            dictionary.
         batch_rows: number of rows read at a time.
         size: estimated bytes of the columns, uncompressed.
         format: ``parquet``, ``csv`` or ``json``.
@@ -66,20 +65,22 @@ class InputPart:
 
     @property
     def name(self) -> str:
-        """Path of the file, and for a Parquet file its row group, for error messages."""
+        """Path of the file, followed by the row group for a Parquet file; used in error
+        messages.
+        """
         return f"{self.path}, row group {self.row_group}" if self.format == "parquet" else self.path
 
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """The validated input of `partage keys`: its format and address, its columns and its parts.
+    """The checked input of `partage keys`: its format, its address, its columns and its parts.
 
     Attributes:
         format: ``parquet``, ``csv``, ``json``, ``delta`` or ``kafka``.
         where: the path or address as given.
         columns: the columns to read.
         serializer: Kafka serializer, if the key column has numbers.
-        parts: the pieces that pyarrow reads; empty if only Spark can read the input.
+        parts: the parts that pyarrow reads; empty if only Spark can read the input.
         rows: number of records, if known.
         properties: properties of the Kafka client, which may contain secrets.
     """
@@ -106,8 +107,7 @@ def open_source(
     *,
     by_spark: bool = False,
 ) -> KeySource:
-    """Check an input (files, a Delta table or ``kafka://host:port/topic``) and return a
-    `KeySource`.
+    """Check the input of `partage keys` (files, a Delta table or a Kafka topic), and describe it.
 
     Args:
         where: a file, a folder of files, a Delta table or an address.
@@ -186,7 +186,7 @@ def _find_files(path: Path) -> list[tuple[Path, str]]:
 def _files_below(folder: Path, seen: set[Path]) -> Iterator[Path]:
     """Yield every file in a folder and its subfolders once, following symbolic links to folders.
 
-    ``seen`` has the folders that have been listed already.
+    ``seen`` has the folders that have been visited already, and is updated.
     """
     real = folder.resolve()
     if real in seen:
@@ -205,8 +205,9 @@ def _is_parquet(file: Path) -> bool:
 
 
 def _row_groups(file: Path, columns: InputColumns, serializer: str | None) -> Iterator[InputPart]:
-    """Check that a Parquet file has the needed columns; yield each of its row groups as an
-    `InputPart`.
+    """Check that a Parquet file has the needed columns; yield each of its row groups.
+
+    ``serializer`` is the Kafka serializer for keys that are numbers.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -237,10 +238,14 @@ def _row_groups(file: Path, columns: InputColumns, serializer: str | None) -> It
 def _text_part(
     file: Path, file_format: str, columns: InputColumns, serializer: str | None, *, lenient: bool
 ) -> InputPart:
-    """Check the columns of a CSV or JSON file, and return the file as one `InputPart`.
+    """Check the columns of a CSV or JSON file, and return the file as one part of the input.
 
-    ``file_format`` is ``csv`` or ``json``. ``lenient`` accepts a file that pyarrow cannot parse,
-    since Spark may be able to read it.
+    Args:
+        file: the path.
+        file_format: ``csv`` or ``json``.
+        columns: the needed columns.
+        serializer: Kafka serializer for keys that are numbers; None for none.
+        lenient: whether to accept a file that pyarrow cannot parse, since Spark may be able to.
     """
     size = file.stat().st_size
     schema = None
@@ -253,12 +258,12 @@ def _text_part(
 
 
 def read_part(part: InputPart, columns: InputColumns) -> Iterator[pa.RecordBatch]:
-    """Read one part of the input (a row group or a file), and yield batches with the named columns.
+    """Read one part of the input (a row group or a file); yield batches with the needed columns.
 
     The key is an Arrow dictionary where the file has it dictionary-encoded.
 
     Raises:
-        InvalidConfigError: damaged pages or rows.
+        InvalidConfigError: pages or rows are damaged.
     """
     if part.format == "parquet":
         read = _read_row_group(part, columns)
@@ -286,9 +291,10 @@ def _read_row_group(part: InputPart, columns: InputColumns) -> Iterator[pa.Recor
 
 @contextmanager
 def _parse_errors(path: str, file_format: str) -> Iterator[None]:
-    """Convert parser errors in a ``with`` block to `InvalidConfigError`.
+    """Convert pyarrow's errors about a CSV or JSON file in a ``with`` block to
+    `InvalidConfigError`.
 
-    ``file_format`` is ``csv`` or ``json``. The message has the first line of the parser's message.
+    ``file_format`` is ``csv`` or ``json``. The message has the first line of pyarrow's message.
     """
     import pyarrow as pa
 
@@ -303,7 +309,8 @@ def _parse_errors(path: str, file_format: str) -> Iterator[None]:
 def _text_schema(path: str, file_format: str, names: Sequence[str]) -> pa.Schema:
     """Return the Arrow schema of a CSV or JSON file; all columns of a CSV file are text.
 
-    JSON is read until all of ``names`` have appeared, because early rows may lack a field.
+    A JSON file is read until all fields in ``names`` have appeared, because early rows may lack
+    some.
     """
     import pyarrow as pa
 
@@ -317,9 +324,9 @@ def _text_schema(path: str, file_format: str, names: Sequence[str]) -> pa.Schema
 
 
 def _read_text(path: str, file_format: str, columns: InputColumns) -> Iterator[pa.RecordBatch]:
-    """Read a CSV or JSON file, and yield batches with the needed columns.
+    """Read a CSV or JSON file; yield batches with the needed columns.
 
-    For a field of a struct, the struct is returned.
+    A needed field of a struct is returned with its whole struct.
 
     Raises:
         InvalidConfigError: a row has a different number of columns, a value has another type, or
@@ -379,7 +386,7 @@ def _read_array(path: str) -> pa.Table:
 def _read_schema(path: str, names: Sequence[str]) -> pa.Schema:
     """Return the Arrow schema of a JSON file with one object per line.
 
-    The file is read in blocks until all of ``names`` have appeared.
+    The file is read in blocks until all fields in ``names`` have appeared.
     """
     import pyarrow as pa
 
@@ -395,9 +402,7 @@ def _read_schema(path: str, names: Sequence[str]) -> pa.Schema:
 
 
 def _line_blocks(path: str) -> Iterator[bytes]:
-    """Yield the bytes of a text file in blocks of some megabytes, each ending at the end of
-    a line.
-    """
+    """Yield the bytes of a text file in blocks of some megabytes that end at the end of a line."""
     rest = b""
     with _open_stream(path) as file:
         while block := file.read(_BLOCK):
@@ -420,9 +425,10 @@ def _parse_json(lines: bytes, options: Any = None) -> pa.Table:
 
 
 def _timestamps_as_text(inferred: pa.DataType) -> pa.DataType:
-    """Replace timestamp and null types in an inferred Arrow type by text, also inside structs.
+    """Replace timestamp and null types in an Arrow type by text, also inside structs.
 
-    Times are parsed later, from their text in the JSON file.
+    ``inferred`` is the type that pyarrow inferred from JSON. Times are parsed later, from their
+    text.
     """
     import pyarrow as pa
     from pyarrow import types

@@ -97,8 +97,8 @@ class LocalJob:
         """Count the records of each key of the whole input in threads, and return all result rows.
 
         Args:
-            job: the settings of the run.
-            top: number of hottest keys to return.
+            job: the settings of the run, such as the partition counts.
+            top: number of hottest keys (most records) to return.
             keep: whether the counted keys stay in memory, for `loads`.
         """
         import pyarrow as pa
@@ -129,8 +129,8 @@ class LocalJob:
     def loads(self) -> Callable[[KeyJob, range], pa.Table]:
         """Return a function that computes the records of each partition at other partition counts.
 
-        Its arguments are a job and a range of partition counts. It uses the keys that the last call
-        of `summaries` kept in memory.
+        Its arguments are the run's settings and a range of partition counts. It uses the keys that
+        the last call of `summaries` kept in memory.
         """
         return partial(self._loads, tuple(self._kept))
 
@@ -146,9 +146,10 @@ class LocalJob:
         )
 
     def _run_in_threads(self, work: Iterable[Callable[[], _T]], stop: Event) -> list[_T]:
-        """Run functions in threads, and return their results in the order of the functions.
+        """Run functions (``work``) in threads, and return their results in the order of the
+        functions.
 
-        An error in one thread sets the event ``stop`` for the others and is raised.
+        The first error sets the event ``stop``, which ends the other threads, and is raised.
         """
         with ThreadPoolExecutor(self.tasks, "partage-keys") as pool:
             # A context variable decides which form of a kernel runs.
@@ -167,14 +168,16 @@ class LocalJob:
 
 
 class _PartQueue:
-    """A thread-safe queue of the input parts (row groups or files) that are still to be read."""
+    """A thread-safe queue of the parts of the input (row groups or files) that are still to be
+    read.
+    """
 
     def __init__(self, parts: tuple[InputPart, ...], progress: Callable[[int, int], None]) -> None:
         self._parts, self._progress = parts, progress
         self._lock, self._next, self._done = Lock(), 0, 0
 
     def take(self, share: tuple[int, int] | None) -> Iterator[InputPart]:
-        """Yield input parts (row groups or files) to one worker thread until none is left.
+        """Yield parts of the input (row groups or files) to one worker thread until none is left.
 
         If ``share`` is None, each part goes to the first free thread. If it is (number, count),
         this thread gets the parts number, number + count, number + 2 count and so on.
@@ -214,12 +217,13 @@ def _merge_one_bucket(
     job: KeyJob, top: int, blocks: list[list[pa.RecordBatch]], bucket: int, stop: Event, *,
     keep: bool,
 ) -> list[pa.RecordBatch]:  # fmt: skip
-    """Add up the counts of equal keys in one subset ("bucket") of the keys; return the result rows.
+    """Add up the workers' counts of each key in one bucket (subset of the keys); return the result
+    rows.
 
     Args:
         job: the settings of the run.
-        top: number of hottest keys to return.
-        blocks: packed keys of each bucket; each is freed as soon as it is added.
+        top: number of hottest keys (most records) to return.
+        blocks: packed keys of each bucket; each block is freed as soon as it is added.
         bucket: number of the bucket.
         stop: event that ends the work early.
         keep: whether to return the merged keys too.
@@ -271,8 +275,8 @@ class SparkJob:
         """Count the records of each key of the whole input in Spark, and return all result rows.
 
         Args:
-            job: the settings of the run.
-            top: number of hottest keys to return.
+            job: the settings of the run, such as the partition counts.
+            top: number of hottest keys (most records) to return.
             keep: whether Spark caches the counted keys, for `loads`.
         """
         rows = self._count_keys(job).repartitionById(self.tasks, "bucket")
@@ -285,8 +289,8 @@ class SparkJob:
     def loads(self) -> Callable[[KeyJob, range], pa.Table]:
         """Return a function that computes the records of each partition at other partition counts.
 
-        Its arguments are a job and a range of partition counts. It uses the keys that the last call
-        of `summaries` cached in Spark.
+        Its arguments are the run's settings and a range of partition counts. It uses the keys that
+        the last call of `summaries` cached in Spark.
         """
         if self._rows is None:
             raise RuntimeError("no keys were kept")
@@ -306,7 +310,12 @@ def read_and_count(
     """Read this Spark task's parts of the input (row groups or files), and count records by key.
 
     Task n of ``tasks`` reads the parts n, n + ``tasks``, n + 2 ``tasks`` and so on.
-    ``task_numbers`` has the number of the task.
+
+    Args:
+        job: the settings of the run.
+        parts: all parts of the input.
+        tasks: number of tasks.
+        task_numbers: batches with the number of this task.
     """
     counter = KeyCounter(job)
     for batch in task_numbers:
@@ -320,7 +329,7 @@ def read_and_count(
 def _count_batches(job: KeyJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Count the records of each key in batches that Spark has read; yield packed keys.
 
-    The columns of a batch are in the order of ``job.columns.names``.
+    The columns are in the order of ``job.columns.names``; ``job`` has the settings of the run.
     """
     counter = KeyCounter(job)
     for batch in batches:
@@ -342,9 +351,8 @@ def _loads(keys: DataFrame, job: KeyJob, counts: range) -> pa.Table:
 
 
 def _key_frame(spark: SparkSession, source: KeySource) -> DataFrame:
-    """Return a Spark data frame of the key, value and time columns, named ``0``, ``1`` and ``2``.
-
-    The workers cannot address names with a dot.
+    """Return the input as a Spark data frame with key, value and time in columns ``0``, ``1`` and
+    ``2``.
 
     Raises:
         InvalidConfigError: Spark cannot read the input, or a column is missing or nested.
@@ -401,7 +409,8 @@ _HOUR_ROW = ("n", "hour", "partition", "records")
 def count_part(
     counter: KeyCounter, part: InputPart, is_stopped: Callable[[], bool] = bool
 ) -> Iterator[pa.RecordBatch]:
-    """Read a row group or file, and add its records to a worker's counts by key.
+    """Read a part of the input (row group or file), and add its records to a worker's counts by
+    key.
 
     Yield packed keys whenever the counter reaches its memory limit.
 
@@ -421,9 +430,10 @@ def count_part(
 
 @dataclass
 class KeyCounter:
-    """Counts the records and bytes of each distinct key that one worker of `partage keys` reads.
+    """Counter of the records and bytes of each distinct key that one worker of `partage keys`
+    reads.
 
-    Call `add` for each batch, then send the rows that `flush_if_full` yields; at the end send
+    Call `add` for each batch, then send the rows that `flush_if_full` yields. At the end send
     `rows`.
 
     Attributes:
@@ -483,10 +493,13 @@ class KeyCounter:
         self, keys: pa.Array, *, records: _Longs | None = None, value: _Longs | None = None,
         size: _Longs | None = None,
     ) -> None:  # fmt: skip
-        """Add a batch of record keys to the hash table that counts records and bytes of each key.
+        """Add the keys of a batch to the hash table that counts records and bytes of each key.
 
-        By default each key is one record, of the key's and ``value`` bytes. For keys that have been
-        counted already, ``records`` and ``size`` are their numbers of records and bytes.
+        Args:
+            keys: the keys.
+            records: number of records of each key; None means 1.
+            value: bytes of each record's value; None for none.
+            size: bytes of each key's records; None means the bytes of key and value.
         """
         import pyarrow as pa
 
@@ -510,6 +523,8 @@ class KeyCounter:
     def _count_dictionary(self, keys: pa.DictionaryArray, value: _Longs | None) -> None:
         """Count records by key in a dictionary-encoded Arrow column, hashing each distinct key
         once.
+
+        ``value`` are the bytes of each record's value; None if they are not counted.
         """
         codes = keys.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         distinct = keys.dictionary
@@ -532,7 +547,7 @@ class KeyCounter:
         self._count_keys(distinct, records=times.astype(np.int64), size=size)
 
     def _filter_by_time(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-        """Return the records of the only hour that the job counts; all records if it counts all
+        """Return the records of the only hour that the job counts, or all records if it counts all
         hours.
 
         The first and last record time are updated too. ``name`` is the time column.
@@ -551,10 +566,9 @@ class KeyCounter:
         return batch
 
     def _count_hours(self, batch: pa.RecordBatch, keys: pa.Array) -> None:
-        """Count the records of a batch by hour and by partition, at each partition count of the
-        job.
+        """Count the records of a batch by hour and partition, at each partition count of the job.
 
-        Memory is used only for hours and partitions that have records.
+        ``keys`` are the serialized keys. Only hours and partitions with records use memory.
         """
         import pyarrow as pa
 
@@ -571,10 +585,10 @@ class KeyCounter:
             self._hour_rows = [_sum_by_hour(self._hour_rows)]
 
     def flush_if_full(self) -> Iterator[pa.RecordBatch]:
-        """Free memory if the hash table of key counts is full: yield its keys, or drop rare ones.
+        """Free memory if the hash table of key counts is full.
 
-        An exact count yields all keys as packed rows and empties the table. An approximate count
-        drops the rarest keys.
+        An exact count then yields all keys as packed rows and empties the table. An approximate
+        count drops the rarest keys and yields nothing.
         """
         if self.job.approximate:
             if len(self._table) > 4 * _SKETCH:
@@ -586,7 +600,7 @@ class KeyCounter:
     def _drop_rare(self) -> None:
         """Remove the keys with the fewest records from an approximate count, to bound memory.
 
-        Their records are first added to the loads of their partitions.
+        Before, their records are added to the sums of their partitions.
         """
         import pyarrow as pa
 
@@ -634,7 +648,8 @@ class KeyCounter:
 def _serialize_key_column(column: pa.Array, job: KeyJob) -> pa.Array:
     """Serialize the key column to the bytes that a Kafka producer would send.
 
-    A dictionary-encoded column stays dictionary-encoded.
+    ``job`` names the column and the serializer. A dictionary-encoded column stays
+    dictionary-encoded.
     """
     import pyarrow as pa
     from pyarrow import types
