@@ -85,7 +85,7 @@ class Appender:
 
     Attributes:
         source: the capture, restricted to files that may have unread records.
-        past: the state of the last published run; None for a full run.
+        past: the stored state of the last published run; None for a full run.
         past_id: the id of that run; empty for a full run.
         reason: why the last run cannot be continued; empty if it can, or if there is none.
     """
@@ -112,9 +112,11 @@ class Appender:
 
     @classmethod
     def of(cls, run: ReplayRun, source: Capture) -> Appender:
-        """Read the state of the last published run, and check whether the new run can continue it.
+        """Create an `Appender` for a run: read the state of the last run, and check whether it can
+        continue.
 
-        If it cannot, the appender reads all records, and its ``reason`` says why.
+        If it cannot, the appender reads all records, and its ``reason`` says why. ``source`` is the
+        capture.
 
         Raises:
             InvalidConfigError: the records are not in Parquet files.
@@ -134,10 +136,9 @@ class Appender:
         return cls(run, source, past, "")
 
     def full(self, reason: str) -> Appender:
-        """Create an `Appender` for a run that reads all records, because the last one cannot be
-        continued.
+        """Create an `Appender` that reads all records, because the last run cannot be continued.
 
-        ``reason`` says why.
+        ``reason`` says why, as text for the user.
         """
         return Appender(self._run, self._whole, None, reason)
 
@@ -159,17 +160,21 @@ class Appender:
         return before is not None and all(before[n] == self._files[name][n] for n in names)
 
     def tally(self) -> Tally:
-        """Return the record counts of all earlier runs, added up."""
+        """Return the counts of all records that earlier runs have read."""
         return Tally() if self.past is None else Tally.of_json(self.past.tally)
 
     def with_ended_transactions(
         self, engine: Engine, decoded: Rows, raw: CommitsTable | None
     ) -> Rows:
-        """Add the offset commits whose transactions were still open in the last run to the decoded
-        rows.
+        """Add offset commits whose transactions were still open at the end of the last run to the
+        new rows.
 
-        They are decoded again, because their transactions may have ended since. ``raw`` is table
-        ``commits``, if it is written.
+        They are decoded again, because their transactions may have ended since. Return all rows.
+
+        Args:
+            engine: runs the job.
+            decoded: decoded rows of the new records.
+            raw: where to write table ``commits``; None if it is not written.
         """
         if self.past is None or self.past.open_commits is None:
             return decoded
@@ -178,7 +183,9 @@ class Appender:
         return decoded.union(retried)
 
     def check_input(self, decoded: Rows) -> None:
-        """Check that all records that an earlier run has read still exist unchanged.
+        """Check that all records that earlier runs have read still exist unchanged.
+
+        ``decoded`` are the rows of this run, which include digests of the records.
 
         Raises:
             StaleStateError: records have vanished or differ.
@@ -208,9 +215,10 @@ class Appender:
     # -- rows of groups ----------------------------------------------------------------------------
 
     def metadata_rows(self, engine: Engine, decoded: Rows) -> Rows:
-        """Return the decoded rows of all consumer groups, from which cluster metadata is inferred.
+        """Return the decoded rows of all runs, from which cluster metadata is inferred.
 
-        They are ``decoded`` (the new rows) and those that earlier runs stored.
+        They are ``decoded`` (the new rows) and the rows that earlier runs have stored; ``engine``
+        reads them.
         """
         self._fresh = decoded
         if self.past is None or not self.past.decoded:
@@ -218,15 +226,15 @@ class Appender:
         return decoded.union(read_decoded(engine, self._run.out, self.past.decoded))
 
     def group_rows(self, engine: Engine, done: JobResults, around: LogContext) -> Rows:
-        """Return the decoded rows of all consumer groups whose history must be rebuilt.
+        """Return the decoded rows of the consumer groups that must be replayed again.
 
-        These are groups with new records, or whose metadata has changed. The new rows are stored
-        for the next run.
+        These are groups with new records, or whose metadata has changed. The new rows are also
+        stored for the next run.
 
         Args:
             engine: runs the jobs.
             done: results of the run so far.
-            around: the log context, such as coordinator moves.
+            around: information that the log lacks, such as coordinator moves.
         """
         fresh = self._fresh
         if fresh is None:
@@ -251,7 +259,9 @@ class Appender:
         return group_rows_of(fresh).union(read_decoded(engine, out, stored, self._dirty))
 
     def with_stored_results(self, histories: list[SpilledHistory]) -> list[SpilledHistory]:
-        """Add to each group's history where the last run stored its simulation results."""
+        """Add to each group's history the places where the last run stored its simulation
+        results.
+        """
         known = {} if self.past is None else self.past.groups
         return [
             _with_stored_results(one, known[one.group]) if one.group in known else one
@@ -267,8 +277,8 @@ class Appender:
     def keep_groups(self, engine: Engine, done: JobResults) -> Rows | None:
         """Reuse the last run's output rows of consumer groups that have no new records.
 
-        If a file also has rows of groups that are replayed again, a job copies it without those
-        rows. Return the job's result rows; None if no file needs copying. Totals are added to
+        A file that also has rows of other groups is copied without these rows by a job. Return the
+        job's result rows; None if no file needs copying. The reused groups' totals are added to
         ``done``.
         """
         past = self.past
@@ -301,7 +311,7 @@ class Appender:
     # -- results -----------------------------------------------------------------------------------
 
     def counts(self, done: JobResults) -> dict[str, Any]:
-        """Return numbers about a continued run for ``summary.json``: new records and replayed
+        """Return the entry of a continued run in ``summary.json``: numbers of new records, replayed
         groups.
 
         ``done`` has the results of this run.
@@ -387,8 +397,8 @@ class Appender:
 def _with_stored_results(history: SpilledHistory, group: Mapping[str, Any]) -> SpilledHistory:
     """Return a group's history with the places where the last run stored its simulation results.
 
-    The simulations continue from these results. ``group`` is the group's entry in the last run's
-    state.
+    The new simulations continue from these results. ``group`` is the group's entry in the last
+    run's state.
     """
     return replace(
         history,
@@ -400,9 +410,9 @@ def _with_stored_results(history: SpilledHistory, group: Mapping[str, Any]) -> S
 
 
 def _settings(run: ReplayRun) -> dict[str, Any]:
-    """Return the command-line options of a run that affect its output tables, as a dict by name.
+    """Return the options of a run that affect its output tables, as a dict by name.
 
-    A run can only be continued with the same settings.
+    A run can only be continued with the same options.
     """
     return {
         "--policy": [policy.name for policy in run.policies],
@@ -418,9 +428,9 @@ def _relative_path(source: Capture, path: str) -> str:
 
 
 def _input_files(source: Capture) -> dict[str, dict[str, Any]]:
-    """Return the number of rows, size, modification time and footer digest of each input file.
+    """Return the rows, size, modification time and footer digest of each Parquet file of a capture.
 
-    The result is a dict by relative path; the digest is of the file's Parquet footer.
+    The result is a dict by path relative to the capture.
     """
     found: dict[str, dict[str, Any]] = {}
     for one in source.slices:
@@ -481,10 +491,8 @@ class _Context:
         """Return a digest of the cluster metadata and coordinator moves that affect a consumer
         group.
 
-        If it differs from the last run's digest, the group must be replayed again.
-
-        Args:
-            seen: the group's log partitions, and first and last time of its records and commits.
+        If it differs from the last run's digest, the group must be replayed again. ``seen`` has the
+        group's log partitions, and the first and last time of its records and commits.
         """
         around = self._around
         first_ms, last_ms = seen["ms"] or (0, 0)
@@ -506,7 +514,9 @@ class _Context:
 
 
 def _distinct_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the distinct consumer group ids in one Spark task's rows, as one Arrow batch."""
+    """Yield the distinct consumer group ids in one Spark task's rows (``batches``), as one Arrow
+    batch.
+    """
     import pyarrow as pa
 
     names: set[str] = set()

@@ -160,8 +160,8 @@ def open_capture(
 
 
 def _open_stream(out: Path) -> Capture:
-    """Return the input of a folder that `partage watch` has written: its capture or decoded
-    records.
+    """Return the input of a `partage watch` folder (``out``): its capture, or the records it has
+    decoded.
 
     Raises:
         InvalidCaptureError: the capture is gone, or no micro-batch is published.
@@ -186,7 +186,7 @@ def open_records(source: str | Path) -> tuple[Slice, ...]:
     """Check the Parquet files with a capture's records, and divide them into row ranges for
     workers.
 
-    A slice is a range of rows of one file.
+    ``source`` is a file or folder. Return the capture with these row ranges (slices).
 
     Raises:
         InvalidCaptureError: a file or column is missing or of a wrong type; the message says what
@@ -200,7 +200,7 @@ def open_records(source: str | Path) -> tuple[Slice, ...]:
 
 
 def _files_in(path: Path) -> list[Path]:
-    """Return the Parquet files below a path that contain records, sorted.
+    """Return the sorted paths of all Parquet files below a path that contain records of the log.
 
     Left out are hidden files, folders of table formats (such as ``_delta_log``), and a capture's
     other tables.
@@ -247,8 +247,7 @@ def files_of(table: Path) -> list[Path]:
 def read_metadata(
     folder: Path,
 ) -> tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...] | None, tuple[str, ...]]:
-    """Read a capture's metadata files: cluster states, transactional batches and notes for the
-    user.
+    """Read the files of a capture besides its records: cluster metadata, transactions, and notes.
 
     Notes are messages for the user about damaged lines.
 
@@ -291,7 +290,7 @@ def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
 def _torn_line_notes(folder: Path | None) -> tuple[str, ...]:
     """Return a warning for the user if the last line of ``cluster.jsonl`` is incomplete.
 
-    The result is a tuple with one or no text.
+    The result is a tuple with one text, or an empty tuple.
     """
     path = _find_file(folder, "cluster.jsonl")
     whole, _, last = (b"" if path is None else path.read_bytes()).rpartition(b"\n")
@@ -339,10 +338,10 @@ _TIMEOUT = "group.consumer.session.timeout.ms"
 
 @dataclass(frozen=True)
 class LogContext:
-    """Information about the cluster that the log's records lack, such as the broker's session
-    timeout.
+    """Information that the log's records lack, such as the broker's session timeout; sent to
+    workers.
 
-    It is sent to every worker, and all of it is optional.
+    Every part is optional. It comes from these files of a capture:
 
     | file                   | gives                                                              |
     |------------------------|--------------------------------------------------------------------|
@@ -364,7 +363,7 @@ class LogContext:
 
 
 def read_context(folder: Path | str) -> LogContext:
-    """Read the session timeout and the coordinator moves from a capture's metadata files.
+    """Read the broker's session timeout and the coordinator moves from a capture's metadata files.
 
     Args:
         folder: the folder of the capture, or a file in it; a table has no such files.
@@ -420,11 +419,10 @@ _OTHERS = {_BATCHES, "topics.parquet"}
 
 @contextmanager
 def with_remote_files(spark: SparkSession, capture: Capture) -> Iterator[Capture]:
-    """Download the metadata files of a capture in remote storage (``s3a://``) during a ``with``
-    block.
+    """Download the metadata files of a capture in remote storage (``s3a://``) for a ``with`` block.
 
-    Yield the capture with the contents of these files. The local copies are removed afterwards. A
-    local capture is yielded unchanged.
+    Yield the capture with the contents of these files; remove the local copies afterwards. A local
+    capture is yielded unchanged.
 
     Args:
         spark: the session whose Hadoop configuration opens the address.
@@ -495,9 +493,10 @@ class _RemoteCapture:
         return bool(self._files.exists(self._path(address)))
 
     def download_metadata_files(self, local: Path) -> SparkTable:
-        """Download the capture's metadata files to a local folder; return the table of its records.
+        """Download the capture's metadata files to a local folder; return the table with its
+        records.
 
-        Each metadata file may be beside the records or one folder above, as in a local capture.
+        Each metadata file is beside the records or one folder above, as in a local capture.
         """
         for name in _SMALL:
             self._copy(name, local / name)
@@ -519,9 +518,9 @@ class _RemoteCapture:
                 return
 
     def _records_table(self, manifest: Manifest | None) -> SparkTable:
-        """Return the table of files from which Spark reads the capture's records in remote storage.
+        """Return the table from which Spark reads the capture's records in remote storage.
 
-        If the capture has a manifest, only the complete files that it lists belong to the table.
+        If there is a manifest, the table has only the complete files that it lists.
         """
         records = f"{self._address}/{_RECORDS}"
         if self._is_folder and self._exists(records):

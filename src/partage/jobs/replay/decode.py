@@ -92,16 +92,15 @@ def decode_job(
 ) -> Rows:
     """Decode every record of ``__consumer_offsets`` in a capture; return the results as lazy rows.
 
-    The rows are group records, commit runs, damaged records and record counts. A commit run has the
-    commits of one partition within a minute and between two group records.
+    The rows are group records, commit runs (offset commits of one partition within a minute and
+    between two group records), damaged records and record counts.
 
     Args:
         engine: schedules the job.
         capture: the input.
-        selection: groups and times; other records are decoded and counted, but give no rows.
+        selection: groups and times; other records are counted, but give no rows.
         raw: where to write table ``commits``; None if the table is not wanted.
-        sort: sort records by log position first, because the files have another order; tallies then
-            have the positions with more than one record.
+        sort: whether to sort records by log position first, because the files have another order.
     """
     ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
     count, rows = len(capture.slices), sum(one.rows for one in capture.slices)
@@ -120,7 +119,7 @@ _COMPILED_FROM = 1_000_000
 
 
 def worth_compiling(records: int, parallelism: int) -> bool:
-    """Return whether there are enough records that loading compiled (Numba) kernels saves time.
+    """Return whether loading compiled (Numba) kernels saves time for this number of records.
 
     Loading takes a second. ``parallelism`` workers share the records.
     """
@@ -129,7 +128,7 @@ def worth_compiling(records: int, parallelism: int) -> bool:
 
 @dataclass(frozen=True)
 class _DecodeTask:
-    """Settings that every task of the record-decoding job gets.
+    """Settings for every task of the job that decodes records.
 
     Attributes:
         batches: transactional rows of ``batches.parquet``.
@@ -137,8 +136,7 @@ class _DecodeTask:
         raw: where to write table ``commits``; None if it is not written.
         many: whether there are enough records to load the compiled kernels.
         sort: whether the records come sorted by log position.
-        known: see `Capture.known`; if it is not None, the results include the commits of open
-            transactions and digests of the files.
+        known: see `Capture.known`; if not None, results include open commits and file digests.
         gaps: see `decode_table`.
     """
 
@@ -154,7 +152,9 @@ class _DecodeTask:
 def _decode_slices(
     slices: tuple[Slice, ...], job: _DecodeTask, slice_numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Read and decode some row ranges (by number) of a capture's files in a Spark task."""
+    """Read and decode row ranges of a capture's files in a Spark task; ``slice_numbers`` are
+    indices.
+    """
     mine = (slices[n] for batch in slice_numbers for n in batch.column(0).to_pylist())
     if job.known is None:
         tables = (table for one in mine for table in read_slice(one, coded=job.many))
@@ -171,7 +171,9 @@ def _decode_slices(
 def _decode_table_batches(
     job: _DecodeTask, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Decode batches of group records that Spark or an earlier job has read; yield result rows."""
+    """Decode log records that Spark or an earlier job has read, as ``job`` says; yield
+    result rows.
+    """
     import pyarrow as pa
 
     tables = (widen(pa.Table.from_batches([batch])) for batch in batches if batch.num_rows)
@@ -215,11 +217,9 @@ def decode_table(
         table: the records: partition, offset, timestamp_ms, key and value.
         transactions: transactions of the whole log.
         selection: groups and times to return.
-        raw: writer of table ``commits``, which gets each commit that took effect; None if the table
-            is not written.
+        raw: writer of table ``commits``, for each commit that took effect; None for no table.
         keep_open: whether to yield the commits of open transactions too, undecoded.
-        gaps: whether records between these are missing: then a group record may be between any two
-            commits that take effect at different offsets.
+        gaps: whether records between these may be missing, such as those of another task.
     """
     tally = Tally()
     tally.rows = table.num_rows
@@ -252,7 +252,11 @@ def decode_table(
 def _open_commits(
     columns: LogColumns, found: OffsetCommits, effects: Effects
 ) -> list[dict[str, Any]]:
-    """Return the offset commits of open transactions as undecoded rows, for a later run."""
+    """Return the offset commits of open transactions as undecoded rows, for a later run.
+
+    ``columns`` are the undecoded records, ``found`` the commits among them, ``effects`` their
+    effects.
+    """
     is_open = effects.outcome[found.row] == Outcome.OPEN
     return [
         {"kind": DecodedKind.OPEN_COMMIT, "log_partition": raw.partition, "log_offset": raw.offset,
@@ -271,8 +275,8 @@ def retry_open_commits(
 ) -> Rows:
     """Decode offset commits whose transactions had not ended in an earlier run; return lazy rows.
 
-    Record counts in the result include only what has changed since that run. ``capture`` has the
-    batches of the whole log. ``raw`` says where to write table ``commits``, if it is wanted.
+    ``commits`` are these commits; other arguments are those of `decode_job`. Record counts in the
+    result include only what has changed since that run.
     """
     ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
     job = _DecodeTask(tuple(capture.batches or ()), selection, raw, many=False, known={}, gaps=True)
@@ -298,7 +302,9 @@ def _retry_task(
 
 
 def _infer_topic_ids(found: OffsetCommits) -> dict[str, str]:
-    """Infer topic names by topic id from the first and last offset commit of each topic."""
+    """Infer topic names by topic id from the first and last offset commit of each topic
+    (``found``).
+    """
     # Target assignments of consumer groups contain only topic ids. If no metadata was recorded, the
     # names of these topics occur only in commits.
     number: dict[str, int] = {}
@@ -316,10 +322,8 @@ def _infer_topic_ids(found: OffsetCommits) -> dict[str, str]:
 
 
 def _highest_partitions(runs: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
-    """Return the highest partition number of each topic in offset commits, as a dict.
-
-    ``runs`` are commit runs; their column ``pair`` is an index into ``pairs``, the (group, topic)
-    pairs. Impossible partition numbers are ignored.
+    """Return the highest valid partition number of each topic in offset commits (``runs``), as a
+    dict.
     """
     real = (runs.commits > 0) & (runs.partition >= 0) & (runs.partition < MOST_PARTITIONS)
     highest = np.full(len(pairs), -1, np.int64)
@@ -332,10 +336,10 @@ def _highest_partitions(runs: Runs, pairs: list[tuple[str, str]]) -> dict[str, i
 
 
 def _find_effects(log_columns: LogColumns, transactions: Transactions, tally: Tally) -> Effects:
-    """Return when each offset commit takes effect: at once, at its transaction's end, or never.
+    """Find when each log record takes effect: at once, when its transaction is committed, or never.
 
-    A transactional commit takes effect at the position and time of its commit marker. Offset and
-    time ranges of the records are also added to ``tally``.
+    A transactional commit takes effect at the position and time of its commit marker. Ranges of
+    offsets and times are added to ``tally``.
     """
     count = len(log_columns.partition)
     made = Effects(np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int64))
@@ -366,7 +370,7 @@ def _effective_commits(
     """Return the selected offset commits that took effect, and their indices in ``found``.
 
     Commits of aborted or open transactions are left out. ``effects`` says when each record takes
-    effect; ``others`` are the group records.
+    effect. ``others`` are the group records, which separate runs of commits.
     """
     # Commits between the same two records of their group get the same stretch number, by which they
     # are merged later (`history.commits.number_stretches`).
@@ -394,7 +398,11 @@ def _effective_commits(
 
 
 def _split_at_clock_jumps(commits: Commits, tally: Tally) -> Commits:
-    """Separate offset commits before and after a jump of the log's timestamps (a wrong clock)."""
+    """Number offset commits so that those before and after a jump of the log's clock are not
+    merged.
+
+    ``tally`` has the jumps. Return the commits with new values in column ``stretch``.
+    """
     # Commits with one stretch number and minute are later merged into a commit run, which must not
     # mix times of a wrong broker clock with correct ones. So they get different stretch numbers.
     starts = {p: [one.offset for one in found] for p, found in tally.strands.items()}
@@ -410,8 +418,7 @@ def _split_at_clock_jumps(commits: Commits, tally: Tally) -> Commits:
 
 
 def _as_slice(rows: NDArray[np.int64], count: int) -> NDArray[np.int64] | slice:
-    """Convert row indices to a slice if they select all ``count`` rows, so that indexing copies
-    nothing.
+    """Return row indices as a slice if they select all ``count`` rows, to avoid a copy by indexing.
 
     The indices are ascending.
     """
@@ -426,10 +433,12 @@ def _number_stretches(
     *,
     gaps: bool,
 ) -> NDArray[np.int64] | None:
-    """Number the stretches of offset commits between two successive records of the same group.
+    """Number the stretches of offset commits that lie between two successive records of their
+    group.
 
     Commits in one stretch get the same number (int64[n]); the result is None if all are equal.
-    ``others`` are the group records of this task.
+    ``commits`` are index into ``pairs``, log partition and offset of each; ``others`` are the group
+    records.
     """
     # A transactional commit may take effect at a marker beyond this task's rows, with unknown group
     # records before it. So the commits of each such marker get a separate number.
@@ -458,10 +467,10 @@ def _number_later_markers(
     *,
     gaps: bool,
 ) -> NDArray[np.int64] | None:
-    """Number the transaction ends, beyond this task's records, at which its commits take effect.
+    """Number the commit markers, beyond this task's records, at which offset commits take effect.
 
-    Return the number of each commit's transaction end (int64[n]), 0 if it has none, or None if no
-    commit has one. A commit takes effect in its log partition at the given offset.
+    Return each commit's marker number (int64[n]), 0 without such a marker, or None if no commit has
+    one. A commit takes effect in its log partition at the given offset.
     """
     # With ``gaps``, records may be missing anywhere, so all commits are numbered by the position at
     # which they take effect.
@@ -485,7 +494,7 @@ def group_records(
 ) -> BlockRows:
     """Decode all group records (not offset commits) of a task, and pack them by consumer group.
 
-    Their numbers are added to ``tally``. ``found`` are the offset commits, whose errors are
+    Their numbers are added to ``tally``. ``found`` are the task's offset commits, whose errors are
     included in the damaged records.
     """
     decoder = _GroupRecordDecoder(log_columns, tally)
@@ -517,7 +526,7 @@ def group_records(
 
 
 def bad_row(raw: RawRecord, part: str, why: str, group: str | None) -> dict[str, Any]:
-    """Return the result row of a log record that cannot be decoded, with the reason ``why``.
+    """Return the result row for a log record that cannot be decoded, with the reason ``why``.
 
     ``part`` is "key" or "value". ``group`` is the group's id if the key is readable.
     """
@@ -540,7 +549,7 @@ class _GroupRecordDecoder:
         self._by_column = False
 
     def parse_key(self, row: int) -> _Named:
-        """Decode the key of record ``row``: return its type and group, or the error if it is
+        """Decode the key of record ``row``; return its type and group, or the error if it is
         damaged.
         """
         key = self._columns.key[row]
@@ -563,8 +572,8 @@ class _GroupRecordDecoder:
     ) -> Iterator[tuple[str, _Longs]]:
         """Divide record indices by consumer group and log partition; yield (group, indices) pairs.
 
-        ``rows`` are indices into the log columns. Rows whose keys are damaged are added to
-        ``damaged``. Large groups are yielded in several parts.
+        Indices of records with a damaged key are added to ``damaged``. Large groups come in several
+        parts.
         """
         by_group: dict[str, list[int]] = {}
         classic = 0
@@ -590,8 +599,8 @@ class _GroupRecordDecoder:
     ) -> tuple[list[ClassicColumns], dict[int, DecodedRecord]]:
         """Decode the values of the group records with the given indices (``rows``).
 
-        Return records of classic groups as columns, and all other records in a dict by row. Errors
-        are added to ``damaged``, by row.
+        Return records of classic groups as columns, and all other records in a dict by index.
+        Errors are added to ``damaged``, by index.
         """
         columns: list[ClassicColumns] = []
         others = rows.tolist()
@@ -623,7 +632,9 @@ class _GroupRecordDecoder:
 
 @dataclass(frozen=True)
 class CommitsTable:
-    """The optional output table ``commits``: one row for each offset commit that took effect."""
+    """Settings of the optional output table ``commits``, with a row for each commit that took
+    effect.
+    """
 
     out: str
     run_id: str
@@ -675,7 +686,9 @@ class CommitsWriter:
         self._writers.add_table("commits", table)
 
     def receipts(self) -> list[str]:
-        """Close the files of table ``commits``; return path, rows and size of each as JSON text."""
+        """Close the files of table ``commits``; return each file's path, rows and size as JSON
+        text.
+        """
         return [json.dumps(asdict(r)) for r in self._writers.finish()]
 
 

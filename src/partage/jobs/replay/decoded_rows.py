@@ -91,7 +91,9 @@ def _types() -> dict[str, pa.DataType]:
 
 
 def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-    """Build an Arrow batch of the record-decoding job's result rows; missing columns are null."""
+    """Build an Arrow batch with ``count`` result rows of the decode job; missing columns
+    are null.
+    """
     import pyarrow as pa
 
     arrays = [columns.get(name, pa.nulls(count, kind)) for name, kind in _types().items()]
@@ -99,7 +101,9 @@ def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
 
 
 def batch_of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Convert result rows in the form of dicts, such as damaged records, to an Arrow batch."""
+    """Convert result rows of the decode job that are dicts, such as damaged records, to an Arrow
+    batch.
+    """
     import pyarrow as pa
 
     columns = {n: pa.array([row.get(n) for row in rows], kind) for n, kind in _types().items()}
@@ -107,7 +111,7 @@ def batch_of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 
 class BlockRows(NamedTuple):
-    """Decoded group records of one task, packed into byte strings for the next job.
+    """Decoded group records of one task, packed into byte strings (blocks) for the next job.
 
     A block has the records of one group and one log partition.
 
@@ -148,10 +152,10 @@ def batch_of_records(log_columns: LogColumns, records: BlockRows) -> pa.RecordBa
 
 
 def batch_of_runs(runs: Runs, pairs: list[tuple[str, str]]) -> pa.RecordBatch:
-    """Convert summaries of offset commits to an Arrow batch, in which one row has many summaries.
+    """Convert commit runs to an Arrow batch of the decode job, in which one row has many runs.
 
-    A summary ("commit run") has the commits of one partition within a minute and between two group
-    records. Column ``pair`` is an index into ``pairs``, the (group, topic) pairs.
+    A commit run summarizes the offset commits of one partition within a minute and between two
+    group records. Column ``pair`` of ``runs`` is an index into ``pairs``, the (group, topic) pairs.
     """
     import pyarrow as pa
 
@@ -169,10 +173,10 @@ _Longs = NDArray[np.int64]
 
 
 def pack_runs(runs: Runs, pairs: list[tuple[str, str]]) -> dict[str, pa.Array]:
-    """Pack summaries of offset commits into Arrow columns, in which one row has many summaries.
+    """Pack commit runs into Arrow columns; a row has the runs of one group between two of its
+    records.
 
-    A summary ("commit run") has the commits of one partition within a minute and between two group
-    records. A row has the runs of one group between two of its records, in one task.
+    A commit run summarizes the offset commits of one partition within a minute.
 
     Args:
         runs: the commit runs.
@@ -211,9 +215,10 @@ def pack_runs(runs: Runs, pairs: list[tuple[str, str]]) -> dict[str, pa.Array]:
 
 
 def _run_matrix(runs: Runs, topic: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the fields of offset-commit summaries as a matrix, one row each (int64[runs, _WIDTH]).
+    """Return the fields of commit runs (summaries of offset commits) as a matrix (int64[runs,
+    _WIDTH]).
 
-    ``topic`` is each summary's index in the packed row's list of topics.
+    ``topic`` is each run's index in the packed row's list of topics.
     """
     # Offsets are 0 in runs without commits. The largest gap between commits is -1 in runs with
     # fewer than two.
@@ -231,7 +236,9 @@ def _run_matrix(runs: Runs, topic: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class _NameCodes:
-    """Numbers distinct names (such as topics) 0, 1, 2, ... in order of first use."""
+    """Assigns the numbers 0, 1, 2, ... to distinct names (such as topics), in order of
+    first use.
+    """
 
     def __init__(self) -> None:
         self._code: dict[str, int] = {}
@@ -245,10 +252,9 @@ class _NameCodes:
 
 
 def unpack_runs(rows: pa.RecordBatch) -> tuple[RunColumns, NDArray[np.int64]]:
-    """Restore the summaries of offset commits from rows that `pack_runs` made.
+    """Restore the commit runs (summaries of offset commits) from rows that `pack_runs` returned.
 
-    Return all commit runs and the number of runs in each row. Column ``stretch`` is 0: the caller
-    fills it in.
+    Return all runs and the number of runs in each row. Column ``stretch`` is 0; the caller sets it.
 
     Args:
         rows: rows of kind `DecodedKind.COMMIT_RUNS`.
@@ -266,7 +272,8 @@ def unpack_runs(rows: pa.RecordBatch) -> tuple[RunColumns, NDArray[np.int64]]:
 def _merge_topic_lists(
     cells: pa.Array, run_counts: NDArray[np.int64], local: NDArray[np.int64]
 ) -> tuple[list[str], NDArray[np.int64]]:
-    """Merge the topic lists of several rows into one list without duplicates.
+    """Merge the topic lists of several rows into one list without duplicates, and update the
+    indices.
 
     Args:
         cells: each row's list of topics as JSON text.
@@ -355,7 +362,7 @@ class BlockReader:
 
 
 class _Block:
-    """Serialized group records of one consumer group, decoded when the first record is requested.
+    """Serialized records of one consumer group; they are decoded when the first one is requested.
 
     Args:
         raw: the bytes that `pack_block` returned.
@@ -376,9 +383,13 @@ class _Block:
             yield from states.of(_unpack(raw))
 
     def record(self, number: int, group: str, place: LogPosition, time_ms: int) -> GroupRecord:
-        """Build the group record with the index ``number`` among these serialized records.
+        """Build one of these serialized group records; call it with ascending indices.
 
-        ``place`` is the record's log position. Call it with ascending indices.
+        Args:
+            number: index of the record in this block.
+            group: the group id.
+            place: the record's position in the log.
+            time_ms: the record's time.
         """
         if self._raw is not None:
             self._next = next(self._classic, None)
@@ -410,11 +421,9 @@ class _Regions(NamedTuple):
     def of(cls, members: _Longs, others: Sequence[_Longs]) -> _Regions:
         """Find the bytes of log records that must be stored because decoded columns refer to them.
 
-        These are the encoded group members, and strings and payloads outside of members.
-
         Args:
-            members: first byte and size of each distinct member (int64[m, 2]).
-            others: first byte and size of strings and payloads.
+            members: first byte and size of each distinct encoded member (int64[m, 2]).
+            others: first byte and size of strings and payloads outside of members.
         """
         start, end = _sort_ranges(members)
         places = np.concatenate(others)
@@ -439,7 +448,7 @@ class _Regions(NamedTuple):
         return self.moved[region] + positions - self.start[region]
 
     def cut(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Return the bytes of all ranges, concatenated."""
+        """Return the bytes of all ranges in ``data``, concatenated."""
         pairs = zip(self.start.tolist(), self.end.tolist(), strict=True)
         return np.concatenate([data[:0], *(data[at:end] for at, end in pairs)])
 
@@ -447,7 +456,7 @@ class _Regions(NamedTuple):
 def _sort_ranges(places: _Longs) -> tuple[_Longs, _Longs]:
     """Sort byte ranges by their first byte; return arrays of first and end positions.
 
-    ``places`` has a row (first byte, size) for each range. Empty ranges are left out.
+    ``places`` are arrays with a row (first byte, size) for each range. Empty ranges are left out.
     """
     places = places[places[:, 1] > 0]
     places = places[np.argsort(places[:, 0], kind="stable")]
@@ -455,9 +464,9 @@ def _sort_ranges(places: _Longs) -> tuple[_Longs, _Longs]:
 
 
 def _pack(columns: ClassicColumns, rows: _Longs) -> bytes:
-    """Serialize decoded records of classic groups, with the bytes that they refer to.
+    """Serialize some decoded records of classic groups, with the bytes that they refer to.
 
-    ``rows`` are the records' indices.
+    ``rows`` are the indices of the records in ``columns``.
     """
     number = np.minimum(np.searchsorted(rows, columns.column("row")), len(rows) - 1)
     chosen = rows[number] == columns.column("row")
@@ -488,7 +497,7 @@ def _pack(columns: ClassicColumns, rows: _Longs) -> bytes:
 
 
 def _unpack(raw: bytes) -> ClassicColumns:
-    """Restore decoded records of classic groups from the bytes that `_pack` returned.
+    """Restore decoded records of classic groups from the bytes that `_pack` returned (``raw``).
 
     Column ``row`` of the result is each record's index in its block.
     """
@@ -513,7 +522,7 @@ def _join_with_lengths(parts: Sequence[bytes]) -> bytes:
 
 
 def _split(raw: bytes) -> Iterator[bytes]:
-    """Yield the byte strings that `_join_with_lengths` concatenated."""
+    """Yield the byte strings that `_join_with_lengths` has concatenated to ``raw``."""
     at = 0
     while at < len(raw):
         end = at + 8 + int.from_bytes(raw[at : at + 8], "little")

@@ -64,11 +64,11 @@ class SharedValue(Protocol):
         """The value that all tasks share."""
 
     def destroy(self) -> None:
-        """Free the value that tasks of a replay share; no job may read it afterwards."""
+        """Free the shared value; no job may read it afterwards."""
 
 
 class Rows(Protocol):
-    """Interface of a table that is computed when it is read; jobs of a replay exchange such
+    """Interface of a lazy table, whose rows are computed when they are read; jobs exchange such
     tables.
     """
 
@@ -76,32 +76,36 @@ class Rows(Protocol):
         """Return only the result rows of the given kinds (values of column ``kind``)."""
 
     def sorted_by(self, key: str, order: Sequence[str]) -> Rows:
-        """Sort the rows for each task by the columns ``order``.
+        """Sort the rows of each task by the columns ``order``.
 
-        Rows with an equal value of column ``key`` are in the same task.
+        Before, rows are distributed over tasks: rows with an equal value of column ``key`` are in
+        the same task.
         """
 
     def union(self, other: Rows) -> Rows:
-        """Return a table with these rows and those of another table with equal columns."""
+        """Return a table with the rows of this table and of another table with the same columns."""
 
     def run(self, job: Job, ddl: str) -> Rows:
-        """Apply a job, a function from Arrow batches to Arrow batches, to the rows of this table.
+        """Apply a job (a function from Arrow batches to Arrow batches) to the rows; return the
+        result table.
 
-        Return its result. ``ddl`` are names and types of the result's columns, as Spark SQL.
+        ``ddl`` has the names and types of the result's columns, as Spark SQL.
         """
 
     def collect(self, *columns: str) -> list[tuple[Any, ...]]:
         """Compute the lazy table, and return its named columns as a list of tuples."""
 
     def persist(self) -> Rows:
-        """Cache the computed rows for several jobs, and return the cached table."""
+        """Cache the computed rows, so that several jobs can read them, and return the
+        cached table.
+        """
 
     def unpersist(self) -> object:
         """Free the memory of rows that `persist` has cached."""
 
 
 class Engine(Protocol):
-    """Interface of an engine, which runs the jobs of a replay in Spark or in this process.
+    """Interface of an engine, which runs the jobs of a replay either in Spark or in this process.
 
     Attributes:
         name: ``spark`` or ``local``.
@@ -118,7 +122,8 @@ class Engine(Protocol):
         """Make a read-only value available to all tasks of later jobs."""
 
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> Rows:
-        """Run a job on the numbers 0 to ``count`` - 1, such as indices of input files.
+        """Run a job on the numbers 0 to ``count`` - 1, such as indices of input files; return lazy
+        rows.
 
         Args:
             job: function from Arrow batches of numbers to Arrow batches of rows.
@@ -136,7 +141,7 @@ class Engine(Protocol):
     def stage(self, stages: Stages, name: str) -> AbstractContextManager[None]:
         """Measure how long a ``with`` block takes, and report the progress of its jobs.
 
-        ``stages`` gets the measurement for the stage called ``name``.
+        The stage called ``name`` of the run gets the measurement; ``stages`` has all stages.
         """
 
 
@@ -171,7 +176,10 @@ class SparkRows:
         return SparkRows(self.frame.union(other.frame))
 
     def run(self, job: Job, ddl: str) -> SparkRows:
-        """Apply a job to the rows; return its result as a lazy data frame with columns ``ddl``."""
+        """Apply a job (function of Arrow batches) to the rows; return a lazy data frame.
+
+        ``ddl`` has the names and types of its columns, as Spark SQL.
+        """
         return SparkRows(self.frame.mapInArrow(job, ddl))
 
     def collect(self, *columns: str) -> list[tuple[Any, ...]]:
@@ -206,7 +214,7 @@ class SparkEngine:
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> SparkRows:
         """Run a job on the numbers 0 to ``count`` - 1, divided among ``tasks`` Spark tasks.
 
-        Return its lazy rows; ``ddl`` has their columns.
+        Return the lazy result rows; ``ddl`` has the names and types of their columns.
         """
         return SparkRows(self.spark.range(0, count, 1, max(1, tasks)).mapInArrow(job, ddl))
 
@@ -217,7 +225,7 @@ class SparkEngine:
     def stage(self, stages: Stages, name: str) -> AbstractContextManager[None]:
         """Measure how long a ``with`` block takes, and report finished tasks of its Spark jobs.
 
-        ``stages`` gets the measurement for the stage called ``name``.
+        The stage called ``name`` of the run gets the measurement; ``stages`` has all stages.
         """
         return stages.stage(name, self.spark)
 
@@ -231,7 +239,7 @@ def _ignore_progress(done: int, total: int) -> None:
 
 
 class LocalRows:
-    """Table of a replay without Spark, which this process computes when it is read.
+    """Lazy table of a replay without Spark; this process computes the rows when they are read.
 
     Args:
         batches: function that returns the rows' batches; called once for each job that reads them.
@@ -300,7 +308,10 @@ class LocalRows:
         return self._rows(lambda: chain(self, other))
 
     def run(self, job: Job, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark needs the columns
-        """Apply a job to the rows; its result is computed when it is read."""
+        """Apply a job (function of Arrow batches) to the rows; return the lazy result table.
+
+        ``ddl`` has the names and types of its columns.
+        """
         return self._rows(lambda: job(iter(self)))
 
     def collect(self, *columns: str) -> list[tuple[Any, ...]]:
@@ -348,8 +359,9 @@ class _PartitionedRows(LocalRows):
         self._unsorted, self._key, self._order = rows, key, order
 
     def run(self, job: Job, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark needs the columns
-        """Apply a job to the rows of each worker process; its result is computed when it is
-        read.
+        """Apply a job to the rows of each worker process; return the lazy result table.
+
+        ``ddl`` has the names and types of its columns.
         """
         return self._rows(lambda: self._results(job))
 
@@ -390,7 +402,7 @@ def _run_part(job: Job, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 @dataclass
 class _LocalValue:
-    """A value that all tasks of a replay without Spark share; it needs no broadcast."""
+    """A value that all tasks of a replay without Spark share, as they run in one process."""
 
     value: Any
 
@@ -451,7 +463,8 @@ class LocalEngine:
         """Run a job on the numbers 0 to ``count`` - 1, such as indices of input files, without
         Spark.
 
-        With several processes the items are divided into ``tasks`` tasks.
+        With several processes, the numbers are divided into ``tasks`` tasks. ``ddl`` has the names
+        and types of the result's columns.
         """
         if self.cores == 1:
             return LocalRows(lambda: job(self._numbers(count)), self._on_progress)
@@ -488,7 +501,7 @@ class LocalEngine:
     def stage(self, stages: Stages, name: str) -> Iterator[None]:
         """Measure how long a ``with`` block takes, and report how much of its job is done.
 
-        ``stages`` gets the measurement for the stage called ``name``.
+        The stage called ``name`` of the run gets the measurement; ``stages`` has all stages.
         """
         with stages.stage(name):
             self._report = lambda done, total: stages.reached(name, done, total)
@@ -518,11 +531,17 @@ def choose_engine(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> EngineChoice:
-    """Choose between Spark and this process for a replay, by the user's choice and the input's
-    size.
+    """Choose whether a replay runs in Spark or in this process.
 
-    ``asked`` is the user's choice. ``auto`` chooses this process for Parquet files with at most
-    `LOCAL_RECORDS` records, unless a session, a master or a setting of Spark is given.
+    ``auto`` chooses this process for Parquet files with at most `LOCAL_RECORDS` records, unless a
+    session, a master or a setting of Spark is given.
+
+    Args:
+        asked: the user's choice: ``auto``, ``spark`` or ``local``.
+        capture: the input.
+        spark: the user's session; None for none.
+        master: the user's Spark master; None for none.
+        conf: the user's Spark settings.
 
     Raises:
         InvalidConfigError: no engine has this name, or the local engine cannot do what is

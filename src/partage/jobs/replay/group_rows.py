@@ -76,11 +76,10 @@ __all__ = [
 class GroupInput:
     """Records and offset commits of one consumer group in log order, from one Arrow batch.
 
-    A commit run has the commits of one partition within a minute and between two group records.
-
     Attributes:
         group: the group id.
-        runs: the commit runs; column ``stretch`` is the number of ``records`` before each run.
+        runs: commit runs: offset commits of one partition within a minute and between two group
+            records. Column ``stretch`` is the number of ``records`` before each run.
         records: iterator of the group records; consume it before the next `GroupInput` is read.
     """
 
@@ -107,7 +106,7 @@ def read_group_inputs(
 
 
 def _correct_records(rows: pa.RecordBatch, clocks: Clocks) -> pa.RecordBatch:
-    """Replace timestamps of brokers with a wrong clock in rows of group records; return the
+    """Replace timestamps of brokers with a wrong clock (``clocks``) in group records; return the
     rows.
     """
     import pyarrow as pa
@@ -123,7 +122,7 @@ def _correct_records(rows: pa.RecordBatch, clocks: Clocks) -> pa.RecordBatch:
 
 
 def _correct_runs(runs: RunColumns, clocks: Clocks) -> None:
-    """Replace timestamps of brokers with a wrong clock in summaries of offset commits, in place."""
+    """Replace timestamps of brokers with a wrong clock (``clocks``) in commit runs, in place."""
     # A corrected summary begins and ends at the same time.
     names = ("first_ms", "last_ms", "minute_ms", "gap", "advanced_ms")
     first, last, minute, gap, advanced = (runs.table[RUN.index(name)] for name in names)
@@ -165,9 +164,9 @@ def _split_batch(
 
 
 def event_row(event: Event, position: int) -> dict[str, Any]:
-    """Return a membership event, such as a join or an eviction, as a row of table ``events``.
+    """Convert a membership event, such as a join or an eviction, to a row of table ``events``.
 
-    ``position`` is its index among the events of the same record.
+    ``position`` is its index among the events of the same log record.
     """
     return {
         "incarnation": event.incarnation, "generation": event.generation,
@@ -266,8 +265,7 @@ _Key = tuple[int, int]
 class _PendingRow:
     """Row of table ``rebalances`` for a rebalance whose duration is not yet known.
 
-    The duration follows from pauses in consumption, which end with the first commit after the
-    rebalance.
+    The duration follows from pauses in consumption, which end with the next commit.
 
     Attributes:
         row: the row without its storm and duration.
@@ -295,9 +293,7 @@ class _PendingRow:
         return self.bounds
 
     def stored(self, clusters: ClusterHistory) -> list[Any]:
-        """Return this row of table ``rebalances`` as JSON values, to be completed by a
-        later run.
-        """
+        """Return this incomplete row as JSON values, from which a later run completes it."""
         partitions: dict[int, list[int]] = {}
         for p, timeout_ms in self.stops.timeouts.items():
             partitions.setdefault(timeout_ms, []).append(p)
@@ -305,7 +301,9 @@ class _PendingRow:
 
     @classmethod
     def restored(cls, stored: Sequence[Any]) -> _PendingRow:
-        """Restore an incomplete row of table ``rebalances`` from JSON values of an earlier run."""
+        """Restore an incomplete row of table ``rebalances`` from the JSON values that `stored`
+        returned.
+        """
         row, partitions, bounds = stored
         timeouts = {p: timeout_ms for timeout_ms, some in partitions for p in some}
         return cls(row, RecordedStops(row["time_ms"], timeouts), [Bounds(*one) for one in bounds])
@@ -314,8 +312,8 @@ class _PendingRow:
 class RebalanceRows:
     """Buffer of rows of table ``rebalances`` until later records of the log complete them.
 
-    These records decide whether the rebalance belongs to a storm (several rebalances in quick
-    succession), and its duration, which follows from offset commits.
+    Later records decide whether the rebalance belongs to a storm (several rebalances in quick
+    succession) and how long it took.
 
     Args:
         clusters: the cluster metadata over time.
@@ -357,9 +355,8 @@ class RebalanceRows:
     def add_row(
         self, generation: Generation, row: dict[str, Any], stops: RecordedStops
     ) -> Iterator[dict[str, Any]]:
-        """Add the row of a rebalance and the partitions that it stopped; yield complete rows.
-
-        ``generation`` is the generation that the rebalance created.
+        """Add the row of a rebalance and the partitions that it stopped; yield rows that are now
+        complete.
         """
         pending = _PendingRow(row, stops)
         if pending.key != self._newest:
@@ -416,9 +413,8 @@ STORED_CLASSES = (CommitRate,)
 class GroupRows:
     """Converter of one consumer group's records and offset commits to rows of the output tables.
 
-    Call `feed` with rows of the decode job in log order, then `finish`. In rows of ``rebalances``,
-    the columns about whether the strategy reproduces the assignment stay empty:
-    `jobs.replay.simulations` fills them in.
+    Call `feed` with decoded input in log order, then `finish`. The columns of ``rebalances`` about
+    whether the strategy reproduces the assignment stay empty until the simulation.
 
     Args:
         name: the group id.
@@ -480,8 +476,8 @@ class GroupRows:
         self._totals.resume(totals)
 
     def commit_values(self) -> dict[str, Any]:
-        """Return the part of the consumer group's state that offset commits change, as JSON
-        values.
+        """Return the part of the consumer group's state that offset commits change, as
+        JSON values.
         """
         series, minutes = self._folding.stored()
         traffic = self._traffic.items()
@@ -494,9 +490,8 @@ class GroupRows:
         }  # fmt: skip
 
     def resume_commits(self, values: Mapping[str, Any]) -> None:
-        """Restore the state that offset commits change from the values of `commit_values`.
-
-        The rest of the group's state stays as it is.
+        """Restore the part of the group's state that `commit_values` returned; leave the rest
+        unchanged.
         """
         self._history.resume_commits(values["history"])
         series, minutes = values["minutes"]
@@ -515,7 +510,9 @@ class GroupRows:
         return {key: rate for key, rate in rates.items() if rate is not None}
 
     def feed(self, group_input: GroupInput) -> None:
-        """Process the next records and offset commits of the consumer group, in log order."""
+        """Process the consumer group's next records and offset commits, which follow in
+        log order.
+        """
         if len(group_input.runs):
             self._feed_commits(group_input.runs, group_input.records)
         for record in group_input.records:
@@ -539,7 +536,7 @@ class GroupRows:
 
     @property
     def seen(self) -> dict[str, Any]:
-        """The log partitions with records of the consumer group, and the first and last
+        """The log partitions with records of the group, and the records' first and last
         time (ms).
         """
         totals = self._totals
@@ -555,7 +552,9 @@ class GroupRows:
         self._writers.add(table, {"group": self.name, **row})
 
     def _feed_commits(self, runs: RunColumns, records: Iterator[GroupRecord]) -> None:
-        """Process a consumer group's offset commits and its other records, merged in log order."""
+        """Process a consumer group's offset commits (``runs``) and other records, merged in log
+        order.
+        """
         self._totals.set_first_position(LogPosition(*runs.positions[:, 0].tolist()))
         for log_partition in np.unique(runs.positions[0]).tolist():
             mine = runs.positions[0] == log_partition
@@ -578,8 +577,8 @@ class GroupRows:
 
     @staticmethod
     def _stretch_ends(runs: RunColumns) -> dict[int, list[LogPosition]]:
-        """Return the last log positions of the offset commits after each number of group
-        records.
+        """Return the last log positions of offset commits, by number of group records
+        before them.
         """
         stretch, partition = runs.column("stretch"), runs.positions[0]
         last = np.append((stretch[1:] != stretch[:-1]) | (partition[1:] != partition[:-1]), True)
@@ -627,7 +626,9 @@ class GroupRows:
             self._write_generation(item)
 
     def _without_wrong_times(self, pause: Pause) -> Pause:
-        """Remove begin or end times of a wrong broker clock from a pause in consumption."""
+        """Return a pause in consumption without a begin or end time that is from a wrong broker
+        clock.
+        """
         # Such a time would make the pause last for years.
         if self._span is None:
             return pause

@@ -73,9 +73,18 @@ def histories_job(
 ) -> Rows:
     """Rebuild the membership history of every consumer group and write its output tables.
 
-    Return lazy rows with results for the driver: the written files with their groups, the totals of
-    each group, the log partitions and times of its records, and the position of its rebalances in
-    spill files (temporary files for the simulation).
+    Return lazy rows with the written files, the totals of each group, the log partitions and times
+    of its records, and where its rebalances are in spill files (temporary files for the
+    simulation).
+
+    Args:
+        decoded: rows of the decode job.
+        states: the cluster metadata over time, shared with all tasks.
+        selection: groups and times that the tables cover.
+        out: the output folder.
+        run_id: the id of the run.
+        around: information that the log lacks, such as coordinator moves.
+        many: whether there are enough records to load the compiled kernels.
     """
     groups = decoded.filter_kinds(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
     job = partial(
@@ -85,16 +94,17 @@ def histories_job(
 
 
 def sorted_by_group(rows: Rows) -> Rows:
-    """Sort decoded records by consumer group and log position; one task gets all rows of a
-    group.
+    """Sort decoded records by consumer group and log position; all rows of a group go to
+    one task.
     """
     return rows.sorted_by("group", _ORDER)
 
 
 def bad_records_job(decoded: Rows, *, out: str, run_id: str) -> Rows:
-    """Write the records that cannot be decoded to the output table ``bad_records``.
+    """Write the log records that cannot be decoded to the output table ``bad_records``.
 
-    Return path, rows and size of the table's files, as lazy rows.
+    Return path, rows and size of the table's files, as lazy rows. ``decoded`` are the rows of the
+    decode job.
     """
     bad = decoded.filter_kinds(DecodedKind.BAD_RECORD)
     ordered = bad.sorted_by("log_partition", ("log_partition", "log_offset"))
@@ -111,9 +121,10 @@ def _rebuild_histories(
     out: str,
     run_id: str,
 ) -> Iterator[pa.RecordBatch]:
-    """Rebuild the histories of consumer groups in one Spark task; yield rows for the driver.
+    """Rebuild the histories of consumer groups in one Spark task; write tables and yield results.
 
-    The input rows are sorted by group and log position.
+    ``batches`` are decoded rows, sorted by group and log position. The other arguments are those of
+    `histories_job`.
     """
     if many:
         load_kernels()
@@ -208,7 +219,9 @@ class _GroupWriter:
         return time_ms is None or self._selection.started(time_ms)
 
     def feed(self, group_input: GroupInput) -> None:
-        """Process the consumer group's next records and commits, unless the group has failed."""
+        """Process the group's next records and commits; do nothing if an error has ended its
+        replay.
+        """
         if self._failure is None:
             try:
                 self.rows.feed(group_input)
@@ -221,8 +234,8 @@ class _GroupWriter:
         """Write the row of table ``groups``, and return the consumer group's results for the
         driver.
 
-        These are the group's totals and the position of its history in the spill file, each as a
-        pair (kind, JSON text).
+        They are pairs (kind, JSON text): the group's totals, and the position of its history in the
+        spill file.
         """
         lines: list[tuple[str, str]] = []
         if self._failure is None:
@@ -256,7 +269,7 @@ def _bad_task(out: str, run_id: str, batches: Iterable[pa.RecordBatch]) -> Itera
 
 
 def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
-    """Convert a task's results, pairs (kind, JSON text), to an Arrow batch."""
+    """Convert a task's results, which are pairs (kind, JSON text), to an Arrow batch."""
     import pyarrow as pa
 
     columns = [pa.array([row[i] for row in rows], pa.string()) for i in (0, 1)]
@@ -265,7 +278,7 @@ def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
 
 @lru_cache(maxsize=1)
 def clusters_of(states: tuple[str, ...]) -> ClusterHistory:
-    """Parse cluster metadata over time from JSON texts; cached in each worker process."""
+    """Parse cluster metadata over time from JSON texts, and cache it in this worker process."""
     return ClusterHistory([json.loads(state) for state in states])
 
 
@@ -280,7 +293,7 @@ _LONGEST_TRACEBACK = 8_000
 
 @dataclass(frozen=True, slots=True)
 class GroupFailure:
-    """The unexpected exception that ended the replay of one group, as text."""
+    """The unexpected exception that ended the replay of one consumer group, as text."""
 
     group: str
     why: str
@@ -304,11 +317,9 @@ class GroupFailure:
 def mark_failed(out: Path, done: JobResults) -> None:
     """Mark consumer groups whose simulation failed, in table ``groups`` and in the run's totals.
 
-    The rows of these groups were written before the simulation began.
-
     Args:
         out: the output folder.
-        done: results of the run's jobs; its receipts, groups and simulation totals are updated.
+        done: results of the run's jobs; its files, groups and simulation totals are updated.
     """
     failed = done.failed
     if not failed:
@@ -332,7 +343,7 @@ def _mark_totals(text: str, failed: Mapping[str, GroupFailure]) -> str:
 def _rewrite(path: Path, failed: Mapping[str, GroupFailure]) -> int:
     """Rewrite a Parquet file of table ``groups`` with failed consumer groups marked.
 
-    Return its size in bytes. ``failed`` is a dict from group to its failure.
+    ``failed`` is a dict from group to its failure. Return the file's new size in bytes.
     """
     import pyarrow as pa
     from pyarrow import parquet

@@ -39,7 +39,8 @@ ShownPartition = tuple[str, int, int]
 def inferred_states(decoded: Rows, tally: Tally) -> tuple[Mapping[str, Any], ...]:
     """Infer topics and partition counts from assignments and offset commits, without metadata.
 
-    Return a list with one metadata state, whose time is before the first record.
+    Return a list with one metadata state, whose time is before the first record. ``decoded`` are
+    the decoded records, ``tally`` their counts.
     """
     counts = {topic: highest + 1 for topic, highest in tally.highest.items()}
     records = decoded.filter_kinds(DecodedKind.GROUP_RECORD)
@@ -56,10 +57,16 @@ def inferred_states(decoded: Rows, tally: Tally) -> tuple[Mapping[str, Any], ...
 def with_earlier_states(
     decoded: Rows, tally: Tally, states: tuple[Mapping[str, Any], ...]
 ) -> tuple[Mapping[str, Any], ...]:
-    """Add inferred cluster metadata for the time before the first recorded metadata.
+    """Add inferred cluster metadata for the time before the first recorded metadata; return all
+    states.
 
-    Return all states. If `partage capture` has dated its first state back to an earlier time
-    (marked ``assumed``), the inferred states replace this state.
+    If `partage capture` has dated its first state back to an earlier time (marked ``assumed``), the
+    inferred states replace this state.
+
+    Args:
+        decoded: the decoded records, from which metadata is inferred.
+        tally: counts of the records.
+        states: the recorded metadata over time.
     """
     ordered = sorted(states, key=lambda state: state["ts_ms"])
     dated_back = bool(ordered[0].get("assumed"))
@@ -142,10 +149,16 @@ def states_before(
 def _with_inferred_counts(
     recorded: Mapping[str, Any], counts: Mapping[str, int], ts_ms: int, names: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Return a copy of recorded cluster metadata with an earlier time and inferred partition
-    counts.
+    """Return a copy of recorded cluster metadata with inferred partition counts and an earlier
+    time.
 
     Replicas and racks are those of the recorded state.
+
+    Args:
+        recorded: the recorded metadata.
+        counts: inferred partition count of each topic.
+        ts_ms: the earlier time.
+        names: dict from topic id to name.
     """
     ids = {name: topic_id for topic_id, name in sorted(names.items())}
     plain = state_of({name: n for name, n in counts.items() if n > 0}, ts_ms, ids)
@@ -163,9 +176,10 @@ def _with_inferred_counts(
 def state_of(
     counts: Mapping[str, int], ts_ms: int, ids: Mapping[str, str] | None = None
 ) -> Mapping[str, Any]:
-    """Build a record of cluster metadata with the given partition counts (``cluster.jsonl``).
+    """Build a record of cluster metadata (as in ``cluster.jsonl``) with the given partition counts.
 
-    ``ids`` has topic ids by topic; other topics have none.
+    ``counts`` is a dict from topic to partition count, ``ts_ms`` the record's time, ``ids`` a dict
+    from topic to topic id.
 
     >>> state_of({"t": 2}, 5)["topics"]["t"]["partitions"][1]
     {'p': 1, 'leader': -1, 'replicas': []}
@@ -181,7 +195,10 @@ def state_of(
 
 
 def _highest_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the highest partition of each topic that a member was assigned, in a Spark task."""
+    """Return the highest partition of each topic that a member was assigned, in a Spark task.
+
+    ``batches`` are decoded rows.
+    """
     import pyarrow as pa
 
     highest: dict[str, int] = {}
@@ -218,10 +235,10 @@ def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
 
 
 def shown_partitions(record: GroupRecord) -> Iterator[tuple[str, int]]:
-    """Yield each topic that a group record names, with its highest partition number.
+    """Yield each topic in a group record with the highest partition that a member owns or was
+    assigned.
 
-    It is the highest partition that a member was assigned or reports as owned. It is negative if
-    the record has the topic without partitions, see `ShownPartition`.
+    The number is negative if the record has the topic without partitions, see `ShownPartition`.
     """
     if record.type in _SUBSCRIBES:
         names = (record.value or {}).get("subscribedTopicNames") or ()
