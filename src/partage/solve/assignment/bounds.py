@@ -65,10 +65,10 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedProblem:
-    """The problem of distributing weighted partitions among members in proportion to given shares.
+    """Weighted partitions to distribute among members in proportion to each member's share.
 
-    An item is a partition, or a set of partitions that must have one owner. Topics with equal
-    subscribers, and members with equal subscriptions, form classes.
+    An item is a partition, or a set of partitions that must have one owner. A class contains all
+    topics with equal subscribers, or all members with equal subscriptions.
 
     Attributes:
         classes: classes of topics and members.
@@ -110,8 +110,7 @@ class WeightedProblem:
         """Return a mask of the members that subscribe to at least one of the given topics
         (bool[M]).
 
-        Args:
-            topics: bool[B], the given classes of topics with equal subscribers.
+        ``topics`` is a mask of topic classes (bool[B]; a class has equal subscribers).
         """
         subscribe: NDArray[np.bool_] = np.append(self.subscribers(topics), False)
         return subscribe[self.classes.member]
@@ -182,11 +181,11 @@ def densest_topics(problem: WeightedProblem, share: NDArray[np.float64]) -> NDAr
 
 
 def largest_bound(problem: WeightedProblem) -> Bound:
-    """Return the best lower bound that can be proven for the largest relative load of any
-    assignment.
+    """Return the best lower bound that can be proven for the largest relative load of a member.
 
-    The relative load of a member is its load divided by its share. Members without a share are
-    ignored.
+    The relative load is a member's load divided by its share, the fraction of all load that it
+    should get. ``problem`` has the partitions' weights and the members' shares. Members with share
+    0 are ignored.
     """
     speed = problem.by_member_class(problem.speed)
     everything = np.ones(len(problem.classes.supply), bool)
@@ -200,7 +199,7 @@ def largest_bound(problem: WeightedProblem) -> Bound:
                 break
             best = found
     others = [
-        _heaviest(problem),
+        _heaviest_partition_bound(problem),
         _pigeonhole_bound(problem, everything),
         _pigeonhole_bound(problem, best.topics),
     ]
@@ -210,13 +209,14 @@ def largest_bound(problem: WeightedProblem) -> Bound:
 def _cut_bound(
     problem: WeightedProblem, topics: NDArray[np.bool_], speed: NDArray[np.float64]
 ) -> Bound:
-    """Return the lower bound that a set of topics proves for the largest member load.
+    """Return a lower bound of the largest relative load: topic weight divided by subscribers'
+    shares.
 
-    It is the total weight of the topics divided by the total share of their subscribers.
+    The relative load of a member is its load divided by its share.
 
     Args:
-        problem: weights, shares and capacities of the consumer group.
-        topics: bool[B], the classes of topics with equal subscribers.
+        problem: weights of the partitions, and subscriptions of the members.
+        topics: bool[B], mask of the topic classes to add up (a class has equal subscribers).
         speed: float64[G], the share of each class of members with equal subscriptions.
     """
     # Only the subscribers may own these topics, so one of them has at least this relative load.
@@ -225,10 +225,11 @@ def _cut_bound(
     return Bound(weight / able if able > 0 and weight > 0 else 0.0, "cut", topics)
 
 
-def _heaviest(problem: WeightedProblem) -> Bound:
-    """Return the lower bound that the heaviest partition proves for the largest member load.
+def _heaviest_partition_bound(problem: WeightedProblem) -> Bound:
+    """Return the lower bound of the largest relative load that the heaviest partition proves.
 
-    It is the weight of this partition divided by the largest share of a subscriber.
+    It is the partition's weight divided by the largest share of a member that may own it.
+    ``problem`` has the weights and shares.
     """
     nobody = Bound(0.0, "none", np.zeros(len(problem.classes.supply), bool))
     if not len(problem.weight):
@@ -249,11 +250,14 @@ def _heaviest(problem: WeightedProblem) -> Bound:
 
 
 def _pigeonhole_bound(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bound:
-    """Return the lower bound of the largest member load that follows from too many heavy
+    """Return a lower bound of the largest relative load, because some member gets several heavy
     partitions.
 
     For example, if 3 members subscribe to 4 heavy partitions, one of them gets at least two.
-    ``topics`` marks the topics whose partitions are considered.
+
+    Args:
+        problem: weights of the partitions and shares of the members.
+        topics: bool[B], mask of the topic classes whose partitions are considered.
     """
     members = problem.members(topics) & (problem.speed > 0)
     count, fastest = int(members.sum()), float(problem.speed[members].max(initial=0.0))
@@ -272,8 +276,8 @@ def _pigeonhole_bound(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bo
 def overload_bound(problem: WeightedProblem) -> Bound:
     """Return a lower bound of the total load above the members' capacities in any assignment.
 
-    Some topics may have more weight than all their subscribers have capacity; a minimum cut finds
-    them.
+    ``problem`` has the weights and capacities. Some topics may have more weight than all their
+    subscribers have capacity; a minimum cut finds them.
     """
     capacity = problem.by_member_class(problem.capacity)
     cut = densest_topics(problem, capacity)
@@ -284,13 +288,16 @@ def overload_bound(problem: WeightedProblem) -> Bound:
 def largest_bound_within_moves(
     weight: NDArray[np.float64], keeper: IntArray, speed: NDArray[np.float64], moves: int
 ) -> float:
-    """Return a lower bound of the largest relative load that at most ``moves`` moves can reach.
+    """Return a lower bound of the largest relative load that an assignment with few moves can have.
 
-    A move is a partition that changes its owner. The relative load of a member is its load divided
-    by its share (``speed``). ``keeper`` is the only member that may keep each partition.
+    A move is a partition that changes its owner. The relative load is a member's load divided by
+    its share.
 
-    The proof lists the load of every member after it gave away its r heaviest partitions, for each
-    r. The moves can lower the ``moves`` largest entries of the list, but not the next one.
+    Args:
+        weight: weight of each partition.
+        keeper: the only member that may keep each partition without a move.
+        speed: share of each member.
+        moves: the maximum number of moves.
 
     >>> largest_bound_within_moves(np.array([2.0, 1.0, 1.0]), np.array([0, 0, 1]), np.ones(2), 1)
     1.0
@@ -313,11 +320,15 @@ _SLOWEST, _MOST_SHARES = 16, 1 << 16
 
 
 def fractional_loads(problem: WeightedProblem) -> FloatArray | None:
-    """Return the most even loads of the members that would be possible if partitions could be
-    divided.
+    """Return the most even member loads that would be possible if partitions could be divided.
 
-    The result is float64[M], or None if the computation would take too long. Loads are compared
-    relative to each member's share, and capacities are ignored. They are exact except for rounding.
+    Loads are compared relative to each member's share; capacities are ignored.
+
+    Args:
+        problem: weights of the partitions and shares of the members.
+
+    Returns:
+        float64[M], exact except for rounding; None if the computation would take too long.
     """
     supply = problem.supply()
     total = float(supply.sum())

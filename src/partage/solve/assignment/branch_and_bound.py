@@ -41,10 +41,10 @@ def solve_exactly(
     search reaches its limit, the result is no worse than ``known_owners``.
 
     Args:
-        items: the items.
-        members: the members that receive them.
+        items: weights and previous owners of the items.
+        members: shares and capacities of the members that receive items.
         known_owners: the owner of each item in the best known assignment.
-        most_moves: limit of moves.
+        most_moves: maximum number of partitions that change their owner.
         topic: the topic of each item. With it, only assignments with the sorted loads of
             ``known_owners`` are searched, and an even spread of topics is the last criterion.
 
@@ -75,10 +75,10 @@ class _Search:
     An item is a partition, or several that must have one owner.
 
     Attributes:
-        items, members: the problem.
+        items, members: the items to assign, and the members that receive them.
         most_moves: maximum number of moves.
         topic: the topic of each item; empty if topics do not matter.
-        nodes: how many more partial assignments the search may visit.
+        nodes: number of partial assignments that the search may still visit.
         ceiling: upper limits of the sorted relative loads (load divided by share), largest first;
             empty for no limit.
         best: score of the best assignment so far; owner: the member of each item in it.
@@ -120,9 +120,10 @@ class _Search:
                     self._may[i] = [m for m in may if m not in draining or m in homes]
 
     def score(self, owner: list[int]) -> Score:
-        """Return the score of a complete assignment, a tuple that is lower for a better one.
+        """Return a tuple that ranks a complete assignment; a lower tuple is better.
 
-        Its criteria are overload, sorted loads, rack cost and moves, among others; see `Score`.
+        The criteria are, most important first: items on members that should own nothing, overload,
+        sorted loads, rack cost, moves. ``owner`` is the member of each item.
         """
         cost = moves = misplaced = 0
         for i, m in enumerate(owner):
@@ -135,7 +136,7 @@ class _Search:
     def relative_loads(self, owner: list[int]) -> tuple[float, ...]:
         """Return the members' loads divided by their shares, sorted from the largest.
 
-        ``owner`` is the member that owns each item (a partition, or several with one owner).
+        ``owner`` is the member that owns each item.
         """
         return self._loads(self._loads_of(owner))[1]
 
@@ -163,8 +164,8 @@ class _Search:
     def _loads(self, load: list[float]) -> tuple[float, tuple[float, ...]]:
         """Return the total load above the members' capacities, and the sorted relative loads.
 
-        A relative load is a member's load divided by its share; the largest comes first. ``load``
-        is the load of each member.
+        ``load`` is the load of each member. A relative load is a load divided by the member's
+        share.
         """
         limits = zip(load, self.members.capacity.tolist(), strict=True)
         relative = [x / s for x, s in zip(load, self.members.speed.tolist(), strict=True)]

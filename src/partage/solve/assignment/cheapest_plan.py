@@ -77,7 +77,10 @@ class TransportProblem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheapestPlan:
-    """Cheapest assignment of partitions to members, with the dual prices that prove its optimality.
+    """Cheapest assignment of partitions to members, and the dual prices that prove it optimal.
+
+    A dual price is the value of one more partition on a member, as computed by the minimum-cost
+    flow.
 
     Attributes:
         kept: int64[K], how many partitions stay with each claimant (previous owner that may keep
@@ -100,6 +103,9 @@ def find_cheapest_plan(problem: TransportProblem) -> CheapestPlan:
 
     The load of a member is its number of partitions. An assignment is at least as even if, for each
     k, its k largest loads together are at most the k largest given loads (majorisation).
+
+    Args:
+        problem: partitions, members, the cost of each pair, and the loads.
 
     Raises:
         ProblemTooLargeError: the network is too large, or searching it would take too long.
@@ -162,12 +168,12 @@ class Layout:
 
     @property
     def sink(self) -> int:
-        """Number of the sink node of the flow network."""
+        """Number of the sink node, where all flow of the network ends."""
         return self.source + 1
 
     @property
     def drain(self) -> int:
-        """Number of the extra network node through which the largest member loads are lowered.
+        """Number of the extra node through which flow lowers the largest member loads.
 
         Only a network built with ``with_drain=True`` has this node.
         """
@@ -175,11 +181,11 @@ class Layout:
 
     @classmethod
     def of(cls, problem: TransportProblem, steps: Steps | None = None) -> Layout:
-        """Number the nodes of the flow network that ships partitions to members at the least cost.
+        """Number the nodes of the flow network that finds the cheapest assignment.
 
         Args:
-            problem: the transportation problem.
-            steps: upper limits of the sorted member loads; None for those of the problem.
+            problem: partitions, members, and the cost of each pair.
+            steps: upper limits of the sorted member loads; None for ``problem.loads``.
         """
         members = len(problem.group)
         claims = np.zeros(members, bool)
@@ -206,13 +212,13 @@ class Layout:
                    first_step + len(steps), arcs)  # fmt: skip
 
     def shared(self, received: IntArray) -> IntArray:
-        """Divide the partitions of each set of interchangeable members evenly among its members.
+        """Divide the partitions of each group of interchangeable members evenly among its members.
 
         Args:
-            received: int64[U], number of partitions of each set.
+            received: int64[U], number of partitions that each group gets.
 
         Returns:
-            int64[M], number of partitions of each member.
+            int64[M], number of partitions that each member gets.
         """
         out = np.zeros(len(self.unit), np.int64)
         mine = np.flatnonzero(self.unit >= 0)
@@ -232,8 +238,8 @@ def build_network(
     members.
 
     Args:
-        problem: partitions, members and costs.
-        layout: the node numbers.
+        problem: partitions, members, and the cost of each pair.
+        layout: number of each node of the network.
         with_drain: whether to add an extra node from which the largest loads can be lowered.
 
     Returns:
@@ -290,14 +296,14 @@ def build_network(
 def push_kept(
     problem: TransportProblem, layout: Layout, network: Network, arcs: dict[str, IntArray]
 ) -> None:
-    """Add a first flow to the network: partitions stay with previous owners where that is cheapest.
+    """Add flow to the network that leaves partitions with previous owners where that is cheapest.
 
-    Limits of the members' loads are respected. The first flow makes the later search faster.
+    The flow respects the limits of the members' loads. It makes the search that follows faster.
 
     Args:
-        problem: partitions, members and costs.
+        problem: partitions, members, and the cost of each pair.
         layout: the node numbers of the network.
-        network: the network, which is changed.
+        network: the network; changed in place.
         arcs: indices of the arcs by type.
     """
     # The search would find the same flow, with one path for each pair of class and claimant.

@@ -35,9 +35,11 @@ __all__ = ["BestLoads", "assign_members", "find_even_loads", "least_majorised"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BestLoads:
-    """Most even numbers of partitions per member, with an assignment and a proof of optimality.
+    """Most even numbers of partitions per member, an assignment with them, and a proof of
+    optimality.
 
-    "Most even" means least-majorised: the largest load is as small as possible, then the next.
+    "Most even" means least-majorised: the largest load is as small as possible, then the second
+    largest, and so on.
 
     Attributes:
         load: int64[M], partitions of each member. Only the sorted vector is unique; an equivalent
@@ -58,7 +60,7 @@ class BestLoads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Result:
-    """Numbers of partitions that members get in the most even assignment, filled in part by part.
+    """Partition counts of the most even assignment, filled in while the solver splits the problem.
 
     Attributes:
         total: int64[G], partitions of each class of members with equal subscriptions.
@@ -73,9 +75,9 @@ class _Result:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Subproblem:
-    """Some topics and the members that get their partitions, as a part of a larger consumer group.
+    """Part of a consumer group: some topics, and the members that get their partitions.
 
-    Topics with equal subscribers, and members with equal subscriptions, form classes.
+    A class contains topics with equal subscribers, or members with equal subscriptions.
 
     Attributes:
         topics: indices of the topic classes in the whole problem.
@@ -89,11 +91,10 @@ class _Subproblem:
 
 
 def least_majorised(eligibility: Eligibility) -> BestLoads:
-    """Return the most even loads of all assignments in which every subscribed partition has an
-    owner.
+    """Return the most even assignment of all partitions to the members that may own them.
 
-    "Most even" means least-majorised: the largest load is as small as possible, then the next one,
-    and so on.
+    "Most even" means least-majorised: the largest load is as small as possible, then the second
+    largest, and so on. ``eligibility`` has the topics that each member may own.
 
     Raises:
         ProblemTooLargeError: the network has more than `LARGEST_NETWORK` arcs, or
@@ -160,16 +161,15 @@ def _share_evenly(classes: SubscriptionClasses, total: IntArray) -> IntArray:
 def _solve_or_split(
     classes: SubscriptionClasses, part: _Subproblem, result: _Result, budget: Budget
 ) -> list[_Subproblem]:
-    """Divide some topics evenly among their subscribers, or split them into two smaller problems.
+    """Divide topics evenly among their subscribers, or split the problem in two by a minimum cut.
 
-    A problem is split by a minimum cut if the loads of its members must differ by more than one
-    partition.
+    It is split if the loads of its members must differ by more than one partition.
 
     Args:
         classes: all classes of topics and members.
-        part: the topics and members of this problem.
-        result: the loads, written if the problem is solved.
-        budget: limit of work.
+        part: topics and members of the problem to solve.
+        result: the partition counts; filled in if the problem is solved.
+        budget: limit of the work of network searches.
 
     Returns:
         the smaller problems; none if this problem is solved.
@@ -205,13 +205,13 @@ def _build_network(
 ) -> tuple[Network, IntArray]:
     """Build a flow network in which each member of a consumer group can get ``k`` partitions.
 
-    Flow from topics to members is an assignment; a first flow is already in the network.
+    A flow from topics to members is an assignment. The network already contains a first flow.
 
     Args:
         classes: all classes of topics and members.
-        part: the topics and members of this problem.
+        part: topics and members of the problem to solve.
         k: largest number of partitions of a member.
-        budget: limit of work.
+        budget: limit of the work of network searches.
 
     Returns:
         the network, and the indices of the arcs into its sink.
@@ -250,11 +250,13 @@ def _build_network(
 
 
 def _nodes_without_room(network: Network, topics: int) -> NDArray[np.bool_]:
-    """Return the source side of a minimum cut: topics with unassigned partitions and their
-    subscribers.
+    """Return a mask of the nodes on the source side of a minimum cut (bool[nodes]).
 
-    The result is a mask of the nodes (bool[nodes]), namely all that these topics can reach.
-    ``topics`` is the number of topic nodes, which come first.
+    They are the topics with unassigned partitions, and all nodes reachable from them.
+
+    Args:
+        network: a network with maximum flow.
+        topics: number of topic nodes, which come first.
     """
     from_source = network.out[network.start[network.source] : network.start[network.source + 1]]
     unplaced = network.head[from_source[network.left[from_source] > 0]]
@@ -291,7 +293,7 @@ def _split(
 def assign_partitions(
     classes: SubscriptionClasses, share: IntArray, load: IntArray
 ) -> NDArray[np.int32]:
-    """Choose an owner for each partition so that every member gets a given number (int32[P]).
+    """Choose an owner for each partition so that every member gets its given number of partitions.
 
     Args:
         classes: classes of topics with equal subscribers, and of members with equal subscriptions.
@@ -314,7 +316,7 @@ def assign_members(
     pair_counts: IntArray,
     member_counts: IntArray,
 ) -> None:
-    """Choose a member for each partition without an owner, so that all members get given numbers.
+    """Choose owners for unowned partitions so that every member gets its given number of them.
 
     Args:
         owner: int64[P], the owner of each partition, -1 for none; filled in place.

@@ -58,8 +58,8 @@ class FewestMoves:
     """Assignment with the fewest moved partitions, and the proof that fewer are impossible.
 
     Attributes:
-        moves: number of owned partitions that do not stay with a claimant (a previous owner that
-            may keep them).
+        moves: number of partitions that do not stay with a claimant (a previous owner that may keep
+            them).
         owner: int32[P], the member of each partition, -1 where no member is eligible.
         price: int64[M], the certificate: a dual price of each member. A partition costs 0 with a
             member where it stays and 1 where it moves. The moves of a plan plus the prices of all
@@ -81,7 +81,7 @@ def fewest_moves(
     loads.
 
     The load of a member is its number of partitions. "At least as even" means that ``loads``
-    majorise the assignment's sorted loads.
+    majorise the assignment's loads: its k largest loads sum to no more, for every k.
 
     Args:
         eligibility: the topics that each member may own.
@@ -125,7 +125,8 @@ def fewest_moves(
 
 
 def _augment_at_minimum_cost(network: Network) -> None:
-    """Send all flow of a network from source to sink at minimum cost.
+    """Send as much flow as possible from source to sink at minimum cost; change the network in
+    place.
 
     The algorithm is successive shortest paths (primal-dual).
     """
@@ -143,7 +144,7 @@ class MovesNetwork:
     """Flow network whose minimum-cost flow is an assignment with the fewest moves.
 
     Attributes:
-        network: the network.
+        network: nodes, arcs, capacities and costs.
         arcs: range of arc numbers for each type, such as "claim" (a partition stays) or "free" (it
             moves).
         member_nodes: range of the members' nodes.
@@ -154,11 +155,11 @@ class MovesNetwork:
     member_nodes: slice
 
     def flow(self, kind: str) -> IntArray:
-        """Return how many partitions flow over each arc of one type, in the network of
-        `fewest_moves`.
+        """Return how many partitions flow over each arc of one type.
 
         Args:
-            kind: arc type, for example "claim" (a partition stays) or "free" (it moves).
+            kind: arc type, for example "claim" (a partition stays with its owner) or "free" (it
+                moves).
         """
         return self.network.flow()[self.arcs[kind]]
 
@@ -180,7 +181,7 @@ def arcs_needed(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps
 
     Args:
         classes: topics with equal subscribers, and members with equal subscriptions.
-        claims: partitions that previous owners may keep.
+        claims: partitions that previous owners may keep, grouped by these owners.
         steps: upper limits of the sorted loads of members.
     """
     climbing = len(classes.member) * (len(steps) + 1)
@@ -193,7 +194,7 @@ def build_network(classes: SubscriptionClasses, claims: ClaimClasses, steps: Ste
 
     Args:
         classes: topics with equal subscribers, and members with equal subscriptions.
-        claims: partitions that previous owners may keep.
+        claims: partitions that previous owners may keep, grouped by these owners.
         steps: upper limits of the sorted loads of members.
 
     Returns:
@@ -285,13 +286,13 @@ def _arcs(
 def _push_kept(
     moves_network: MovesNetwork, claims: ClaimClasses, steps: Steps, everyone: IntArray
 ) -> None:
-    """Add a first flow to the network: members keep the partitions that only they owned.
+    """Add flow to the network in which members keep the partitions that only they owned.
 
-    The limits of their loads are respected. The first flow makes the later search faster.
+    The flow respects the limits of the members' loads. It makes the search that follows faster.
 
     Args:
-        moves_network: the network, which is changed.
-        claims: partitions that previous owners may keep.
+        moves_network: the network; changed in place.
+        claims: partitions that previous owners may keep, grouped by these owners.
         steps: upper limits of the sorted loads of members.
         everyone: indices of the members that may own partitions.
     """
@@ -341,8 +342,8 @@ def assign_owners(
 
     Args:
         classes: topics with equal subscribers, and members with equal subscriptions.
-        claims: partitions that previous owners may keep.
-        flows: the numbers of partitions that stay and that move.
+        claims: partitions that previous owners may keep, grouped by these owners.
+        flows: number of partitions that stay and that move, for each group.
     """
     # Partitions of one class are interchangeable: members keep the first ones of each class.
     owner = np.full(len(claims.topic), -1, np.int64)
@@ -359,13 +360,13 @@ def assign_owners(
 def _keep_first_partitions(
     owner: IntArray, class_of: IntArray, start: IntArray, member: IntArray, stay_count: IntArray
 ) -> None:
-    """Assign partitions to their previous owners, as many as each previous owner may keep.
+    """Assign the first partitions of each class to previous owners, in given numbers.
 
     Args:
         owner: the owner of each partition; changed in place.
         class_of: class of each partition; partitions of a class are interchangeable.
-        start: offset of the first entry of each class, as compressed rows (CSR).
-        member: the previous owner of each entry.
+        start: offset of each class's first entry in ``member`` and ``stay_count``.
+        member: a previous owner of the class's partitions.
         stay_count: number of partitions that this member keeps.
     """
     mine = np.flatnonzero(class_of >= 0)

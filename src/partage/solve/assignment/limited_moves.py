@@ -40,8 +40,8 @@ _MOST_WORK = 30_000_000
 class LimitedLoads:
     """Most even loads of consumer group members that a limited number of moves can reach.
 
-    A load is a number of partitions. The largest load is as small as possible, then the second
-    largest, and so on.
+    A load is a number of partitions. "Most even" means that the largest load is as small as
+    possible, then the second largest, and so on.
 
     Attributes:
         loads: int64[n], largest first.
@@ -60,8 +60,8 @@ def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoa
     it.
 
     Args:
-        problem: keeping a partition costs -1, everything else 0; ``loads`` are the most even loads
-            without a limit.
+        problem: partitions, members and costs: -1 for a partition that stays, else 0; ``loads`` are
+            the most even loads without a limit.
         least_kept: how many partitions must stay with a claimant; at most as many as can stay.
 
     Raises:
@@ -97,12 +97,10 @@ def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoa
 
 
 def _augment_at_minimum_cost(network: Network, supply: IntArray) -> None:
-    """Send all flow of a network from source to sink at minimum cost.
-
-    The algorithm is successive shortest paths (primal-dual).
+    """Send all flow that fits from source to sink at minimum cost (successive shortest paths).
 
     Args:
-        network: the network, which is changed.
+        network: the network; changed in place.
         supply: indices of the arcs that leave the source.
     """
     network.augment()
@@ -115,10 +113,10 @@ def _augment_at_minimum_cost(network: Network, supply: IntArray) -> None:
 def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int) -> int:
     """Return the smallest possible largest load if some partitions must stay with previous owners.
 
-    Loads are numbers of partitions. The search is a bisection.
+    Loads are numbers of partitions.
 
     Args:
-        problem: partitions, members and costs.
+        problem: partitions, members, and the cost of each pair.
         least_kept: number of partitions that must stay at least.
         members: number of members.
     """
@@ -140,8 +138,8 @@ def _most_kept(problem: TransportProblem, max_load: int, members: int) -> int:
     """Return how many partitions can stay with previous owners if loads are limited.
 
     Args:
-        problem: partitions, members and costs.
-        max_load: largest number of partitions of a member.
+        problem: partitions, members, and the cost of each pair.
+        max_load: limit of the number of partitions that a member owns.
         members: number of members.
     """
     bounded = TransportProblem(
@@ -179,7 +177,7 @@ class _LevelLowering:
     _stuck: NDArray[np.bool_] | None = None
 
     def run(self) -> None:
-        """Lower the members' loads, from the most loaded members on, until no move helps."""
+        """Lower the largest loads, then the next largest, until no move lowers them further."""
         higher, at, size = 0, len(self.step), 1
         # Several levels are lowered together: such a block doubles after each success and is halved
         # after each failure, until a single level is lowered as far as possible.
@@ -200,14 +198,14 @@ class _LevelLowering:
     def _members_reaching(self, index: int) -> int:
         """Return how many members may have at least a certain number of partitions.
 
-        ``index`` selects that number among the load limits of the network.
+        ``index`` is the position of that number among the load limits of the network.
         """
         arc = 2 * int(self.step[index])
         return int(self.network.left[arc] + self.network.left[arc + 1])
 
     def _lower_block(self, block: IntArray, down_to: int) -> bool:
-        """Lower the number of members with high loads to ``down_to``; return whether that
-        succeeded.
+        """Reduce the number of members that have high loads; return whether ``down_to`` was
+        reached.
 
         Args:
             block: indices of the loads at which members are counted.
@@ -233,10 +231,10 @@ class _LevelLowering:
         return not short.any()
 
     def _push(self, drain: IntArray) -> None:
-        """Move partitions from highly loaded members to less loaded ones while moves are left.
+        """Move partitions from highly loaded to less loaded members until no allowed move is left.
 
-        Each move is flow along a shortest path. ``drain`` has the indices of the arcs into the
-        loads to be lowered.
+        A move is flow along a shortest path. ``drain`` has the indices of the arcs that belong to
+        the loads to lower.
         """
         network, self._stuck = self.network, None
         while network.left[2 * drain].any():
@@ -262,7 +260,7 @@ class _LevelLowering:
                 return
 
     def _dual_prices(self) -> IntArray:
-        """Return the members' dual prices, which prove that fewer high loads are impossible
+        """Return the members' dual prices, which prove that no fewer members can have high loads
         (int64[M]).
         """
         layout, network = self.layout, self.network

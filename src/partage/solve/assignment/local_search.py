@@ -43,11 +43,12 @@ __all__ = [
 def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
     """Assign partitions to their previous owners, as the initial assignment of a local search.
 
-    Partitions that must have one owner are an item; most of its partitions stay.
+    Partitions that must have one owner go together to the member that may keep most of them.
 
     Args:
-        plan: the assignment, which is changed.
-        hints: dict from item to the member that gets it if it has no previous owner.
+        plan: the assignment; changed in place.
+        hints: dict from item (a partition, or several with one owner) to the member that gets it if
+            it has no previous owner.
     """
     items = plan.items
     found: dict[int, int] = {}
@@ -78,10 +79,9 @@ def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
 
 
 def assign_unowned(plan: WeightedPlan) -> None:
-    """Assign every item without an owner, heaviest first, to the least loaded member.
+    """Assign each partition without an owner to the least loaded member, heaviest first (LPT rule).
 
-    An item is a partition, or several that must have one owner. This is the LPT rule (longest
-    processing time first).
+    Partitions that must have one owner are assigned as one item. ``plan`` is changed in place.
     """
     items = plan.items
     waiting = np.flatnonzero(plan.owner < 0)
@@ -119,7 +119,7 @@ def _fill_interchangeable(plan: WeightedPlan, items: IntArray, members: IntArray
     An item is a partition, or several that must have one owner.
 
     Args:
-        plan: the assignment, which is changed.
+        plan: the assignment; changed in place.
         items: indices of the items to assign, in this order.
         members: indices of the members.
     """
@@ -140,7 +140,8 @@ def shed_excess(plan: WeightedPlan, share: FloatArray) -> None:
     No member falls below its fair share.
 
     Args:
-        plan: the assignment, in which partitions are only with previous owners; changed in place.
+        plan: the assignment, in which members own only partitions that they owned before; changed
+            in place.
         share: float64[M], the load that each member would have if partitions could be divided.
     """
     weight, kind = plan.items.weight, plan.items.kind
@@ -158,7 +159,7 @@ def shed_excess(plan: WeightedPlan, share: FloatArray) -> None:
 def regain_claims(plan: WeightedPlan) -> None:
     """Swap partitions back to their previous owners where that does not raise the largest load.
 
-    Partitions that must have one owner are swapped as one item.
+    Partitions that must have one owner are swapped together. ``plan`` is changed in place.
     """
     weight, kind, speed = plan.items.weight, plan.items.kind, plan.members.speed
     ceiling = float(plan.relative.max(initial=0.0)) * (1 + 1e-12)
@@ -198,7 +199,7 @@ class SearchResult:
     """Assignment that a local search found, and whether it is a local optimum.
 
     Attributes:
-        plan: the assignment.
+        plan: the owner and load of each partition and member.
         complete: whether no single transfer or swap improves it; False if the limit of work ended
             the search.
     """
@@ -216,17 +217,17 @@ def improve_plan(
     tolerance: float = 0.0,
     share: FloatArray | None = None,
 ) -> SearchResult:
-    """Return an assignment that no single transfer or swap of items improves, by local search.
+    """Return an assignment by weight that no single transfer or swap improves (local search).
 
-    An item is a partition, or several that must have one owner. If the limit of work ends the
-    search earlier, the best assignment so far is returned.
+    An item is a partition, or several that must have one owner. If the work limit ends the search
+    earlier, the best assignment so far is returned.
 
     Args:
-        items: the items.
-        members: the members that receive them.
+        items: weights and previous owners of the items.
+        members: shares and capacities of the members that receive items.
         hints: dict from item to the member that gets it first if no previous owner keeps it.
         most_moves: maximum number of moves; raised if every plan has more moves.
-        tolerance: by how much a step must lower a relative load.
+        tolerance: least decrease of a relative load (load divided by share) that counts as a gain.
         share: float64[M], loads of the best fractional plan; None if not known.
 
     >>> items = Items(np.array([3.0, 2.0, 2.0]), np.zeros(3, int), [[0]], np.zeros((1, 1), int),
@@ -271,6 +272,8 @@ def _recount(plan: WeightedPlan) -> None:
 
 def descend(plan: WeightedPlan) -> bool:
     """Improve a weighted assignment by transfers and swaps of partitions until none helps.
+
+    ``plan`` is changed in place.
 
     Returns:
         False if the limit of work ended the search earlier, else True.

@@ -49,7 +49,7 @@ MOST_WORK = 150_000_000
 
 
 class Budget:
-    """Limit of the work that a flow search may do, so that problems too large end with an error.
+    """Limit of the work of flow searches, so that too large problems end with an error.
 
     >>> budget = Budget(10)
     >>> budget.spend(8), budget.left
@@ -146,9 +146,7 @@ class Network:
         return flow
 
     def push(self, arcs: IntArray, amount: IntArray) -> None:
-        """Add flow to some arcs of the network.
-
-        The caller ensures that it fits, and that inner nodes send what they receive.
+        """Add flow to some arcs of the network, without checking capacities or flow conservation.
 
         Args:
             arcs: indices of the arcs.
@@ -158,7 +156,7 @@ class Network:
         self.left[2 * arcs + 1] += amount
 
     def widen(self, arcs: IntArray, amount: IntArray) -> None:
-        """Increase the capacities of some arcs of the flow network.
+        """Increase the capacities of some arcs of the flow network, in place.
 
         Args:
             arcs: indices of the arcs.
@@ -167,10 +165,10 @@ class Network:
         self.left[2 * arcs] += amount
 
     def reachable(self, nodes: IntArray) -> NDArray[np.bool_]:
-        """Return which network nodes can be reached from given nodes over arcs with free capacity
+        """Return which nodes can be reached from given nodes over arcs with free capacity
         (bool[N]).
 
-        Paths through the source or the sink are ignored.
+        ``nodes`` are the start nodes. Paths through the source or the sink are ignored.
         """
         seen = np.zeros(self.nodes, bool)
         seen[[self.source, self.sink]] = True
@@ -184,9 +182,8 @@ class Network:
         return seen
 
     def augment(self) -> None:
-        """Send as much flow as possible from source to sink along arcs with reduced cost zero.
-
-        The algorithm is Dinic's.
+        """Send as much flow as possible from source to sink along arcs with reduced cost zero
+        (Dinic).
         """
         if self.cost.any() or self.price.any():
             free = (self.cost + self.price[self.head] - self.price[self.tail]) == 0
@@ -199,13 +196,11 @@ class Network:
             self._block(level, free)
 
     def raise_prices(self) -> bool:
-        """Raise each node's dual price by its distance to the sink, so that shortest paths get cost
+        """Raise each node's dual price by its distance to the sink, so that shortest paths cost
         zero.
 
-        No price rises by more than the source's distance.
-
-        Returns:
-            False if no path leads from the source to the sink.
+        No price rises by more than the source's distance. Return False if no path leads to the
+        sink.
         """
         reduced = self.cost + self.price[self.head] - self.price[self.tail]
         distance = np.full(self.nodes, _FAR, np.int64)
@@ -273,12 +268,13 @@ class Network:
 def _augment_paths(
     start: list[int], head: list[int], residual: list[int], source: int, sink: int
 ) -> list[int]:
-    """Find a blocking flow in a flow network by Dinic's algorithm; return the residual capacities.
+    """Return the residual capacities after a blocking flow in a layered network (Dinic's
+    algorithm).
 
     Args:
-        start: offset of the first arc of each node, as compressed rows (CSR).
-        head: the node that each arc leads to; arcs are sorted by tail.
-        residual: residual capacity of each arc.
+        start: offset of each node's first arc in ``head`` (compressed sparse rows).
+        head: the node that each arc leads to.
+        residual: free capacity of each arc.
         source: node at which the flow begins.
         sink: node at which it ends.
     """
@@ -333,15 +329,18 @@ def sum_by_position(position: IntArray, amount: IntArray, size: int) -> IntArray
 def proportional_flow(
     row: IntArray, column: IntArray, supply: IntArray, room: IntArray
 ) -> IntArray:
-    """Divide the supply of each source in proportion to the room of its targets, as a first flow.
+    """Divide the supply of each source among its targets in proportion to the room of the targets.
 
-    Sources are rows and targets are columns. The result has one amount for each arc (int64[A]).
+    Sources are rows and targets are columns of a matrix with A entries (arcs).
 
     Args:
         row: int64[A], the row of each arc, ascending.
         column: int64[A], the column of each arc.
         supply: int64[rows], at most 2**30 each.
         room: int64[columns], the capacity of each column; at most 2**31 in all.
+
+    Returns:
+        int64[A], the amount on each arc.
 
     >>> arcs = np.array([0, 0, 1]), np.array([0, 1, 1])
     >>> amount = proportional_flow(*arcs, np.array([3, 1]), np.array([2, 2]))

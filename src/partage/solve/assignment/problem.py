@@ -30,8 +30,8 @@ class Eligibility:
 
     Attributes:
         partitions: int[T], number of partitions of each topic.
-        start: int[S + 1]; topic: int[n], the distinct topics of each subscription (compressed rows,
-            CSR).
+        start: int[S + 1]; topic: int[n], the distinct topics of each subscription, as compressed
+            sparse rows (CSR).
         subscription: int[M], the subscription of each member; all subscriptions are used. None if
             member i has subscription i.
 
@@ -109,9 +109,10 @@ class SubscriptionClasses:
 
 
 def find_classes(eligibility: Eligibility) -> SubscriptionClasses:
-    """Group members with equal subscriptions, and topics with equal subscribers, into classes.
+    """Group topics with equal subscribers, and members with equal subscriptions, into classes.
 
-    The members and the topics of a class are interchangeable.
+    Solvers treat the elements of a class as interchangeable. ``eligibility`` has each member's
+    subscribed topics.
     """
     partitions = np.asarray(eligibility.partitions, np.int64)
     member, rows = _equal_rows(
@@ -215,7 +216,10 @@ class ClaimClasses:
 def classify_claims(classes: SubscriptionClasses, ownership: Ownership) -> ClaimClasses:
     """Group partitions by their topic's subscribers and by the previous owners that may keep them.
 
-    Previous owners that no longer subscribe to the topic are left out.
+    Args:
+        classes: topics with equal subscribers, and members with equal subscriptions.
+        ownership: the previous owners of each partition; those that no longer subscribe are left
+            out.
     """
     topic = classes.topic[np.asarray(ownership.topic_of, np.int64)]
     partition, member = _eligible_claims(classes, ownership, topic)
@@ -276,9 +280,9 @@ def _group_contested(
     """Group the partitions that several previous owners may keep, by topic and these members.
 
     Args:
-        partition: the partition of each pair (partition, member that may keep it).
-        member: the member of each pair.
-        topic: topic class of each partition.
+        partition: for each pair of a partition and a member that may keep it, the partition.
+        member: for each pair, the member.
+        topic: topic class of each partition (a class has equal subscribers).
 
     Returns:
         each group's topic class and members, and the group of each partition (-1 for none).

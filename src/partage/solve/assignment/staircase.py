@@ -45,9 +45,8 @@ class Steps:
 
     @classmethod
     def of(cls, loads: IntArray) -> Steps:
-        """Build the upper limits of sorted member loads from given loads (numbers of partitions).
-
-        The given loads may be in any order.
+        """Return the upper limits of sorted member loads for given loads (partition counts, any
+        order).
         """
         values, counts = np.unique(loads[loads > 0], return_counts=True)
         reaching = np.cumsum(counts[::-1])[::-1].astype(np.int64)
@@ -57,10 +56,11 @@ class Steps:
         return len(self.width)
 
     def climb(self, load: IntArray) -> IntArray:
-        """Split each load among ranges of equal load limits, lowest range first (int64[n, S]).
+        """Divide each load among the ranges of equal limits, lowest range first (int64[n, S]).
 
         Args:
-            load: int64[n], the loads; what exceeds the limits is cut, for later loads first.
+            load: int64[n], the loads (partition counts); partitions beyond the limits are dropped,
+                from later loads first.
 
         >>> Steps.of(np.array([2, 1])).climb(np.array([2, 2])).tolist()
         [[1, 1], [1, 0]]
@@ -77,9 +77,9 @@ class Steps:
 
 
 def fit_in_order(position: IntArray, amount: IntArray, room: IntArray) -> IntArray:
-    """Reduce amounts so that those with equal index together do not exceed a capacity.
+    """Reduce amounts so that those with one index together do not exceed that index's capacity.
 
-    Earlier amounts take precedence.
+    Earlier amounts take precedence. The result has one reduced amount for each given amount.
 
     Args:
         position: index of each amount's capacity.

@@ -61,14 +61,14 @@ _MULTIPLIER, _INCREMENT, _MASK = 1_103_515_245, 12_345, 0x7FFF_FFFF
 
 
 def lower_largest_load(plan: WeightedPlan, bound: float) -> WeightedPlan:
-    """Return a plan with a lower largest relative load, within the limit of moves, by tabu search.
+    """Return an assignment with a lower largest relative load and few moves, by tabu search.
 
-    The relative load of a member is its load divided by its share. The result is ``plan`` if the
-    search finds no improvement above the plan's tolerance. It is also ``plan`` if loads exceed
-    capacities, or for more than 4 million pairs of item and member.
+    The relative load is a member's load divided by its share. ``plan`` itself is returned if the
+    search finds nothing better, if loads exceed capacities, or for more than 4 million pairs of
+    item and member.
 
     Args:
-        plan: a local optimum of `local_search`, in which every item has an owner.
+        plan: a local optimum of `local_search` that has an owner for every partition.
         bound: a lower bound of the largest relative load; the search ends when it is reached.
     """
     cells = len(plan.owner) * len(plan.load)
@@ -99,7 +99,7 @@ def _even_out_loads(plan: WeightedPlan, owner: IntArray) -> WeightedPlan:
     """Improve an assignment by local search until its member loads are as even as possible.
 
     Args:
-        plan: the problem, and the limit of moves.
+        plan: weights, members and the limit of moves; its owners are replaced.
         owner: int64[n], the member of each item (a partition, or several with one owner).
     """
     out = WeightedPlan(plan.items, plan.members, plan.most_moves, plan.tolerance)
@@ -117,7 +117,7 @@ class _TabuSearch:
     An item is a partition, or several that must have one owner.
 
     Attributes:
-        plan: the problem: items, members, limit of moves.
+        plan: weights of the items, shares of the members, and the limit of moves.
         work: how many more candidate changes may be evaluated.
         seed: state of the random number generator.
         owner: int64[n], member of each item; load: float64[M]; moves: owned partitions that are not
@@ -210,7 +210,7 @@ class _TabuSearch:
         return max(float(self.plan.items.weight.mean()), 1.0)
 
     def _adapt_penalty(self, *, is_beyond_limit: bool) -> None:
-        """Raise or lower the tabu search's penalty for overloaded members.
+        """Raise the tabu search's penalty for overloaded members, or lower it.
 
         Args:
             is_beyond_limit: whether the assignment has too many moves; the penalty is then lowered.
@@ -236,9 +236,9 @@ class _TabuSearch:
             self._move(int(item[i]), to, step)
 
     def _advance(self, step: int) -> bool:
-        """Make the best transfer or swap that the tabu list allows; return False if there is none.
+        """Make the transfer or swap of partitions that improves most and that the tabu list allows.
 
-        ``step`` is the number of the current iteration.
+        ``step`` is the number of the current iteration. Return False if no such change exists.
         """
         over = self.load - self.ceiling
         every_item = np.arange(len(self.owner))
@@ -329,7 +329,8 @@ class _TabuSearch:
         return float(change[row, column]), int(rows[row]), int(others[column])
 
     def _partners(self, item_count: int, over: FloatArray) -> IntArray:
-        """Return the partitions that the tabu search tries to swap with ``item_count`` given ones.
+        """Return the items that the tabu search tries to swap with the ``item_count`` items to be
+        moved.
 
         ``over`` is the load of each member above its limit (float64[M]).
         """
@@ -340,13 +341,10 @@ class _TabuSearch:
         return np.sort(np.argsort(over[self.owner], kind="stable")[:most])
 
     def _penalty_of_moves(self, added_moves: FloatArray) -> FloatArray:
-        """Return how far candidate changes of the assignment would exceed the limit of moves.
+        """Return how candidate changes would change the number of moves beyond the limit (float64).
 
         Args:
-            added_moves: moves that each candidate adds; negative if it saves moves.
-
-        Returns:
-            float64, the change in the number of moves beyond the limit.
+            added_moves: number of moves that each candidate adds; negative if it saves moves.
         """
         spare = self.plan.most_moves - self.moves
         out: FloatArray = np.maximum(added_moves - spare, 0.0) - max(-spare, 0.0)

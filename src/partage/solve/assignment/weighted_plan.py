@@ -33,7 +33,7 @@ class Items:
 
     Attributes:
         weight: float64[n], integers.
-        kind: int64[n], class of each item; items of a class have the same eligible members.
+        kind: int64[n], class of each item; members may own all items of a class or none.
         open_groups: the groups of members that may own items of each class.
         cost: int64[profiles, columns], rack costs; `Members.column` has the column of each member
             group.
@@ -117,7 +117,8 @@ class WeightedPlan:
     """Assignment of weighted partitions to members, which the local search changes in place.
 
     Attributes:
-        items, members: the problem. An item is a partition, or several that must have one owner.
+        items, members: the items to assign (an item is a partition, or several that must have one
+            owner), and the members.
         most_moves: maximum number of moves, at least the number of unavoidable moves.
         tolerance: least decrease of a relative load that counts as a gain.
         owner: int64[n], member of each item, -1 for none yet.
@@ -169,7 +170,7 @@ class WeightedPlan:
 
         Args:
             item: indices of items (a partition, or several with one owner).
-            member: indices of members; broadcast with ``item``.
+            member: the member of each item.
         """
         found: IntArray = self.items.cost[self.items.profile[item], self._column[member]]
         return found
@@ -179,7 +180,7 @@ class WeightedPlan:
 
         Args:
             item: indices of items (a partition, or several with one owner).
-            member: index of each item's new member; broadcast with ``item``.
+            member: the new member of each item.
         """
         out = np.broadcast_to(self.items.owned[item], np.broadcast(item, member).shape)
         for h in range(self._claimant.shape[1]):
@@ -188,7 +189,7 @@ class WeightedPlan:
 
     @property
     def relative(self) -> FloatArray:
-        """Load of each member divided by its share (float64[M]); a local search makes these values
+        """Load of each member divided by its share (float64[M]); local search makes these values
         even.
         """
         out: FloatArray = self.load / self.members.speed
@@ -238,14 +239,13 @@ class WeightedPlan:
         self.transfer(j, a)
 
     def gains(self, item: IntArray, receiver: IntArray, returned: IntArray | None = None) -> Gains:
-        """Return how candidate transfers or swaps would change loads, rack cost and moves.
-
-        Each candidate gives an item to a member. In a swap, this member gives an item back.
+        """Return how candidate transfers or swaps of partitions would change loads, rack cost and
+        moves.
 
         Args:
-            item: the items (a partition, or several that must have one owner).
-            receiver: the members that receive them; in a swap the owners of ``returned``.
-            returned: the items that go the other way; None for transfers.
+            item: index of the item (a partition, or several with one owner) of each candidate.
+            receiver: index of the member that gets it.
+            returned: index of the item that this member gives back in a swap; None for transfers.
         """
         self.work -= len(item) + _CALL_OVERHEAD
         members, a = self.members, self.owner[item]
@@ -281,9 +281,10 @@ class WeightedPlan:
         return Gains(over, larger, smaller, cost, moves, allowed)
 
     def score(self) -> tuple[object, ...]:
-        """Return a tuple of criteria that is lower for a better assignment of partitions.
+        """Return a tuple that ranks assignments of partitions; a lower tuple is better.
 
-        Tuples are compared lexicographically; the most important criterion is first.
+        The criteria are, most important first: partitions on members that should own nothing,
+        overload, sorted loads, rack cost, moves.
         """
         over = float(np.maximum(self.load - self.members.capacity, 0.0).sum())
         there = self.members.group >= 0
@@ -292,10 +293,9 @@ class WeightedPlan:
         return self.misplaced(), over, relative, int(owned_by.sum()), self.moves
 
     def misplaced(self) -> int:
-        """Return how many partitions are on members that should own nothing, although others could
-        own them.
+        """Return how many items are on members of weight 0 although other members could own them.
 
-        Partitions that must have one owner count as one.
+        An item is a partition, or several that must have one owner.
         """
         if self.members.draining is None or not len(self.owner):
             return 0

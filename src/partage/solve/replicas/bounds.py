@@ -59,18 +59,17 @@ _PAIRS_A_STEP = 30
 
 
 def find_prices(task: ReplicaTask, figures: Mapping[str, int], *, name: str, rounds: int) -> Floats:
-    """Search for dual prices of brokers and racks that prove a high lower bound of a plan's cost.
+    """Return dual prices of broker and rack limits that prove a high lower bound of a plan's cost.
 
-    The cost is the bytes moved ("moved") or a total imbalance, for example "replicas" (how far
-    brokers are outside their allowed range of replicas). The result is float64[4, brokers + racks],
-    a row for each resource (capacity, replicas, bytes, load).
+    A dual price is the cost that one unit of a limit saves. The cost is the bytes moved ("moved")
+    or a total imbalance, such as "replicas". The result is float64[4, brokers + racks], a row for
+    each resource (capacity, replicas, bytes, load).
 
     Args:
-        task: the reassignment.
-        figures: the costs of the best known plan, by name. The bound cannot exceed the plan's cost.
+        task: brokers, partitions and rules of the reassignment.
+        figures: dict from cost name to the cost of the best known plan, which no bound can exceed.
         name: the cost to bound.
-        rounds: maximum number of evaluations of the dual; each looks at every pair of partition and
-            broker.
+        rounds: maximum number of iterations.
     """
     # Prices of brokers prove nothing about copies between the disks of one broker.
     seen = "between brokers" if name == "moved" and "between brokers" in figures else name
@@ -80,7 +79,7 @@ def find_prices(task: ReplicaTask, figures: Mapping[str, int], *, name: str, rou
     best, best_prices = -np.inf, first
     close = (_CLOSE_OF_MANY if dual.is_large else _CLOSE) * max(1.0, abs(reached))
     for start in starts:
-        value, prices = _ascend(dual, start, reached, close, rounds // len(starts))
+        value, prices = _maximise_bound(dual, start, reached, close, rounds // len(starts))
         if value > best:
             best, best_prices = value, prices
         if reached - best <= close:
@@ -94,12 +93,12 @@ def bound_of_moves(
     """Return the lower bound of the bytes moved that the given dual prices prove.
 
     Args:
-        task: the reassignment.
-        figures: the total imbalance that a plan may have, by name.
+        task: brokers, partitions and rules of the reassignment.
+        figures: dict from a measure of imbalance, such as "replicas", to the most that a plan may
+            have.
         prices: float64[4, B + Z], the dual price of one unit of each resource (capacity, replicas,
             bytes, load) on each broker and rack.
-        total: bytes moved plus prices of the brokers, for the cheapest brokers of each partition,
-            summed over partitions.
+        total: the least bytes moved plus dual prices of chosen brokers, summed over partitions.
     """
     brokers = len(task.alive)
     high = np.where(task.high >= UNBOUNDED, 0, task.high)
@@ -111,10 +110,12 @@ def bound_of_moves(
 
 
 def prices_of_brokers(task: ReplicaTask, prices: Floats) -> Floats:
-    """Return the dual price of each resource on each broker, including the price of its rack
-    (float64[4, B]).
+    """Return each broker's dual prices plus those of its rack (float64[4, B]).
 
-    The four resources are capacity, replicas, bytes and load.
+    Args:
+        task: the reassignment, which has the rack of each broker.
+        prices: float64[4, B + Z], the dual price of a unit of each resource (capacity, replicas,
+            bytes, load) on each broker and rack.
     """
     brokers = len(task.alive)
     out: Floats = prices[:, :brokers].copy()
@@ -123,16 +124,17 @@ def prices_of_brokers(task: ReplicaTask, prices: Floats) -> Floats:
     return out
 
 
-def _ascend(
+def _maximise_bound(
     dual: _Dual, start: Floats, reached: float, close: float, rounds: int
 ) -> tuple[float, Floats]:
-    """Maximise the Lagrangian lower bound by subgradient ascent.
+    """Maximise a Lagrangian lower bound by subgradient ascent; return it and its dual prices.
 
-    Return the best bound and its dual prices.
-
-    The step length is proportional to the distance from the target (Polyak), and shorter after
-    rounds without progress. A direction that opposes the last one is turned away from it (Camerini,
-    Fratta, Maffioli), so that prices do not oscillate.
+    Args:
+        dual: the function from dual prices to the lower bound.
+        start: the first dual prices.
+        reached: the cost of the best known plan, which no bound can exceed.
+        close: difference to ``reached`` at which the search ends.
+        rounds: maximum number of iterations.
     """
     prices, direction = start, np.zeros_like(start)
     best, best_prices = -np.inf, start.copy()
@@ -166,7 +168,7 @@ def _ascend(
 
 
 class _Dual:
-    """Lagrangian dual function of a reassignment's cost: its value, subgradients and feasible
+    """Lagrangian dual of a reassignment: a lower bound of a plan's cost as a function of dual
     prices.
 
     The cost is the bytes moved or the imbalance of one resource.
@@ -218,7 +220,7 @@ class _Dual:
         return out
 
     def allowed(self, prices: Floats) -> Floats:
-        """Limit dual prices to their feasible range, in place, and return them.
+        """Limit dual prices to the range in which they prove a bound; change and return the array.
 
         A broker or rack without an upper balance limit may have no price above 0.
         """
@@ -229,7 +231,7 @@ class _Dual:
     def initial_prices(self) -> Floats:
         """Return the best of several guesses of dual prices, as the start of the search.
 
-        Each guess gives a price to one kind of balance limit that is hard to meet.
+        Each guess sets the prices of one resource whose balance limits are hard to meet.
         """
         task, cluster = self.task, self.task.cluster
         nothing = np.zeros(task.low.shape)
@@ -257,7 +259,7 @@ class _Dual:
                 for above, below in ((0.0, 1.0), (0.5, 0.5), (1.0, 0.0))
             ]
             if k == 1:
-                tries.append(self._dearest_to_leave(now[k] - task.high[k]))
+                tries.append(self._removal_costs(now[k] - task.high[k]))
                 tries.append(tries[-1] - 0.5 * worth * under[k])
             for added, start in product(tries, starts):
                 tried = start.copy()
@@ -267,13 +269,12 @@ class _Dual:
                     best, best_value = tried, value
         return best
 
-    def _dearest_to_leave(self, excess: Floats) -> Floats:
-        """Return, for each broker with too many replicas, the least cost of its most expensive
-        removal.
+    def _removal_costs(self, excess: Floats) -> Floats:
+        """Return the cost of the last removal that brings each overfull broker down to its limit.
 
-        A broker with n surplus replicas loses at least its n cheapest ones to move, so the result
-        is the cost of moving the n-th cheapest replica. It is float64[B + Z], 0 for racks and for
-        all other brokers.
+        A broker with n surplus replicas must lose at least the n that are cheapest to move. The
+        result is the cost of the n-th cheapest (float64[B + Z]), and 0 for racks and other brokers.
+        ``excess`` is the number n of each broker.
         """
         cluster = self.task.cluster
         out = np.zeros(len(excess))
@@ -299,12 +300,11 @@ class _Dual:
         return np.concatenate([held, np.array(sums).reshape(len(held), -1)], axis=1)
 
     def subgradient(self, prices: Floats, use: Floats) -> Floats:
-        """Return the direction in which to change the dual prices so that the bound rises
-        (float64[4, B + Z]).
+        """Return the direction in which to change dual prices so that the lower bound rises.
 
-        ``use`` is the use of each resource on each broker and rack. Each entry of the result is
-        the distance of the use from a balance limit: the upper limit for a positive price, the
-        lower limit for a negative price, the missed one otherwise.
+        The result is float64[4, B + Z]: the use of each resource on each broker and rack, minus the
+        balance limit to which its price belongs (upper limit if positive, lower limit if negative).
+        At price 0 it is the limit that is missed. ``use`` has the same shape.
         """
         over, under = use - self.high, use - self.low
         over[self.unbounded] = 0.0
@@ -354,10 +354,10 @@ class ChoiceArrays(NamedTuple):
 
 
 class CheapestChoices:
-    """Chooser of each partition's cheapest valid brokers at given dual prices.
+    """Solver that chooses the cheapest valid brokers of each partition for given dual prices.
 
     This is the inner problem of the Lagrangian dual. A compiled kernel solves it for large
-    clusters, NumPy for small ones, because compiling would take longer there.
+    clusters, NumPy for small ones.
     """
 
     def __init__(self, task: ReplicaTask) -> None:
@@ -374,11 +374,11 @@ class CheapestChoices:
         self._pairs = 0
 
     def solve(self, prices: Floats, *, per_byte: float) -> tuple[float, Floats, NDArray[np.int32]]:
-        """Choose the cheapest valid brokers of each partition at the given dual prices.
-
+        """Choose the cheapest valid brokers of each partition for given dual prices.
 
         Args:
-            prices: float64[4, B], the dual price of a unit of each kind on each broker.
+            prices: float64[4, B], the dual price of a unit of each resource (capacity, replicas,
+                bytes, load) on each broker.
             per_byte: the cost of a byte that is copied.
 
         Returns:
@@ -399,7 +399,7 @@ class CheapestChoices:
     def _solve_on_arrays(
         self, prices: Floats, per_byte: float
     ) -> tuple[float, Floats, NDArray[np.int32]]:
-        """Choose each partition's cheapest brokers like `solve`, but with NumPy on arrays.
+        """Choose each partition's cheapest brokers like `solve`, but with NumPy for small clusters.
 
         It requires that a rack may hold at most one replica of a partition.
         """
@@ -412,7 +412,7 @@ class CheapestChoices:
         for begin in range(0, len(task.factor), size):
             part = slice(begin, min(begin + size, len(task.factor)))
             weight, factor = task.weight[:, part].astype(np.float64), task.factor[part]
-            asked, price, forced = self._price_block(part, weight, prices, per_byte)
+            asked, price, forced = self._broker_costs(part, weight, prices, per_byte)
             partitions = np.arange(len(factor))
             for i in range(int(factor.max(initial=0))):
                 b = price.argmin(axis=1)
@@ -428,14 +428,20 @@ class CheapestChoices:
                 price[partitions, b] = np.inf
         return total, held, chosen
 
-    def _price_block(
+    def _broker_costs(
         self, part: slice, weight: Floats, prices: Floats, per_byte: float
     ) -> tuple[Floats, Floats, Bools]:
-        """Return the cost of each broker for several partitions, without and with the cost of
-        copied bytes.
+        """Return what a replica of each of several partitions costs on each broker.
 
-        The third result marks partitions with a replica that must stay. Such a replica costs minus
-        infinity, so that it is chosen first; the rack rule does not apply to its partition.
+        Args:
+            part: the partitions (P).
+            weight: float64[4, P], amount of each resource that a replica needs.
+            prices: float64[4, B], the dual price of a unit of each resource on each broker.
+            per_byte: the cost of a byte that is copied.
+
+        Returns:
+            The costs without copied bytes and with them (minus infinity for a replica that must
+                stay), and a mask of the partitions with such a replica.
         """
         task, cluster = self.task, self.task.cluster
         old = slice(int(cluster.start[part.start]), int(cluster.start[part.stop]))
@@ -511,11 +517,17 @@ def _price_brokers(arrays, per_byte, p):
 
 @piece
 def _insert(best, best_at, rack, several, factor, n, b, price):
-    """Insert broker ``b`` into the list of the ``n`` cheapest brokers so far; return the new
-    length.
+    """Insert broker ``b`` into a sorted list of the cheapest brokers; return the list's new length.
 
-    The list is sorted by price and has at most ``factor`` brokers. Unless ``several`` is true, it
-    has at most one broker of each rack: the cheaper one stays.
+    Args:
+        best: the price of each broker in the list; changed in place.
+        best_at: the number of each broker in the list; changed in place.
+        rack: the rack of each broker.
+        several: whether a rack may have several brokers in the list; otherwise only its cheapest.
+        factor: maximum length of the list.
+        n: current length of the list.
+        b: the broker to insert.
+        price: its price.
     """
     same = -1
     if not several:
@@ -543,11 +555,22 @@ def _insert(best, best_at, rack, several, factor, n, b, price):
 
 @piece
 def _choose_by_racks(least, rack, rack_low, rack_high, best, best_at, factor):
-    """Choose a partition's brokers in a cluster with fewer racks than replicas; return how many
-    were found.
+    """Choose a partition's cheapest brokers in a cluster with fewer racks than replicas.
 
-    Each rack first gets the least number of replicas that the rule requires, always on the cheapest
-    broker left. Then the cheapest brokers of racks below their upper limits follow.
+    Each rack first gets the least number of replicas that the rack rule requires, on its cheapest
+    brokers. Then the cheapest other brokers of racks below their upper limits follow.
+
+    Args:
+        least: the price of each broker.
+        rack: the rack of each broker.
+        rack_low: least number of replicas in each rack.
+        rack_high: largest number of replicas in each rack.
+        best: price of each chosen broker; filled in place.
+        best_at: number of each chosen broker; filled in place.
+        factor: number of replicas.
+
+    Returns:
+        the number of chosen brokers.
     """
     n = 0
     for needed in (1, 0):

@@ -31,12 +31,10 @@ _Int32s = NDArray[np.int32]
 
 
 def place_on_disks(task: ReplicaTask, replica: _Int32s) -> _Int32s | None:
-    """Choose the disk (log directory) of each replica on its broker (int32[S]).
-
-    Return None if the disks are unknown.
+    """Choose the disk (log directory) of each replica on its broker; return None without disk data.
 
     Args:
-        task: the reassignment.
+        task: brokers, disks, partitions and rules of the reassignment.
         replica: int32[S], the broker of each replica by ``task.start``. The disk is -1 for brokers
             that do not have several disks.
     """
@@ -185,14 +183,14 @@ def _held(task: ReplicaTask, replica: _Int32s) -> Ints:
 def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -> list[Floats]:
     """Return dual prices of disks that can prove a lower bound of one cost of a plan.
 
-    The cost is the bytes moved or an imbalance of disks. The result is a list of alternatives. Each
-    is float64[2, 4, D]: prices for being above and below the balance limits, by resource and disk.
+    The cost is the bytes moved or an imbalance of disks. The result is a list of alternative arrays
+    float64[2, 4, D]: prices for being above and below the balance limits, by resource and disk.
 
     Args:
-        task: the reassignment.
-        replica: int32[S], the plan's brokers.
-        disk: int32[S], the plan's disks.
-        name: "moved" (bytes copied), or a figure of disk balance that is not 0 in the plan.
+        task: brokers, disks, partitions and rules of the reassignment.
+        replica: int32[S], the broker of each replica.
+        disk: int32[S], the disk of each replica.
+        name: "moved" (bytes copied), or a measure of disk imbalance that is not 0 in the plan.
     """
     disks = task.disks
     if disks is None:
@@ -201,12 +199,12 @@ def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -
     nothing = np.zeros((2, len(KINDS), len(disks.part)))
     if name != "moved":
         k = KINDS.index(name.removeprefix("disk "))
-        above, below = _outside(disks, disk, task.weight[k][task.owner], k, held[k])
+        above, below = _excess_and_shortage(disks, disk, task.weight[k][task.owner], k, held[k])
         nothing[0, k], nothing[1, k] = above > 0, below > 0
         return [nothing]
     out = []
     for k in range(1, len(KINDS)):
-        sides = _outside(disks, disks.old, task.weight[k][task.old_owner], k, held[k])
+        sides = _excess_and_shortage(disks, disks.old, task.weight[k][task.old_owner], k, held[k])
         for side, off in enumerate(sides):
             worth = _marginal_cost(task, disks, sides[0] > 0, k, int(off.sum()))
             if off.any() and worth > 0:
@@ -216,20 +214,17 @@ def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -
     return out
 
 
-def _outside(
+def _excess_and_shortage(
     disks: Disks, disk: _Int32s, weight: Ints, k: int, broker_amount: Ints
 ) -> tuple[Ints, Ints]:
-    """Return how far each disk is above, and how far below, its balance limits.
-
-    Both results are int64[D]. ``k`` is the index of the resource: capacity, replicas, bytes or
-    load.
+    """Return how far each disk is above, and how far below, its balance limits (two int64[D]).
 
     Args:
-        disks: all disks.
+        disks: the disks and their limits.
         disk: int32[n], the disk of each replica, -1 for none.
-        weight: int64[n], its weight in resource k.
-        k: the index of the resource.
-        broker_amount: int64[B], the amount of the resource on each broker.
+        weight: int64[n], amount of the resource that each replica needs.
+        k: index of the resource (capacity, replicas, bytes, load).
+        broker_amount: int64[B], total of the resource on each broker.
     """
     on_disks = np.zeros(len(disks.part), np.int64)
     np.add.at(on_disks, disk[disk >= 0], weight[disk >= 0])
@@ -238,17 +233,14 @@ def _outside(
 
 
 def _marginal_cost(task: ReplicaTask, disks: Disks, over: Bools, k: int, excess: int) -> float:
-    """Return the fewest bytes that must be copied to remove the last unit of an imbalance between
-    disks.
-
-    Only replicas on disks above their balance limits are considered, or those on all disks if none
-    is above.
+    """Return the fewest bytes to copy to remove the last unit of an imbalance between disks.
 
     Args:
-        task: the reassignment.
-        disks: the disks.
-        over: whether each disk is above its limits.
-        k: the resource.
+        task: brokers, disks, partitions and rules of the reassignment.
+        disks: the disks and their limits.
+        over: whether each disk is above its limits. Only replicas on such disks count, or all
+            replicas if there are none.
+        k: index of the resource (capacity, replicas, bytes, load).
         excess: total imbalance of the resource.
     """
     on = np.flatnonzero((disks.old >= 0) & disks.free)

@@ -56,27 +56,31 @@ def dive(
     found: DualPlan,
     plans: Sequence[NDArray[np.int32]],
 ) -> DualPlan:
-    """Round the linear relaxation to a plan by fixing the largest partitions one by one (diving
-    heuristic).
+    """Turn the linear relaxation of a reassignment into a plan by fixing its large partitions in
+    turn.
 
-    Return the plan, and dual prices for the partitions that were not fixed.
+    This is a diving heuristic: after each choice, the linear programme is solved again.
 
     Args:
-        task: the reassignment.
-        figures: the total imbalance that a plan may have, by name.
-        found: the dual's solution. Its linear programme is changed.
-        plans: int32[S] each, known plans; partitions that move only what must move keep to the
-            first.
+        task: brokers, partitions and rules of the reassignment.
+        figures: dict from a measure of imbalance, such as "replicas", to the most that a plan may
+            have.
+        found: solution of the relaxation; its linear programme is changed.
+        plans: int32[S] each, the brokers of all replicas in known plans. Partitions that may make
+            only unavoidable moves keep to the first.
+
+    Returns:
+        the plan, and dual prices for the partitions that were not fixed.
     """
     return _Dive(task, figures, found, plans).run()
 
 
 class _Dive:
-    """State of the diving heuristic: the linear programme and its dual prices.
+    """State of the diving heuristic, which fixes large partitions of a linear programme in turn.
 
     Attributes:
-        search: the search for dual prices.
-        left: simplex iterations until no more choices are tried.
+        search: the search for dual prices, with the linear programme.
+        left: number of simplex iterations that may still be spent on trying choices.
     """
 
     def __init__(
@@ -110,30 +114,45 @@ class _Dive:
         )  # fmt: skip
 
     def _count_of_size(self, part: float) -> int:
-        """Return how many singles have more than a part of a broker's mean bytes."""
+        """Return how many large partitions have more than the fraction ``part`` of a broker's mean
+        bytes.
+        """
         task = self.task
         mean = float(task.cost @ task.factor) / max(int(task.receives.sum()), 1)
         return int((task.cost[self.search.master.single] > part * mean).sum())
 
     def _is_whole(self, single: int) -> bool:
-        """Return whether the last optimum gives a partition one choice of brokers."""
+        """Return whether the last optimum gives a partition exactly one set of brokers.
+
+        ``single`` is the number of a large partition, which has its own variables.
+        """
         sets = self.search.master.likely_sets(single, 1)
         return bool(sets) and self.search.master.values_of(single)[sets[0]].min() > _WHOLE
 
     def _fix(self, singles: Sequence[int], *, is_tried: bool) -> None:
-        """Fix partitions to their likeliest choices, or to the best tried choices."""
+        """Fix large partitions to the set of brokers that the last optimum favours.
+
+        With ``is_tried`` each likely set is tried first, and the one with the lowest optimum is
+        fixed. ``singles`` are numbers of large partitions.
+        """
         chosen = []
         for single in singles:
             sets = self.search.master.likely_sets(single, _MOST_TRIED)
             if not sets:
                 continue
             is_open = is_tried and self.left > 0
-            chosen.append((single, self._best(single, sets) if is_open else sets[0]))
+            chosen.append((single, self._best_by_trial(single, sets) if is_open else sets[0]))
         for single, brokers in chosen:
             self.search.fix(single, brokers)
 
-    def _best(self, single: int, sets: list[Ints]) -> Ints:
-        """Return the set of brokers with the lowest optimum (strong branching)."""
+    def _best_by_trial(self, single: int, sets: list[Ints]) -> Ints:
+        """Return the set of brokers whose linear programme has the lowest optimum (strong
+        branching).
+
+        Args:
+            single: number of the large partition.
+            sets: the sets of brokers to try.
+        """
         master, partition = self.search.master, int(self.search.master.single[single])
         slots = slice(int(self.task.start[partition]), int(self.task.start[partition + 1]))
         # A known plan comes first: its optimum lets the others end early. The likeliest set of two

@@ -67,7 +67,7 @@ _MOST_SETS = 8
 
 @dataclass(frozen=True, eq=False)
 class DualPlan:
-    """Best dual prices found for a reassignment, and a near-optimal plan rounded from the linear
+    """Best dual prices of a reassignment, and a near-optimal plan rounded from the linear
     relaxation.
 
     Attributes:
@@ -76,8 +76,7 @@ class DualPlan:
             limits.
         choice: int32[S], the cheapest brokers of each partition at these prices.
         master: the linear programme, for `diving`.
-        reachable: an estimate of the fewest bytes that a plan moves; no bound once `diving` has
-            fixed partitions.
+        reachable: an estimate of the fewest bytes that a plan moves (not a proven bound).
     """
 
     prices: Floats
@@ -95,13 +94,14 @@ def solve_dual(
 ) -> DualPlan | None:
     """Solve the Lagrangian dual of a reassignment by column generation.
 
-    Return its dual prices and a rounded plan; None if the solver HiGHS is not installed.
+    Return dual prices of the balance limits and a rounded plan; None without the solver HiGHS.
 
     Args:
-        task: the reassignment.
-        figures: the total imbalance that a plan may have, by name.
-        start: float64[4, B + Z], prices to begin with.
-        plan: int32[S], a plan with these figures, so that the first programme is feasible.
+        task: brokers, partitions and rules of the reassignment.
+        figures: dict from a measure of imbalance, such as "replicas", to the most that a plan may
+            have.
+        start: float64[4, B + Z], the first dual price of each resource on each broker and rack.
+        plan: int32[S], the broker of each replica in a plan with these figures.
     """
     try:
         import highspy
@@ -116,16 +116,19 @@ def solve_dual(
 
 
 class Boxstep:
-    """Search for dual prices by the boxstep method.
+    """Search for dual prices of a reassignment by the boxstep method.
+
+    The method solves a linear programme repeatedly, with prices limited to a box around the best
+    ones. A single is a large partition with its own variables.
 
     Attributes:
         master: the linear programme.
         prices: float64[4, B + Z], the best dual prices so far.
         center: float64[n], the same in the programme's scale.
         choice: int32[S], the cheapest brokers of each partition at these prices.
-        value: the lower bound of the bytes moved that these prices prove. Once singles are fixed
-            it only holds for plans with these singles' brokers.
-        fixed: the brokers of each single that is fixed.
+        value: the lower bound of the bytes moved that these prices prove, for plans with the
+            ``fixed`` brokers.
+        fixed: dict from each fixed single to its brokers.
         box: half the width of the box.
     """
 
@@ -142,13 +145,13 @@ class Boxstep:
         master.add(self.choice)
 
     def run(self, rounds: int, gap: float) -> float:
-        """Search for better prices until programme and dual differ by at most a part ``gap``.
+        """Improve the dual prices until their bound is near the optimum of the linear programme.
 
-        Return the optimum of the programme, infinity if it has none.
+        Return the optimum, infinity if there is none.
 
         Args:
-            rounds: solutions of the linear programme, at most.
-            gap: the difference at which the search stops, as a part of the optimum.
+            rounds: maximum number of solutions of the linear programme.
+            gap: relative difference between bound and optimum at which the search stops.
         """
         growing, optimum = 0, np.inf
         for _ in range(rounds):
@@ -175,13 +178,15 @@ class Boxstep:
         return optimum
 
     def fix(self, single: int, brokers: Ints) -> None:
-        """Fix the brokers of a single; the value is that of the plans with these brokers."""
+        """Fix the brokers of a large partition; later bounds hold for plans with these brokers."""
         self.master.fix(single, brokers)
         self.fixed[single] = brokers
         self.value, self.choice = self._evaluate(self.prices)
 
     def _evaluate(self, prices: Floats) -> tuple[float, NDArray[np.int32]]:
-        """Return the bound that dual prices prove, and the cheapest brokers (int32[S])."""
+        """Return the lower bound that dual prices prove, and each partition's cheapest brokers
+        (int32[S]).
+        """
         master, task = self.master, self.master.task
         total, chosen = _choose_cheapest(task, self._choices, prices, self.plan)
         whole = prices_of_brokers(task, prices)
@@ -199,10 +204,9 @@ def _choose_cheapest(
 ) -> tuple[float, NDArray[np.int32]]:
     """Choose the cheapest brokers of each partition at given dual prices.
 
-    Return their total cost, and the brokers (int32[S]).
-
-    Some partitions keep the brokers of ``plan``: those that move only what must move, since the
-    choice does not limit their moves, and those for which the rack rule leaves too few brokers.
+    Return the total cost, and the broker of each replica (int32[S]). Some partitions keep the
+    brokers of ``plan``: those that may make only unavoidable moves, and those for which the rack
+    rule leaves too few brokers. ``choices`` solves all others.
     """
     total, _, chosen = choices.solve(prices_of_brokers(task, prices), per_byte=1.0)
     keeps_plan = task.closed.copy()
@@ -211,14 +215,12 @@ def _choose_cheapest(
 
 
 class RestrictedMaster:
-    """Restricted master programme of column generation: a linear programme that HiGHS solves.
+    """Linear programme of column generation for dual prices, restricted to known choices of
+    brokers.
 
-    The largest partitions (singles) have one variable for each broker that a known choice gives
-    them. A group of other partitions has one variable for each known choice as a whole. The rows
-    are the balance limits, then one row for each group: the variables of a single add up to its
-    replication factor, those of another group to 1. Singles also have rows for the rack rule.
-
-    Prices are scaled: the price of a mean replica within a limit, in units of a mean move.
+    Large partitions (singles) have a variable for each broker of a known choice. Each group of
+    other partitions has a variable for each known choice. Rows are the balance limits and the sum
+    of each group's variables; singles also have rows for the rack rule. HiGHS solves it.
 
     Attributes:
         group: int64[P], the group of each partition; the largest ones are groups of their own.
@@ -303,10 +305,10 @@ class RestrictedMaster:
         self._rack_row: Ints = np.full((self.singles, racks), -1, np.int64)
 
     def _add_rows(self) -> None:
-        """Add the rows of the programme: one for each balance limit, and one for each group of
+        """Add the rows of the linear programme: one for each balance limit and each group of
         partitions.
 
-        The row of a limit has two elastic columns. The row of a group is a convexity constraint.
+        The row of a limit has two elastic columns, which allow a violation at a cost.
         """
         highs, task, bands = self.highs, self.task, len(self.kind)
         none = np.zeros(0, np.int32), np.zeros(0)
@@ -323,10 +325,7 @@ class RestrictedMaster:
         )  # fmt: skip
 
     def _add_slacks(self, figures: Mapping[str, int]) -> int:
-        """Add slack columns for the balance limits that the known plan misses; return how many.
-
-        Each slack is at most the plan's own imbalance.
-        """
+        """Add slack columns for the balance limits that the known plan misses; return how many."""
         highs, brokers, added = self.highs, len(self.task.alive), 0
         for k in self.kinds:
             for name, part in ((KINDS[k], slice(None, brokers)),
@@ -356,10 +355,9 @@ class RestrictedMaster:
         )  # fmt: skip
 
     def add(self, chosen: NDArray[np.int32]) -> None:
-        """Add a choice of brokers (int32[S]) to the programme: variables of singles, and one column
-        for each group of other partitions.
+        """Add each group's brokers in a known placement to the linear programme, as new columns.
 
-        Existing columns are not repeated. Singles that are fixed get none.
+        ``chosen`` is the broker of each replica (int32[S]).
         """
         self._add_arcs(chosen)
         self._add_groups(chosen)
@@ -401,7 +399,10 @@ class RestrictedMaster:
             self._add_rack_rows(np.unique(single))
 
     def _widen_rack_limits(self, single: Ints, broker: Ints) -> None:
-        """Widen the rack limits of singles whose given choice is outside them."""
+        """Widen the rack limits of large partitions whose given brokers exceed them.
+
+        ``single`` and ``broker`` are the partition and broker of each replica.
+        """
         if self._rack is None or not len(single):
             return
         racks = self.rack_low.shape[1]
@@ -420,7 +421,7 @@ class RestrictedMaster:
                 )  # fmt: skip
 
     def _add_rack_rows(self, singles: Ints) -> None:
-        """Add rows for the rack rule of some singles where their variables could break it."""
+        """Add rows for the rack rule of large partitions whose variables could break it."""
         begin: list[int] = []
         index, lower, upper, size = [], [], [], 0
         first = self.highs.getNumRow()
@@ -490,13 +491,10 @@ class RestrictedMaster:
     def solve(
         self, center: Floats, box: float, method: int = PRIMAL_SIMPLEX
     ) -> tuple[Floats, float, float] | None:
-        """Solve the linear programme with the dual prices limited to a box around ``center``.
+        """Solve the linear programme with dual prices limited to a box around ``center``.
 
-        Return the scaled prices, the optimum in bytes, and the use of elastic columns; None if
-        HiGHS finds no optimum.
-
-        The elastic columns of a balance limit cost the ends of its box: their reduced costs keep
-        the prices within the box.
+        Return the scaled prices, the optimum in bytes, and the use of elastic columns (violations
+        of limits); None if HiGHS finds no optimum.
 
         Args:
             center: float64[n], scaled prices.
@@ -511,10 +509,11 @@ class RestrictedMaster:
         return self.solve_again(method)
 
     def solve_again(self, method: int, most: float = np.inf) -> tuple[Floats, float, float] | None:
-        """Solve the linear programme with the box of the last `solve`; the result is the same.
+        """Solve the linear programme again with the same limits as the last `solve`, after other
+        changes.
 
-        The dual simplex method stops, without a result, once the optimum is known to exceed
-        ``most`` bytes.
+        The search stops without a result once the optimum is known to exceed ``most`` bytes.
+        ``method`` is HiGHS's number of the simplex method.
         """
         bands = len(self.kind)
         self.highs.setOptionValue("objective_bound", most / self.unit)
@@ -530,7 +529,11 @@ class RestrictedMaster:
         return -dual[:bands], optimum, float(values[: 2 * bands].sum())
 
     def _run(self, method: int) -> None:
-        """Solve by a simplex method from the last basis; if it stalls, by the dual one anew."""
+        """Solve the linear programme from the last basis by a simplex method (HiGHS's number of
+        it).
+
+        If that stalls, solve it anew by the dual simplex method.
+        """
         self._set_method(method, _STALLED)
         self.highs.run()
         self.iterations += int(self.highs.getInfo().simplex_iteration_count)
@@ -546,7 +549,7 @@ class RestrictedMaster:
         self.highs.setOptionValue("simplex_iteration_limit", iterations)
 
     def values_of(self, single: int) -> Floats:
-        """Return the last optimum's value of each broker for a single (float64[B])."""
+        """Return the value of each broker's variable in the last optimum for a large partition."""
         column, out = self.arc[single], np.zeros(self.arc.shape[1])
         if self.values is not None:
             is_known = (column >= 0) & (column < len(self.values))
@@ -554,7 +557,9 @@ class RestrictedMaster:
         return out
 
     def fix(self, single: int, brokers: NDArray[np.integer]) -> None:
-        """Fix the brokers of a single; all of them must have variables."""
+        """Fix the brokers of a large partition in the linear programme; each must have a
+        variable.
+        """
         column = self.arc[single]
         known = np.flatnonzero(column >= 0)
         value = np.isin(known, brokers).astype(np.float64)
@@ -562,7 +567,7 @@ class RestrictedMaster:
         self.is_fixed[single] = True
 
     def release(self, single: int) -> None:
-        """Undo `fix`: allow any values again for the variables of a single."""
+        """Undo `fix`: allow any brokers again for a large partition."""
         column = self.arc[single]
         known = np.flatnonzero(column >= 0)
         least = self._stays[single, known].astype(np.float64)
@@ -572,7 +577,7 @@ class RestrictedMaster:
         self.is_fixed[single] = False
 
     def keeps_rack_rule(self, single: int, brokers: Ints) -> bool:
-        """Return whether a set of brokers is within the rack limits of a single."""
+        """Return whether a set of brokers is within the rack limits of a large partition."""
         if self._rack is None:
             return True
         count = np.bincount(self._rack[brokers], minlength=self.rack_low.shape[1])
@@ -580,9 +585,8 @@ class RestrictedMaster:
         return bool(((count >= low) & (count <= high)).all())
 
     def prices(self, scaled: Floats) -> Floats:
-        """Convert scaled dual prices of the linear programme to prices of one unit.
-
-        The result is float64[4, B + Z]: brokers, then racks.
+        """Convert scaled dual prices of the linear programme to prices of one unit (float64[4, B +
+        Z]).
         """
         out = np.zeros(self.task.low.shape)
         out[self.kind, self.place] = scaled * self.unit / self.scale
@@ -590,18 +594,16 @@ class RestrictedMaster:
         return out
 
     def scaled(self, prices: Floats) -> Floats:
-        """Convert dual prices of one unit (float64[4, B + Z]) to the scale of the linear
-        programme.
-        """
+        """Convert dual prices of one unit (float64[4, B + Z]) to the linear programme's scale."""
         out: Floats = prices[self.kind, self.place] * self.scale / self.unit
         return out
 
     def rounded(self, plan: NDArray[np.int32]) -> NDArray[np.int32]:
         """Round the last optimum to one choice of brokers for each partition (int32[S]).
 
-        Without an optimum the result is ``plan``. The rounding is an error diffusion: partitions
-        choose in order of size, and each takes the choice that leaves the smallest sum of squared
-        differences between the plan so far and the optimum, over all balance limits.
+        Partitions choose in order of size. Each takes the choice that leaves the smallest sum of
+        squared differences between the rounded plan and the optimum (error diffusion). Without an
+        optimum the result is ``plan``.
         """
         out: NDArray[np.int32] = plan.copy()
         if self.values is None:
@@ -620,8 +622,10 @@ class RestrictedMaster:
         return out
 
     def _options(self, partition: int, used: list[tuple[float, int]]) -> tuple[list[Ints], Floats]:
-        """Return the sets of brokers between which a partition is divided, and what its division
-        uses of each balance limit (float64[n]).
+        """Return the sets of brokers among which the optimum divides a partition, and its resource
+        use.
+
+        ``used`` lists its group's choices in the optimum, as (fraction, number).
         """
         g, task = int(self.group[partition]), self.task
         if g < self.singles:
@@ -639,7 +643,9 @@ class RestrictedMaster:
         return list(sets.values()), target
 
     def _used_choices(self, values: Floats) -> list[list[tuple[float, int]]]:
-        """Return the choices in the last optimum of each group, as (part, number in history)."""
+        """Return, for each group, the choices in the last optimum: (fraction, number in
+        history).
+        """
         out: list[list[tuple[float, int]]] = [[] for _ in range(self.groups)]
         for value, (group, number) in zip(values[self.first :], self.owned, strict=False):
             if value > _LEAST_PART and group >= self.singles:
@@ -647,7 +653,10 @@ class RestrictedMaster:
         return out
 
     def _use_of(self, partition: int, brokers: NDArray[np.integer], part: Floats) -> Floats:
-        """Return what parts of replicas on some brokers use of each balance limit (float64[n])."""
+        """Return what fractions of replicas on some brokers use of each balance limit (float64[n]).
+
+        ``part`` is the fraction of a replica of ``partition`` on each of ``brokers``.
+        """
         task, out = self.task, np.zeros(len(self.kind))
         for k in self.kinds:
             weight = task.weight[k, partition] / self.mean[k] * part
@@ -657,9 +666,11 @@ class RestrictedMaster:
         return out
 
     def likely_sets(self, single: int, most: int) -> list[Ints]:
-        """Return the sets of brokers of a single with the largest values in the last optimum.
+        """Return the sets of brokers with the largest values in the last optimum for a large
+        partition.
 
-        Sets outside its rack limits are left out. Each set is int64[factor], ascending.
+        At most ``most`` sets that keep the rack rule are returned, each as int64[factor],
+        ascending.
         """
         value, factor = self.values_of(single), int(self.task.factor[self.single[single]])
         brokers = np.flatnonzero(value > _LEAST_PART)

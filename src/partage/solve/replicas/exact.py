@@ -31,14 +31,14 @@ _NODES = 9_000_000
 
 
 class RackLimits(NamedTuple):
-    """Limits of the integer programme on each partition's replicas: how many a rack may hold, and
-    how many may move.
+    """Limits of the integer programme on how many replicas a rack may hold and how many may move.
 
-    Limits that no plan can meet are relaxed, but no further than necessary.
+    Each partition has its own limits. Limits that no plan can meet are relaxed as little as
+    necessary.
 
     Attributes:
-        newcomers: int64[P], the most replicas of each partition that may move; it matters only for
-            partitions that may move no more than necessary.
+        newcomers: int64[P], the most replicas that may move, for partitions that may make only
+            unavoidable moves.
         low, high: int64[P, racks], how many replicas of a partition a rack may hold.
     """
 
@@ -79,12 +79,13 @@ def solve_exactly(
 ) -> ExactPlan | None:
     """Return a plan that moves the fewest bytes, found by the integer programming solver HiGHS.
 
-    The plan comes with HiGHS's lower bound.
+    Also return HiGHS's lower bound of the bytes moved.
 
     Args:
-        task: the reassignment.
-        figures: the total imbalance that a plan may have, by name.
-        plan: int32[S], a plan to begin with, by ``task.start``.
+        task: brokers, partitions and rules of the reassignment.
+        figures: dict from a measure of imbalance, such as "replicas", to the most that a plan may
+            have.
+        plan: int32[S], the broker of each replica in a plan to begin with.
         limits: the rack rule, relaxed as far as necessary.
         margin: how much balance limits are narrowed against rounding, in units of a mean replica.
         capacity_only: accept any plan that keeps to capacities, whatever else it breaks.
@@ -125,8 +126,14 @@ def relaxed_prices(
 ) -> Floats | None:
     """Return the dual prices of the balance limits in the linear relaxation (float64[4, B + Z]).
 
-    The judge verifies them, and computes from them a lower bound that is at least the relaxation's
-    optimum. None if HiGHS is not installed or the task is too large.
+    They prove a lower bound of the bytes moved that is at least the relaxation's optimum. None if
+    HiGHS is not installed or the reassignment is too large.
+
+    Args:
+        task: brokers, partitions and rules of the reassignment.
+        figures: dict from a measure of imbalance, such as "replicas", to the most that a plan may
+            have.
+        limits: the rack rule, relaxed as far as necessary.
     """
     try:
         import highspy
@@ -169,7 +176,7 @@ class _Row(NamedTuple):
 
 
 class _Band(NamedTuple):
-    """Balance limit that a constraint stands for: a resource on a broker or rack.
+    """Balance limit of one constraint: a resource on a broker or rack.
 
     ``scale`` is the number of units of the resource in one unit of the constraint.
     """
@@ -241,9 +248,13 @@ class MoveProgramme:
     def _add_bands(
         self, k: int, places: range, place_of_variable: NDArray[Any], allowed: int
     ) -> None:
-        """Add the balance constraints of one resource (such as bytes) for brokers or racks.
+        """Add the constraints that keep one resource of brokers or racks within its balance limits.
 
-        ``place_of_variable`` is the broker or rack of each binary variable.
+        Args:
+            k: index of the resource (capacity, replicas, bytes, load).
+            places: numbers of the brokers or racks.
+            place_of_variable: the broker or rack of each binary variable.
+            allowed: total imbalance of the resource that a plan may have.
         """
         weight = self.task.weight[k]
         if not weight.any():
@@ -312,8 +323,9 @@ class MoveProgramme:
         return np.concatenate([chosen.astype(float), np.zeros(self._slacks)])
 
     def plan(self, values: Floats) -> NDArray[np.int32]:
-        """Return the broker of each replica that a solution of the integer programme chooses
-        (int32[S]).
+        """Return the broker of each replica in a solution of the integer programme (int32[S]).
+
+        ``values`` has the value of each variable.
         """
         out: NDArray[np.int32] = self.broker[values[: len(self.partition)] > 0.5].astype(np.int32)
         return out

@@ -35,8 +35,8 @@ def balance_leaders(
     """Choose preferred leaders so that brokers, and racks, lead about equally many partitions.
 
     Args:
-        task: the reassignment.
-        replica: int32[S], the brokers of each partition by ``task.start``, in any order.
+        task: brokers, partitions and rules of the reassignment.
+        replica: int32[S], the brokers of each partition's replicas, in any order.
 
     Returns:
         The brokers with each partition's leader first (int32[S]), and dual prices for each measure
@@ -70,8 +70,8 @@ def balance_leaders(
 
 
 class _LeaderBalancer:
-    """State of preferred-leader balancing: each partition's leader, and each broker's number of
-    leaderships.
+    """Balancer of preferred leaders: the leader of each partition and the leaderships of each
+    broker.
 
     Attributes:
         ordered: int32[S], the broker of each replica.
@@ -101,9 +101,10 @@ class _LeaderBalancer:
         self, limits: tuple[Ints, Ints], rack: NDArray[np.int32], bands: tuple[Ints, Ints],
         sign: int,
     ) -> tuple[Floats, Floats]:  # fmt: skip
-        """Pass leadership along paths of brokers until all racks lead numbers within their limits.
+        """Pass leadership between brokers until all racks lead numbers of partitions within their
+        limits.
 
-        The search ends earlier if no path is left.
+        It passes along paths of brokers that share partitions, and ends early if no path is left.
 
         Args:
             limits: two int64[B], the minimum and maximum number of partitions that each broker may
@@ -177,8 +178,10 @@ class LeaderArrays(NamedTuple):
 
 @kernel("int64(LeaderArrays, int64)", LeaderArrays)
 def _balance(arrays, sign):
-    """Pass leadership between racks along shortest paths until none improves; return the number of
-    paths.
+    """Pass leadership between racks along shortest paths of brokers; return the number of paths.
+
+    ``arrays`` is changed in place. ``sign`` is 1 to unload racks above their maximum, -1 to load
+    racks below their minimum.
     """
     sums, full, paths = arrays.sums, arrays.full, 0
     for r in range(len(sums)):
@@ -259,12 +262,19 @@ def _may_give(arrays, b, sign):
 
 @piece
 def _pass_through_rack(arrays, tail, c, sign):
-    """Continue the search for a path at the other brokers of broker ``c``'s rack; return the
-    queue's end.
+    """Continue the search for a path at the other brokers of the rack of broker ``c``.
 
-    The rack leads as many partitions as it may. So ``c`` may only take a leadership if another
-    broker of its rack passes one on. Those brokers are appended to the queue, whose end was
-    ``tail``.
+    The rack leads as many partitions as it may, so another of its brokers must pass a leadership
+    on. These brokers are appended to the search's queue.
+
+    Args:
+        arrays: state of the search; changed in place.
+        tail: end of the queue.
+        c: the broker that would take a leadership.
+        sign: 1 if leadership passes away from full racks, -1 towards racks with too few.
+
+    Returns:
+        the new end of the queue.
     """
     rack, parent = arrays.rack, arrays.parent
     for b in range(len(rack)):
@@ -297,15 +307,22 @@ def _pass_leadership(arrays, b, sign):
 def _keep_positions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int32]:
     out: NDArray[np.int32] = replica.copy()
     cluster = task.cluster
-    _place(task.start, out, cluster.start, cluster.replica, replica.copy(), work=8 * len(out))
+    _write_chosen_brokers(
+        task.start, out, cluster.start, cluster.replica, replica.copy(), work=8 * len(out)
+    )
     return out
 
 
 @kernel("void(int64[::1], int32[::1], int64[::1], int32[::1], int32[::1])")
-def _place(start, out, old_start, old, chosen):
-    """Write a partition's chosen brokers to ``out``; current replicas keep their current positions.
+def _write_chosen_brokers(start, out, old_start, old, chosen):
+    """Write each partition's chosen brokers to ``out``; current replicas keep their positions.
 
-    ``chosen`` is overwritten.
+    Args:
+        start: offset of each partition's replicas in ``out`` and ``chosen``.
+        out: the broker of each replica; filled in place.
+        old_start: offset of each partition's replicas in ``old``.
+        old: the broker of each current replica.
+        chosen: the chosen brokers in any order; overwritten.
     """
     for p in range(len(start) - 1):
         begin, end = start[p], start[p + 1]

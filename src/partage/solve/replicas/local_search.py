@@ -34,7 +34,8 @@ _REPLICAS_A_SWAP = 5_000
 def place_replicas(task: ReplicaTask) -> NDArray[np.int32]:
     """Choose a broker for each replica by penalty-based local search (int32[S]).
 
-    The order of a partition's brokers does not determine its leader.
+    ``task`` has the brokers, partitions and rules. The order of a partition's brokers does not
+    determine its leader.
 
     Raises:
         NoFeasiblePlanError: a partition has fewer brokers than it is to have replicas.
@@ -45,13 +46,13 @@ def place_replicas(task: ReplicaTask) -> NDArray[np.int32]:
 
 
 def improve_placement(task: ReplicaTask, plan: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Improve a near-optimal placement that misses some balance limits (int32[S]).
+    """Improve a placement that is good except for some balance limits, by local search (int32[S]).
 
-    It runs the last rounds of the penalty-based local search.
+    Only the last rounds of the search run, at high penalties for imbalance.
 
     Args:
-        task: the reassignment.
-        plan: int32[S], the broker of each replica: near the best except for some balance limits.
+        task: brokers, partitions and rules of the reassignment.
+        plan: int32[S], the broker of each replica.
     """
     search = LocalSearch(task)
     search.load(plan)
@@ -77,14 +78,15 @@ class LocalSearch:
         self._work = 0
 
     def construct(self) -> None:
-        """Place all replicas greedily, at the penalties of the last round, as the initial
-        placement.
-        """
+        """Place all replicas greedily, at the penalties of the last round, to start the search."""
         self.set_penalties(self.schedule[-1])
         place_initially(self.state)
 
     def load(self, plan: NDArray[np.int32]) -> None:
-        """Start the search from a given placement: the broker of each replica (int32[S])."""
+        """Start the search from a given placement.
+
+        ``plan`` is the broker of each replica (int32[S]).
+        """
         task, state, brokers = self.task, self.state, len(self.task.alive)
         state.broker[:] = plan
         old = task.old_owner * brokers + task.cluster.replica
@@ -92,19 +94,19 @@ class LocalSearch:
         state.held += held_by_places(task, task.owner, plan)
 
     def set_penalties(self, penalties: Penalties) -> None:
-        """Set the penalties for unbalanced brokers and racks that all following steps use."""
+        """Set the cost of imbalance of brokers and racks for all steps that follow."""
         self.state.penalty[:] = penalties.vector
 
     def run(self) -> NDArray[np.int32]:
-        """Run all rounds of the local search, with rising penalties; return the broker of each
-        replica (int32[S]).
+        """Run the local search with penalties that rise each round; return each replica's broker
+        (int32[S]).
         """
         if (self.state.fixed == 1).all():
             return self.state.broker
         *rising, last = self.schedule
         moved = 0
         for i, penalties in enumerate(rising):
-            if i and not moved and self._adds_nothing(penalties):
+            if i and not moved and self._can_skip_round(penalties):
                 continue
             self.set_penalties(penalties)
             for _ in range(_SWEEPS):
@@ -116,10 +118,11 @@ class LocalSearch:
         return self._finish()
 
     def improve(self) -> NDArray[np.int32]:
-        """Improve a placement by the last rounds of the search, with swaps in each round.
+        """Improve a placement by the last rounds of the search, and return each replica's broker
+        (int32[S]).
 
-        Return the broker of each replica (int32[S]). Skipping the first rounds, with low penalties,
-        keeps the placement nearly balanced.
+        The first rounds, with low penalties for imbalance, are skipped so that the placement stays
+        nearly balanced.
         """
         *rising, last = self.schedule
         for penalties in rising[-_ROUNDS_OF_IMPROVEMENT:]:
@@ -133,7 +136,7 @@ class LocalSearch:
         return self._finish()
 
     def sweep(self) -> int:
-        """Move each replica to its cheapest broker if that lowers the cost; return how many
+        """Move each replica to its cheapest broker where that lowers the cost; return how many
         moved.
         """
         partitions = self.candidates.partitions()
@@ -163,7 +166,7 @@ class LocalSearch:
         self._settle()
         # Tasks that do not repair imbalance have no replica counts to repair.
         if not self.task.closed.all():
-            self._mend_numbers()
+            self._repair_replica_counts()
         return self.state.broker
 
     def _settle(self) -> None:
@@ -185,12 +188,11 @@ class LocalSearch:
                 done += self.swaps.between_racks(k)
         return done
 
-    def _mend_numbers(self) -> None:
+    def _repair_replica_counts(self) -> None:
         """Repair brokers with too many or too few replicas, with a low penalty on bytes meanwhile.
 
-        The result is kept only if it ranks better. Some repairs need three changes at once: a
-        replica returns to a broker that has too few, and another replica takes its former broker.
-        None of these changes alone lowers the cost while the brokers are at their limits for bytes.
+        The result is discarded unless it ranks better. Some repairs need several changes at once,
+        none of which lowers the cost alone.
         """
         state, last = self.state, self.schedule[-1]
         for _ in range(_LOOSE_TURNS):
@@ -208,9 +210,8 @@ class LocalSearch:
                 return
 
     def _rank(self) -> tuple[float, ...]:
-        """Return the costs of the current placement in order of importance, the bytes moved last.
-
-        Lower is better.
+        """Return a tuple that ranks placements, lower is better: imbalances by importance, then
+        bytes moved.
         """
         task, broker, n = self.task, self.state.broker, len(self.task.alive)
         off, racks = outside_bands(task, self.state.held), task.rack_low.shape[1]
@@ -223,12 +224,11 @@ class LocalSearch:
             ranks += [off[k, :n].sum(), off[k, n:].sum()]
         return (*map(float, ranks), float(task.cost[task.owner[is_moved(task, broker)]].sum()))
 
-    def _adds_nothing(self, penalties: Penalties) -> bool:
-        """Return whether a round with the new penalties can be skipped, because no move lowers the
-        cost.
+    def _can_skip_round(self, penalties: Penalties) -> bool:
+        """Return whether a round with the given penalties can be skipped, because no move lowers
+        the cost.
 
-        This is so if the penalties rise only for resources that are within all balance limits: then
-        moves that did not lower the cost before do not lower it now.
+        This is so if the penalties rise only for resources that are within all balance limits.
         """
         n, now = len(self.task.alive), self.state.penalty
         off = outside_bands(self.task, self.state.held)

@@ -80,10 +80,10 @@ class Penalties:
 
 
 def penalty_schedule(task: ReplicaTask) -> list[Penalties]:
-    """Return the penalties of all rounds of the local search, in rising order.
+    """Return the penalties for imbalance in each round of the local search, in rising order.
 
-    In the last round, penalties exceed the cost of any move. If partitions may only make
-    unavoidable moves, only the last round is returned.
+    In the last round, penalties exceed the cost of any move. If partitions of ``task`` may only
+    make unavoidable moves, only the last round is returned.
     """
     last = _final_penalties(task)
     return [last] if task.closed.all() else [*_rising_penalties(task), last]
@@ -110,7 +110,7 @@ def _rising_penalties(task: ReplicaTask) -> list[Penalties]:
 def _final_penalties(task: ReplicaTask) -> Penalties:
     """Return the penalties of the last round, at which any imbalance costs more than any move.
 
-    Each resource outweighs all resources that follow it in `RANKS`.
+    Each resource outweighs all resources that follow it in `RANKS`. ``task`` is the reassignment.
     """
     last = _LAST * _move_costs(task)[1]
     mean = _mean_weight(task)
@@ -143,9 +143,15 @@ def _with_racks(
 
 @piece
 def _outside_band(amount, low, high, k, place, change):
-    """Return how far a broker or rack will be outside its balance limits after ``change`` is added.
+    """Return how far a broker or rack will be outside its balance limits after a change.
 
-    ``k`` is the index of the resource: capacity, replicas, bytes or load.
+    Args:
+        amount: total of each resource on each broker and rack.
+        low: lower balance limits of these totals.
+        high: upper balance limits of these totals.
+        k: index of the resource (capacity, replicas, bytes, load).
+        place: index of the broker or rack.
+        change: amount that is added.
     """
     now = amount[k, place] + change
     if now > high[k, place]:
@@ -157,10 +163,15 @@ def _outside_band(amount, low, high, k, place, change):
 
 @piece
 def penalty_change(arrays, place, p, sign, first):
-    """Return how much the penalty of a broker or rack rises if it gets a replica of partition p.
+    """Return how much the penalty of a broker or rack rises if it gets or loses a replica.
 
-    With ``sign`` -1 it loses a replica instead. ``first`` is the index in the penalty vector at
-    which the penalties of brokers (0) or racks (K + 1, for K resources) begin.
+    Args:
+        arrays: state of the search.
+        place: index of the broker or rack.
+        p: the replica's partition.
+        sign: 1 if the replica is added, -1 if it is removed.
+        first: index of the first penalty in the vector: 0 for brokers, K + 1 for racks (K
+            resources).
     """
     held, low, high, weight = arrays.held, arrays.low, arrays.high, arrays.weight
     total = 0.0
@@ -175,9 +186,11 @@ def penalty_change(arrays, place, p, sign, first):
 
 @piece
 def rack_penalty_change(arrays, r, p, sign):
-    """Return how much the penalty of rack r rises if it gets a replica of partition p.
+    """Return how much the penalty of rack ``r`` rises if it gets or loses a replica of partition
+    ``p``.
 
-    With ``sign`` -1 the rack loses one instead. The result is 0 if racks have no balance limits.
+    ``sign`` is 1 to add the replica, -1 to remove it. The result is 0 without balance limits of
+    racks.
     """
     place = len(arrays.rack) + r
     if place < arrays.held.shape[1]:
@@ -187,10 +200,17 @@ def rack_penalty_change(arrays, r, p, sign):
 
 @piece
 def current_fate(old_start, old, fate, p, b):
-    """Return whether partition p's current replica on broker b may move, must stay or must leave.
+    """Return whether a partition's current replica on a broker may move, must stay or must leave.
 
-    The result is FREE, STAY or LEAVE; -1 if b has no replica of p. ``fate`` has the code of each
-    current replica; ``old`` has their brokers, those of p from ``old_start[p]`` on.
+    Args:
+        old_start: offset of each partition's current replicas in ``old``.
+        old: the broker of each current replica.
+        fate: FREE, STAY or LEAVE for each current replica.
+        p: the partition.
+        b: the broker.
+
+    Returns:
+        FREE, STAY or LEAVE; -1 if the broker has no replica of the partition.
     """
     for i in range(old_start[p], old_start[p + 1]):
         if old[i] == b:
@@ -200,7 +220,10 @@ def current_fate(old_start, old, fate, p, b):
 
 @piece
 def has_replica(start, broker, p, b):
-    """Return whether partition p has a planned replica on broker b."""
+    """Return whether partition ``p`` has a planned replica on broker ``b``.
+
+    ``start`` has the offset of each partition's replicas in ``broker``.
+    """
     for s in range(start[p], start[p + 1]):
         if broker[s] == b:
             return True
@@ -218,9 +241,11 @@ def _distance(count, low, high):
 
 @piece
 def rack_rule_change(arrays, p, from_rack, to_rack):
-    """Return how many more breaches of the rack rule a partition has if a replica changes racks.
+    """Return how many more breaches of the rack rule partition ``p`` has if a replica changes
+    racks.
 
-    ``from_rack`` is -1 for an added replica, ``to_rack`` is -1 for a removed one.
+    ``from_rack`` is -1 for an added replica, ``to_rack`` is -1 for a removed one. ``arrays`` is the
+    state of the search.
     """
     if from_rack == to_rack:
         return 0
@@ -246,9 +271,15 @@ def rack_rule_change(arrays, p, from_rack, to_rack):
 
 @piece
 def add_replica(totals, weight, rack, p, b, sign):
-    """Add a replica of partition p to the totals of broker b and its rack.
+    """Add a replica of partition p to the totals of broker b and its rack, or subtract it.
 
-    With ``sign`` -1 the replica is subtracted.
+    Args:
+        totals: total of each resource on each broker and rack; changed in place.
+        weight: amount of each resource that a replica of each partition needs.
+        rack: the rack of each broker.
+        p: the partition.
+        b: the broker.
+        sign: 1 to add, -1 to subtract.
     """
     place = len(rack) + rack[b]
     for k in range(len(totals)):

@@ -83,7 +83,7 @@ class SearchState:
     (capacity, replicas, bytes, load).
 
     Attributes:
-        task: the reassignment.
+        task: brokers, partitions and rules of the reassignment.
         broker: int32[S], the broker of each replica by ``task.start``; -1 before it has one.
         fixed: uint8[S], 1 for replicas that must stay on their broker.
         held: int64[K, B + Z], the amount of each kind on each broker and rack.
@@ -98,7 +98,7 @@ class SearchState:
 
     @classmethod
     def empty(cls, task: ReplicaTask) -> SearchState:
-        """Return the search state in which no replica has a broker yet."""
+        """Return the state of a search for ``task`` in which no replica has a broker yet."""
         count = int(task.start[-1])
         return cls(
             task,
@@ -110,16 +110,11 @@ class SearchState:
 
     @property
     def is_fixed(self) -> Bools:
-        """Mask of the replicas that must stay on their broker (bool[S]).
-
-        It is a view of ``fixed``, which follows later changes.
-        """
+        """Mask of the replicas that must stay on their broker (bool[S]), as a view of ``fixed``."""
         return self.fixed.view(np.bool_)
 
     def arrays(self) -> SearchArrays:
-        """Return the state and its reassignment as one tuple of arrays for compiled kernels,
-        without copies.
-        """
+        """Return the state as a tuple of arrays for compiled kernels, without copies."""
         task, cluster = self.task, self.task.cluster
         return SearchArrays(
             task.start, self.broker, cluster.start, cluster.replica, task.fate, self.fixed,
@@ -132,12 +127,12 @@ class SearchState:
 def held_by_places(
     task: ReplicaTask, partition: NDArray[np.integer], broker: NDArray[np.integer]
 ) -> Ints:
-    """Add up the capacity, replicas, bytes and load of the given replicas on each broker and rack.
+    """Sum the capacity, replicas, bytes and load of given replicas by broker and by rack.
 
     The result is int64[4, B + Z]: brokers first, then racks.
 
     Args:
-        task: the reassignment.
+        task: the reassignment, which has the amounts that a replica of each partition needs.
         partition: int[n], the partition of each replica.
         broker: int[n], the broker of each replica.
     """
@@ -153,18 +148,19 @@ def outside_bands(task: ReplicaTask, amount: Ints) -> Ints:
     """Return how far the total of each broker and rack is outside its balance limits, 0 within
     them.
 
-    ``amount`` and the result are int64[4, B + Z]: one row for each resource; brokers first, then
-    racks.
+    Args:
+        task: the reassignment, with the balance limits.
+        amount: int64[4, B + Z], totals by resource (capacity, replicas, bytes, load) and by broker,
+            then rack; the result has the same shape.
     """
     out: Ints = np.maximum(np.maximum(amount - task.high, task.low - amount), 0)
     return out
 
 
 def is_moved(task: ReplicaTask, broker: NDArray[np.integer]) -> Bools:
-    """Return which planned replicas must be copied to a broker that has no replica of the partition
-    now.
+    """Return which replicas must be copied, because their new broker has none of the partition now.
 
-    The result is bool[S].
+    The result is bool[S]. ``broker`` is the planned broker of each replica.
     """
     brokers = len(task.alive)
     current = task.old_owner * brokers + task.cluster.replica

@@ -44,19 +44,18 @@ def select_free(
 ) -> Ints:
     """Choose the partitions that the next repair step may change; all others keep their brokers.
 
-    The step is a fix-and-optimise heuristic. Half of the partitions are those whose cost most
-    exceeds that of their cheapest brokers. A quarter have many bytes and a quarter few, others in
-    each step. The result is int64[n], ascending.
+    Half are those whose cost most exceeds that of their cheapest brokers. A quarter have many bytes
+    and a quarter few, others in each step. The result is int64[n], ascending.
 
     Args:
-        task: the reassignment.
-        prices: float64[4, B + Z], the dual prices of balance limits.
+        task: brokers, partitions and rules of the reassignment.
+        prices: float64[4, B + Z], the dual price of each resource on each broker and rack.
         plan: int32[S], the brokers of the plan to improve.
         choice: int32[S], the cheapest brokers at these prices.
-        turn: the number of the step, from 0.
+        turn: number of the repair step, from 0.
     """
     many = max(_PAIRS // max(int(task.receives.sum()), 1), 8)
-    excess = _priced(task, prices, plan) - _priced(task, prices, choice)
+    excess = _partition_costs(task, prices, plan) - _partition_costs(task, prices, choice)
     excess[task.closed] = -np.inf
     order = np.argsort(-excess, kind="stable")
     # Each turn frees other partitions beside the first few: repeating a choice gains nothing.
@@ -70,11 +69,10 @@ def select_free(
     return np.unique(np.concatenate(chosen))
 
 
-def _priced(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32]) -> Floats:
-    """Return the cost of each partition in a plan at the given dual prices (float64[P]).
+def _partition_costs(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32]) -> Floats:
+    """Return the cost of each partition in a plan: bytes moved plus the dual prices of its brokers.
 
-    It is the bytes that the partition moves plus the dual prices of the balance limits of its
-    brokers.
+    The result is float64[P].
     """
     owner, whole = task.owner, prices_of_brokers(task, prices)
     paid = np.zeros(len(plan))
@@ -89,13 +87,13 @@ def _priced(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32]) -> Float
 def restrict(
     task: ReplicaTask, partitions: Ints, plan: NDArray[np.int32]
 ) -> tuple[ReplicaTask, Bools]:
-    """Return a smaller reassignment in which only some partitions may change, and all others stay
-    as planned.
+    """Return a smaller reassignment in which only some partitions may change.
 
     Args:
         task: the reassignment of all partitions.
-        partitions: int64[n], ascending.
-        plan: int32[S]; the amounts of the other partitions are subtracted from the balance limits.
+        partitions: int64[n], the partitions that may change, ascending.
+        plan: int32[S], the broker of each replica; what the other partitions use is subtracted from
+            the balance limits.
 
     Returns:
         The smaller task, and a mask of its replicas in the whole plan (bool[S]).
@@ -131,9 +129,9 @@ def neighbours(
     Each replica only goes where it may move. The caller checks whether a plan is valid.
 
     Args:
-        task: the reassignment.
-        plan: int32[S], sets of brokers by ``task.start``.
-        most: if there are more plans of one of the two kinds, none of that kind is yielded.
+        task: brokers, partitions and rules of the reassignment.
+        plan: int32[S], the broker of each replica.
+        most: maximum number of plans of each kind; a kind with more is left out.
     """
     moves = list(_single_moves(task, plan))
     if len(moves) <= most:

@@ -48,8 +48,8 @@ class Swaps:
         self._pairs_looked_at = 0
 
     def between_brokers(self, k: int) -> int:
-        """Swap replicas of brokers with too much or too little of one resource; return the number
-        of swaps.
+        """Swap replicas of brokers with too much or too little of a resource; return the number of
+        swaps.
 
         ``k`` is the index of the resource: capacity, replicas, bytes or load.
         """
@@ -65,7 +65,7 @@ class Swaps:
         return done
 
     def between_racks(self, k: int) -> int:
-        """Swap replicas of racks with too much or too little of one resource; return the number of
+        """Swap replicas of racks with too much or too little of a resource; return the number of
         swaps.
 
         ``k`` is the index of the resource: capacity, replicas, bytes or load.
@@ -105,8 +105,11 @@ class Swaps:
     def _excess(self, k: int, place: int) -> int:
         """Return how far a broker or rack is above its balance limits for one resource.
 
-        The result is negative if it is below, 0 within. ``k`` is the index of the resource:
-        capacity, replicas, bytes or load.
+        The result is negative below the limits, 0 within.
+
+        Args:
+            k: index of the resource (capacity, replicas, bytes, load).
+            place: index of the broker or rack.
         """
         over = int(self.state.held[k, place] - self.task.high[k, place])
         if over > 0:
@@ -114,7 +117,7 @@ class Swaps:
         return -max(int(self.task.low[k, place] - self.state.held[k, place]), 0)
 
     def return_moved(self) -> int:
-        """Swap moved replicas back to a current broker, against replicas that are cheaper to move.
+        """Swap moved replicas back to a former broker, against replicas that are cheaper to move.
 
         Return the number of swaps.
         """
@@ -149,12 +152,11 @@ class Swaps:
         return done
 
     def _independent(self, s: Ints, t: Ints) -> Bools:
-        """Select swaps of replicas that do not affect each other, so that all can be done
+        """Select swaps of replicas that can all be made because they do not affect each other
         (bool[n]).
 
-        ``s`` and ``t`` have the two replicas of each swap. A selected swap has no broker, partition
-        or rack in common with an earlier selected one. Racks are ignored if both brokers are in the
-        same one, or if all swaps together leave the rack within its balance limits.
+        A selected swap shares no broker, partition or rack with an earlier selected one. ``s`` and
+        ``t`` have the two replicas of each swap.
         """
         task, rack = self.task, self.task.cluster.rack
         n = len(task.alive)
@@ -261,9 +263,10 @@ class Swaps:
         return list(np.unique(chosen[np.isfinite(room[chosen])]).tolist())
 
     def _cheapest_roughly(self, s: Ints, t: Ints, *, to_other_racks: bool) -> Ints:
-        """Return the indices of the 4096 replica pairs whose swap has the lowest estimated cost.
+        """Return the indices of the 4096 swaps of replicas with the lowest estimated cost.
 
-        The estimate assumes that both replicas are copied and that no rule forbids the swap.
+        The estimate assumes that both replicas are copied and that no rule forbids the swap. ``s``
+        and ``t`` have the two replicas of each swap.
         """
         task, broker, rack = self.task, self.state.broker, self.task.cluster.rack
         p, q, b, c = task.owner[s], task.owner[t], broker[s], broker[t]
@@ -317,11 +320,15 @@ class Swaps:
     def _penalty_change(
         self, p: Ints, q: Ints, b: NDArray[np.integer], c: NDArray[np.integer], first: int
     ) -> Floats:
-        """Return how much the penalties rise if brokers (or racks) exchange replicas.
+        """Return how much the penalties rise if brokers (or racks) exchange two replicas.
 
-        Each broker in ``b`` gives a replica of partition ``p`` and gets one of partition ``q`` from
-        the broker in ``c``. ``first`` is the index in the penalty vector at which the penalties of
-        brokers (0) or racks (K + 1, for K resources) begin.
+        Args:
+            p: partition of the replica that goes from ``b`` to ``c``.
+            q: partition of the replica that goes from ``c`` to ``b``.
+            b: first broker or rack of each swap.
+            c: second broker or rack of each swap.
+            first: index of their first penalty in the vector: 0 for brokers, K + 1 for racks (K
+                resources).
         """
         out = np.zeros(len(p))
         for k in self.kinds:
@@ -343,15 +350,18 @@ class Swaps:
         return out
 
     def _has_replica(self, p: Ints, b: NDArray[np.integer]) -> Bools:
-        return self._count(p, b, np.arange(len(self.task.alive))) > 0
+        return self._replica_counts(p, b, np.arange(len(self.task.alive))) > 0
 
-    def _count(
+    def _replica_counts(
         self, p: Ints, place: NDArray[np.integer], place_of_broker: NDArray[np.integer]
     ) -> Ints:
-        """Return how many replicas of each partition a broker or rack holds.
+        """Return how many replicas of partition ``p`` a broker or rack holds, for arrays of equal
+        length.
 
-        ``place_of_broker`` maps each broker to its own or its rack's number. The arguments are
-        arrays of equal length.
+        Args:
+            p: the partitions.
+            place: the brokers or racks.
+            place_of_broker: the number of each broker itself, or of its rack.
         """
         out = np.zeros(len(p), np.int64)
         begin, factor = self.task.start[p], self.task.factor[p]
@@ -363,7 +373,7 @@ class Swaps:
     def _breach_change(self, p: Ints, out: NDArray[np.integer], into: NDArray[np.integer]) -> Ints:
         task = self.task
         rack, factor = task.cluster.rack, task.factor[p]
-        less, more = self._count(p, out, rack), self._count(p, into, rack)
+        less, more = self._replica_counts(p, out, rack), self._replica_counts(p, into, rack)
         change: Ints = (
             1 * (less <= task.rack_low[factor, out]) - (less > task.rack_high[factor, out])
             + (more >= task.rack_high[factor, into]) - (more < task.rack_low[factor, into])

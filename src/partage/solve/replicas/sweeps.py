@@ -76,7 +76,7 @@ class SweepArrays(NamedTuple):
 
     @classmethod
     def of(cls, task: ReplicaTask) -> SweepArrays:
-        """Return work arrays filled with zeros, in the sizes that a reassignment needs."""
+        """Return zeroed work arrays for one sweep over the partitions of ``task``."""
         (kinds, places), racks = task.low.shape, task.rack_low.shape[1]
         return cls(
             np.zeros((3, kinds, places), np.int64), np.zeros(places), np.zeros(len(task.alive)),
@@ -88,7 +88,10 @@ class SweepArrays(NamedTuple):
 def sweep(arrays, work, candidates):
     """Move each replica of the candidate partitions to its cheapest broker; return how many moved.
 
-    ``work`` holds the work arrays of the sweep.
+    Args:
+        arrays: state of the search; changed in place.
+        work: work arrays of the sweep.
+        candidates: numbers of the partitions.
     """
     start, rack_cost = arrays.start, work.rack_cost
     n, moved = len(arrays.rack), 0
@@ -183,9 +186,14 @@ def _rack_cost(arrays, now, factor, r):
 def _cheapest_broker(arrays, work, factor, own_rack, restricted, limit):
     """Return the cheapest broker for a replica, or -1 if no broker costs less than ``limit``.
 
-    The replica is now in rack ``own_rack``, and its partition has replication factor ``factor``. A
-    restricted replica may only go to a current broker of its partition, or to another rack if that
-    removes a violation of the rack rule.
+    Args:
+        arrays: state of the search.
+        work: costs of the current partition on each broker and rack.
+        factor: replication factor of the partition.
+        own_rack: the replica's rack.
+        restricted: whether the replica may only return to a current broker, or repair the rack
+            rule.
+        limit: cost that the broker must be below.
     """
     rack, rack_low, rack_high = arrays.rack, arrays.rack_low, arrays.rack_high
     added, move_cost, rack_cost, rack_count = (
@@ -223,8 +231,9 @@ def _add_replica(arrays, now, p, b, sign):
 
 @piece
 def _move_replica(arrays, work, p, s):
-    """Move one replica of p to the cheapest broker if that lowers the cost; return 1 if it moved,
-    else 0.
+    """Move replica ``s`` of partition ``p`` to its cheapest broker if that lowers the cost.
+
+    Return 1 if it moved, else 0.
     """
     rack, weight, penalty, move_cost = arrays.rack, arrays.weight, arrays.penalty, work.move_cost
     rack_cost, rack_count = work.rack_cost, work.rack_count
@@ -264,11 +273,10 @@ def _move_replica(arrays, work, p, s):
 
 
 class MoveCandidates:
-    """Filter of the partitions for which a move may lower the cost, so that sweeps skip all others.
+    """Filter for the partitions whose move may lower the cost, so that sweeps skip all others.
 
-    A move may help if a broker or rack is above its balance limits, if a broker or rack is below
-    them, or if a replica can return to a current broker. Results that depend only on a partition's
-    brokers are cached, and recomputed for partitions whose brokers have changed.
+    A move may help if a broker or rack is outside its balance limits, or if a replica can return to
+    a current broker. Results are cached until a partition's brokers change.
 
     Attributes:
         state: the search state.
@@ -292,7 +300,7 @@ class MoveCandidates:
 
     def partitions(self) -> Ints:
         """Return the partitions for which a move may lower the cost at the current penalties
-        (int64[n], ascending).
+        (int64[n]).
         """
         state, task, owner = self.state, self.state.task, self.state.task.owner
         n = len(task.alive)
@@ -325,8 +333,10 @@ class MoveCandidates:
         """Return the partitions whose cost may fall if a replica returns to a current broker
         (bool[P]).
 
-        Returns that the rack rule forbids are left out. ``relief`` is how much the penalty falls if
-        a replica leaves its broker; ``rack_gain`` is the most that rack penalties can fall.
+        Args:
+            bands: penalties of brokers and racks.
+            relief: how much the penalty falls if each replica leaves its broker.
+            rack_gain: the most that the penalty of racks can fall.
         """
         state, task, cluster = self.state, self.state.task, self.state.task.cluster
         rack, out = cluster.rack, np.zeros(len(task.factor), bool)
@@ -375,7 +385,9 @@ class MoveCandidates:
         """Return which partitions violate the rack rule on a rack with one of their replicas
         (bool[P]).
 
-        ``owner`` and ``at`` are the partition and the broker of each replica.
+        Args:
+            owner: the partition of each replica.
+            at: the broker of each replica.
         """
         task = self.state.task
         racks, partitions = task.rack_low.shape[1], len(task.factor)
@@ -405,12 +417,14 @@ class _BandPenalties:
     def reduction(
         self, partition: Ints, place: NDArray[np.integer], first: int, sign: int = -1
     ) -> Floats:
-        """Return, for each of n changes, how much the penalty falls if a broker or rack loses a
-        replica.
+        """Return how much the penalty falls if a broker or rack loses or gets a replica.
 
-        ``partition`` is the partition of the replica and ``place`` the broker or rack. With
-        ``sign`` 1 it gets the replica instead. ``first`` is the index in the penalty vector at
-        which the penalties of brokers (0) or racks (K + 1, for K resources) begin.
+        Args:
+            partition: partition of each replica.
+            place: index of the broker or rack.
+            first: index of the first penalty in the vector: 0 for brokers, K + 1 for racks (K
+                resources).
+            sign: -1 if the broker or rack loses the replica, 1 if it gets it.
         """
         total = np.zeros(len(partition))
         for k in self.kinds:
@@ -421,11 +435,14 @@ class _BandPenalties:
         return total
 
     def largest_gain(self, begin: int, end: int, first: int) -> Floats:
-        """Return how much the penalty can fall at most if one broker or rack gets a replica
-        (float64[P]).
+        """Return how much the penalty can fall if some broker or rack gets a replica (float64[P]).
 
-        There is a result for each partition. The brokers or racks are those from ``begin`` to
-        before ``end``. ``first`` is the index of their penalties, see `reduction`.
+        There is a value for each partition.
+
+        Args:
+            begin: index of the first broker or rack.
+            end: index after the last one.
+            first: index of their first penalty in the vector (see `reduction`).
         """
         total = np.zeros(self.weight.shape[1])
         for k in self.kinds:
@@ -436,8 +453,7 @@ class _BandPenalties:
 
 
 def place_initially(state: SearchState) -> None:
-    """Choose a broker for each replica greedily, as the placement from which the local search
-    starts.
+    """Choose a broker for each replica greedily; the local search improves this placement.
 
     Raises:
         NoFeasiblePlanError: a partition has fewer brokers than it is to have replicas.
@@ -478,9 +494,12 @@ def _reason(task: ReplicaTask, p: int) -> tuple[str, str]:
 
 @kernel("int64(SearchArrays, int64[::1], int64[::1])", SearchArrays)
 def _construct(arrays, order, buffer):
-    """Place the given partitions greedily; return the first one that finds no broker, else -1.
+    """Place the given partitions greedily; return the first one without enough brokers, else -1.
 
-    ``buffer`` is a work array with one element more than the largest replication factor.
+    Args:
+        arrays: state of the search; changed in place.
+        order: the partitions, in the order of placement.
+        buffer: work array with one element more than the largest replication factor.
     """
     start, broker, old_start, old = arrays.start, arrays.broker, arrays.old_start, arrays.old
     held, weight, rack, fate = arrays.held, arrays.weight, arrays.rack, arrays.fate
@@ -515,8 +534,8 @@ def _construct(arrays, order, buffer):
 
 @piece
 def _fullness(amount, high, b):
-    """Return how full a broker is, to break ties: the sum of its amounts divided by their upper
-    limits.
+    """Return how full broker ``b`` is, to break ties: its amounts divided by their upper limits,
+    summed.
     """
     total = 0.0
     for k in range(len(amount)):
@@ -527,10 +546,10 @@ def _fullness(amount, high, b):
 
 @piece
 def _drop_replica(arrays, p, brokers, count):
-    """Remove from ``brokers`` the replica of p that costs least to lose; return how many remain.
+    """Remove the replica of partition ``p`` that costs least to lose; return how many remain.
 
     Replicas that must stay are never removed. The preferred leader goes only if that lowers the
-    cost.
+    cost. ``brokers`` holds the brokers of the ``count`` replicas, and is changed in place.
     """
     old, rack, first = arrays.old, arrays.rack, arrays.old_start[p]
     factor, rack_rule = arrays.start[p + 1] - arrays.start[p], arrays.penalty[len(arrays.held)]
