@@ -34,7 +34,11 @@ _HIGHEST_PRICE = 1 << 31
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedBest:
-    """Plan that is claimed to have the most even loads, with numbers that prove it (a certificate).
+    """Plan that is claimed to have the most even loads, with the numbers that prove it
+    (certificate).
+
+    "Most even" means that the largest load is as small as possible, then the second largest, and so
+    on.
 
     Attributes:
         owner: int[P], the plan: index of each partition's owner in the group, -1 for none.
@@ -60,20 +64,18 @@ class ClaimedFewest:
     price: NDArray[np.integer]
 
 
+# The bound: let A be the topics with a level above k, and N the members that subscribe to one of
+# them. Only these members may own partitions of A. So the load above k, summed over all members, is
+# at least partitions(A) - k * size(N).
 def verify_load_certificate(facts: Facts, claim: ClaimedBest) -> NDArray[np.int64]:
-    """Verify that no plan has more even loads than the given one; return its loads.
+    """Verify that no plan has more even loads than the claimed one; return the plan's loads.
 
-    The load of a member is its number of partitions. The certificate is a level for each topic;
-    from it follows a lower bound, for every k, of the load that any plan has above k. A plan that
-    meets all these bounds is least-majorised: its largest load and its sum of squares are as small
-    as possible.
-
-    The bound: let A be the topics with a level above k, and N the members that subscribe to one of
-    them. Only these members may own partitions of A. So the load above k, summed over all members,
-    is at least partitions(A) - k * size(N).
+    The load of a member is its number of partitions. The certificate has a level for each topic,
+    from which a lower bound of uneven loads follows. A plan that meets these bounds has the
+    smallest possible largest load and sum of squares.
 
     Args:
-        facts: the problem's subscriptions and partitions.
+        facts: the members' subscriptions and the partitions, as arrays.
         claim: the plan and its certificate.
 
     Returns:
@@ -127,22 +129,21 @@ def _above(
     return above
 
 
+# The bound: let the cost of a (partition, member) pair be 1 if the partition would move to the
+# member, else 0. Sum over all partitions the minimum of (cost + price) over their subscribers. This
+# sum is at most the moves of any plan plus the prices of its owners. The loads of the plan are
+# majorised by ``loads``, so the owners' prices sum to at most the i-th highest price times the i-th
+# largest of ``loads``, over all i. The difference is the bound.
 def verify_moves_certificate(
     facts: Facts, old_owners: PreviousOwners, loads: NDArray[np.integer], claim: ClaimedFewest
 ) -> int:
     """Verify that no plan with loads at least as even has fewer moves; return the number of moves.
 
-    The certificate is a dual price for each member, from which a lower bound of the moves follows.
+    The certificate has a dual price for each member, from which a lower bound of the moves follows.
     The claimed plan must meet this bound.
 
-    The bound: let the cost of a (partition, member) pair be 1 if the partition would move to the
-    member, else 0. Sum over all partitions the minimum of (cost + price) over their subscribers.
-    This sum is at most the moves of any plan plus the prices of its owners. The loads of the plan
-    are majorised by ``loads``, so the owners' prices sum to at most the i-th highest price times
-    the i-th largest of ``loads``, over all i. The difference is the bound.
-
     Args:
-        facts: the problem's subscriptions and partitions.
+        facts: the members' subscriptions and the partitions, as arrays.
         old_owners: the previous owners of the partitions.
         loads: int[M], numbers of partitions per member, in any order; the compared plans are at
             least as even.
@@ -180,13 +181,15 @@ def verify_moves_certificate(
 def _minimum_costs(
     facts: Facts, old_owners: PreviousOwners, price: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the least cost of each partition over its subscribers, for a lower bound of the moves.
+    """Return the least cost of each partition over its subscribers; their sum bounds a plan's
+    moves.
+
+    A partition's cost at a member is the member's dual price, plus 1 if it would move there.
 
     Args:
-        facts: the problem's subscriptions and partitions.
+        facts: the members' subscriptions and the partitions, as arrays.
         old_owners: the previous owners of the partitions.
-        price: int64[M], the dual price of each member. A partition's cost at a member is this
-            price, plus 1 if it would move there.
+        price: int64[M], the dual price of each member.
 
     Returns:
         The cost of each partition that has subscribers (int64).
@@ -225,10 +228,12 @@ def moves_of(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
 
 
 def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
-    """Return the most even numbers of partitions per member, if all members have one subscription.
+    """Return the most even numbers of partitions per member if all members have the same
+    subscription.
 
-    Any member may then own any subscribed partition, so that the numbers differ by at most one. The
-    result is int64[M], or None if subscriptions differ.
+    Any member may then own any subscribed partition, so that the numbers differ by at most one.
+    ``facts`` has the subscriptions and partitions. The result is int64[M], or None if subscriptions
+    differ.
     """
     if len(facts.problem.group.subscriptions) != 1:
         return None
@@ -238,23 +243,21 @@ def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
     return loads
 
 
+# The result is the best bound of `verify_moves_certificate` with k members of price 1 and the
+# others of price 0. A plan keeps at most the k largest of ``loads``, and all partitions of the
+# other members. For the best k a plan meets this bound, because the numbers of partitions that
+# members may keep form a polymatroid (Edmonds 1970).
 def fewest_moves_of_equal_members(
     facts: Facts, old_owners: PreviousOwners, loads: NDArray[np.integer]
 ) -> int | None:
-    """Return the fewest moves of any plan at least as even as ``loads``, if all subscriptions are
-    equal.
+    """Return the fewest moves of any plan at least as even as ``loads``, for equal subscriptions.
 
     The load of a member is its number of partitions. The result is None if subscriptions differ, or
     if several members claim the same partition.
 
-    The result is the best bound of `verify_moves_certificate` with k members of price 1 and the
-    others of price 0. A plan keeps at most the k largest of ``loads``, and all partitions of the
-    other members. For the best k a plan meets this bound, because the numbers of partitions that
-    members may keep form a polymatroid (Edmonds 1970).
-
     Args:
-        facts: the problem.
-        old_owners: the previous owners.
+        facts: the members' subscriptions and the partitions, as arrays.
+        old_owners: the previous owners of the partitions.
         loads: int[M], the loads of a valid plan, in any order.
 
     >>> from partage.judge.ownership import previous_owners
@@ -275,11 +278,11 @@ def fewest_moves_of_equal_members(
 
 
 def is_majorised(loads: NDArray[np.integer], by: NDArray[np.integer]) -> bool:
-    """Return whether the numbers ``loads`` are at least as even as the numbers ``by``
+    """Return whether some numbers are at least as even as others with the same total
     (majorisation).
 
-    For every k, the sum of the k largest ``loads`` must not exceed that of ``by``. Both must have
-    the same total.
+    For every k, the sum of the k largest ``loads`` must not exceed the sum of the k largest of
+    ``by``.
 
     >>> is_majorised(np.array([2, 2]), np.array([1, 3]))
     True
@@ -306,14 +309,13 @@ def _integers(values: NDArray[np.integer], size: int, what: str) -> NDArray[np.i
 
 
 def _valid_loads(facts: Facts, claimed: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Check that a plan gives each partition one subscriber, and return each member's partition
-    count.
+    """Check that a plan gives each partition one of its subscribers; return each member's load.
 
-    Each partition with subscribers must have one of them as owner; no other partition may have an
+    The load of a member is its number of partitions. A partition without subscribers must have no
     owner.
 
     Args:
-        facts: the problem's subscriptions and partitions.
+        facts: the members' subscriptions and the partitions, as arrays.
         claimed: int[P], index of each partition's owner in the group, -1 for none.
 
     Raises:

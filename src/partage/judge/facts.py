@@ -15,10 +15,11 @@ __all__ = ["Facts"]
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Subscriptions and partitions of a consumer group as arrays, for checking plans.
+    """Subscriptions of a consumer group's members, and existing partitions, as arrays to check
+    plans.
 
-    They are computed without the code of the strategies, so that an error there is found. Members,
-    topics and partitions have their numbers in ``problem.index``.
+    The arrays are computed without the code of the strategies, so that an error there is found.
+    Members, topics and partitions have their numbers in ``problem.index``.
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"a": 2, "nobody": 1})
@@ -104,7 +105,7 @@ class Facts:
 
     @cached_property
     def co_partitioned(self) -> list[NDArray[np.int32]]:
-        """Sets of topics with equal partition numbers and equal subscribers, as arrays of their
+        """Sets of topics with equal partition counts and equal subscribers, as arrays of their
         partitions.
 
         Each array is int32[topics, partitions]. Sets of one topic are left out.
@@ -133,6 +134,8 @@ class Facts:
     ) -> NDArray[np.bool_]:
         """Return for each (member, partition) pair whether the member subscribes to the topic
         (bool[n]).
+
+        ``member`` and ``partition`` are arrays of equal length with the pairs' indices.
         """
         width = len(self.problem.group.subscriptions)
         if width == 1:

@@ -47,8 +47,8 @@ class Measures:
     """Measured quality of an assignment: balance, moves, rack mismatches, and the best possible
     values.
 
-    Values that cannot be computed are None. Only members that subscribe to at least one existing
-    partition count. A load is the number of partitions that a member owns.
+    A load is the number of partitions that a member owns. Values that cannot be computed are None.
+    Members without an existing subscribed partition are ignored.
 
     Attributes:
         partitions: number of existing partitions that have an owner.
@@ -103,7 +103,7 @@ class Measures:
 class AssignmentCounts:
     """Owner of each partition and number of partitions of each member in an assignment, as arrays.
 
-    Recorded assignments may break rules: unknown members and partitions are left out of the arrays.
+    The assignment may be invalid: unknown members and partitions are left out.
 
     Attributes:
         partition, member: int64[n], the distinct (partition, owner) pairs.
@@ -121,9 +121,10 @@ class AssignmentCounts:
 
 
 def tally(assignment: Assignment, facts: Facts) -> AssignmentCounts:
-    """Count the owners of each partition and the partitions of each member in an assignment.
+    """Count the partitions of each member in an assignment, and find the owner of each partition.
 
-    The assignment may be invalid. Unknown members and partitions are left out.
+    The assignment may be invalid; unknown members and partitions are left out. ``facts`` has the
+    members' subscriptions and the partitions.
     """
     sole = sole_owners(assignment, facts.problem)
     if sole is not None:
@@ -152,9 +153,9 @@ def _tally_sole_owners(
     It is a faster version of `tally`.
 
     Args:
-        assignment: the assignment.
+        assignment: the assignment to count.
         owner: int64[P], the owner of each partition, -1 for none.
-        facts: the problem's subscriptions and partitions.
+        facts: the members' subscriptions and the partitions, as arrays.
     """
     is_owned = owner >= 0
     partition = np.flatnonzero(is_owned)
@@ -186,8 +187,9 @@ def measure(
         cluster: the partitions, racks included.
         previous: the previous assignment, if known; it replaces what the members report.
         partition_weight: float[P], the load of each partition.
-        best: the claim that a plan has the best loads, with its certificate.
-        fewest: the claim that a plan has the fewest moves of all with loads at least as even.
+        best: a plan that is claimed to have the most even loads, with its certificate.
+        fewest: a plan that is claimed to have the fewest moves with loads at least as even, with
+            its certificate.
         fewest_to_best: the claim that a plan has the fewest moves of all with the best loads.
         refused: why a claim is missing (for the result).
 
@@ -221,11 +223,11 @@ def measure(
 def add_optimum(
     found: Measures, facts: Facts, best_loads: NDArray[np.int64] | None, fewest_moves: int | None
 ) -> Measures:
-    """Add the best possible loads and the avoidable moves to the measured values of an assignment.
+    """Return the measured values of an assignment with the best possible loads and avoidable moves.
 
     Args:
-        found: the measures of the plan without an optimum.
-        facts: the problem's subscriptions and partitions.
+        found: the measured values of the assignment, without an optimum.
+        facts: the members' subscriptions and the partitions, as arrays.
         best_loads: int64[M], the proven most even loads; None if not known.
         fewest_moves: the proven fewest moves of any valid plan with loads at least as even; None if
             not known.
@@ -247,11 +249,11 @@ def figures(
     *,
     partition_weight: ArrayLike | None = None,
 ) -> Measures:
-    """Measure the loads, moves and rack mismatches of an assignment, without a comparison with the
-    optimum.
+    """Measure the loads, moves and rack mismatches of an assignment, without the best possible
+    values.
 
     Args:
-        facts: the problem's subscriptions and partitions.
+        facts: the members' subscriptions and the partitions, as arrays.
         counts: owner of each partition and load of each member, see `tally`.
         old_owners: the previous owners of the partitions.
         partition_weight: float[P], the load of each partition; None if all are equal.
@@ -278,12 +280,12 @@ def figures(
 def extremes(
     facts: Facts, loads: NDArray[np.int64] | None
 ) -> tuple[int, int, int] | tuple[None, None, None]:
-    """Return the smallest number of partitions of a member, the largest, and their difference.
+    """Return the smallest and the largest number of partitions per member, and their difference.
 
     Only members that subscribe to an existing partition count; without any, all three are None.
 
     Args:
-        facts: the problem's subscriptions and partitions.
+        facts: the members' subscriptions and the partitions, as arrays.
         loads: int64[M], each member's number of partitions; None if not known.
     """
     return (None, None, None) if loads is None else _extremes(loads[facts.takes_part])
@@ -308,8 +310,8 @@ def member_loads(
 
     Args:
         assignment: a plan, or a recorded assignment.
-        group: the members.
-        cluster: the partitions.
+        group: the consumer group with its members.
+        cluster: the topics and partitions.
         partition_weight: float[P], the load of each partition; or float[T, P], one row for each of
             several times.
 
@@ -338,8 +340,9 @@ def member_loads(
 def _load_spread(
     facts: Facts, counts: AssignmentCounts, partition_weight: ArrayLike | None
 ) -> float | None:
-    """Return the difference between the largest and the smallest load of members, relative to their
-    weight.
+    """Return the difference between the largest and the smallest relative load of members.
+
+    A relative load is a load divided by the member's weight.
 
     Args:
         facts: the problem's subscriptions, partitions and member weights.
@@ -375,7 +378,12 @@ def _as_numbers(partition_weight: ArrayLike) -> NDArray[np.float64]:
 def _loads(
     facts: Facts, counts: AssignmentCounts, weight: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the sum of the weights of each member's partitions, after a check of the weights.
+    """Check the weights of partitions, and return their sum for each member's partitions.
+
+    Args:
+        facts: the members' subscriptions and the partitions, as arrays.
+        counts: the owner of each partition.
+        weight: float[P], the weight of each partition.
 
     Raises:
         InvalidProblemError: the weights are malformed.
@@ -404,10 +412,11 @@ def _rack_mismatches(facts: Facts, counted: AssignmentCounts) -> int:
 
 
 def _colocation(facts: Facts, owner: NDArray[np.int64]) -> float | None:
-    """Return the share of partition numbers that one member owns in all co-partitioned topics.
+    """Return the fraction of partition numbers that have the same owner in all co-partitioned
+    topics.
 
-    Co-partitioned topics have equal partition numbers and equal subscribers. ``owner`` is the owner
-    of each partition, -1 for none (int64[P]).
+    Co-partitioned topics have equal partition counts and equal subscribers. ``facts`` has these
+    topics; ``owner`` is the owner of each partition, -1 for none (int64[P]).
     """
     together = total = 0
     for topics in facts.co_partitioned:

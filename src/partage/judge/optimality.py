@@ -29,11 +29,11 @@ _HIGHEST_PRICE = 1 << 39
 
 
 def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[str, float]:
-    """Verify that a plan is as good as its certificate claims; return the plan's measured values by
-    name.
+    """Verify that a plan is as good as its certificate claims; return the plan's measured values.
 
-    The certificate claims values of the plan, and a lower bound of each. Both are computed anew
-    from the group, the cluster and the certificate's dual prices.
+    The certificate claims values of the plan and a lower bound of each, such as the largest load
+    and the number of moves. Both are computed anew from the group, the cluster and the
+    certificate's dual prices. The result is a dict by name.
 
     Balance by counts: `verify_load_certificate` proves the loads. Rack cost and moves have one
     bound. Let the cost of a (partition, member) pair be ``rack_weight`` times its rack cost, plus 1
@@ -115,7 +115,7 @@ def _verify_weighted_loads(
     """Verify the certificate of a plan whose partitions have different weights.
 
     Args:
-        facts: the problem's subscriptions and partitions.
+        facts: the members' subscriptions and the partitions, as arrays.
         old_owners: the previous owners of the partitions.
         certificate: the plan with its claimed values and bounds.
 
@@ -148,7 +148,7 @@ def _check_colocation(facts: Facts, owner: NDArray[np.int64], family: NDArray[np
     """Check that partitions with the same number in co-located topics have the same owner.
 
     Args:
-        facts: the problem's subscriptions and partitions.
+        facts: the members' subscriptions and the partitions, as arrays.
         owner: int64[P], owner of each partition.
         family: int64[T], number of the set of co-located topics to which each topic belongs,
             negative for none.
@@ -199,7 +199,7 @@ def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
     least possible sum.
 
     Args:
-        facts: the problem's subscriptions and partitions.
+        facts: the members' subscriptions and the partitions, as arrays.
         owner: int[P], the owner of each partition, -1 for none.
     """
     given = np.flatnonzero(owner >= 0)
@@ -256,7 +256,7 @@ def _prove_levels(
     prices in the certificate.
 
     Args:
-        facts: the problem's subscriptions and partitions.
+        facts: the members' subscriptions and the partitions, as arrays.
         old_owners: the previous owners of the partitions.
         certificate: the plan's certificate.
         loads: int64[M], the loads of the plan.
@@ -291,14 +291,15 @@ def _prices(facts: Facts, values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def plan_costs(facts: Facts, loads: NDArray[np.int64], moves: int, racks: int) -> dict[str, float]:
-    """Return the costs of a plan as a dict: "spread" (largest minus smallest load), "rack cost",
-    "moves".
+    """Return the costs of a plan as a dict with the keys "spread", "rack cost" and "moves".
+
+    The spread is the largest minus the smallest number of partitions of a member.
 
     Args:
-        facts: the problem's subscriptions and partitions.
+        facts: the members' subscriptions and the partitions, as arrays.
         loads: int64[M], each member's number of partitions.
         moves: number of partitions that change their owner.
-        racks: the rack cost.
+        racks: the plan's rack cost.
     """
     mine = loads[facts.takes_part]
     spread = int(mine.max() - mine.min()) if len(mine) else 0
@@ -331,14 +332,13 @@ def _minimum_costs(
     *,
     move: int = 1,
 ) -> NDArray[np.int64]:
-    """Return the least cost of each partition over its subscribers, for a lower bound of a plan's
-    cost.
+    """Return the least cost of each partition over its subscribers; their sum bounds a plan's cost.
 
     A partition's cost at a subscriber is the subscriber's dual price, plus ``weight`` times the
     rack cost, plus ``move`` if the partition would move there.
 
     Args:
-        facts: the problem's subscriptions and partitions.
+        facts: the members' subscriptions and the partitions, as arrays.
         old_owners: the previous owners of the partitions.
         price: int64[M], the dual price of each member.
         table: the rack cost of each pair of partition and member; None for no rack costs.
@@ -374,8 +374,7 @@ def _minimum_costs(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedFigures:
-    """Measured loads of the members of a group, under a plan whose partitions have different
-    weights.
+    """Measured loads of a group's members under a plan whose partitions have different weights.
 
     Attributes:
         weight: float64[P], weight of each partition.
@@ -404,7 +403,12 @@ class WeightedFigures:
 
 
 def weigh_plan(facts: Facts, certificate: Certificate) -> WeightedFigures:
-    """Check the weights in a plan's certificate, and measure the weighted loads of its members.
+    """Check the weights in a plan's certificate, and measure the weighted loads of the plan's
+    members.
+
+    Args:
+        facts: the members' subscriptions and the partitions, as arrays.
+        certificate: the plan with its claimed values, weights and bounds.
 
     Raises:
         CertificateError: the weights are malformed.
@@ -452,8 +456,13 @@ def proven_bound(
 ) -> float:
     """Return the lower bound of a plan's largest load or overload that its certificate proves.
 
-    ``name`` is the bounded value: "overload" (total load beyond capacities) or "largest" (the
-    largest load divided by member weight).
+    Args:
+        facts: the members' subscriptions and the partitions, as arrays.
+        old_owners: the previous owners of the partitions.
+        certificate: the plan with its claimed values and bounds.
+        measured: the weights of partitions and members.
+        name: "overload" (total load beyond capacities) or "largest" (the largest load divided by
+            member weight).
 
     Raises:
         CertificateError: the certificate's proof of this bound is missing or malformed.
@@ -514,7 +523,7 @@ def _weights_by_owner_choice(
     """Return the weight of each partition, or of each set of partitions that must share an owner.
 
     Args:
-        facts: the problem's subscriptions and partitions.
+        facts: the members' subscriptions and the partitions, as arrays.
         certificate: the certificate, which lists the sets.
         measured: the weights of partitions.
         topics: bool[T], the topics whose partitions count.
@@ -539,7 +548,7 @@ def _bound_by_moves(
     The load is relative: divided by the member's weight.
 
     Args:
-        facts: the problem's subscriptions and partitions.
+        facts: the members' subscriptions and the partitions, as arrays.
         old_owners: the previous owners of the partitions.
         certificate: the certificate with the limit of moves.
         measured: the weights of partitions and members.

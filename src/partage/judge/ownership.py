@@ -69,6 +69,8 @@ def _distinct(
 def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
     """Convert an assignment to arrays of member and partition indices.
 
+    ``problem`` numbers the members and partitions.
+
     Raises:
         InvalidProblemError: ``assignment`` is not an `Assignment`.
     """
@@ -86,11 +88,11 @@ def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
 
 
 def sole_owners(assignment: Assignment, problem: Problem) -> NDArray[np.int64] | None:
-    """Return the owner of each partition (int64[P], -1 for none), or None for an irregular
-    assignment.
+    """Return the owner of each partition if the assignment is regular, else None.
 
     In a regular assignment the members are those of the problem in the same order, each entry makes
-    the member the owner of an existing partition, and no partition has two entries.
+    the member the owner of an existing partition, and no partition has two entries. The result is
+    int64[P], -1 for no owner.
 
     Raises:
         InvalidProblemError: ``assignment`` is not an `Assignment`.
@@ -153,8 +155,9 @@ class PreviousOwners:
 
     @classmethod
     def of_owner(cls, owner: NDArray[np.int64]) -> PreviousOwners:
-        """Build the previous owners from an array with one owner for each partition, -1 for none
-        (int64[P]).
+        """Build the previous owners of partitions from an array with at most one owner for each.
+
+        ``owner`` is int64[P], -1 for a partition without an owner.
 
         >>> found = PreviousOwners.of_owner(np.array([1, -1, 0]))
         >>> found.owned.tolist(), found.start.tolist(), found.claimant.tolist()
@@ -181,10 +184,10 @@ class PreviousOwners:
         return sole
 
     def by_member(self, members: int) -> tuple[Int32Array, Int32Array]:
-        """Return the partitions that each member may keep, as offsets and partitions in compressed
-        rows (CSR).
+        """Return the partitions that each member may keep, as compressed sparse rows (CSR).
 
-        ``members`` is the number of members.
+        The result has the offset of each member's partitions, and the partitions. ``members`` is
+        the number of members.
         """
         partition = np.repeat(np.arange(len(self.owned), dtype=np.int32), np.diff(self.start))
         start = np.zeros(members + 1, np.int32)
@@ -195,7 +198,7 @@ class PreviousOwners:
         """Return for each (partition, member) pair whether the member may keep the partition
         (bool[n]).
 
-        It is then no move if the member gets the partition.
+        Assigning the partition to this member is then no move.
         """
         of = np.repeat(np.arange(len(self.owned), dtype=np.int64), np.diff(self.start))
         return np.isin((partition << 32) | member, (of << 32) | self.claimant)
@@ -204,11 +207,10 @@ class PreviousOwners:
 def previous_owners(problem: Problem, previous: Assignment | None = None) -> PreviousOwners:
     """Return the members that owned each partition before a rebalance, and may keep it.
 
-    They come from ``previous`` if given, else from the partitions that the members report as owned
-    (their claims). If several members claim a partition, the highest generation counts; with equal
-    generations, any of these members may keep it. Claims of members that subscribe to the topic
-    come before all others. Members that left report nothing: only ``previous`` shows what they
-    owned.
+    They come from ``previous`` if given, else from the partitions that the members report as owned.
+    If several members report a partition, the highest generation counts; members that subscribe to
+    the topic come first. With equal generations, each of these members may keep it. Members that
+    left report nothing: only ``previous`` shows what they owned.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([
@@ -246,10 +248,8 @@ def _claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the distinct (partition, member) pairs of owned partitions, with only the newest
     owners.
 
-    A member owns a partition if it reports so with the highest generation.
-
-    Returns:
-        The partitions and the members, as two arrays sorted by partition.
+    A member owns a partition if it reports so with the highest generation. The pairs are two
+    arrays, sorted by partition.
     """
     start, claimed = problem.claims
     generations = np.array([m.generation for m in problem.group], np.int64)

@@ -40,7 +40,7 @@ def rack_minima(task: ReplicaTask) -> RackMinima:
     need.
 
     The rack rule limits the number of a partition's replicas on each rack. ``task`` is the
-    reassignment of replicas.
+    reassignment, with partitions, brokers and racks.
     """
     on = _OccupiedRacks(task)
     takes = np.bincount(task.cluster.rack[task.receives], minlength=task.rack_low.shape[1])
@@ -111,9 +111,10 @@ class _OccupiedRacks:
 def rack_ranges(task: ReplicaTask) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the fewest and the most replicas that each partition should have on each rack.
 
-    Plans within these ranges violate the rack rule as little as possible. Both results are int64[P,
-    racks]. Partitions for which no such ranges exist have 0 to the replication factor. The arrays
-    are large: call it for few partitions.
+    Plans within these ranges violate the rack rule as little as possible. ``task`` is the
+    reassignment, with partitions, brokers and racks. Both results are int64[P, racks], which is
+    large: call it for few partitions. Partitions without such ranges have 0 to the replication
+    factor.
     """
     on, shape = _OccupiedRacks(task), (len(task.factor), task.rack_low.shape[1])
     takes = np.bincount(task.cluster.rack[task.receives], minlength=shape[1])

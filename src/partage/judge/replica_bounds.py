@@ -65,11 +65,11 @@ def figure_bound(
     every more important cost.
 
     Args:
-        task: the reassignment.
+        task: brokers, partitions and rules of the reassignment.
         plan: the plan, with the dual prices that it claims.
         name: the cost, such as "moved" (bytes copied) or "bytes" (imbalance of bytes); leaders have
             `lead_bound`.
-        figures: the plan's costs by name.
+        figures: dict from cost name to the plan's cost.
         least: the fewest violations of the rack rule, if the plan has no more; None for a bound
             that ignores the rule.
 
@@ -108,11 +108,13 @@ def figure_bound(
 def _allowance(cost: str, imbalance: str, prices: Floats, figures: Mapping[str, int]) -> float:
     """Return the amount by which a lower bound shrinks because other plans may be as imbalanced.
 
+    It is the highest dual price times the plan's imbalance.
+
     Args:
         cost: the cost of a reassignment that is bounded.
         imbalance: the kind of imbalance, such as "bytes".
         prices: dual prices of this imbalance on brokers or racks.
-        figures: the plan's costs by name.
+        figures: dict from cost name to the plan's cost.
 
     Returns:
         The highest dual price times the plan's imbalance.
@@ -141,17 +143,17 @@ def _allowance(cost: str, imbalance: str, prices: Floats, figures: Mapping[str, 
 def _disk_unit_prices(
     task: ReplicaTask, disks: Disks, name: str, claimed: Floats, figures: Mapping[str, int]
 ) -> tuple[Floats, float]:
-    """Return the dual prices of one unit of each resource on each disk, and an allowance for
+    """Return the dual prices of a unit of each resource on each disk, and an allowance for
     rounding.
 
     The resources are capacity, replicas, bytes and load.
 
     Args:
-        task: the reassignment.
+        task: brokers, partitions and rules of the reassignment.
         disks: the disks and their balance limits.
         name: the cost that is bounded.
         claimed: float64[2, 4, D], the plan's prices of the upper and the lower limits of D disks.
-        figures: the plan's costs by name.
+        figures: dict from cost name to the plan's cost.
 
     Returns:
         The prices (float64[4, D]), and the amount to subtract from the bound.
@@ -188,7 +190,10 @@ def _disk_unit_prices(
 
 
 class _CheapestReplicas:
-    """Search for the cheapest valid brokers and disks of each partition, at given dual prices."""
+    """Search for the cheapest valid brokers and disks of each partition at given dual prices.
+
+    The sum of their costs is a lower bound of the cost of any plan.
+    """
 
     def __init__(
         self, task: ReplicaTask, prices: Floats, asked: Floats | None, least: RackMinima | None,
@@ -224,11 +229,10 @@ class _CheapestReplicas:
     def _broker_costs(
         self, part: NDArray[np.int64]
     ) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return the cost of a replica on each broker for several partitions, infinite if not
-        allowed.
+        """Return what a replica of each of several partitions costs on each broker.
 
         Args:
-            part: int64[n], the partitions.
+            part: int64[n], numbers of the partitions.
 
         Returns:
             The costs; where a current replica may stay; and where one must stay. All have the shape
@@ -334,8 +338,9 @@ class _CheapestReplicas:
 def _cheapest_of(
     price: Floats, required: NDArray[np.bool_] | None, count: NDArray[np.int64]
 ) -> Floats:
-    """Return the cost of each partition's required brokers and of its cheapest other brokers
-    (float64[n]).
+    """Return the total cost of each partition's required brokers and cheapest other brokers.
+
+    The result is float64[n].
 
     Args:
         price: float64[n, B], cost of each broker.
@@ -364,13 +369,12 @@ def lead_bound(task: ReplicaTask, prices: Floats, name: str, figures: Mapping[st
     """Return a lower bound of the imbalance of partition leaders, proven by dual prices.
 
     The imbalance is how far the leader counts of brokers or racks are outside their balance limits.
-    The bound sums, over partitions, the price of the cheapest broker that may lead the partition.
 
     Args:
-        task: the reassignment.
+        task: brokers, partitions and rules of the reassignment.
         prices: float64[brokers + racks], the dual prices of leaders.
         name: the bounded cost: "leaders" or "rack leaders".
-        figures: the plan's costs by name.
+        figures: dict from cost name to the plan's cost.
     """
     cluster, brokers = task.cluster, len(task.alive)
     if prices.shape != task.lead_low.shape or not np.isfinite(prices).all():

@@ -29,7 +29,7 @@ _MOST_BREACHES = 100
 
 @dataclass(frozen=True, slots=True)
 class ReplicaVerdict:
-    """Result of checking a reassignment of replicas: violated rules, measured costs, and lower
+    """Result of checking a reassignment plan: violated rules, measured costs, and their lower
     bounds.
 
     Attributes:
@@ -49,7 +49,7 @@ class ReplicaVerdict:
 
     @property
     def gap(self) -> float:
-        """Largest possible share of the moved bytes that is avoidable; 0 if all moves are proven
+        """Largest possible fraction of the moved bytes that is avoidable; 0 if all moves are
         necessary.
 
         >>> ReplicaVerdict((), {"moved": 5}, {"moved": 4}).gap
@@ -81,6 +81,10 @@ class ReplicaVerdict:
 def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
     """Check a reassignment plan against the rules, measure its costs, and verify their lower
     bounds.
+
+    Args:
+        task: brokers, partitions and rules of the reassignment.
+        plan: the broker of each replica, with claimed bounds and their dual prices.
 
     Raises:
         CertificateError: the plan's arrays do not fit the task, or a claimed bound exceeds the
@@ -140,7 +144,7 @@ def _check_shapes(task: ReplicaTask, plan: NewReplicas) -> None:
 def _whole(bound: float, divisor: int) -> int:
     """Round a lower bound up to the next multiple of ``divisor``, e.g. 4.2 with divisor 2 to 6.
 
-    Negative bounds become 0.
+    Costs that are multiples of the divisor cannot be lower. Negative bounds become 0.
     """
     # This is valid because the bounded cost is always a multiple of ``divisor``.
     return max(0, int(np.ceil((bound - 1e-6) / divisor))) * divisor

@@ -77,15 +77,15 @@ class Breach:
 def check(
     assignment: Assignment, group: Group, cluster: Cluster, *, several_owners: bool = False
 ) -> list[Breach]:
-    """Return every violated rule of an assignment, e.g. a partition without owner; empty if it is
-    valid.
+    """Return every violated rule of an assignment, e.g. a partition without owner; empty if valid.
 
-    The rules: exactly the members of the group have an entry, one each; a member has only existing
-    partitions of topics that it subscribes to, once each; and every existing partition with
-    subscribers has exactly one owner. In the first phase of a cooperative rebalance (KIP-429) a
-    plan may withhold a partition that another member claims to own: that member must release it
-    first. Standby and warm-up entries own nothing; a member that is releasing a partition still
-    owns it, and need no longer subscribe to it.
+    Exactly the members of the group must have an entry, one each. A member may only have existing
+    partitions of topics that it subscribes to, each once. Each existing partition with subscribers
+    needs exactly one owner.
+
+    In the first phase of a cooperative rebalance (KIP-429) a plan may withhold a partition that
+    another member claims to own and must release first. Standby and warm-up entries own nothing. A
+    member that is releasing a partition still owns it, and need no longer subscribe to it.
 
     Args:
         assignment: any assignment, including recorded ones.
@@ -125,7 +125,7 @@ def count_breaches(assignment: Assignment, facts: Facts, old_owners: PreviousOwn
 
 
 def _breaches(assignment: Assignment, facts: Facts, *, several_owners: bool) -> Iterator[Breach]:
-    """Yield every violated rule of an assignment, one kind after the other.
+    """Yield every violation of a rule by an assignment, one kind of rule after the other.
 
     Args:
         assignment: any assignment, including invalid ones.
@@ -229,10 +229,15 @@ def _again(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 def _partitions_to_revoke(
     assignment: Assignment, entries: AssignmentEntries, facts: Facts
 ) -> NDArray[np.int64]:
-    """Return the partitions without owner in a plan, because their old owner must revoke them
+    """Return the partitions that a plan gives no owner because their old owner must revoke them
     first.
 
     They are assigned in the next rebalance of a cooperative group (KIP-429).
+
+    Args:
+        assignment: the plan.
+        entries: its entries as arrays.
+        facts: the members' subscriptions and the partitions, as arrays.
     """
     withheld = getattr(assignment, "withheld", ())
     if not len(withheld) or assignment.index is not facts.problem.index:

@@ -60,7 +60,7 @@ class PlanLimits:
 class Bands:
     """Calculator of the load ranges within which a Kafka broker or rack counts as balanced.
 
-    Such a range (band) surrounds the fair share of replicas, bytes, load or leaders.
+    Such a range (band) surrounds the broker's fair share of replicas, bytes, load or leaders.
 
     Attributes:
         cluster: the cluster before the reassignment.
@@ -111,7 +111,7 @@ class Bands:
         balanced.
 
         Args:
-            use: the result of `weight`.
+            use: int64[4, P], what a replica of each partition adds, from `weight`.
 
         Returns:
             lower and upper limits, each int64[4, B + Z]: a column for each of B brokers, then of Z
@@ -139,8 +139,7 @@ class Bands:
         return low, high
 
     def leader_bands(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return lower and upper limits of the number of partitions that each broker and rack
-        should lead.
+        """Return the least and the most partitions that each broker and rack should lead.
 
         Both are int64[B + Z]: B brokers, then Z racks with bands.
         """
@@ -158,15 +157,14 @@ class Bands:
 def balanced_disks(
     cluster: ReplicaCluster, limits: PlanLimits, free: NDArray[np.bool_]
 ) -> Disks | None:
-    """Return the disks (log directories) that a reassignment plan may balance; None if there are
-    none.
+    """Return the disks (log directories) that a reassignment may balance; None if there are none.
 
     These are the disks of brokers with at least two log directories, if the directory of each of
     the broker's replicas is known.
 
     Args:
         cluster: the cluster before the reassignment.
-        limits: the tolerances.
+        limits: the balance tolerances.
         free: bool[R], replicas that may move to another disk.
     """
     brokers = len(cluster.brokers)
@@ -192,7 +190,7 @@ def balanced_disks(
 def _band(
     share: NDArray[np.float64], tolerance: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the lower and upper limit of load within which a broker counts as balanced.
+    """Return the lower and the upper load at which each broker still counts as balanced.
 
     Args:
         share: the fair share of load of each broker.

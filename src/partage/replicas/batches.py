@@ -17,7 +17,12 @@ __all__ = ["batches", "changed_partitions"]
 def changed_partitions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int64]:
     """Return the partitions whose replica list a plan changes, even if it only reorders replicas.
 
-    ``replica`` is the plan: the broker position of each new replica. The result is int64[n].
+    Args:
+        task: the reassignment, with the current replicas.
+        replica: the plan: the broker of each new replica, by index in the cluster.
+
+    Returns:
+        int64[n], indices of the partitions.
     """
     cluster = task.cluster
     same = task.factor == cluster.factor
@@ -33,7 +38,7 @@ def changed_partitions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray
 
 
 def batches(moves: ReplicaMoves, *, most: int | None = None) -> list[list[int]]:
-    """Divide the changed partitions of a reassignment plan into batches to be executed in order.
+    """Divide a reassignment plan's changed partitions into batches that are executed one by one.
 
     While a batch runs, a broker holds both the new and the old replicas. Each batch leaves enough
     free space for both.
@@ -154,10 +159,10 @@ def _room(moves: ReplicaMoves) -> list[int | None]:
 def _space_by_partition(
     moves: ReplicaMoves,
 ) -> tuple[dict[int, list[tuple[int, int]]], dict[int, list[tuple[int, int]]]]:
-    """Return the disk space that each partition's replica copies need, and the space they free
-    later.
+    """Return the disk space that each partition's replica copies need, and what they free later.
 
-    Both are dicts from partition to (index, bytes) pairs.
+    Both are dicts from partition to (index of broker or disk, bytes) pairs. ``moves`` are the
+    copies.
     """
     # The index is a broker's position, or, for a disk, the number of brokers plus the disk's
     # position.

@@ -23,11 +23,11 @@ def reassignment(
     """Return the reassignment JSON of a plan, the input of ``kafka-reassign-partitions --execute``.
 
     Args:
-        task: the reassignment that the plan solves.
-        replica: int32, positions of the brokers of all new replicas, preferred leader first;
-            those of partition p begin at ``task.start[p]``.
-        directory: int32, position of each replica's log directory on its broker, -1 for any;
-            None leaves ``log_dirs`` out.
+        task: brokers, partitions and rules of the reassignment.
+        replica: int32, the plan: the broker of each new replica by index in the cluster, preferred
+            leader first. Those of partition p begin at ``task.start[p]``.
+        directory: int32, index of each replica's log directory on its broker, -1 for any; None
+            leaves ``log_dirs`` out.
         partitions: indices of the partitions to write.
     """
     cluster = task.cluster
@@ -67,9 +67,9 @@ def partitions_to_elect(
     excluded topics are left out.
 
     Args:
-        task: the reassignment that the plan solves.
-        replica: int32, positions of the brokers of all new replicas, preferred leader first; those
-            of partition p begin at ``task.start[p]``.
+        task: brokers, partitions and rules of the reassignment.
+        replica: int32, the plan: the broker of each new replica by index in the cluster, preferred
+            leader first. Those of partition p begin at ``task.start[p]``.
     """
     there = np.flatnonzero((task.factor > 0) & task.counted & (task.cluster.leader >= 0))
     other = replica[task.start[there]] != task.cluster.leader[there]
@@ -77,7 +77,10 @@ def partitions_to_elect(
 
 
 def election(cluster: ReplicaCluster, partitions: Iterable[int]) -> dict[str, Any]:
-    """Return the input file of ``kafka-leader-election`` for the given partitions, as JSON."""
+    """Return the input JSON of ``kafka-leader-election`` for the given partitions of a cluster.
+
+    ``partitions`` has indices of partitions.
+    """
     return {
         "partitions": [
             {"topic": cluster.topics[cluster.topic[p]], "partition": int(cluster.number[p])}
@@ -89,7 +92,10 @@ def election(cluster: ReplicaCluster, partitions: Iterable[int]) -> dict[str, An
 def topic_assignment(topic: str, rows: Iterable[Iterable[int]], first: int = 0) -> dict[str, Any]:
     """Return the reassignment JSON that places new partitions of one topic.
 
-    Row i of ``rows`` has the broker ids of partition ``first`` + i.
+    Args:
+        topic: name of the topic.
+        rows: broker ids of each new partition's replicas.
+        first: number of the first new partition.
 
     >>> topic_assignment("t", [[1, 2]])["partitions"]
     [{'topic': 't', 'partition': 0, 'replicas': [1, 2]}]

@@ -16,11 +16,12 @@ __all__ = ["DiskMoves", "ReplicaMoves", "directories"]
 
 @dataclass(frozen=True, eq=False)
 class ReplicaMoves:
-    """Copies of replicas to other brokers that a reassignment plan makes, as arrays by copy.
+    """Replica copies between brokers that a reassignment plan makes, as arrays with one element per
+    copy.
 
     Attributes:
-        task: the reassignment that the plan solves.
-        replica: int32, the plan: position of each new replica's broker in the cluster.
+        task: brokers, partitions and rules of the reassignment.
+        replica: int32, the plan: the broker of each new replica, by index in the cluster.
         disk: int32, the plan's disk of each new replica; None if no disks are known.
     """
 
@@ -64,8 +65,7 @@ class ReplicaMoves:
 
     @property
     def source(self) -> NDArray[np.int32]:
-        """Broker that loses its replica for each replica copy, as its index in the cluster
-        (int32[n]).
+        """Broker that loses its replica through each copy, as its index in the cluster (int32[n]).
 
         It is -1 if the copy is an additional replica.
         """
@@ -97,8 +97,7 @@ class ReplicaMoves:
 
     @property
     def on_disks(self) -> tuple[NDArray[np.int64], ...]:
-        """Replica copies that fill or free a known disk, as four arrays with an element for each
-        copy.
+        """Replica copies that fill or free a known disk, as four arrays with one element per copy.
 
         The int64 arrays are partition, source disk (freed), target disk (filled) and bytes. An
         unknown or missing disk is -1.
@@ -138,10 +137,11 @@ class DiskMoves:
 
 
 def directories(moves: ReplicaMoves) -> NDArray[np.int32] | None:
-    """Return the log directory of each new replica on its broker, as an index (int32).
+    """Return the log directory that each new replica has after a plan, as index on its broker
+    (int32).
 
-    Returns:
-        -1 if Kafka chooses the directory; None instead of an array if no directories are known.
+    The index is -1 if Kafka chooses the directory. The result is None if no directories are known.
+    ``moves`` are the plan's replica copies.
     """
     # Kafka chooses if the directory of some replica on the broker is unknown.
     disks = moves.task.disks

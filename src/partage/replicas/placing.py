@@ -61,10 +61,10 @@ def place(
     the brokers' racks (where any broker has one) or without.
 
     Args:
-        brokers: the brokers in Kafka's order; the order matters if they have no racks.
+        brokers: the cluster's brokers in Kafka's order; the order matters if they have no racks.
         partitions: the number of partitions.
         replication_factor: number of replicas of each partition.
-        strategy: see above.
+        strategy: "striped", "rack-aware" or "rack-unaware".
         start_index: position of the first leader, Kafka's ``fixedStartIndex``, for the strategies
             of 3.9. None or a negative number, as in Kafka, draws it at random.
         start_shift: distance from the leader to its first follower in the broker list. None for the
@@ -139,7 +139,7 @@ def _expect_no_start(**given: int | None) -> None:
 
 
 class StripedPlacer:
-    """Kafka's placement of replicas under KRaft (``StripedReplicaPlacer``) for several topics in
+    """Replica placer of KRaft controllers (``StripedReplicaPlacer``) for several topics in
     sequence.
 
     Its random generator continues from topic to topic.
@@ -159,8 +159,8 @@ class StripedPlacer:
         """Place the replicas of the next topic; return broker ids (int32[partitions,
         replication_factor]).
 
-        The placer continues with its random numbers. `partage.replicas.place` places a single
-        topic.
+        The placer's random numbers continue from the topic before. `partage.replicas.place` places
+        a single topic.
         """
         # The class returns an empty placement for 0; only the controller rejects that.
         if partitions < 0:
@@ -189,8 +189,8 @@ def extend(
         brokers: the brokers of the cluster.
         existing: broker ids of the replicas of the topic's partitions 0, 1, ...
         partitions: the number of partitions to add.
-        strategy: see `place`.
-        seed: see `place`.
+        strategy: "striped", "rack-aware" or "rack-unaware", see `place`.
+        seed: seed of Kafka's random numbers, see `place`.
 
     Returns:
         int32[partitions, replicas of partition 0]: partitions ``len(existing)`` and on.
@@ -223,9 +223,9 @@ def extend(
 def default_directory(broker: Broker) -> str:
     """Return the directory id that the controller records for a new replica on a broker.
 
-    It is the id of the broker's only log directory. For a broker with several directories it is
-    ``DirectoryId.UNASSIGNED``: the broker chooses one later. For a broker without directory ids,
-    which does not support KIP-858 yet, it is ``MIGRATING``.
+    It is the id of the broker's only log directory. It is ``DirectoryId.UNASSIGNED`` for a broker
+    with several directories, which chooses later, and ``MIGRATING`` for a broker without directory
+    ids (before KIP-858).
 
     >>> default_directory(Broker(1, directories=("x", "y")))
     'AAAAAAAAAAAAAAAAAAAAAA'
@@ -287,10 +287,16 @@ def _expect_placeable(brokers: Sequence[Broker], partitions: int, factor: int) -
 
 
 def _expect_not_too_many(partitions: int, factor: int, brokers: int) -> None:
-    """Check that a placement has at most `_MOST_REPLICAS` replicas, to bound time and memory.
+    """Raise an error if a placement has more than `_MOST_REPLICAS` replicas, to bound time and
+    memory.
+
+    Args:
+        partitions: number of partitions.
+        factor: replication factor.
+        brokers: number of brokers.
 
     Raises:
-        InvalidConfigError: it has more.
+        InvalidConfigError: there are more replicas.
     """
     if partitions * min(factor, brokers) > _MOST_REPLICAS:
         what = f"{partitions} partitions x {factor} replicas; at most {_MOST_REPLICAS:,} at once"
@@ -315,9 +321,10 @@ def _draw_start(
 def _expect_no_overflow(
     brokers: int, partitions: int, start: int, shift: tuple[int, int], first: int
 ) -> None:
-    """Check that Java's int arithmetic in ``AdminUtils`` does not overflow for these arguments.
+    """Raise an error if Java's int arithmetic in ``AdminUtils`` would overflow for these arguments.
 
-    With an overflow, ``AdminUtils`` returns arbitrary placements.
+    With an overflow, ``AdminUtils`` returns arbitrary placements. The arguments are those of
+    `place_along`.
 
     Raises:
         InvalidConfigError: it overflows.
@@ -352,8 +359,7 @@ def alternate_racks(brokers: Sequence[Broker]) -> list[int]:
 def _leaders_and_shifts(
     count: int, start: int, shift: int, first: int, rows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the leader of each partition and the distance to its first follower, as AdminUtils
-    does.
+    """Return each partition's leader and the distance to its first follower, as in ``AdminUtils``.
 
     Args:
         count: number of brokers in the list.
@@ -456,8 +462,15 @@ def place_over_racks(
 ) -> Int32Array:
     """Place the replicas of each partition by the rack-aware rule of Kafka's ``AdminUtils``.
 
-    Return broker ids, the preferred leader first (int32[partitions, factor]). All brokers must have
-    racks. The arguments are those of `place_along`, with positions in rack-alternating order.
+    Return broker ids, the preferred leader first (int32[partitions, factor]).
+
+    Args:
+        brokers: the brokers, all with racks.
+        start: position of partition 0's leader in rack-alternating order.
+        shift: number of brokers between this leader and its first follower.
+        first: number of the first partition to place.
+        partitions: number of partitions to place.
+        factor: replication factor.
     """
     line = alternate_racks(brokers)
     number: dict[str | None, int] = {}

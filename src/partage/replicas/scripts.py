@@ -52,8 +52,7 @@ def scripts(throttle: int | None, *, elect: bool) -> dict[str, str]:
     the batches from files in their folder.
 
     Args:
-        throttle: bytes per second that each broker may copy, between brokers and between disks;
-            None for no limit.
+        throttle: bytes per second that each broker may copy; None for no limit.
         elect: whether the scripts end with a preferred leader election.
 
     >>> "--throttle 5" in scripts(5, elect=False)["execute.sh"]

@@ -43,9 +43,15 @@ def place_in_stripes(
 
     Return broker ids, the preferred leader first (int32[partitions, factor]).
 
+    Args:
+        brokers: the brokers with racks, fenced ones included.
+        draws: Java's random number generator; numbers are consumed.
+        partitions: number of partitions.
+        factor: replication factor.
+
     Raises:
-        InvalidPlacementError: the factor is not positive, all brokers are fenced, or there
-            are fewer brokers than the factor; checked in this order, as Kafka does.
+        InvalidPlacementError: the factor is not positive, all brokers are fenced, or there are
+            fewer brokers than the factor; checked in this order, as Kafka does.
     """
     rings = _Rings(brokers, draws)
     if factor <= 0:
@@ -64,8 +70,7 @@ def place_in_stripes(
 
 
 class _Rings:
-    """Brokers in circular lists by rack, from which KRaft's ``StripedReplicaPlacer`` takes
-    replicas.
+    """Brokers of each rack in circular lists, from which KRaft's replica placer takes them in turn.
 
     Each rack has a list of unfenced brokers and a list of fenced ones.
     """
@@ -142,7 +147,8 @@ def place_at_once(
     raw: Ints,
     shape: tuple[int, int],
 ) -> NDArray[np.int32] | None:
-    """Place the replicas of all partitions at once, with the result of KRaft's placer.
+    """Place the replicas of all partitions with array operations, with the result of KRaft's
+    placer.
 
     Kafka's ``StripedReplicaPlacer`` places one partition after the other. A ring is the circular
     list of a rack's brokers.
@@ -224,7 +230,7 @@ def _permutations(places: Ints, size: int) -> Ints:
     """Compute permutations from the swaps that Java's ``Collections.shuffle`` makes.
 
     Args:
-        places: int64[n, swaps], for each list the index that is swapped with the last item, then
+        places: int64[n, swaps], for each list the index that is swapped with the last element, then
             with the last but one, and so on.
         size: length of each list.
 
@@ -245,10 +251,9 @@ def _permutations(places: Ints, size: int) -> Ints:
 def _look_up_brokers(
     shuffled: Ints, sizes: Ints, offset: Ints, turn: tuple[int, int], shape: tuple[int, int]
 ) -> NDArray[np.int32]:
-    """Return the broker of each replica, given the shuffled broker lists (int32[partitions,
-    replicas]).
+    """Return the broker of each replica from shuffled broker lists (int32[partitions, replicas]).
 
-    Partitions between two shuffles use the same shuffled lists; they form a block.
+    Partitions between two shuffles use the same lists; they form a block.
 
     Args:
         shuffled: for each block, the racks in order and then the brokers of each rack.
@@ -279,7 +284,7 @@ def _look_up_brokers(
 
 
 def _count_uses_in_block(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
-    """Count how often KRaft's replica placer has used a rack since its last shuffle of brokers.
+    """Count how often KRaft's replica placer has used a rack since it last shuffled the brokers.
 
     Args:
         epoch: number of each partition, counted from the shuffle on.
@@ -301,7 +306,8 @@ def _count_uses_in_block(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
 
 
 def _count_uses_before_block(order: Ints, begin: Ints, length: int, factor: int) -> Ints:
-    """Count how often each rack was used before each shuffle of brokers (int64[shuffles, racks]).
+    """Count how often the placer used each rack before each shuffle of brokers (int64[shuffles,
+    racks]).
 
     Args:
         order: racks in their order after each shuffle (int64[shuffles, racks]).
@@ -394,16 +400,16 @@ def place_one_by_one(
     """Place the replicas of one partition after another into ``out``, exactly as KRaft's placer
     does.
 
-    Return the number of random draws used, -1 if there are too few.
+    Return the number of random numbers used, -1 if there are too few.
 
     Args:
         start: first index of each ring in ``broker``, as in `place_at_once`.
         broker: ids of all brokers, ring by ring; shuffled in place.
         names: racks in order of their names; shuffled in place.
         state: epoch, index and offset of each ring.
-        offset: position in ``names`` of the first partition's first rack.
+        offset: index in ``names`` of the first partition's first rack.
         unfenced: number of unfenced brokers.
-        raw: the next random draws.
+        raw: the next random numbers of Java's generator.
         out: int32[partitions, replicas], output.
     """
     racks = len(names)

@@ -19,9 +19,9 @@ _COLUMNS = ("replicas", "leaders", "bytes", "load")
 def broker_rows(task: ReplicaTask, replica: NDArray[np.int32]) -> list[dict[str, Any]]:
     """Return a report row for each broker, with its load before and after a reassignment plan.
 
-    A row has replicas, leaders, bytes and load, and their balance bands (the ranges within which a
-    broker counts as balanced). Leaders before are the current ones, leaders after the preferred
-    ones. Excluded topics do not count.
+    A row has replicas, leaders, bytes and load, and the ranges (bands) within which they count as
+    balanced. ``task`` has the current replicas; ``replica`` is the broker of each new one. Leaders
+    before are the current ones, leaders after the preferred ones. Excluded topics do not count.
     """
     before = _held(
         task, task.cluster.start, task.cluster.factor, task.cluster.replicas_leader_first
@@ -54,8 +54,8 @@ def _bands_of(task: ReplicaTask) -> dict[str, tuple[NDArray[np.int64], NDArray[n
 def rack_rows(task: ReplicaTask, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a report row for each rack, with its load before and after a reassignment plan.
 
-    A row has replicas, leaders, bytes and load. Without racks, or with a single one, rows have no
-    balance bands.
+    A row sums replicas, leaders, bytes and load of its brokers' ``rows``. With several racks it
+    also has the ranges (bands) within which they count as balanced.
     """
     out: dict[str | None, dict[str, Any]] = {}
     for row in rows:
@@ -137,8 +137,8 @@ def _disk_bands(moves: ReplicaMoves) -> dict[tuple[int, int], list[int]]:
 def move_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
     """Return a report row for each copied replica: topic, partition, source, target and bytes.
 
-    For a copy between two disks, source and target are the same broker, and the row has two
-    directories.
+    ``moves`` are the copies of the plan. For a copy between two disks, source and target are the
+    same broker, and the row has two directories.
     """
     cluster, within = moves.task.cluster, moves.within
     sized = cluster.size is not None
@@ -173,10 +173,9 @@ def move_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
 
 
 def network_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
-    """Return a report row for each pair of racks: the replicas and bytes copied from one to the
-    other.
+    """Return a report row for each pair of racks: replicas and bytes copied from one to the other.
 
-    Followers copy from the leader, so its rack is the source.
+    ``moves`` are the copies of the plan. Followers copy from the leader, so its rack is the source.
     """
     cluster = moves.task.cluster
     senders = _senders(moves)
@@ -200,9 +199,13 @@ def batch_rows(
     """Return a report row for each batch: partitions, copied replicas, bytes, and estimated
     seconds.
 
-    ``throttle`` (bytes per second) limits separately what each broker sends and what it receives,
-    so a batch takes as long as its busiest broker. The estimate ignores copies between disks of a
-    broker, which have a separate throttle.
+    The estimate ignores copies between disks of a broker, which have a separate throttle.
+
+    Args:
+        moves: the copies of the plan.
+        batches: the partitions of each batch.
+        throttle: bytes per second that each broker may send, and may receive; a batch takes as long
+            as its busiest broker.
     """
     brokers = len(moves.task.cluster.brokers)
     of_batch = np.full(moves.task.cluster.partitions, -1, np.int64)

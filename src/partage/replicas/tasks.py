@@ -19,8 +19,9 @@ __all__ = [
 
 
 def rebalance(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the `ReplicaTask` (optimisation problem) that balances all replicas over all
-    brokers.
+    """Return the `ReplicaTask` (optimisation problem) that balances all replicas over all brokers.
+
+    ``limits`` has the topics that stay in place and the balance tolerances.
     """
     builder = _TaskBuilder(cluster, limits)
     builder.between_disks = True
@@ -30,9 +31,12 @@ def rebalance(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> Repl
 def add_brokers(
     cluster: ReplicaCluster, ids: Iterable[int], limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """Return the `ReplicaTask` that balances a cluster by moving replicas to the new brokers only.
+    """Return the `ReplicaTask` that balances a cluster by moving replicas to new brokers only.
 
-    ``ids`` are the new brokers.
+    Args:
+        cluster: the cluster, with the new brokers.
+        ids: ids of the new brokers.
+        limits: topics that stay in place, and balance tolerances.
     """
     builder = _TaskBuilder(cluster, limits)
     new = builder.brokers(ids, "add-broker")
@@ -45,8 +49,12 @@ def add_brokers(
 def drain_brokers(
     cluster: ReplicaCluster, ids: Iterable[int], limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """Return the `ReplicaTask` that moves all replicas off the given brokers and no other
-    replica.
+    """Return the `ReplicaTask` that moves all replicas off some brokers and no other replica.
+
+    Args:
+        cluster: the cluster before the reassignment.
+        ids: ids of the brokers to empty.
+        limits: topics that stay in place, and balance tolerances.
     """
     builder = _TaskBuilder(cluster, limits)
     builder.drain(builder.brokers(ids, "drain-broker"))
@@ -56,9 +64,15 @@ def drain_brokers(
 def replace_broker(
     cluster: ReplicaCluster, old: int, new: int, limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """Return the task of replacing a broker by a new one.
+    """Return the `ReplicaTask` (optimisation problem) that replaces a broker by a new one.
 
     The new broker takes over each replica of the old one, at the same position in the replica list.
+
+    Args:
+        cluster: the cluster, with both brokers.
+        old: id of the broker to replace.
+        new: id of the new broker.
+        limits: topics that stay in place, and balance tolerances.
     """
     builder = _TaskBuilder(cluster, limits)
     (gone,), (successor,) = builder.brokers([old], "replace-broker"), builder.brokers([new], "by")
@@ -78,9 +92,13 @@ def change_factor(
     topics: Collection[str] | None = None,
     limits: PlanLimits | None = None,
 ) -> ReplicaTask:
-    """Return the task of changing the replication factor of some topics, or of all.
+    """Return the `ReplicaTask` that changes the replication factor of some topics, or of all.
 
-    Without names, it changes all topics that are not excluded.
+    Args:
+        cluster: the cluster before the reassignment.
+        factor: the new replication factor.
+        topics: names of the topics; without names, all topics that are not excluded.
+        limits: topics that stay in place, and balance tolerances.
 
     Raises:
         InvalidConfigError: the factor is not positive, or a topic does not exist.
@@ -108,7 +126,8 @@ def change_factor(
 def fix_racks(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
     """Return the `ReplicaTask` that moves only replicas which break the rack rule.
 
-    The rule spreads the replicas of each partition evenly over racks.
+    The rule spreads the replicas of each partition evenly over racks. ``limits`` has the topics
+    that stay in place and the balance tolerances.
     """
     builder = _TaskBuilder(cluster, limits)
     builder.closed[:] = True
@@ -117,9 +136,9 @@ def fix_racks(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> Repl
 
 
 def elect_leaders(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the task of balancing preferred leaders by reordering replica lists.
+    """Return the `ReplicaTask` that balances preferred leaders by reordering replica lists.
 
-    No replica is copied.
+    No replica is copied. ``limits`` has the topics that stay in place and the balance tolerances.
     """
     builder = _TaskBuilder(cluster, limits)
     builder.fate[:] = STAY
@@ -128,9 +147,7 @@ def elect_leaders(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> 
 
 
 class _TaskBuilder:
-    """Builder of a reassignment task (`ReplicaTask`), in which every replica may move unless a
-    command restricts it.
-    """
+    """Builder of a `ReplicaTask`, in which every replica may move unless a command restricts it."""
 
     def __init__(self, cluster: ReplicaCluster, limits: PlanLimits | None) -> None:
         self.cluster, self.limits = cluster, limits or PlanLimits()
@@ -148,8 +165,12 @@ class _TaskBuilder:
     def topic_mask(self, names: Collection[str], option: str) -> NDArray[np.bool_]:
         """Return a mask of the partitions of the given topics (bool[P]).
 
+        Args:
+            names: names of the topics.
+            option: name of the command-line option, for errors.
+
         Raises:
-            InvalidConfigError: a topic does not exist; the error names the command's ``option``.
+            InvalidConfigError: a topic does not exist.
         """
         known = {name: i for i, name in enumerate(self.cluster.topics)}
         for name in names:
@@ -158,7 +179,7 @@ class _TaskBuilder:
         return np.isin(self.cluster.topic, [known[name] for name in names])
 
     def brokers(self, ids: Iterable[int], option: str) -> list[int]:
-        """Return the positions in the cluster of the broker ids that the command line names.
+        """Return the indices in the cluster of the broker ids that the command line names.
 
         Args:
             ids: the broker ids.
@@ -181,8 +202,12 @@ class _TaskBuilder:
         return out
 
     def expect_not_fenced(self, receivers: list[int], what: str) -> None:
-        """Check that the brokers that receive replicas are not fenced: copies to them would never
-        join the ISR.
+        """Check that no broker that receives replicas is fenced: copies to it would never join the
+        ISR.
+
+        Args:
+            receivers: indices of the brokers in the cluster.
+            what: name of the command-line option, for the error message.
 
         Raises:
             InvalidConfigError: one is fenced.
@@ -195,7 +220,7 @@ class _TaskBuilder:
     def drain(self, gone: list[int]) -> None:
         """Require that all replicas move away from some brokers, and that all others stay.
 
-        ``gone`` has the positions of these brokers in the cluster.
+        ``gone`` has the indices of these brokers in the cluster.
 
         Raises:
             NoFeasiblePlanError: a pinned replica is on such a broker, or no other broker is left.

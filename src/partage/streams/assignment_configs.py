@@ -77,7 +77,7 @@ class AssignmentConfigs:
         _check_tags(self.rack_aware_assignment_tags)
 
     def costs(self, traffic: int, non_overlap: int) -> tuple[int, int]:
-        """Return the costs with which Kafka Streams weighs racks: (traffic cost, non-overlap cost).
+        """Return the traffic cost and the non-overlap cost of rack-aware task assignment.
 
         The traffic cost is paid for a partition that is read from another rack. The non-overlap
         cost is paid for a task that moves to another client.

@@ -29,14 +29,14 @@ MayMove = Callable[[int, int], bool]
 def balance_over_threads(
     draft: DraftAssignment, *, standbys: bool = False, may_move: MayMove = lambda _source, _to: True
 ) -> None:
-    """Balance the Kafka Streams tasks of application instances ("clients") by their number of
+    """Balance the tasks of Kafka Streams clients (application instances) by their number of
     threads.
 
     A client's load is its number of active and standby tasks per stream thread. A task moves to
     another client if that reduces the difference between their loads.
 
     Args:
-        draft: assignment under construction, which is changed.
+        draft: unfinished assignment of tasks to clients; changed in place.
         standbys: whether standby tasks move instead of active tasks.
         may_move: whether standby tasks may move from a source to a destination client.
 
@@ -96,8 +96,8 @@ class TaskMovements:
     assigned client gets a warm-up replica, and takes over the task after its state is restored.
 
     Attributes:
-        problem: input of the assignor.
-        draft: balanced assignment, which is changed.
+        problem: clients, tasks and settings of the rebalance.
+        draft: balanced assignment of tasks to clients; changed in place.
         budget: number of warm-up replicas that may still be added; may fall below 0.
         warmups: (client, task) of each warm-up replica.
 
@@ -300,8 +300,9 @@ class HighAvailability:
     def assign(self, problem: TaskProblem) -> TaskPlan:
         """Assign all tasks of a Kafka Streams application to its clients (application instances).
 
-        The result asks for a probing rebalance (``probing``) if a task only runs somewhere until
-        its intended client has restored the state.
+        ``problem`` has the clients, tasks and lags. The result requests a probing rebalance
+        (``probing``) if a task runs on another client until its intended client has restored the
+        state.
 
         Raises:
             InvalidProblemError: a client does not report the lag of a stateful task.

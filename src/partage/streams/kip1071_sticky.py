@@ -202,7 +202,7 @@ def _in_map_order(members: Sequence[ServerMember]) -> list[ServerMember]:
 
 
 class _Quota:
-    """Upper limit of the number of tasks that a streams group member may get for now.
+    """Upper limit of the number of tasks that each streams group member may get.
 
     The limit is ceil(tasks to assign / members below the limit). It is computed again whenever a
     member reaches it.

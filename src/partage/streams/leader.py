@@ -294,7 +294,7 @@ def _assign_clients(
     versions: tuple[int, int],
     probing_versions: bool,
 ) -> StreamsGroupAssignment:
-    """Assign the tasks of a Kafka Streams application to clients and then to their stream threads.
+    """Assign the tasks of a Kafka Streams application to clients, then to their stream threads.
 
     A client is an application instance with one or more stream threads.
 
@@ -302,7 +302,7 @@ def _assign_clients(
         application: topology, settings and state of the cluster, see `rebalance`.
         clients: the members, grouped by client (application instance).
         layout: tasks and internal topics.
-        assignor: task assignor.
+        assignor: task assignor, which chooses a client for each task.
         deadline: process id of the group leader's client, and the time at which it starts a probing
             rebalance (in ms).
         versions: lowest version used, and latest version that all members support.

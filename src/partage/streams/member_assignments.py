@@ -68,7 +68,7 @@ def assign_to_threads(
     are assigned round-robin.
 
     Args:
-        plan: plan of all clients.
+        plan: tasks of each client.
         client: number of the client.
         reported: dict from consumer to the numbers of the tasks of which it reported local state.
 
@@ -245,12 +245,10 @@ class StreamsMemberAssignment:
 def error_assignments(
     clients: Iterable[ClientGroup], code: int
 ) -> dict[str, StreamsMemberAssignment]:
-    """Return an assignment without tasks, with an error code, for each member of a Streams group.
+    """Return the assignment of each member of a Kafka Streams group after an error, by member id.
 
-    The result is a dict by member id. Codes are those of Kafka, for example 1: a source topic is
-    missing.
-
-    It has no tasks; ``code`` tells the consumer the reason.
+    It has no tasks. ``code`` is Kafka's number of the error, for example 1: a source topic is
+    missing. ``clients`` are the members, grouped by application instance.
     """
     return {
         name: StreamsMemberAssignment(error_code=code) for one in clients for name in one.consumers
@@ -263,6 +261,11 @@ def hosts(
     """Return the source partitions that each Kafka Streams instance serves, by its host and port.
 
     Interactive queries use them to find the instance that has a key.
+
+    Args:
+        plan: tasks of each client (instance).
+        clients: the clients, with their endpoints.
+        layout: the source partitions of each task.
 
     Returns:
         Two dicts from (host, port) to source partitions: of active tasks and of standby tasks.
@@ -301,10 +304,10 @@ def member_assignments(
     back until that consumer revokes it.
 
     Args:
-        plan: plan of all clients.
+        plan: tasks of each client.
         client: number of the client.
         group: the consumers of the client.
-        layout: tasks of the application.
+        layout: partitions of each task.
         owned: all partitions that any consumer owns.
         deadline_ms: time of the client's next rebalance; None: never.
         versions: lowest version used, and latest version that all members support.
@@ -512,10 +515,10 @@ def on_assignment(
     endpoint: tuple[str, int] | None = None,
     hosts: Collection[tuple[str, int]] = (),
 ) -> NextRebalance:
-    """Return when a Kafka Streams member requests the next rebalance after it got an assignment.
+    """Return when a Kafka Streams member must rejoin its group after it received an assignment.
 
-    The member rebalances at once if the version has changed, or if its own endpoint is missing
-    among the hosts (a static member with an old assignment). Otherwise the assignment says when.
+    It rejoins at once if the version has changed, or if its own endpoint is missing among the hosts
+    (a static member with an old assignment). Otherwise the assignment has the time.
 
     Args:
         assignment: assignment of the member, without an error code.

@@ -79,7 +79,7 @@ class ClientGroup:
     offset_sums: dict[TaskId, int] = field(default_factory=dict)
 
     def add(self, member: StreamsMember) -> None:
-        """Add a stream thread (consumer), with its partitions and offsets, to this application
+        """Add a stream thread (consumer), with its partitions and offsets, to its application
         instance.
 
         Raises:
@@ -127,8 +127,10 @@ class ClientGroup:
         return self.members[0].rack if of_first or len(racks) == 1 else None
 
     def previous_tasks(self, layout: TopologyLayout) -> tuple[list[TaskId], list[TaskId]]:
-        """Return the active and the standby tasks that the Kafka Streams instance had before the
+        """Return the active and the standby tasks that a Kafka Streams instance had before the
         rebalance.
+
+        ``layout`` has the partitions that each task reads.
 
         Raises:
             InvalidTopologyError: the client owns partitions, but no task reads any of them.

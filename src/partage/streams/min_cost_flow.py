@@ -142,9 +142,7 @@ class FlowGraph:
         return cls(network, index[:edges].astype(np.int64))
 
     def flows(self) -> Int64Array:
-        """Return the flow over each edge of the network, in the order in which the edges were
-        given.
-        """
+        """Return the flow over each edge, in the order in which the edges were given."""
         return self.network.flow[self.given]
 
     def maximize(self) -> int:
@@ -157,11 +155,8 @@ class FlowGraph:
         return value
 
     def cancel_negative_cycles(self) -> int:
-        """Change the flow to one of minimal cost, by cancelling cycles of negative cost in the
-        network.
-
-        Returns:
-            The number of cancelled cycles.
+        """Change the flow to one of minimal cost; return the number of cancelled cycles of negative
+        cost.
         """
         nodes, edges = len(self.network.start) - 1, len(self.network.end)
         sizes = [nodes] * 3 + [nodes + 1] + [edges] * 4

@@ -225,8 +225,8 @@ class TaskProblem:
 
     @cached_property
     def lags(self) -> NDArray[np.int64]:
-        """Number of changelog offsets that each client is behind for each Kafka Streams task
-        (int64[clients, tasks]).
+        """Changelog offsets that each client is behind for each Kafka Streams task (int64[clients,
+        tasks]).
 
         Only the columns of stateful tasks have a meaning.
 
@@ -412,7 +412,17 @@ class TaskPlan:
         in_turn: Iterable[tuple[int, ...]] = (),
         warnings: Iterable[str] = (),
     ) -> TaskPlan:
-        """Build the result of a Kafka Streams task assignor from a finished draft assignment."""
+        """Build the result of a Kafka Streams task assignor from a finished draft assignment.
+
+        Args:
+            problem: clients and tasks of the rebalance.
+            draft: active and standby tasks of each client.
+            probing: whether a probing rebalance follows.
+            warmups: (client, task) of each warm-up replica.
+            follow_up: clients that rebalance again at once.
+            in_turn: tasks of each client in round-robin order over its consumers.
+            warnings: messages for the user.
+        """
         return cls(
             problem,
             tuple(tuple(sorted(tasks)) for tasks in draft.active),
@@ -425,13 +435,11 @@ class TaskPlan:
         )
 
     def active_of(self, process: ProcessId) -> list[TaskId]:
-        """Return the active Kafka Streams tasks of the client with the given process id, sorted."""
+        """Return the active tasks of the Kafka Streams client with a process id, sorted."""
         return self._named(self.active, process)
 
     def standby_of(self, process: ProcessId) -> list[TaskId]:
-        """Return the standby Kafka Streams tasks of the client with the given process id,
-        sorted.
-        """
+        """Return the standby tasks of the Kafka Streams client with a process id, sorted."""
         return self._named(self.standby, process)
 
     def _named(self, rows: tuple[tuple[int, ...], ...], process: ProcessId) -> list[TaskId]:

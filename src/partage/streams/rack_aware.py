@@ -177,8 +177,8 @@ class RackOptimizer:
     def for_legacy(cls, problem: TaskProblem) -> RackOptimizer | None:
         """Create the rack optimizer that Kafka Streams' internal task assignors use.
 
-        Returns:
-            The optimizer, or None if Kafka would not consider racks for this problem.
+        ``problem`` has the clients, tasks and racks. The result is None if Kafka would not consider
+        racks for them.
         """
         if not legacy_racks_are_known(problem):
             return None
@@ -194,6 +194,10 @@ class RackOptimizer:
     @classmethod
     def for_public(cls, problem: TaskProblem, *, standbys: bool) -> RackOptimizer | None:
         """Create the rack optimizer that Kafka Streams' ``TaskAssignmentUtils`` (KIP-924) use.
+
+        Args:
+            problem: clients, tasks and racks of the rebalance.
+            standbys: whether standby tasks are optimised, not active ones.
 
         Returns:
             The optimizer, or None if Kafka would not consider racks for this problem.
@@ -217,7 +221,7 @@ class RackOptimizer:
         moves.
 
         Args:
-            draft: assignment, which is changed.
+            draft: unfinished assignment of tasks to clients; changed in place.
             tasks: numbers of the tasks that may move.
             traffic: cost of a partition that is read across racks.
             non_overlap: cost of a task that moves to another client.
@@ -243,7 +247,7 @@ class RackOptimizer:
         cost.
 
         Args:
-            draft: assignment, which is changed.
+            draft: unfinished assignment of tasks to clients; changed in place.
             traffic: cost of a partition that is read across racks.
             non_overlap: cost of a task on a client that does not have it now.
             may_swap: function that returns whether a standby may move to a client.
@@ -316,8 +320,8 @@ def group_by_subtopology(problem: TaskProblem, tasks: Sequence[int]) -> list[lis
     """Group task numbers by sub-topology of the Kafka Streams application.
 
     Groups are sorted by the number of the sub-topology, then by the name of the topology.
-
-    A sub-topology without any of the tasks has an empty group.
+    ``problem`` has the ids of the numbered tasks. A sub-topology without any of ``tasks`` has an
+    empty group.
     """
     every: dict[tuple[int, str], list[int]] = {}
     for task in problem.tasks:
@@ -331,10 +335,10 @@ def group_by_subtopology(problem: TaskProblem, tasks: Sequence[int]) -> list[lis
 
 
 def group_by_subtopology_number(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """Group task numbers by the number of their Kafka Streams sub-topology, such as 0 for task
-    "0_3".
+    """Group task numbers by the number of their sub-topology, such as 0 for the Streams task "0_3".
 
-    Named topologies share these numbers, and therefore groups.
+    ``problem`` has the ids of the numbered tasks. Named topologies share sub-topology numbers, and
+    therefore groups.
     """
     found: dict[int, list[int]] = {}
     for number in tasks:
@@ -349,7 +353,7 @@ def rack_misses(
     """Count the partitions of each Kafka Streams task that have no replica in a client's rack.
 
     Args:
-        problem: input of the assignor.
+        problem: clients, tasks and settings of the rebalance.
         partitions: function that returns the partitions to count from a task's `PartitionRacks`.
 
     Returns:
@@ -397,7 +401,7 @@ def public_racks_are_known(problem: TaskProblem, *, standbys: bool) -> bool:
     They do so if a rack-aware strategy and both costs are set, and all racks are known.
 
     Args:
-        problem: input of the assignor.
+        problem: clients, tasks and settings of the rebalance.
         standbys: whether standby tasks are optimised, which read changelog partitions only.
     """
     settings = problem.settings

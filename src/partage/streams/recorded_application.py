@@ -138,13 +138,14 @@ class RecordedApplication:
 
 
 def longest_lasting(states: Iterable[tuple[int, int, int, _T]]) -> _T:
-    """Return a typical state of a Kafka Streams application from the history of its states.
+    """Return a typical state from the history of a Kafka Streams application.
 
     It is the newest state with the number of instances that the application had for the longest
     time.
 
     Args:
-        states: first and last time, number of clients, and the state, in order of time.
+        states: (first time, last time, number of instances, state) of each period, in order of
+            time.
 
     Raises:
         ValueError: there is no state.
@@ -233,11 +234,10 @@ def describe(application: RecordedApplication) -> dict[str, Any]:
 
 
 def _check_describable(application: RecordedApplication) -> None:
-    """Check that a recorded application can be described in the input format of ``partage
-    streams``.
+    """Check that the capture of an application has all data that a ``partage streams`` file needs.
 
     Raises:
-        UnsupportedProblemError: it cannot, because the capture lacks data; the message says which.
+        UnsupportedProblemError: data are missing; the message says which.
     """
     numbers = [one.number for one in application.subtopologies]
     if numbers != list(range(len(numbers))):
@@ -307,8 +307,8 @@ def _bytes_by_task(application: RecordedApplication) -> dict[str, int]:
 
 
 def _client_with_most_state(application: RecordedApplication) -> str:
-    """Return the name of the Kafka Streams instance whose active tasks have the most state in
-    bytes.
+    """Return the name of the Kafka Streams instance whose active tasks have the most bytes of
+    state.
     """
     sizes = _bytes_by_task(application)
     return max(
@@ -320,7 +320,7 @@ def _client_with_most_state(application: RecordedApplication) -> str:
 def _simulation_seconds(application: RecordedApplication) -> int:
     """Return for how many seconds `partage streams` should simulate a recorded application.
 
-    It is at least an hour, and enough to restore all tasks twice.
+    The time is at least an hour, and enough to restore the state of all tasks twice.
     """
     restore_s = 2 * sum(_bytes_by_task(application).values()) / _RESTORE_RATE
     return max(_LEAST_S, 60 * ceil((_CRASH_S + _BACK_S + restore_s) / 60))

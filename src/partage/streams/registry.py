@@ -35,33 +35,36 @@ class TaskAssignor(Protocol):
     def exact_to(self) -> str | None: ...  # noqa: D102 - see Attributes
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign the tasks of a Kafka Streams application to its clients (application
-        instances).
+        """Assign the tasks of a Kafka Streams application to its clients (application instances).
+
+        ``problem`` has the clients, tasks and settings.
         """
 
 
 @runtime_checkable
 class Kip441Proposal(TaskAssignor, Protocol):
-    """Interface of a Kafka Streams task assignor that decides itself when to improve the
-    assignment.
+    """Interface of a Kafka Streams task assignor that decides itself when to improve an assignment.
 
-    KIP-441's document proposes this. Kafka as shipped starts probing rebalances at fixed intervals.
+    The document of KIP-441 proposes this. Kafka instead starts probing rebalances at fixed
+    intervals.
     """
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Return whether a rebalance is worthwhile now, because Kafka Streams clients have restored
-        state.
+        """Return whether a rebalance would now improve a Kafka Streams assignment.
+
+        That is so when clients have restored the state of tasks in the meantime.
 
         Args:
-            problem: the problem with the current lags.
+            problem: clients and tasks, with the current lags.
             active: the client that runs each task of ``problem.stateful``, in that order.
         """
 
     def with_balance_factor(self, balance_factor: int) -> TaskAssignor:
-        """Return a copy of this Kafka Streams task assignor that tolerates another load difference.
+        """Return a copy of this Kafka Streams task assignor with another tolerance for uneven
+        loads.
 
         Args:
-            balance_factor: greatest difference of clients' loads that is tolerated (KIP-441).
+            balance_factor: largest tolerated difference between clients' loads (KIP-441).
         """
 
 

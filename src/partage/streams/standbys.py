@@ -21,8 +21,9 @@ Tag = tuple[str, str]
 
 
 class TagIndex:
-    """Client tags of all Kafka Streams clients, such as ``zone`` = "zone-a", by client and by key
-    (KIP-708).
+    """Client tags of all Kafka Streams clients, by client and by key (KIP-708).
+
+    An example of a tag is ``zone`` = "zone-a".
     """
 
     def __init__(self, problem: TaskProblem) -> None:
@@ -40,7 +41,7 @@ class TagIndex:
         Tags describe clients, for example (``zone``, "a"); see KIP-708.
 
         Args:
-            used: tags (key, value) of clients with a copy of the task; changed.
+            used: tags (key, value) of clients with a copy of the task; changed in place.
             client: client with the new copy.
             copies: number of copies of the task, including the new one.
         """
@@ -55,8 +56,7 @@ class TagIndex:
                 used.add((key, value))
 
     def is_used(self, used: set[Tag], client: int) -> bool:
-        """Return whether a client shares a tag, such as its zone, with a client with a copy of the
-        task.
+        """Return whether a client shares a tag, such as its zone, with another copy of a task.
 
         Args:
             used: tags (key, value) of the clients with a copy of the task, see `mark`.
@@ -90,8 +90,11 @@ class TagAwareStandbys:
         self._index = TagIndex(problem)
 
     def assign(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Assign standbys to Kafka Streams tasks that already have an active copy, in the given
-        order.
+        """Assign standbys to Kafka Streams tasks that already have an active copy.
+
+        Args:
+            draft: unfinished assignment of tasks to clients; changed in place.
+            tasks: numbers of the tasks, in the order of their assignment.
         """
         active_at = {task: client for client, own in enumerate(draft.active) for task in own}
         order = list(tasks)
@@ -108,7 +111,7 @@ class TagAwareStandbys:
         """Assign standbys of a Kafka Streams task to the least loaded clients, whatever their tags.
 
         Args:
-            draft: assignment, which is changed.
+            draft: unfinished assignment of tasks to clients; changed in place.
             task: number of the task.
             copies: number of standbys to assign.
         """
@@ -122,7 +125,7 @@ class TagAwareStandbys:
         """Assign standbys of a Kafka Streams task to clients in other zones than its other copies.
 
         Args:
-            draft: assignment, which is changed.
+            draft: unfinished assignment of tasks to clients; changed in place.
             task: number of the task.
             active_at: client with the active task.
 
@@ -155,8 +158,13 @@ class TagAwareStandbys:
     def may_swap(self, draft: DraftAssignment, source: int, destination: int, task: int) -> bool:
         """Return whether a standby may move to another client without worse spreading over zones.
 
-        The copies of the Kafka Streams task must have at least as many distinct tags after the
-        move.
+        The copies of the task must have at least as many distinct client tags after the move.
+
+        Args:
+            draft: assignment of tasks to clients before the move.
+            source: client with the standby.
+            destination: client that would get it.
+            task: number of the task.
         """
         others = {
             tag
@@ -172,7 +180,8 @@ class TagAwareStandbys:
 def least_loaded(draft: DraftAssignment, eligible: Callable[[int], bool]) -> int | None:
     """Return the eligible Kafka Streams client with the fewest tasks per thread, or None.
 
-    Ties go to the client with the lowest number.
+    Ties go to the client with the lowest number. ``draft`` has the loads of clients; ``eligible``
+    are numbers of clients.
     """
     best, least = None, 0.0
     for client, load in enumerate(draft.load):
@@ -188,18 +197,24 @@ class StandbyPlacement(Protocol):
     """
 
     def assign(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Assign the configured number of standbys to each Kafka Streams task, in the given
-        order.
+        """Assign the configured number of standbys to each Kafka Streams task.
+
+        Args:
+            draft: unfinished assignment of tasks to clients; changed in place.
+            tasks: numbers of the tasks, in the order of their assignment.
         """
 
     def may_balance(self, source: int, destination: int) -> bool:
-        """Return whether load balancing may move standby tasks from one Kafka Streams client to
-        another.
-        """
+        """Return whether load balancing may move standbys from one Streams client to another."""
 
     def may_swap(self, draft: DraftAssignment, source: int, destination: int, task: int) -> bool:
-        """Return whether a standby task may move to another Kafka Streams client to save cross-rack
-        traffic.
+        """Return whether a standby task may move to another client to save cross-rack traffic.
+
+        Args:
+            draft: assignment of Kafka Streams tasks to clients before the move.
+            source: client with the standby.
+            destination: client that would get it.
+            task: number of the task.
         """
 
 
@@ -223,8 +238,11 @@ class DefaultStandbys:
         self._replicas = problem.settings.num_standby_replicas
 
     def assign(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Assign the configured number of standbys to each Kafka Streams task, in the given
-        order.
+        """Assign the configured number of standbys to each Kafka Streams task.
+
+        Args:
+            draft: unfinished assignment of tasks to clients; changed in place.
+            tasks: numbers of the tasks, in the order of their assignment.
         """
         heap = [(load, client) for client, load in enumerate(draft.load)]
         heapq.heapify(heap)
@@ -254,17 +272,14 @@ class DefaultStandbys:
         destination: int,  # noqa: ARG002 - the same
         task: int,  # noqa: ARG002 - the same
     ) -> bool:
-        """Return True: without client tags, any standby task may move to save cross-rack
-        traffic.
-        """
+        """Return True: without client tags, any standby may move to save cross-rack traffic."""
         return True
 
 
 def placement_for(problem: TaskProblem) -> StandbyPlacement:
     """Return the rule that places standby tasks: by client tags if configured, else by load.
 
-    Kafka's factory also has a placement by racks. It is never used, because the high
-    availability assignor passes no racks to the factory.
+    ``problem`` has the clients' tags and the settings of the Kafka Streams application.
     """
     if problem.settings.rack_aware_assignment_tags:
         return TagAwareStandbys(problem)
@@ -275,8 +290,11 @@ def standby_shortage(replicas: int, clients: int) -> str | None:
     """Return a warning if a Kafka Streams application has too few clients for its standbys, else
     None.
 
-    Each copy of a task, active or standby, needs its own client. ``replicas`` is the configured
-    number of standbys.
+    Each copy of a task, active or standby, needs its own client.
+
+    Args:
+        replicas: configured number of standbys of each task.
+        clients: number of clients.
 
     >>> standby_shortage(5, 2)
     'num.standby.replicas=5 is not possible on 2 clients: each task gets at most 1 standby'

@@ -85,7 +85,7 @@ class StickyCore:
     loads.
 
     Attributes:
-        problem: input of the assignor.
+        problem: clients, tasks and settings of the rebalance.
         draft: assignment under construction.
         given: active and standby tasks of each client in the order of their assignment.
         map_order: clients in the iteration order of Kafka's map of clients.
@@ -151,16 +151,16 @@ class StickyCore:
     # -- assigning -------------------------------------------------------------------------------
 
     def assign_active(self, task: int, client: int) -> None:
-        """Assign an active Kafka Streams task to a client, and record its pairs with the client's
-        tasks.
+        """Assign an active Kafka Streams task to a client, and record its pairs with other tasks
+        there.
         """
         self._add_pairs(task, client)
         self.draft.assign_active(client, task)
         self.given[client][0].append(task)
 
     def assign_standby(self, task: int, client: int) -> None:
-        """Assign a standby Kafka Streams task to a client, and record its pairs with the client's
-        tasks.
+        """Assign a standby Kafka Streams task to a client, and record its pairs with other tasks
+        there.
         """
         self._add_pairs(task, client)
         self.draft.assign_standby(client, task)
@@ -171,8 +171,7 @@ class StickyCore:
         self._pairs.add(task, self.draft.standby[client])
 
     def has_room(self, client: int) -> bool:
-        """Return whether a Kafka Streams client may keep another active task (its quota is not
-        reached).
+        """Return whether a Kafka Streams client may keep another active task within its quota.
 
         The quota grows with the client's number of threads.
         """
@@ -257,9 +256,8 @@ class StickyCore:
         return self._least_loaded(task, [client for client in copied if client in within])
 
     def _should_balance(self, client: int) -> bool:
-        """Return whether a Kafka Streams client is full: another client is less loaded.
-
-        A client with fewer tasks than threads is never full.
+        """Return whether a Kafka Streams client has a task for each thread while another is less
+        loaded.
         """
         draft = self.draft
         if draft.count[client] < draft.capacity[client]:
@@ -335,6 +333,8 @@ class LegacySticky:
     def assign(self, problem: TaskProblem) -> TaskPlan:
         """Assign all tasks of a Kafka Streams application to its clients (application instances).
 
+        ``problem`` has the clients, tasks and settings.
+
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
         """
@@ -350,7 +350,7 @@ def _run_legacy_sticky(
         The assignment of active and standby tasks to clients.
 
     Args:
-        problem: input of the assignor.
+        problem: clients, tasks and settings of the rebalance.
         racks: optimizer for racks; None if racks are not considered.
         preserve: whether all active tasks stay on their clients, even if loads are uneven.
     """
@@ -394,7 +394,8 @@ class FallbackPrior:
     def assign(self, problem: TaskProblem) -> TaskPlan:
         """Assign all tasks of a Kafka Streams application to its clients (application instances).
 
-        The result always asks for a probing rebalance (``probing`` is true).
+        ``problem`` has the clients, tasks and settings. The result always requests a probing
+        rebalance.
 
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
@@ -434,6 +435,8 @@ class PublicSticky:
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
         """Assign all tasks of a Kafka Streams application to its clients (application instances).
+
+        ``problem`` has the clients, tasks and settings.
 
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.

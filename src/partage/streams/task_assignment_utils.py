@@ -71,7 +71,7 @@ def validate_task_assignment(
     lacks an active task. Source: ``TaskAssignmentUtils.validateTaskAssignment`` 4.3.1.
 
     Args:
-        problem: input of the assignor.
+        problem: clients, tasks and settings of the rebalance.
         assignment: (process id, active tasks, standby tasks) of each client.
 
     >>> from partage.streams import ClientState, ProcessId, TaskId, TaskProblem
@@ -160,8 +160,8 @@ def optimize_rack_aware_active_tasks(
     Source: ``TaskAssignmentUtils.optimizeRackAwareActiveTasks`` 4.3.1.
 
     Args:
-        problem: input of the assignor.
-        draft: assignment, which is changed.
+        problem: clients, tasks and settings of the rebalance.
+        draft: unfinished assignment of tasks to clients; changed in place.
         tasks: numbers of the tasks that may move, ascending; None: all active tasks.
         costs: traffic cost and non-overlap cost; None: those of the configuration.
 
@@ -208,8 +208,8 @@ def optimize_rack_aware_standby_tasks(
     Source: ``TaskAssignmentUtils.optimizeRackAwareStandbyTasks`` 4.3.1.
 
     Args:
-        problem: input of the assignor.
-        draft: assignment, which is changed.
+        problem: clients, tasks and settings of the rebalance.
+        draft: unfinished assignment of tasks to clients; changed in place.
         costs: traffic cost and non-overlap cost; None: those of the configuration.
 
     Raises:

@@ -133,9 +133,9 @@ class Topology:
                     )
 
     def in_map_order(self, subtopologies: Iterable[Subtopology]) -> list[Subtopology]:
-        """Sort Kafka Streams sub-topologies as a Java ``HashMap`` iterates over them.
+        """Sort Kafka Streams sub-topologies in the iteration order of a Java ``HashMap``.
 
-        The map is keyed by number and topology name.
+        The map is keyed by sub-topology number and topology name.
         """
         given = list(subtopologies)
         hashes = [
@@ -258,6 +258,8 @@ class TopologyLayout:
         """Check that existing internal topics of a Kafka Streams application have the expected
         partitions.
 
+        ``counts`` has the partition count of each topic of the cluster.
+
         Raises:
             InvalidTopologyError: an internal topic has another partition count.
         """
@@ -268,7 +270,7 @@ class TopologyLayout:
         """All Kafka Streams tasks in the order in which Kafka's leader passes them to the task
         assignor.
 
-        It is the iteration order of a ``HashMap``.
+        This is the iteration order of a Java ``HashMap``.
         """
         return tasks_in_hash_order(self.partitions_of)
 
@@ -428,12 +430,12 @@ def _external_count(topic: str, counts: Mapping[str, int]) -> int:
 def _enforce_copartitioning(
     topics: frozenset[str], derived: dict[str, int], fixed: set[str], counts: Mapping[str, int]
 ) -> None:
-    """Give the repartition topics that a Kafka Streams application joins by key equal partition
+    """Give the repartition topics of a co-partitioned set (topics joined by key) equal partition
     counts.
 
     Args:
         topics: set of topics that must have equal counts.
-        derived: partition counts computed so far, by topic; changed.
+        derived: partition counts computed so far, by topic; changed in place.
         fixed: repartition topics whose count the user fixed.
         counts: partition counts of the cluster's topics.
     """

@@ -70,8 +70,7 @@ class Size:
     def group_count(self) -> int:
         """Number of consumer groups in the synthetic recording.
 
-        If ``groups`` is 0, it follows from the number of records: at least one group for each log
-        partition, and at most 2,000.
+        If ``groups`` is 0, it follows from the number of records.
         """
         return self.groups or min(max(self.records // 20_000, self.log_partitions), 2_000)
 
@@ -110,8 +109,7 @@ class _Group:
         return f"{self.name}-{self.rng.getrandbits(64):016x}"
 
     def record(self, time_ms: int) -> tuple[bytes, bytes]:
-        """Simulate the group's next rebalance (a member joins or leaves), and return the record of
-        it.
+        """Simulate the group's next rebalance (a member joins or leaves), and return its record.
 
         Returns:
             The key and the value of the record in ``__consumer_offsets``.
@@ -197,9 +195,10 @@ def write_capture(size: Size, out: str | Path, *, seed: int = 1) -> int:
 
 
 def write_parts(size: Size, out: str | Path, *, parts: int, seed: int = 1) -> list[int]:
-    """Write a synthetic recording as files of equal duration, such as those of a growing capture.
+    """Write a synthetic recording as several files of equal duration, like a capture that grows.
 
-    Each file has all log partitions. There is no manifest. Return the number of records by file.
+    Return the number of records of each file. Each file has all log partitions. There is no
+    manifest.
 
     Args:
         size: the number of records, groups and partitions.
@@ -251,8 +250,8 @@ def _cluster_metadata(groups: list[_Group]) -> dict[str, Any]:
 
 
 def _partition_tables(p: int, groups: list[_Group], size: Size) -> Iterator[pa.Table]:
-    """Yield the synthetic records of partition ``p`` of ``__consumer_offsets``, a few seconds per
-    table.
+    """Yield the synthetic records of a partition of ``__consumer_offsets``, as tables of some
+    seconds.
 
     Args:
         p: number of the partition.
@@ -266,7 +265,7 @@ def _partition_tables(p: int, groups: list[_Group], size: Size) -> Iterator[pa.T
 
 
 class _RecordGenerator:
-    """Generator of the synthetic records of one partition of ``__consumer_offsets``, as Arrow
+    """Generator of the synthetic records of a partition of ``__consumer_offsets``, as Arrow
     tables.
     """
 

@@ -96,7 +96,7 @@ def assignment(text: str, cluster: Cluster) -> Assignment:
 
 
 def written(assigned: Assignment) -> str:
-    """Format an assignment as text, e.g. "a: t-1 t-0 | b: –"; `assignment` parses it.
+    """Format an assignment as text, e.g. "a: t-1 t-0 | b: –"; `assignment` parses such text.
 
     >>> written(assignment("a: t-1 t-0 | b:", cluster("t×2")))
     'a: t-1 t-0 | b: –'
@@ -120,10 +120,13 @@ def _pairs(names: list[str]) -> list[tuple[str, int]]:
 def _consecutive_matches(
     pattern: re.Pattern[str], text: str, field: str, separator: str
 ) -> list[re.Match[str]]:
-    """Return the matches of a regular expression that cover a text from its beginning to its end.
+    """Return the matches of a regular expression that together cover a text from begin to end.
 
-    ``separator`` is the pattern of the text between two matches; ``field`` names the text in
-    errors.
+    Args:
+        pattern: the regular expression.
+        text: the text.
+        field: name of the text in errors.
+        separator: regular expression of the text between two matches.
 
     Raises:
         InvalidProblemError: a part of the text does not match.
@@ -146,8 +149,7 @@ def pairs_with_unresolved(assigned: Assignment) -> dict[str, list[tuple[str, int
     """Return the (topic, partition) pairs of each member, even those that the cluster does not
     have.
 
-    Unresolved partitions do not exist in the cluster's metadata. They keep their position in the
-    member's list.
+    They keep their order in the member's list. ``assigned`` is the assignment.
 
     >>> from partage.model import Index
     >>> made = Assignment.of(Index.of({"t": 1}), {"c1": [("gone", 7), ("t", 0)]})

@@ -29,11 +29,10 @@ def hold(
 ) -> dict[Partition, float]:
     """Update partition weights by newly measured loads, but keep those that changed little.
 
-    This hysteresis avoids needless moves of partitions. ``measured`` is first scaled so that the
-    sum over partitions with a weight before and now is equal: a group whose traffic doubles moves
-    nothing. A weight changes only if it differs by more than a quarter (``band``) of the old weight
-    or of the mean weight. All others stay exactly equal, so that the plan stays equal, too. Values
-    that are not loads (`is_load`) are dropped.
+    This hysteresis avoids needless moves of partitions. ``before`` has the weights so far.
+    ``measured`` is first scaled to the same sum, so that equal growth of all partitions changes
+    nothing. A weight changes only if it differs by more than the fraction ``band`` (a quarter) of
+    the old weight or of the mean weight. Values that are not loads (`is_load`) are dropped.
 
     >>> hold({("t", 0): 9.0, ("t", 1): 1.0}, {("t", 0): 20.0, ("t", 1): 2.4})
     {('t', 0): 9.0, ('t', 1): 1.0}
@@ -97,8 +96,14 @@ def rates(
 ) -> dict[Partition, float]:
     """Compute the records per second of each partition from two readings of its offset.
 
-    Partitions whose offset decreases (a recreated topic, a reset consumer) are omitted. The result
-    is empty if ``seconds`` is 0.
+    Args:
+        before: offset of each partition at the first reading.
+        after: offset of each partition at the second reading.
+        seconds: time between the readings; if 0, the result is empty.
+
+    Returns:
+        dict from partition to rate, without partitions whose offset decreases (a recreated topic, a
+            reset consumer).
 
     >>> rates({("t", 0): 10, ("t", 1): 5}, {("t", 0): 30, ("t", 1): 4}, 2.0)
     {('t', 0): 10.0}
