@@ -262,7 +262,7 @@ def shown_partitions(record: GroupRecord) -> Iterator[tuple[str, int]]:
 
 
 def assigned_counts(record: GroupRecord) -> Iterator[tuple[str, int]]:
-    """Yield each topic in a group record's assignments, with its highest assigned partition.
+    """Yield each topic in a group record's assignments with its highest assigned partition number.
 
     For classic groups it is the topic's name. Target assignments of consumer and share groups have
     only the topic's id.
@@ -278,7 +278,9 @@ def assigned_counts(record: GroupRecord) -> Iterator[tuple[str, int]]:
 
 
 def _members(record: GroupRecord) -> tuple[MemberState, ...]:
-    """Return the members in the record of a classic consumer group; none if it was deleted."""
+    """Return the members in the record of a classic consumer group; none if the group was
+    deleted.
+    """
     if record.state is not None:
         return record.state.members
     return () if record.value is None else parse_classic_state(record.value).members

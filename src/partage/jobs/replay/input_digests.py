@@ -38,7 +38,10 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _mix(value: _Hashes) -> _Hashes:
-    """Scramble the bits of 64-bit numbers as the last step of a hash function (SplitMix64)."""
+    """Scramble the bits of 64-bit numbers as the last step of a hash function (SplitMix64).
+
+    ``value`` is an array of uint64.
+    """
     value = (value ^ (value >> np.uint64(30))) * _FIRST
     value = (value ^ (value >> np.uint64(27))) * _SECOND
     mixed: _Hashes = value ^ (value >> np.uint64(31))
@@ -76,7 +79,10 @@ def _hash_cells(column: BinaryColumn | CodedColumn) -> _Hashes:
 
 
 def digests_of(table: pa.Table) -> Digests:
-    """Return the number of records and a digest of them, for each log partition in a table.
+    """Return the number of records and a digest of their content, for each log partition in a
+    table.
+
+    Digests detect whether records have changed since an earlier run.
 
     >>> import pyarrow as pa
     >>> rows = {"partition": [0, 0], "offset": [1, 2], "timestamp_ms": [5, 6],
@@ -103,7 +109,7 @@ def digests_of(table: pa.Table) -> Digests:
 
 
 def add_digests(one: Digests, other: Mapping[int, Iterable[int]]) -> Digests:
-    """Combine the digests of two disjoint sets of records, by log partition."""
+    """Combine the digests of two sets of records without common records, by log partition."""
     found = {partition: list(digest) for partition, digest in one.items()}
     for partition, (records, total) in other.items():
         known = found.setdefault(partition, [0, 0])
@@ -118,10 +124,9 @@ def convert_keys(digests: Mapping[str, Iterable[int]]) -> Digests:
 
 
 class InputDigests:
-    """Digests of the records that one task has read, apart for records that an earlier run had
-    read.
+    """Digests of the records that one task has read, to detect later whether records have changed.
 
-    Known records were read by an earlier run.
+    "Known" records were read by an earlier run, "new" ones were not.
 
     Args:
         known: dict from log partition to the highest offset that an earlier run has read.
@@ -137,7 +142,9 @@ class InputDigests:
         self.highest: dict[int, int] = {}
 
     def unread(self, path: str, table: pa.Table) -> pa.Table:
-        """Add a file's records to its digests, and return those that no earlier run has read."""
+        """Add a file's records (``table``) to its digests; return those that no earlier run has
+        read.
+        """
         import pyarrow as pa
 
         of_file = self.files.setdefault(path, {"known": {}, "new": {}})

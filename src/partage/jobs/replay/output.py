@@ -70,7 +70,7 @@ def task_name() -> str:
 class Receipt:
     """Description of an output file that a worker has written: table, path, rows and bytes.
 
-    ``path`` is relative to the output folder. The driver publishes only files with a receipt.
+    The path is relative to the output folder. The driver publishes only files with a receipt.
     """
 
     table: str
@@ -80,9 +80,8 @@ class Receipt:
 
 
 class RowWriter(Protocol):
-    """Interface of an object that writes rows of output tables.
-
-    Columns that are not given are null.
+    """Interface of an object that writes rows of output tables; columns that are not given are
+    null.
     """
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
@@ -100,8 +99,8 @@ class TableWriters:
 
     Args:
         out: the output folder.
-        run_id: the id of the run; it fills the column of that name.
-        task: file name part that is unique to the writing task, e.g. the Spark partition.
+        run_id: the id of the run, with which column ``run_id`` is filled.
+        task: part of the file names that is unique to the writing task.
         observers: dict from table to function that is called with the rows when they are written.
     """
 
@@ -139,7 +138,9 @@ class TableWriters:
             self._flush(table)
 
     def add_table(self, table: str, rows: pa.Table) -> None:
-        """Write an Arrow table that has the output table's schema, run id included."""
+        """Write an Arrow table (``rows``) that has all columns of the output table, run id
+        included.
+        """
         self._write(table, rows)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
@@ -159,15 +160,13 @@ class TableWriters:
 
     @property
     def name(self) -> str:
-        """The name of the Parquet files that this writer creates, the same in each table's
+        """Name of the Parquet files that this writer creates; it is the same in each table's
         folder.
         """
         return self._name
 
     def finish(self) -> list[Receipt]:
-        """Write the buffered rows, close all Parquet files, and return table, path and size of
-        each.
-        """
+        """Write the buffered rows, close all Parquet files, and return a receipt for each file."""
         for table in list(self._rows):
             self._flush(table)
         for table in list(self._tables):
@@ -233,10 +232,16 @@ def publish(
     summary: Mapping[str, Any],
     state: Mapping[str, Any] | None = None,
 ) -> None:
-    """Publish a run of `partage replay`: write its manifest, so that readers see its tables.
+    """Publish a run of `partage replay`: write its manifest, from which readers find its tables.
 
-    First, tables without rows get an empty file, and files without a receipt are removed. ``state``
-    is stored for the next appending run.
+    Before, tables without rows get an empty file, and files without a receipt are removed.
+
+    Args:
+        out: the output folder.
+        run_id: the id of the run.
+        receipts: descriptions of the files that the workers wrote.
+        summary: the content of ``summary.json``.
+        state: state for the next run with ``--append``; None for none.
     """
     files = list(receipts)
     with closing(TableWriters(str(out), run_id, "driver")) as writers:
@@ -286,9 +291,9 @@ _FOLDER = "running"
 
 @contextmanager
 def run_lock(out: Path, run_id: str) -> Iterator[None]:
-    """Hold the lock file of a run during a ``with`` block.
+    """Hold the lock file of a run during a ``with`` block, so that other processes keep its files.
 
-    Other processes see from the lock that the run is in progress, and do not remove its files.
+    ``out`` is the output folder.
     """
     path = out / _FOLDER / f"{run_id}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -306,7 +311,10 @@ def run_lock(out: Path, run_id: str) -> Iterator[None]:
 
 
 def remove_dead_locks(out: Path) -> list[str]:
-    """Remove the lock files of runs whose process has ended, and return the ids of these runs."""
+    """Remove the lock files of runs whose process has ended, and return the ids of these runs.
+
+    ``out`` is the output folder.
+    """
     gone = []
     for path in sorted((out / _FOLDER).glob("*.json")):
         if _is_dead(path):
@@ -316,12 +324,12 @@ def remove_dead_locks(out: Path) -> list[str]:
 
 
 def is_published(out: Path, run_id: str) -> bool:
-    """Return whether a run is complete: it has a manifest, and readers may use its tables."""
+    """Return whether a run has a manifest: it is complete, and readers may use its tables."""
     return (out / "runs" / run_id / "manifest.json").is_file()
 
 
 def _is_dead(path: Path) -> bool:
-    """Return whether the process that wrote a run's lock file has surely ended."""
+    """Return whether the process that wrote a run's lock file has certainly ended."""
     try:
         with path.open("r+", encoding="utf-8") as file:
             text = file.read()

@@ -144,9 +144,8 @@ def _row_groups(path: Path) -> Iterator[Slice]:
 
 
 def _parse_partition(path: Path) -> int | None:
-    """Parse the log partition from a path with a folder such as ``partition=3``; None without one.
-
-    Hive and Spark use such names for partitioned tables.
+    """Parse the log partition from a path with a folder such as ``partition=3``; None
+    without one.
     """
     for part in path.parent.parts[::-1]:
         name, equals, value = part.partition("=")
@@ -156,9 +155,10 @@ def _parse_partition(path: Path) -> int | None:
 
 
 def current_path(path: Path) -> Path:
-    """Return where a capture's file is now, in case a running `partage capture` has moved it.
+    """Return the present path of a capture's file, which a running `partage capture` may have
+    moved.
 
-    A running `partage capture` merges its small files, and moves the old ones to another folder.
+    It merges small files, and moves the old ones to another folder.
     """
     return replaced_path(path) if not path.exists() and replaced_path(path).exists() else path
 
@@ -199,9 +199,10 @@ _WORDS = {"int": "an integer", "binary": "binary", "bool": "bool", "text": "a st
 
 
 def is_of_type(found: Any, kind: str) -> bool:
-    """Return whether an Arrow type is of a kind: "int" (any width), "binary" or "bool".
+    """Return whether an Arrow type (``found``) is an integer, binary, boolean or text type.
 
-    Any other kind means text. A dictionary-encoded type counts as the type of its values.
+    ``kind`` is "int" (any width), "binary" or "bool"; any other kind means text. A
+    dictionary-encoded type counts as the type of its values.
     """
     from pyarrow import types
 
@@ -219,15 +220,16 @@ def is_of_type(found: Any, kind: str) -> bool:
 def read_slice(
     piece: Slice, *, batch_rows: int = BATCH_ROWS, coded: bool = False
 ) -> Iterator[pa.Table]:
-    """Read a row range of a Parquet file, and yield its log records as tables.
+    """Read a row range of a Parquet file; yield its log records as tables of at most ``batch_rows``
+    rows.
 
     The numbers are int64; key and value are binary.
 
     Args:
-        piece: the slice to read.
+        piece: the row range.
         batch_rows: maximum number of rows of a table.
-        coded: whether to return keys as an Arrow dictionary, as most files store them, because many
-            records have the same key.
+        coded: whether to return keys as an Arrow dictionary, which is faster as many keys are
+            equal.
 
     Raises:
         InvalidCaptureError: the file is damaged there, or a partition number does not fit int32.
@@ -284,7 +286,7 @@ _DDL = "partition bigint, offset bigint, timestamp_ms bigint, key binary, value 
 
 
 def record_rows(engine: Engine, capture: Capture) -> Rows:
-    """Return all records of a capture as rows with undecoded keys and values, in any order.
+    """Return all records of a capture as lazy rows, with undecoded keys and values, in any order.
 
     The columns are partition, offset, time, key and value.
     """
@@ -298,8 +300,8 @@ def record_rows(engine: Engine, capture: Capture) -> Rows:
 def sorted_records(engine: Engine, capture: Capture) -> Rows:
     """Return all records of a capture as undecoded rows, sorted by offset in each log partition.
 
-    One task has all records of a log partition. The decode job expects the order of the log, so
-    sorting is needed if the files have another order, as after Spark's own `repartition`.
+    One task has all records of a log partition. This is needed if the files do not have the order
+    of the log, for example after Spark's `repartition`.
     """
     return record_rows(engine, capture).sorted_by("partition", ("partition", "offset"))
 
@@ -340,9 +342,9 @@ def unread_rows(table: pa.Table, known: Mapping[int, int]) -> pa.Table:
 
 
 def overlapping_partitions(tally: Tally) -> list[int]:
-    """Return the log partitions of which some offsets may have been read twice.
+    """Return the log partitions in which two batches of records have overlapping offset ranges.
 
-    There, two batches of records have overlapping offset ranges. ``tally`` has the offset ranges.
+    There, a record may have been read twice. ``tally`` has the offset ranges.
 
     >>> from partage.jobs.replay.tally import Tally
     >>> tally = Tally()
@@ -367,10 +369,10 @@ def overlapping_partitions(tally: Tally) -> list[int]:
 class RepeatedPlaces:
     """Detector of log offsets that occur in more than one record of a capture.
 
-    The records must be sorted by position.
+    The records must be sorted by partition and offset.
 
     Attributes:
-        found: dict from log partition to a list of three: number of such positions, first such
+        found: dict from log partition to a list of three: number of repeated offsets, first such
             offset, and 1 if the records at this offset differ, else 0.
     """
 
@@ -412,9 +414,9 @@ class RepeatedPlaces:
 
 
 def _differ(some: pa.Table, others: pa.Table) -> list[bool]:
-    """Return, for each pair of records, whether their keys or values differ.
+    """Return a mask of the record pairs whose keys or values differ (bool[n]).
 
-    The pairs are the rows of two tables with equal numbers of rows.
+    A pair is the rows with the same index in the tables ``some`` and ``others``.
     """
     columns = [(some[name].to_pylist(), others[name].to_pylist()) for name in ("key", "value")]
     (keys, other_keys), (values, other_values) = columns
@@ -427,11 +429,11 @@ def expect_no_duplicates(capture: Capture, tally: Tally) -> None:
 
     Args:
         capture: the input.
-        tally: counts of the capture's records, read in sorted order, see `RepeatedPlaces`.
+        tally: counts of the capture's records, including repeated offsets if they were read sorted.
 
     Raises:
-        InvalidCaptureError: two records have one position; the message names it, and says whether
-            they are equal.
+        InvalidCaptureError: two records have the same position; the message says whether they are
+            equal.
     """
     if not tally.repeated:
         return
@@ -466,8 +468,8 @@ class RawRecord(NamedTuple):
 class LogColumns(NamedTuple):
     """Undecoded records of the log as columns, sorted by (partition, offset).
 
-    All records have a log position and a timestamp in a plausible range. ``cells`` are key and
-    value as Arrow arrays, from which single rows can be taken.
+    All records have a position and a plausible timestamp. ``cells`` are key and value as Arrow
+    arrays.
     """
 
     partition: NDArray[np.int64]
@@ -486,8 +488,8 @@ class LogColumns(NamedTuple):
 def log_columns(table: pa.Table) -> tuple[LogColumns, list[tuple[RawRecord, str]]]:
     """Convert a table of log records to columns in log order, and set unusable records apart.
 
-    A record cannot be used if it has no position, or no timestamp in a plausible range. The second
-    result is a list of pairs (record, reason).
+    Unusable records have no position, or no timestamp in a plausible range. They are the second
+    result, a list of pairs (record, reason).
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -538,9 +540,9 @@ def _raw(row: dict[str, Any]) -> RawRecord:
 
 
 def is_sorted(first: NDArray[Any], second: NDArray[Any]) -> bool:
-    """Return whether log records are sorted by one column and then by another.
+    """Return whether rows are sorted by a first column and, where that is equal, by a second one.
 
-    The rows of a log usually are, and need not be sorted then.
+    Rows of a log usually are, and need not be sorted then.
     """
     up, same = first[1:] > first[:-1], first[1:] == first[:-1]
     return bool(np.all(up | (same & (second[1:] >= second[:-1]))))

@@ -180,6 +180,14 @@ def _spark_engine(
     """Start a Spark session, or use the given one; yield its engine and the opened capture.
 
     The metadata files of a capture in remote storage are downloaded first.
+
+    Args:
+        source: the capture.
+        run: the settings of the run.
+        stages: measures the run's stages.
+        given: the user's session; None starts one.
+        master: Spark's master; None for the default.
+        conf: the user's Spark settings.
     """
     from partage.jobs.spark.session import session
 
@@ -197,7 +205,7 @@ def _spark_engine(
 def _lock_run(run: ReplayRun, exit_stack: ExitStack) -> None:
     """Take the lock file of a replay run, and remove files of killed runs from the output folder.
 
-    Both the lock and the run's temporary files are released when ``exit_stack`` closes.
+    When ``exit_stack`` closes, the lock is released and the run's temporary files are removed.
     """
     # The lock is taken before the Spark session starts, so that it is released after the session
     # has ended: until then Spark tasks may still write.
@@ -218,7 +226,12 @@ def _publish(
 ) -> Summary:
     """Publish the output tables and the summary of a replay run, and return the summary.
 
-    ``done`` has the results of the run's jobs, ``head`` the first fields of the summary.
+    Args:
+        done: the results of the run's jobs.
+        head: the first fields of the summary.
+        run: the settings of the run.
+        stages: durations of the run's stages.
+        appender: has the last run's state, if this run continues it.
     """
     found, state = summarise(done), None
     if appender is not None:
@@ -235,7 +248,7 @@ def _publish(
 def _clear_up(run: ReplayRun, error_type: object, *_: object) -> None:
     """Remove the temporary files of a replay run at its end, and all of its files if it failed.
 
-    ``error_type`` is the type of the exception that ended the run; None after success.
+    ``error_type`` is the type of the exception that ended the run, or None.
     """
     if error_type is None:
         remove_spill_files(run.out, run.id)
@@ -255,7 +268,11 @@ def _parse_policies(
 ) -> tuple[Policy, ...]:
     """Parse the names of the policies to simulate; return the default policies if there are none.
 
-    An unknown name raises an error here, before Spark starts.
+    ``strategies`` are names of assignment strategies, each simulated with its preferred protocol.
+
+    Raises:
+        UnknownStrategyError: no strategy has this name.
+        InvalidConfigError: a policy is malformed.
     """
     if policies is None and strategies is None:
         return default_policies()
@@ -314,9 +331,10 @@ def _run_header(
 
 
 def _write_run_row(run: ReplayRun, head: dict[str, Any], summary: Summary) -> Receipt:
-    """Write the row of this replay run in the output table ``runs``; return the file's description.
+    """Write this run's row of the output table ``runs``; return a description of the file.
 
-    ``head`` has the first fields of the summary, such as the start time.
+    ``head`` has the first fields of the summary, such as the start time; ``summary`` has the
+    others.
     """
     accounting = summary["accounting"]
     with closing(TableWriters(str(run.out), run.id, "driver")) as writers:
@@ -391,9 +409,10 @@ def run_jobs(
     stages: Stages,
     appender: Appender | None = None,
 ) -> JobResults:
-    """Run the three jobs of a replay one after the other: decode, histories, simulations.
+    """Run the three jobs of a replay one after the other: decode records, rebuild histories,
+    simulate.
 
-    With an ``appender`` they only process what is new since the last run.
+    With an ``appender`` they only process what is new since the last run. Return the results.
 
     Raises:
         InvalidCaptureError: a record occurs twice.
@@ -458,8 +477,13 @@ def _decode(
 ) -> Rows:
     """Run the job that decodes all records of the capture, and return its rows.
 
-    The rows stay cached until the exit stack ``held`` closes. Counts of records are added to
-    ``done``.
+    Args:
+        engine: runs the job.
+        source: the capture.
+        run: the settings of the run.
+        done: results of the run, to which the counts of records are added.
+        held: exit stack; the rows stay cached until it closes.
+        appender: restricts the job to records that the last run has not read; None for all records.
     """
     # If offset ranges of the input overlap, the records are sorted and decoded once more, to detect
     # duplicates.
@@ -522,7 +546,10 @@ def _no_group(near: Sequence[str], when: str = "") -> str:
 
 
 def _add_tallies(decoded: Rows, done: JobResults) -> None:
-    """Add the record counts of all tasks, and the files that they wrote, to the run's results."""
+    """Add the record counts of all tasks, and the files that they wrote, to the results ``done``.
+
+    ``decoded`` are the rows of the decode job.
+    """
     counts = decoded.filter_kinds(DecodedKind.TALLY, DecodedKind.RECEIPT)
     # All at once: an iterator of Spark's computes one part after the other, on one core. A tally
     # of so many thousand records is a few kilobytes.

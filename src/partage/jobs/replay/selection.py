@@ -56,15 +56,16 @@ class Selection:
         return not self.groups and self.from_ms is None and self.to_ms is None
 
     def group(self, name: str) -> bool:
-        """Return whether a consumer group is selected: its id matches a pattern, or there
-        is none.
+        """Return whether the group with this id is selected: a pattern matches it, or there are no
+        patterns.
         """
         return not self.groups or self._pattern.match(name) is not None
 
     def unmatched(
         self, groups: Collection[str], others: Collection[str] = ()
     ) -> dict[str, list[str]]:
-        """Return the patterns that match no consumer group, with similar group ids as suggestions.
+        """Return the user's patterns that match no consumer group, with similar group ids as
+        suggestions.
 
         Args:
             groups: ids of the groups that match a pattern.
@@ -88,11 +89,13 @@ class Selection:
         return self.started(time_ms) and not self.over(time_ms)
 
     def started(self, time_ms: int) -> bool:
-        """Return whether a time (ms) is at or after the beginning of the selected time span."""
+        """Return whether a time (ms since the epoch) is not before the selected time span."""
         return self.from_ms is None or time_ms >= self.from_ms
 
     def over(self, time_ms: int) -> bool:
-        """Return whether a time (ms) is at or after the end of the selected time span."""
+        """Return whether a time (ms since the epoch) is after the selected time span, whose end is
+        exclusive.
+        """
         return self.to_ms is not None and time_ms >= self.to_ms
 
     def commits(
@@ -124,7 +127,9 @@ EVERYTHING = Selection()
 
 
 def parse_time(text: str, setting: str) -> int:
-    """Parse the user's time, ISO 8601 (UTC without offset) or epoch milliseconds, to milliseconds.
+    """Convert the user's time, ISO 8601 or milliseconds since the epoch, to milliseconds.
+
+    ISO text without an offset is UTC. ``setting`` is the option's name, for errors.
 
     Raises:
         InvalidConfigError: the text is neither.

@@ -94,7 +94,7 @@ def _simulate_units(
     *,
     store: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Simulate one Spark task's share of the consumer groups; write tables and yield results.
+    """Simulate one Spark task's share of the consumer groups; write tables and yield result rows.
 
     Args:
         shared: the work units, the cluster metadata and the inputs of Streams simulations, shared
@@ -102,7 +102,7 @@ def _simulate_units(
         policies: the policies to simulate.
         selection: the selected times.
         where: output folder and id of the run.
-        unit_numbers: indices of the task's work units.
+        unit_numbers: batches with the indices of the task's work units.
         store: folder for results that the next run continues from; None to store none.
     """
     work, states, streams = shared
@@ -146,9 +146,11 @@ def _simulate_units(
 
 
 def _stored_positions(unit: WorkUnit, store: GroupStore) -> list[tuple[str, str]]:
-    """Return where the results of a simulation are stored for the next run, as result rows.
+    """Return the places at which a simulation's results are stored for the next run, as result
+    rows.
 
-    The results are those of whole simulations and of single rebalances.
+    ``unit`` is the part of the simulation; ``store`` has the results of single rebalances and of
+    whole simulations.
     """
     group = unit.history.group
     found = [("stored simulations", json.dumps({"group": group, "policies": store.simulations()}))]
@@ -178,8 +180,8 @@ class _UnitSimulation:
     store: GroupStore | None
 
     def run(self) -> None:
-        """Simulate the consumer group's rebalances one by one, and its whole history under
-        policies.
+        """Simulate the unit's rebalances one by one, and the group's whole history under each
+        policy.
         """
         unit, history = self.unit, self.unit.history
         context = history.context(self.clusters)
@@ -194,9 +196,11 @@ class _UnitSimulation:
             self._simulate_history((rebalance for rebalance, _ in whole), context)
 
     def simulate_streams(self, facts: StreamsFacts) -> None:
-        """Simulate a Kafka Streams application under other settings; write ``streams_settings``.
+        """Simulate a Kafka Streams application under other settings; write table
+        ``streams_settings``.
 
-        Only one of the units of a group does so, and only if the group is in ``facts.groups``.
+        Only one unit of each group does so, and only if the group is in ``facts.groups``. ``facts``
+        has changelog sizes and broker settings.
         """
         history = self.unit.history
         if history.group not in facts.groups or not self.unit.is_first:
@@ -213,7 +217,12 @@ class _UnitSimulation:
         """Simulate one recorded rebalance under all policies, and write the output rows.
 
         The recorded assignment is also compared with the one that the group's strategy computes.
-        Results that an earlier run stored are reused. ``context`` has data that all policies share.
+        Results that an earlier run stored are reused.
+
+        Args:
+            rebalance: the recorded rebalance.
+            row: its row of table ``rebalances``.
+            context: data of the group that all simulations share, such as commit rates.
         """
         store, known = self.store, None
         key = "" if store is None else store.key(rebalance)
@@ -258,9 +267,9 @@ class _UnitSimulation:
 
 
 class _SelectedRebalances:
-    """Set of the rebalances within the times that the user selected.
+    """Set of the rebalances within the times that the user selected (``in`` tests membership).
 
-    All rebalances must pass through `watch` first, which remembers those before the selected times.
+    All rebalances must pass through `watch` first.
     """
 
     def __init__(self, selection: Selection) -> None:
@@ -268,7 +277,7 @@ class _SelectedRebalances:
         self._earlier: dict[tuple[int, int], None] = {}
 
     def watch(self, rebalances: Iterable[RecordedRebalance]) -> Iterator[RecordedRebalance]:
-        """Yield all rebalances unchanged, and remember those before the selected times."""
+        """Yield all rebalances unchanged, and store which of them are before the selected times."""
         # Only a limited number of the newest ones is remembered, to bound memory.
         for rebalance in rebalances:
             if not self._selection.started(rebalance.generation.timestamp_ms):
@@ -282,9 +291,11 @@ class _SelectedRebalances:
 
 
 def _verdict_columns(verdict: Verdict) -> dict[str, Any]:
-    """Return the output columns that say whether a strategy reproduces the recorded assignment.
+    """Return the output columns that say whether the group's strategy reproduces a recorded
+    assignment.
 
-    The strategy is the group's own. The columns are `partage.tables.schemas.SIMULATED_COLUMNS`.
+    ``verdict`` is the result of that comparison. The columns are
+    `partage.tables.schemas.SIMULATED_COLUMNS`.
     """
     return {
         "agrees": verdict.agrees,
@@ -333,9 +344,10 @@ class WorkUnit:
 
 
 def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -> list[WorkUnit]:
-    """Divide the simulations of all consumer groups into independent units of work.
+    """Divide the simulations of all consumer groups into independent units of work for tasks.
 
-    The most expensive unit comes first.
+    The most expensive unit comes first. ``policies`` is the number of policies, ``cores`` the
+    number of tasks that run at the same time.
     """
     total = sum(map(_cost, groups))
     share = max(_ORDINARY, total // (_SHARES * cores))
@@ -363,8 +375,10 @@ def _cost(history: SpilledHistory) -> int:
 def _split_history(history: SpilledHistory, policies: int, share: int) -> list[WorkUnit]:
     """Divide the rebalances of a large consumer group into units of work for several tasks.
 
-    ``policies`` is the number of simulated policies. ``share`` is the number of rebalances of a
-    unit, weighted by their size.
+    Args:
+        history: the group's history.
+        policies: number of simulated policies.
+        share: number of rebalances of one unit, weighted by their size.
     """
     made, chunks, count = [], [], 0
     for i, (_, size, rebalances) in enumerate(history.chunks):
@@ -377,7 +391,8 @@ def _split_history(history: SpilledHistory, policies: int, share: int) -> list[W
 
 
 def pack_tasks(work: Sequence[WorkUnit], *, tasks: int) -> list[list[WorkUnit]]:
-    """Distribute units of work over Spark tasks so that all tasks take about equally long.
+    """Distribute units of work over ``tasks`` Spark tasks so that all tasks take about equally
+    long.
 
     Each unit goes to the task with the lowest cost so far, in descending order of cost (longest
     processing time first).

@@ -100,9 +100,9 @@ class SpilledHistory:
         return cls(value["group"], value["path"], tuple(value["shared"]), chunks)
 
     def rebalance_rows(self, chunks: Sequence[int] | None = None) -> Iterator[SpilledRebalance]:
-        """Read the consumer group's rebalances with their table rows; yield them in log order.
+        """Read the group's recorded rebalances with their table rows; yield them in log order.
 
-        ``chunks`` limits this to some chunks of the file.
+        ``chunks`` are the indices of the file's chunks to read; None reads all.
         """
         for i in range(len(self.chunks)) if chunks is None else chunks:
             yield from _read(self.path, self.chunks[i][0], self.chunks[i][1])
@@ -156,12 +156,11 @@ class SpillWriter:
         usual_ms: Bounds | None,
         timeout_ms: int | None = None,
     ) -> SpilledHistory:
-        """Write the rest of the current consumer group's history, and return its position in the
-        file.
+        """Write the rest of the current consumer group's history; return its position in the file.
 
         Args:
             group: the group id.
-            commits: commit rates and commit intervals, without pauses, which the rebalances have.
+            commits: commit rates and commit intervals.
             usual_ms: bounds on the usual duration of the group's rebalances (medians).
             timeout_ms: the broker's session timeout of consumer groups; None if not known.
         """
@@ -199,14 +198,14 @@ _Key = tuple[int, int]
 
 
 class RebalanceCollector:
-    """Collector of a consumer group's rebalances for the simulation, with their pauses.
+    """Collector of a consumer group's rebalances and consumption pauses, as input of the
+    simulation.
 
     Complete rebalances are written to the spill file, from which the simulation job reads them.
 
     Args:
         clusters: the cluster metadata over time.
-        timeout_ms: the broker's session timeout, which members without their own timeout have; None
-            if not known.
+        timeout_ms: the broker's session timeout, for members that send none; None if not known.
         writer: writer of the spill file.
     """
 
@@ -224,7 +223,9 @@ class RebalanceCollector:
         self._low, self._high = array("d"), array("d")
 
     def add_generation(self, generation: Generation) -> None:
-        """Add the consumer group's next generation, in log order."""
+        """Add the next generation of the consumer group, the result of its next rebalance, in log
+        order.
+        """
         self._rebalances.extend(self._builder.feed(generation))
         self._spill_complete()
 
@@ -240,13 +241,17 @@ class RebalanceCollector:
             self._pauses.setdefault(key, []).append(pause)
 
     def add_row(self, row: Mapping[str, Any]) -> None:
-        """Add the next row of table ``rebalances``, in log order, to its rebalance."""
+        """Add the next row of table ``rebalances``, in log order; it completes an earlier
+        generation.
+        """
         self._rows.append(dict(row))
         self._spill_complete()
 
     def finish(self, group: str, rates: Rates) -> SpilledHistory:
-        """Write the remaining rebalances; return where the group's history is in the temporary
-        file.
+        """Write the remaining rebalances; return the position of the group's history in the
+        temporary file.
+
+        ``group`` is the group id, ``rates`` has records per second of each partition.
         """
         self._rebalances.extend(self._builder.finish())
         self._spill_complete()
@@ -268,7 +273,8 @@ class RebalanceCollector:
     def _take_complete(self) -> Iterator[SpilledRebalance]:
         """Remove and yield the rebalances that are complete, with their pauses and table rows.
 
-        A rebalance is complete once its row and the returns of departed members are known.
+        A rebalance is complete once it has a row, and it is known whether departed members have
+        rejoined.
         """
         while self._rebalances and self._rows:
             rebalance, row = self._rebalances.popleft(), self._rows.popleft()

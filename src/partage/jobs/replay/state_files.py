@@ -78,7 +78,7 @@ class StaleStateError(Exception):
 def _format_versions() -> dict[str, str]:
     """Return the versions of software and row layout on which the format of stored state depends.
 
-    State of other versions is not read, since group records are stored in Python's marshal format.
+    State of other versions is not read.
     """
     python = ".".join(platform.python_version_tuple()[:2])
     layout = blake2b(repr((OUT_COLUMNS, RUN)).encode(), digest_size=4).hexdigest()
@@ -130,6 +130,8 @@ class ReplayState:
     def of_json(cls, values_read: Any, settings: Mapping[str, Any]) -> ReplayState:
         """Restore the stored state of an earlier run, and check that this run can continue it.
 
+        ``values_read`` is the content of ``state.json``, ``settings`` are the options of this run.
+
         Raises:
             StaleStateError: the state is of another version, or the settings differ.
         """
@@ -150,9 +152,7 @@ class ReplayState:
         return state
 
     def paths(self) -> Iterator[str]:
-        """Yield the files to which the stored state of a run refers, relative to the output
-        folder.
-        """
+        """Yield the files that this stored state needs, relative to the output folder."""
         yield from self.decoded
         if self.open_commits is not None:
             yield self.open_commits
@@ -194,9 +194,10 @@ def state_folder(run_id: str) -> str:
 
 
 def remove_stale_state(out: Path, state: ReplayState | None) -> None:
-    """Remove the stored rows of earlier runs that the newest state does not refer to.
+    """Remove stored rows of earlier runs that the newest state does not need.
 
-    Nothing is removed while another run works in the folder, since it may need the rows.
+    Nothing is removed while another run works in the output folder (``out``), since it may need the
+    rows.
     """
     if len([*(out / "running").glob("*.json")]) > 1:
         return
@@ -220,14 +221,14 @@ def discard_state(out: Path, run_id: str) -> None:
 
 
 def group_rows_of(rows: Rows) -> Rows:
-    """Return the group records and offset commits among decoded rows."""
+    """Return only the group records and offset commits of the decode job's rows."""
     return rows.filter_kinds(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
 
 
 def write_decoded(rows: Rows, out: Path, run_id: str) -> list[str]:
     """Store rows of the decode job, sorted by group, for the next run; return the files' paths.
 
-    The paths are relative to the output folder.
+    The paths are relative to the output folder (``out``).
     """
     job = partial(_write_task, str(out), run_id)
     found = sorted_by_group(group_rows_of(rows)).run(job, RECEIPT_DDL)
@@ -256,7 +257,7 @@ def _write_task(
 def read_decoded(
     engine: Engine, out: Path, paths: Sequence[str], groups: frozenset[str] | None = None
 ) -> Rows:
-    """Return the decoded group-log rows that earlier runs have stored, as lazy rows.
+    """Return rows that decode jobs of earlier runs have stored, as lazy rows.
 
     Args:
         engine: schedules the job.
@@ -330,9 +331,10 @@ def _stream_task(
 
 
 def _may_contain(file: Any, row_group: int, groups: frozenset[str] | None) -> bool:
-    """Return whether a part of a Parquet file may have rows of one of the given groups.
+    """Return whether a row group of a Parquet file may have rows of one of the given consumer
+    groups.
 
-    It compares the groups with the minimum and the maximum in the row group's statistics.
+    It compares their names with the minimum and the maximum in the file's statistics.
     """
     column = file.schema_arrow.names.index("group")
     found = file.metadata.row_group(row_group).column(column).statistics
@@ -350,7 +352,8 @@ _RECORD = ("partition", "offset", "timestamp_ms", "key", "value")
 def write_open_commits(rows: Rows, out: Path, run_id: str) -> str | None:
     """Store the undecoded offset commits of open transactions, for the next run.
 
-    Return the file's path, relative to the output folder; None if there are no such commits.
+    ``rows`` are the decode job's rows. Return the file's path, relative to the output folder
+    (``out``); None if there are no such commits.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -368,7 +371,7 @@ def write_open_commits(rows: Rows, out: Path, run_id: str) -> str | None:
 
 
 def read_open_commits(out: Path, path: str) -> pa.Table:
-    """Read the stored offset commits of transactions that were open at the end of an earlier run.
+    """Read the offset commits of open transactions that an earlier run has stored (``path``).
 
     The columns are those of a capture's records.
     """

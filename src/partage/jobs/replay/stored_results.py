@@ -75,9 +75,8 @@ _REBALANCES_OF_BLOCK = 64
 
 
 class MetadataDigests:
-    """Digests of cluster metadata up to each time, to detect whether stored results are valid.
-
-    Stored results are reused only if the digest of their metadata is unchanged.
+    """Digests of the cluster metadata up to each time; stored results are valid if theirs is
+    unchanged.
 
     Args:
         states: the JSON texts of the metadata states with their times, in order of time.
@@ -95,7 +94,7 @@ class MetadataDigests:
         """Return the digest of all cluster metadata up to a time, and of the next ``ahead``
         changes.
 
-        A simulated rebalance may also depend on states shortly after it.
+        A simulated rebalance may also depend on metadata shortly after it.
         """
         last = bisect_right(self._times, time_ms) + ahead
         return self._prefixes[min(last, len(self._prefixes) - 1)]
@@ -118,11 +117,11 @@ class StoredBlock(NamedTuple):
 
     @classmethod
     def of(cls, value: Sequence[Any]) -> StoredBlock:
-        """Build a `StoredBlock` from the list of its fields in a JSON file."""
+        """Build a `StoredBlock` from the list of its fields, which was read from a JSON file."""
         return cls(value[0], value[1], value[2], tuple(value[3]))
 
     def read(self, out: Path) -> bytes:
-        """Read these stored results as bytes from their file in the output folder."""
+        """Read the bytes of this block from its file in the output folder ``out``."""
         with (out / self.path).open("rb") as file:
             file.seek(self.first)
             return file.read(self.length)
@@ -132,8 +131,8 @@ class StoredBlock(NamedTuple):
 class _StoredRow:
     """Row of the output table ``replays`` in the form that is stored for the next run.
 
-    Some columns depend on the group's whole history, which grows. The inputs of these columns are
-    stored, and the next run computes them again.
+    Columns that depend on the group's whole history, which grows, are computed again by the next
+    run. Only their inputs are stored.
 
     Attributes:
         row: the row; columns that are computed again are empty if ``is_recomputed``.
@@ -165,8 +164,8 @@ _CLASSES = (
 def _stored_row(row: SimulatedRebalance, loads: PlanLoads) -> _StoredRow:
     """Convert a row of the output table ``replays`` to the form that is stored for the next run.
 
-    Columns that depend on the group's whole history are replaced by their inputs. ``loads`` finds
-    the partitions that make up each member's load.
+    Columns that depend on the group's whole history are replaced by their inputs. ``loads`` is a
+    function that returns the partitions of each member's load.
     """
     inputs = row.recompute
     row = replace(row, recompute=None)
@@ -184,7 +183,12 @@ def _restore_row(
 ) -> SimulatedRebalance:
     """Restore a row of the output table ``replays`` that an earlier run has stored.
 
-    Columns that depend on the group's whole history are computed again from ``context``.
+    Columns that depend on the group's whole history are computed again.
+
+    Args:
+        stored: the stored form of the row.
+        rebalance: the recorded rebalance.
+        context: data of the group's whole history, such as commit rates.
     """
     row, stops = stored.row, stored.stops
     if not stored.is_recomputed or stops is None:
@@ -201,9 +205,8 @@ def _restore_row(
 
 
 def _loads_of(stored: _StoredRow) -> Loads | None:
-    """Return the stored arrays from which the load of each group member is computed.
-
-    The result is None if the row has no such column.
+    """Return the stored arrays from which each group member's load is computed; None without a
+    load.
     """
     taking, member, partition = stored.takes_part, stored.member, stored.partition
     if taking is None or member is None or partition is None:
@@ -214,11 +217,11 @@ def _loads_of(stored: _StoredRow) -> Loads | None:
 def digests_of_rebalance(
     rebalance: RecordedRebalance, digests: MetadataDigests
 ) -> tuple[str, bytes]:
-    """Return two digests of a recorded rebalance, which are keys of stored results.
+    """Return two digests of a recorded rebalance's inputs, which are keys of stored results.
 
     The first is for a simulation of this rebalance alone: it covers all of its inputs. The second
-    is for the cumulative simulation of the whole history: it leaves out later metadata, and whether
-    departed members rejoined later. Neither covers pauses in consumption.
+    is for the simulation of the whole history: it leaves out later metadata, and whether departed
+    members rejoined later. ``digests`` are those of the cluster metadata.
     """
     departures = tuple(
         replace(one, back=None, back_ms=None, as_member=None) for one in rebalance.departures
@@ -236,7 +239,7 @@ def digests_of_rebalance(
 
 
 class RebalanceStore:
-    """Stored results of one consumer group's rebalances, each simulated on its own.
+    """Stored simulation results of one consumer group's rebalances, each simulated on its own.
 
     Args:
         out: the output folder.
@@ -255,9 +258,15 @@ class RebalanceStore:
     def find(
         self, key: str, rebalance: RecordedRebalance, context: SimulationContext
     ) -> tuple[Verdict, list[SimulatedRebalance]] | None:
-        """Return the stored simulation results of a rebalance, or None if there are none.
+        """Return the stored simulation results of a rebalance; None if there are none.
 
-        The results are the verdict and the rows of table ``replays``.
+        The results are the rows of table ``replays``, and whether the group's strategy reproduces
+        the recorded assignment (verdict).
+
+        Args:
+            key: digest of the rebalance's inputs.
+            rebalance: the recorded rebalance.
+            context: data of the group's whole history, from which some columns are computed again.
         """
         at = self._block_of.get(key)
         if at is None:
@@ -272,8 +281,10 @@ class RebalanceStore:
     def add(self, key: str, verdict: Verdict, rows: Sequence[SimulatedRebalance]) -> None:
         """Store the simulation results of a rebalance for the next run.
 
-        They are its rows of table ``replays`` and the verdict: whether the group's strategy
-        reproduces the recorded assignment.
+        Args:
+            key: digest of the rebalance's inputs.
+            verdict: whether the group's strategy reproduces the recorded assignment.
+            rows: the rebalance's rows of table ``replays``.
         """
         groups = (one.recompute.group for one in rows if one.recompute is not None)
         if any(member.weight != 1 for group in groups for member in group):
@@ -283,7 +294,7 @@ class RebalanceStore:
     def finish(self) -> list[StoredBlock]:
         """Return the places of all stored results that the next run may need, old and new.
 
-        Blocks of the last run whose results were all used are kept. Used results of other blocks
+        Blocks of the last run whose results were all used are reused. Used results of other blocks
         are copied to new blocks.
         """
         kept = []
@@ -308,7 +319,9 @@ class RebalanceStore:
 
 
 class BlockWriter:
-    """Writer of one task's file of results of rebalances, in blocks of one group each."""
+    """Writer of one task's file of simulation results; a block has results of one consumer
+    group.
+    """
 
     def __init__(self, out: str, path: str, task: str) -> None:
         self._path = f"{path}/rebalances-{task}-{uuid4().hex[:8]}.memo"
@@ -327,8 +340,8 @@ class BlockWriter:
             self._flush()
 
     def finish(self) -> list[StoredBlock]:
-        """Write the rest of the current consumer group's results, and return their places in the
-        file.
+        """Write the rest of the current consumer group's results; return the places of its
+        blocks.
         """
         if self._pending:
             self._flush()
@@ -344,7 +357,10 @@ class BlockWriter:
         self._blocks.append(self.write(blob, tuple(pending)))
 
     def write(self, blob: bytes, keys: tuple[str, ...]) -> StoredBlock:
-        """Append bytes with stored results to the file, and return their place."""
+        """Append bytes with stored results (``blob``) to the file, and return their place.
+
+        ``keys`` are the digests of the results' inputs.
+        """
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.open("ab") as file:
             file.write(blob)
@@ -354,7 +370,7 @@ class BlockWriter:
 
 @lru_cache(maxsize=1)
 def metadata_digests(states: tuple[str, ...]) -> MetadataDigests:
-    """Compute the digests of cluster metadata over time; cached in each worker process."""
+    """Compute the digests of cluster metadata over time, and cache them in this worker process."""
     timed = [(json.loads(text)["ts_ms"], text) for text in states]
     return MetadataDigests(sorted(timed, key=lambda one: one[0]))
 
@@ -369,10 +385,10 @@ _BLOCK, _MOST_BLOCKS = 64, 32
 
 
 class StoredCheckpoint(NamedTuple):
-    """Place of a stored checkpoint in a file: the state of a simulation after a recorded rebalance.
+    """Place of a stored checkpoint: the state of a policy's simulation after a recorded rebalance.
 
     Attributes:
-        position: position of the recorded rebalance in the group's history.
+        position: index of the recorded rebalance in the group's history.
         chain: digest of the history up to that rebalance, see `HistoryChain`.
         blocks: number of stored blocks with the rows before the checkpoint.
         place: file position of the checkpoint's bytes.
@@ -397,7 +413,9 @@ class StoredSimulation(NamedTuple):
 
     @classmethod
     def of(cls, value: Sequence[Any]) -> StoredSimulation:
-        """Build a `StoredSimulation` from the list of its fields in a JSON file."""
+        """Build a `StoredSimulation` from the list of its fields, which was read from a
+        JSON file.
+        """
         rows, checkpoints = value
         return cls(
             tuple(map(StoredBlock.of, rows)),
@@ -417,7 +435,7 @@ class HistoryChain:
     """Digests of a consumer group's history up to each of its rebalances, to detect changes.
 
     Equal digests in two runs mean that the history up to that rebalance is unchanged. The object
-    also knows the group's evictions, to find those that a policy would have made earlier.
+    also has the group's evictions, to find those that a policy would have made earlier.
     """
 
     def __init__(self) -> None:
@@ -448,14 +466,13 @@ class HistoryChain:
         return self._digests[position] if position < len(self._digests) else ""
 
     def first_early_eviction_ms(self, after: int, timeout_ms: int | None) -> int | None:
-        """Return the first time (ms) at which a policy evicts a member earlier than recorded.
+        """Return the first time (ms) at which a policy would evict a member earlier than recorded.
 
-        This is so if the policy's session timeout is shorter than the recorded one. A checkpoint
-        after that time cannot be used. The result is None if there is no such eviction after the
-        position.
+        This happens if the policy's session timeout is shorter than the recorded one. Checkpoints
+        after that time are invalid. The result is None if there is no such eviction.
 
         Args:
-            after: position of a rebalance; only later evictions count.
+            after: index of a rebalance; only later evictions count.
             timeout_ms: the policy's session timeout; None for the recorded ones.
         """
         if timeout_ms is None:
@@ -469,7 +486,8 @@ class HistoryChain:
 
 
 class PolicyStore:
-    """Restores the simulation of a consumer group under one policy, and stores it for the next run.
+    """Store of a consumer group's simulation under one policy: the last run's and the next run's
+    results.
 
     Args:
         out: the output folder.
@@ -495,8 +513,9 @@ class PolicyStore:
         self._is_open = True
 
     def continuation(self) -> Continuation:
-        """Return the stored state from which the policy's simulation continues, with
-        earlier rows.
+        """Return the state from which the policy's simulation continues, and the rows before it.
+
+        It is the newest checkpoint that is still valid, or the empty state.
         """
         positions = {len(self._chain) - 1 - behind for behind in _BEHIND}
         for i in reversed(range(len(self._stored.checkpoints))):
@@ -517,13 +536,14 @@ class PolicyStore:
         return Continuation(self, frozenset(positions))
 
     def store_row(self, row: StoredRow) -> None:
-        """Store the next output row of the policy's simulation."""
+        """Store the next output row of the policy's simulation, for the next run."""
         self._pending.append(row)
         if len(self._pending) >= _BLOCK:
             self._flush()
 
     def store_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Store the state of the policy's simulation, from which the next run can continue.
+        """Store a checkpoint (state of the policy's simulation), from which the next run can
+        continue.
 
         Nothing is stored if a strategy plug-in has values of unsupported types.
         """
@@ -540,11 +560,10 @@ class PolicyStore:
         self._checkpoints.append(one)
 
     def finish(self) -> StoredSimulation:
-        """Return the places of the rows and states of the simulation that the next run needs.
+        """Return the places of the rows and checkpoints of the simulation that the next run needs.
 
-        A few checkpoints are kept: for each of several distances from the end of the history, the
-        newest one that is at least this far back. Rows before the oldest one may be merged into
-        larger blocks.
+        For each of several distances from the end of the history, this is the newest checkpoint
+        that is at least this far back.
         """
         nearest = set()
         for behind in _BEHIND:
@@ -563,9 +582,8 @@ class PolicyStore:
         return StoredSimulation(tuple(blocks), tuple(checkpoints))
 
     def _merged(self, blocks: Sequence[StoredBlock]) -> list[StoredBlock] | None:
-        """Merge several stored pieces of a simulation's rows into one new piece.
-
-        Return None if a block cannot be read.
+        """Merge several blocks of stored rows into one new block; return None if one cannot be
+        read.
         """
         blobs = [self._read(block) for block in blocks]
         if None in blobs:
@@ -586,9 +604,8 @@ class PolicyStore:
         return self._writer.write(blob, (_digest(blob),))
 
     def _read(self, block: StoredBlock) -> bytes | None:
-        """Return the bytes of a stored piece of a simulation.
-
-        Return None if the file is missing or the bytes are damaged.
+        """Return the bytes of a stored block; None if the file is missing or the bytes are
+        damaged.
         """
         try:
             blob = block.read(self._out)
@@ -618,7 +635,8 @@ def _rows_of(blob: bytes) -> list[StoredRow]:
 
 
 class GroupStore:
-    """Stored results of all simulations of one consumer group, from the last run and for the next.
+    """Stored results of all simulations of one consumer group: of the last run and for the next
+    run.
 
     Args:
         out: the output folder.
@@ -644,21 +662,20 @@ class GroupStore:
         self._simulations: dict[str, PolicyStore] = {}
 
     def key(self, rebalance: RecordedRebalance) -> str:
-        """Return the key under which a rebalance's simulation results are stored: a digest of its
-        inputs.
+        """Return the key of a rebalance's stored simulation results: a digest of its inputs.
 
-        Call it for all rebalances of the group in order, because the digests of the history are
-        extended too.
+        Call it for all rebalances of the group in order, because it also extends the digests of the
+        history.
         """
         key, digest = digests_of_rebalance(rebalance, self._digests)
         self._chain.add(rebalance, digest)
         return key
 
     def continuations(self, policies: Iterable[Policy]) -> dict[str, Continuation]:
-        """Return the stored states from which the simulations continue, as a dict by policy name.
+        """Return the checkpoints from which the simulations continue, as a dict by policy name.
 
-        The result is a dict by policy name. Call `key` for the whole history first, because its
-        digests decide what is valid.
+        Call `key` for the whole history first, because its digests decide which checkpoints are
+        valid.
         """
         for policy in policies:
             stored = self._stored.get(policy.name, StoredSimulation())
@@ -668,8 +685,7 @@ class GroupStore:
         return {name: one.continuation() for name, one in self._simulations.items()}
 
     def simulations(self) -> dict[str, StoredSimulation]:
-        """Return where each policy's simulation is stored, as a dict by policy name.
-
-        The next run with ``--append`` continues the simulation.
+        """Return the places of each policy's stored simulation, as a dict by policy name, for the
+        next run.
         """
         return {name: one.finish() for name, one in self._simulations.items()}
