@@ -153,7 +153,7 @@ class ClusterConnection:
             raise unreachable_error(self._bootstrap, self._settings, error, "") from None
 
     def ask(self, request: Any, node: int | None = None) -> Any:
-        """Send a Kafka request to a broker, and return the response.
+        """Send a Kafka request to a broker, wait for the response, and return it.
 
         ``node`` is the broker's id; None stands for any broker.
         """
@@ -166,7 +166,8 @@ class ClusterConnection:
     def ask_each(self, requests: Mapping[int, Any]) -> dict[int, Any]:
         """Send Kafka requests to several brokers at once; return the responses by broker id.
 
-        A broker that fails has an exception instead of a response.
+        ``requests`` maps each broker id to its request. A broker that fails has an exception
+        instead of a response.
         """
 
         async def sent() -> dict[int, Any]:
@@ -188,7 +189,10 @@ class ClusterConnection:
         return found
 
     async def _send(self, request: Any, node: int | None) -> Any:
-        """Send a Kafka request to a broker without waiting; return the future of its response."""
+        """Send a Kafka request to a broker without waiting; return the future of its response.
+
+        ``node`` is the broker's id; None stands for any broker.
+        """
         # If the broker is not in the client's list, the list is read again first. kafka-python
         # reads it only every five minutes, so that a restarted broker would stay unknown for so
         # long.
@@ -203,7 +207,7 @@ class ClusterConnection:
     # --- requests --------------------------------------------------------------------------
 
     def metadata(self, topics: Sequence[str] | None = None) -> Any:
-        """Return the Kafka cluster's metadata for some topics, or for all that the account may see.
+        """Return the Kafka cluster's metadata for some topics, or for all visible ones if None.
 
         The result is kafka-python's MetadataResponse.
         """
@@ -267,7 +271,7 @@ class ClusterConnection:
     ) -> tuple[dict[int, int], dict[int, int]]:
         """Return the first offset and the end offset of each Kafka partition, as two dicts.
 
-        The end offset is the high watermark.
+        Keys are the partition numbers in ``partitions``. The end offset is the high watermark.
 
         Raises:
             ClusterUnreachableError: the broker does not return the offsets.
@@ -305,8 +309,8 @@ class ClusterConnection:
         return None if operations is None else _DESCRIBE in operations
 
     def quorum_leader(self) -> int | None:
-        """Return the broker id of the KRaft controller quorum's leader, or None without the
-        permission.
+        """Return the broker id of the KRaft controller quorum's leader; None if the account may not
+        see it.
         """
         from kafka.errors import KafkaError
         from kafka.protocol.admin import DescribeQuorumRequest
@@ -323,16 +327,16 @@ class ClusterConnection:
         return leaders[0] if leaders and not response.error_code else None
 
     def broker_config(self, node: int) -> dict[str, str]:
-        """Return a Kafka broker's settings for groups, offsets and transactions.
+        """Return a Kafka broker's settings for groups, offsets and transactions, as a dict by name.
 
-        The dict is empty if the account may not read them.
+        ``node`` is the broker's id. The dict is empty if the account may not read them.
         """
         wanted = ("group.", "offsets.", "share.coordinator.", "transaction")
         found = self._configs("BROKER", str(node))
         return {name: value for name, value in found.items() if name.startswith(wanted)}
 
     def topic_config(self, topic: str, names: Sequence[str]) -> dict[str, str]:
-        """Return the values of some settings of a Kafka topic, by name.
+        """Return the values of the settings ``names`` of a Kafka topic, as a dict by name.
 
         The dict is empty if the account may not read them.
         """
@@ -398,9 +402,7 @@ def _check_reachable(bootstrap: str, settings: Mapping[str, Any]) -> None:
 
 
 class _FailureLog(logging.Handler):
-    """Log handler that stores the reason for which kafka-python could not connect.
-
-    kafka-python's exceptions lack the reason.
+    """Log handler that stores why kafka-python could not connect, because its exceptions lack it.
 
     Attributes:
         last: the reason. An authentication failure is not replaced by a later "connection closed".
@@ -437,7 +439,7 @@ def _attach_failure_log() -> _FailureLog:
 
 
 def client_errors() -> type[Exception]:
-    """Return kafka-python's base exception class, without importing kafka-python earlier."""
+    """Return kafka-python's base exception class; kafka-python is imported only now."""
     from kafka.errors import KafkaError
 
     kind: type[Exception] = KafkaError
@@ -445,7 +447,7 @@ def client_errors() -> type[Exception]:
 
 
 def reason(error: BaseException) -> str:
-    """Return the readable part of a kafka-python exception's message.
+    """Return the readable part of a kafka-python exception's message, without error numbers.
 
     >>> reason(ValueError("[Error 58] SaslError: SaslError: no"))
     'SaslError: no'
@@ -503,8 +505,7 @@ def unreachable_error(
     *,
     is_broker: bool = False,
 ) -> ClusterUnreachableError:
-    """Build the exception for a Kafka cluster that cannot be reached, with the reason and what to
-    check.
+    """Build the exception for a Kafka cluster that cannot be reached, with the reason and advice.
 
     Args:
         bootstrap: the addresses of the brokers.

@@ -52,7 +52,7 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON file so that readers and crashes never see an incomplete one."""
+    """Write a value to a JSON file so that readers and crashes never see an incomplete file."""
     text = json.dumps(value, indent=1, sort_keys=True) + "\n"
 
     def write(temporary: Path) -> None:
@@ -62,7 +62,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append a line to a file, and flush the file to the disk (fsync)."""
+    """Append a line to a file, and wait until the disk has stored it (fsync)."""
     fresh = not path.exists()
     with path.open("ab") as file:
         file.write(line.encode("utf-8") + b"\n")
@@ -73,8 +73,9 @@ def append_line(path: Path, line: str) -> None:
 
 
 def truncate_torn_line(path: Path) -> str | None:
-    """Remove an incomplete last line from a file after a crash; return the last complete line or
-    None.
+    """Remove an incomplete last line, as a crash leaves it, from a file of lines.
+
+    Return the last complete line, or None if there is none.
     """
     if not path.exists():
         return None
@@ -89,7 +90,9 @@ def truncate_torn_line(path: Path) -> str | None:
 
 
 def fsync_folder(folder: Path) -> None:
-    """Flush a folder to the disk (fsync), so that renames in it survive a crash."""
+    """Wait until the disk has stored a folder's entries (fsync), so that renames survive a
+    crash.
+    """
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)

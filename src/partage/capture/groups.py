@@ -84,7 +84,7 @@ def live_groups(
         The groups, the end offset of each of their partitions, and the cluster's metadata.
 
     Args:
-        connection: an open connection.
+        connection: open connection to the cluster.
         wanted: shell patterns of group ids; None for all groups.
 
     Raises:
@@ -105,7 +105,7 @@ def live_groups(
 
 
 def expect_visible_groups(connection: ClusterConnection) -> None:
-    """Raise an error if the account may not list Kafka groups.
+    """Raise an error if the account may not list the Kafka groups of a cluster.
 
     Raises:
         NotAuthorizedError: the account has no DESCRIBE on the cluster.
@@ -118,7 +118,9 @@ def expect_visible_groups(connection: ClusterConnection) -> None:
 
 
 def listed_group_ids(connection: ClusterConnection, nodes: Sequence[int]) -> list[str]:
-    """Return the sorted ids of all Kafka groups that the brokers list for the account.
+    """Return the sorted ids of all Kafka groups that the account may see.
+
+    ``nodes`` are the ids of the brokers to ask.
 
     Raises:
         NotAuthorizedError: the account may not list groups.
@@ -128,12 +130,12 @@ def listed_group_ids(connection: ClusterConnection, nodes: Sequence[int]) -> lis
 
 
 def refused_group_ids(connection: ClusterConnection, node: int, ids: Sequence[str]) -> list[str]:
-    """Return those of the given Kafka group ids that the account may not describe.
+    """Return the Kafka group ids, out of some given ones, that the account may not describe.
 
     Args:
         connection: an open connection.
         node: id of the broker to ask.
-        ids: the group ids.
+        ids: the group ids to check.
 
     Raises:
         kafka.errors.KafkaError: the broker does not answer.
@@ -191,7 +193,7 @@ def _described(
 
 @cache
 def _describe_request(api_name: str) -> Any:
-    """Return kafka-python's class for a request such as "ConsumerGroupDescribe" (``api_name``)."""
+    """Return kafka-python's class for a Kafka request, such as "ConsumerGroupDescribe"."""
     # kafka-python 3.0 has no classes for consumer, share and streams groups (KIP-848, KIP-932,
     # KIP-1071). They are created from JSON schemas of this package.
     from kafka.protocol.api_message import ApiMessage
@@ -322,7 +324,13 @@ def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:
 def end_offsets(
     connection: ClusterConnection, metadata: Any, partitions: Iterable[Partition]
 ) -> dict[Partition, int]:
-    """Return the end offset of each given Kafka partition that exists and has a leader."""
+    """Return the end offset of each given Kafka partition that exists and has a leader.
+
+    Args:
+        connection: open connection to the cluster.
+        metadata: the cluster's metadata, which has the leaders.
+        partitions: (topic, partition) pairs.
+    """
     from kafka.errors import KafkaError
     from kafka.protocol.consumer import OffsetSpec
     from kafka.structs import TopicPartition

@@ -35,9 +35,7 @@ _WORTH_KEEPING_SECONDS = 5.0
 
 @dataclass
 class ProblemReporter:
-    """Reporter of problems that last for some time, such as an unreachable Kafka broker.
-
-    A problem is shown at most once a minute.
+    """Reporter of lasting problems, such as an unreachable Kafka broker, at most once a minute.
 
     Attributes:
         report: function that shows a message to the user.
@@ -99,7 +97,7 @@ class CaptureIntervals:
     Attributes:
         metadata: time between two reads of the cluster's metadata.
         roll: time between two writes of the records read so far to files.
-        patience: maximum time without a response. A capture without ``--follow`` then fails.
+        patience: longest time without a response; after it, a capture without ``--follow`` fails.
     """
 
     metadata: float = 1.0
@@ -108,17 +106,15 @@ class CaptureIntervals:
 
 
 class LiveCapture:
-    """Recorder of a running Kafka cluster: copies ``__consumer_offsets`` and the metadata to a
+    """Recorder of a running Kafka cluster: it copies ``__consumer_offsets`` and metadata to a
     folder.
 
-    The copy is written to a capture's folder.
-
     Args:
-        connection: an open connection.
+        connection: open connection to the cluster.
         writer: an open writer of the capture, which knows the next offset of each partition.
         pace: time intervals, such as that between two reads of the metadata.
         stop: event that ends `run`; all records read so far are written first.
-        trouble: function that shows a warning to the user.
+        trouble: function that receives warnings for the user.
         progress: function that gets the number of records read and of offsets still to read.
     """
 
@@ -147,8 +143,8 @@ class LiveCapture:
         self._problems = ProblemReporter(trouble, writer.add_warning)
 
     def run(self, *, follow: bool) -> None:
-        """Record ``__consumer_offsets`` up to its current end, or until `stop` is set with
-        ``follow``.
+        """Record ``__consumer_offsets`` up to its current end; with ``follow`` until the event
+        `stop` is set.
 
         Raises:
             NotAuthorizedError: the account may not read the topic.
@@ -197,8 +193,7 @@ class LiveCapture:
     # --- metadata --------------------------------------------------------------------------
 
     def _read_metadata(self) -> None:
-        """Read the Kafka cluster's metadata, add it to the recording, and update the partition
-        leaders.
+        """Read the Kafka cluster's metadata, add it to the recording, and update partition leaders.
 
         Raises:
             NotAuthorizedError: the account may not describe the topic.
@@ -300,8 +295,8 @@ class LiveCapture:
             self._problems.report_recovery()
 
     def _next_requests(self) -> dict[int, list[PartitionRequest]]:
-        """Return the next Kafka fetch requests for each partition leader, as a dict by
-        broker id.
+        """Return the next Kafka fetch requests, as a dict from the id of the leading broker to
+        requests.
         """
         # Each call begins with another partition. A broker fills its response in the order of the
         # requests, so with a fixed order the last partitions might never be read.
@@ -353,7 +348,7 @@ class LiveCapture:
             self._writer.skip_to(partition, batch.last_offset + 1, what)
 
     def _retry_damaged(self, partition: int, error: WireFormatError, data: bytes) -> None:
-        """Fetch a damaged Kafka record batch once more, and skip it if it is damaged again.
+        """Fetch a damaged Kafka record batch again, and skip it if it is still damaged.
 
         Args:
             partition: partition of ``__consumer_offsets``.
@@ -376,8 +371,8 @@ class LiveCapture:
         self._writer.skip_to(partition, next_offset, what)
 
     def _reset_offset(self, partition: int) -> None:
-        """Choose another offset to read from, because the requested one is outside the partition's
-        log.
+        """Choose another offset to read a partition from, because its log no longer has the
+        requested one.
         """
         # Continue at the start if old records were deleted, at the end if an unclean leader
         # truncated the log.
@@ -406,7 +401,7 @@ class LiveCapture:
         self._writer.skip_to(partition, to, why)
 
     def _rewind(self, partition: int, epoch: int, end: int) -> None:
-        """Read a Kafka partition again from the offset at which the leader's log differs from the
+        """Continue reading a Kafka partition at the offset where the leader's log differs from the
         recording.
 
         Args:
@@ -430,8 +425,7 @@ class LiveCapture:
         self._writer.truncate(partition, to, why)
 
     def _expect_answer(self, partitions: Sequence[int], begun_s: float) -> None:
-        """Raise an error if none of these partitions could be read for too long
-        (``pace.patience``).
+        """Raise an error if none of the partitions could be read for ``pace.patience`` seconds.
 
         Args:
             partitions: partitions of ``__consumer_offsets``.

@@ -112,8 +112,9 @@ def _last_offset(folder: Path) -> tuple[int, int]:
 
 
 def _cluster_id(folders: Sequence[Path]) -> str | None:
-    """Return the cluster id in copied ``meta.properties`` files of brokers; None without such a
-    file.
+    """Return the cluster id in the ``meta.properties`` files of brokers' copied log directories.
+
+    The result is None without such a file.
 
     Raises:
         InvalidCaptureError: the files name several clusters.
@@ -131,12 +132,13 @@ def _cluster_id(folders: Sequence[Path]) -> str | None:
 
 
 def _read_partition(partition: int, folders: Sequence[Path], writer: CaptureWriter) -> None:
-    """Add the record batches of one partition to the recording, from copied log directories.
+    """Add the record batches of a ``__consumer_offsets`` partition to the recording, from copied
+    files.
 
     Args:
-        partition: partition of ``__consumer_offsets``.
-        folders: copies of the partition from several brokers.
-        writer: the recording.
+        partition: number of the partition.
+        folders: copies of the partition's directory from several brokers.
+        writer: writer of the recording.
     """
     # Of several copies of a batch, the one with the most records is used.
     expected = writer.position(partition)
@@ -200,7 +202,7 @@ def _read_metadata(folder: Path, writer: CaptureWriter, cluster_id: str | None) 
 
 
 def _find_snapshot(folder: Path, log_start: int | None) -> Path | None:
-    """Return the oldest copied snapshot of the KRaft metadata that fits the copied metadata log.
+    """Return the oldest copied snapshot of the KRaft metadata from which the copied log continues.
 
     Args:
         folder: folder of the metadata log.
@@ -237,11 +239,11 @@ LARGEST_BATCH = 1 << 28
 def batches_in(
     path: Path, *, crc32c: Callable[[bytes], int], report: Callable[[str], None]
 ) -> Iterator[Batch]:
-    """Yield the record batches of a Kafka log segment file (``*.log``) or metadata snapshot.
+    """Yield the record batches in a Kafka log segment (``*.log``) or metadata snapshot.
 
     Args:
-        path: the file.
-        crc32c: computes the checksum of some bytes.
+        path: the segment or snapshot file.
+        crc32c: function that computes the checksum of bytes.
         report: function that receives a message about skipped bytes and their position.
 
     Raises:
@@ -280,12 +282,12 @@ def batches_in(
 
 
 def _bytes_of_batch(file: BinaryIO, position: int, size: int) -> bytes:
-    """Read the bytes of one record batch from a Kafka log file, after a check of its length.
+    """Return the bytes of one record batch in a Kafka log file, after a check of its length.
 
     Args:
-        file: the file.
+        file: the open log file.
         position: position at which the batch begins, in bytes.
-        size: size of the file.
+        size: size of the file in bytes.
 
     Raises:
         TruncatedError: the file ends before the batch does.

@@ -72,7 +72,7 @@ class Part(NamedTuple):
 
 
 def replaced_path(path: Path) -> Path:
-    """Return the hidden path of a file of the recording after it was merged into another.
+    """Return the hidden path that a file of the recording has after it was merged into another.
 
     >>> replaced_path(Path("a/part-00000007.parquet")).name
     '.part-00000007.parquet.replaced'
@@ -204,7 +204,7 @@ _BATCHES = (
 
 
 class RecordBuffer:
-    """Records and record batches of a recording that are in memory, not yet in files.
+    """Records and record batches of a recording that are in memory and not yet in files.
 
     Attributes:
         bytes: estimated size of the buffered data in memory.
@@ -228,11 +228,11 @@ class RecordBuffer:
         return len(self._batches["base_offset"])
 
     def add(self, partition: int, batch: Batch, payload: bytes) -> LogBatch:
-        """Decode a Kafka record batch, store it in the buffer, and return it with its records.
+        """Decode a Kafka record batch and buffer it; return the batch with its decoded records.
 
         Args:
-            partition: partition of the log.
-            batch: the batch.
+            partition: number of the log partition.
+            batch: the batch's header and position.
             payload: decompressed bytes of its records.
 
         Raises:
@@ -304,7 +304,14 @@ def write_table(path: Path, table: pa.Table) -> None:
 
 
 def drop_lost_rows(path: Path, column: str, first_lost: Mapping[int, int]) -> int:
-    """Remove records that the broker's log has lost from a file of the recording.
+    """Remove rows from a file of the recording whose records the broker's log has lost.
+
+    Records are lost when an unclean leader truncates the log. Return the number of remaining rows.
+
+    Args:
+        path: the Parquet file.
+        column: name of the column with the offset to compare.
+        first_lost: dict from log partition to the first lost offset.
 
     Returns:
         The number of remaining rows.
@@ -333,11 +340,11 @@ _READ_ROWS = 20_000
 
 
 def recorded_batches(records: Path, batches: Path, after: Mapping[int, int]) -> Iterator[LogBatch]:
-    """Yield the Kafka record batches of one part of a recording, in the order of reading.
+    """Yield the Kafka record batches of one part (pair of files) of a recording, in reading order.
 
     Args:
-        records: the part's file of records.
-        batches: the part's file of batches.
+        records: path of the part's file of records.
+        batches: path of the part's file of batches.
         after: dict from log partition to a base offset; nothing is yielded if no batch is later.
 
     Raises:
@@ -387,9 +394,9 @@ def merge(
     """Merge the newest small files of a recording into larger ones; return whether any were merged.
 
     Args:
-        manifest: manifest of the capture.
-        paths: function from a part's number to the paths of its two files.
-        write: function that writes a table atomically.
+        manifest: list of the recording's files; changed in memory only.
+        paths: function from a part's number to the paths of its two files (records, batches).
+        write: function that writes a table to a path atomically.
         rows: maximum rows of a merged part, in either table.
         size: maximum bytes of a merged part, encoded, before compression.
         together: number of parts of one level that are merged.

@@ -100,7 +100,10 @@ class MetadataImage:
         return self._uncommitted is not None
 
     def apply(self, record: MetadataRecord) -> bool:
-        """Apply a record of the KRaft metadata log; return whether the cluster may have changed."""
+        """Apply a record of the KRaft metadata log to the image of the cluster.
+
+        Return whether the cluster's brokers, topics or leaders may have changed.
+        """
         if record.type == "BeginTransactionRecord":
             self._uncommitted = []
         elif record.type == "AbortTransactionRecord":

@@ -118,9 +118,7 @@ class PartitionExtent:
         return (self.end - self.complete_from) / self.end if self.end else 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the first and last offset of the log partition, with their times, as a dict for
-        JSON.
-        """
+        """Return the partition's first and last offset, with their times, as a dict for JSON."""
         return {
             "partition": self.partition, "first_offset": self.first_offset,
             "first_ms": self.first_ms, "complete_from": self.complete_from,
@@ -190,7 +188,9 @@ class AccessReport:
 
     @property
     def follow_seconds(self) -> float:
-        """Number of seconds for which `partage capture --follow` must run to cover 24 hours."""
+        """Number of seconds for which `partage capture --follow` must run so that 24 hours are
+        recorded.
+        """
         since = self.complete_since_ms
         return DAY_SECONDS if since is None else max(0.0, DAY_SECONDS - self._age(since))
 
@@ -276,8 +276,8 @@ def check_access(connection: ClusterConnection, *, now_ms: int) -> AccessReport:
     Nothing is written, and no group is joined.
 
     Args:
-        connection: an open connection.
-        now_ms: the present time.
+        connection: open connection to the cluster.
+        now_ms: the present time, in ms since 1970.
 
     Raises:
         ClusterUnreachableError: a leader does not return its offsets.
@@ -315,7 +315,7 @@ def _topics_permission(
     """Check if the account may DESCRIBE the Kafka topics that consumer groups use.
 
     Args:
-        connection: an open connection.
+        connection: open connection to the cluster.
         metadata: the cluster's metadata, which lists the visible topics.
         consumed: topics that the group log names.
     """
@@ -337,7 +337,7 @@ def _groups_permission(
     """Check if the account may DESCRIBE the Kafka groups that the group log names.
 
     Args:
-        connection: an open connection.
+        connection: open connection to the cluster.
         nodes: ids of the brokers.
         logged: group ids that the group log names.
 
@@ -371,7 +371,7 @@ def _listing(names: Sequence[str]) -> str:
 class _GapSearch:
     """Binary search for the offset from which a log partition has every record.
 
-    Compaction leaves gaps before that offset.
+    Before that offset, compaction has left gaps. The search reads a few batches at each step.
 
     Attributes:
         start, end: first offset of the log, and the offset after its last record.
@@ -400,8 +400,9 @@ class _GapSearch:
         return self.start if self.first is None else (self.low + self.high) // 2
 
     def narrow(self, offset: int, batches: Sequence[Batch]) -> None:
-        """Narrow the search for the last compaction gap by batches that were read from ``offset``
-        on.
+        """Narrow the search for the last compaction gap by some batches of the log.
+
+        ``batches`` were read from ``offset`` on.
         """
         begins = self.first is None
         if begins and batches:
@@ -539,10 +540,10 @@ class _LogProbe:
         return found
 
     def _exclude_partition(self, partition: int, error: int, why: str = "") -> None:
-        """Leave out a log partition that cannot be read, and add a warning about it.
+        """Exclude a log partition that cannot be read from the check, and add a warning about it.
 
         Args:
-            partition: the partition.
+            partition: number of the partition.
             error: Kafka's error code, 0 if ``why`` has the reason.
             why: the reason, as text.
         """
@@ -554,9 +555,7 @@ class _LogProbe:
         self._searches.pop(partition, None)
 
     def extents(self) -> list[PartitionExtent]:
-        """Return the first and last offset that each readable partition of ``__consumer_offsets``
-        has.
-        """
+        """Return the first and last offset of each readable partition of ``__consumer_offsets``."""
         if not self.readable:
             return []
         return [

@@ -66,14 +66,13 @@ def read_replicas(
 
 
 def set_write_loads(topics: dict[str, Any], before: Sizes, after: Sizes, seconds: float) -> None:
-    """Compute each partition's write load (bytes per second) from two measurements of replica
-    sizes.
+    """Compute each partition's write load (bytes per second) from the growth of its replicas.
 
     Args:
-        topics: topics of the cluster; each partition gets a ``load``.
-        before: sizes of the first measurement.
-        after: sizes of the second measurement.
-        seconds: time between the two.
+        topics: topics of the cluster; each partition's ``load`` is set in place.
+        before: replica sizes at the first measurement.
+        after: replica sizes at the second measurement.
+        seconds: time between the two measurements.
     """
     # The load is the growth of the partition's fastest-growing replica.
     for name, topic in topics.items():

@@ -104,8 +104,8 @@ def secrets_in(settings: Mapping[str, str]) -> set[str]:
 def hide(text: str, secrets: Iterable[str]) -> str:
     """Replace every secret in a text by ``[hidden]``.
 
-    A secret is also found if it is escaped (JSON, Python), wrapped over lines, or shortened with
-    ``…``.
+    ``secrets`` are texts such as passwords. A secret is also found if it is escaped (JSON, Python),
+    wrapped over lines, or shortened with ``…``.
 
     >>> hide("login of me with hunter22 failed", {"hunter22"})
     'login of me with [hidden] failed'
@@ -128,7 +128,7 @@ def hide(text: str, secrets: Iterable[str]) -> str:
 
 @lru_cache(maxsize=256)
 def _wrapped_pattern(secret: str) -> re.Pattern[str]:
-    """Return a regular expression that finds a secret even if a terminal broke it over lines."""
+    """Return a regular expression that finds a secret even if a terminal wrapped it over lines."""
     words = secret.split()
     parts = [_WRAP.join(map(re.escape, word)) for word in words]
     return re.compile(_WRAPPED_BLANK.join(parts) if parts else re.escape(secret))

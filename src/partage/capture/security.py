@@ -74,9 +74,9 @@ class Properties:
 
 
 def read_properties(path: Path | None, given: Iterable[str] = ()) -> dict[str, str]:
-    """Read Kafka client properties from a file and from ``NAME=VALUE`` arguments.
+    """Read Kafka client properties from a ``.properties`` file and from ``NAME=VALUE`` arguments.
 
-    Arguments override the file.
+    Arguments (``given``) override the file.
 
     Raises:
         InvalidConfigError: the file cannot be read, or an argument has no equals sign.
@@ -436,6 +436,8 @@ class TokenCache:
 
 def token_provider(fetch: Fetch) -> Any:
     """Wrap a function that fetches OAuth tokens as kafka-python's ``AbstractTokenProvider``.
+
+    ``fetch`` returns a token and its lifetime in seconds.
 
     Raises:
         MissingExtraError: kafka-python is not installed.

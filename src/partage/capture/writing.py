@@ -54,7 +54,7 @@ __all__ = ["UNKNOWN_EPOCH", "CaptureObserver", "CaptureWriter", "CleanedOffsets"
 
 @dataclass
 class _Loss:
-    """Records of a log partition that compaction removed before the recording read them.
+    """Range of records of a log partition that compaction removed before they were recorded.
 
     ``offsets`` is their number, between the offsets ``first`` and ``last``.
     """
@@ -71,11 +71,11 @@ class _Loss:
 
 @dataclass
 class CleanedOffsets:
-    """Number of records of each log partition that compaction removed before they were recorded.
+    """Counter of each log partition's records that compaction removed before they were recorded.
 
-    A log partition that was not compacted has contiguous offsets, so an offset without a record was
-    removed. Before the log's end at the first fetch this is normal, and only counted. Beyond it the
-    capture lost records, because it paused or was too slow; `report` has a message about them.
+    Offsets are contiguous, so each missing offset is a removed record. This is normal before the
+    log's end at the first fetch. Beyond it the capture was too slow or paused, and `report` has a
+    message.
 
     Attributes:
         counts: dict from log partition to the number of removed offsets.
@@ -95,18 +95,16 @@ class CleanedOffsets:
     _losses: dict[int, _Loss] = field(default_factory=dict)
 
     def set_first_end(self, partition: int, end: int) -> None:
-        """Store the end offset of a log partition when it was first read; later calls have no
-        effect.
-        """
+        """Store the end offset of a log partition at its first read; later calls have no effect."""
         self.first_ends.setdefault(partition, end)
 
     def count_removed(self, partition: int, position: int, batch: Batch) -> None:
         """Count the offsets that compaction removed inside a record batch and directly before it.
 
         Args:
-            partition: partition of the log.
+            partition: number of the log partition.
             position: offset after the previous batch.
-            batch: the batch.
+            batch: the record batch.
         """
         if batch.base_offset > position:
             self._count_range(
@@ -161,7 +159,7 @@ _MOST = 100
 
 
 class LeaderEpochs:
-    """Leader epochs of recorded batches, which show that a broker's log was truncated.
+    """Leader epochs of recorded batches, from which a truncation of a broker's log is detected.
 
     After an unclean leader election, new records may take the offsets of lost ones. Given the last
     epoch read, a broker returns the offset at which its own log differs (KIP-320, KIP-595).
@@ -186,8 +184,13 @@ class LeaderEpochs:
         self.known = {p: list(rows) for p, rows in (known or {}).items()}
 
     def record_batch(self, partition: int, epoch: int, first: int, end: int) -> None:
-        """Store the leader epoch of a Kafka record batch with offsets from ``first`` up to before
-        ``end``.
+        """Store the leader epoch of a Kafka record batch.
+
+        Args:
+            partition: number of the log partition.
+            epoch: the batch's leader epoch.
+            first: first offset of the batch.
+            end: offset after the batch.
         """
         rows = self.known.setdefault(partition, [])
         if epoch < 0 or (rows and epoch < rows[-1][0]):
@@ -206,7 +209,8 @@ class LeaderEpochs:
     def last_epoch(self, partition: int, next_offset: int) -> int:
         """Return the leader epoch of the last record that was read from a log partition.
 
-        It is `UNKNOWN_EPOCH` if that record was skipped or its epoch is unknown.
+        ``next_offset`` is the offset after that record. The result is `UNKNOWN_EPOCH` if the record
+        was skipped or its epoch is unknown.
         """
         rows = self.known.get(partition)
         return rows[-1][0] if rows and rows[-1][1] == next_offset else UNKNOWN_EPOCH
@@ -224,8 +228,8 @@ class LeaderEpochs:
         return min(end, ours[-1]) if ours else end
 
     def truncate(self, partition: int, offset: int) -> None:
-        """Forget the leader epochs of a log partition from ``offset`` on, because the log was
-        truncated.
+        """Remove a log partition's leader epochs from ``offset`` on, because the log was truncated
+        there.
         """
         rows = self.known.get(partition, [])
         kept = [row for row in rows if row[1] <= offset]
@@ -234,7 +238,7 @@ class LeaderEpochs:
         self.known[partition] = kept
 
     def forget(self, partition: int) -> None:
-        """Forget all leader epochs of a log partition, because its broker does not compare
+        """Remove all leader epochs of a log partition, because its broker does not compare
         epochs.
         """
         self.known.pop(partition, None)
@@ -261,10 +265,10 @@ class CaptureObserver(Protocol):
         """Receive new metadata of the Kafka cluster (a line of ``cluster.jsonl``)."""
 
     def on_config(self, configs: Mapping[str, str]) -> None:
-        """Receive the broker's settings by name, before any record batch."""
+        """Receive the broker's settings by name; called before any record batch."""
 
     def on_fetch(self, partition: int, first_end: int) -> None:
-        """Note that a log partition was read successfully.
+        """Receive the notice that a log partition was read successfully.
 
         ``first_end`` is the partition's end offset when it was first read.
         """
@@ -414,19 +418,24 @@ class CaptureWriter:
         return self._next.get(partition, 0)
 
     def skip_to(self, partition: int, offset: int, why: str) -> None:
-        """Continue to read a log partition at ``offset``, and store the reason as a warning."""
+        """Continue to read a log partition at a later offset, and store the reason as a warning.
+
+        Args:
+            partition: number of the log partition.
+            offset: offset to read next.
+            why: text of the warning.
+        """
         self.manifest.add_warning(f"partition {partition}: {why}")
         self._next[partition] = offset
         self._changed = True
 
     def truncate(self, partition: int, offset: int, why: str) -> None:
-        """Remove recorded rows of a log partition from ``offset`` on, because the broker's log lost
-        them.
+        """Remove a log partition's recorded rows that the broker's log has lost.
 
         Args:
-            partition: partition of the log.
+            partition: number of the log partition.
             offset: first lost offset, at which reading continues.
-            why: warning for the manifest.
+            why: warning that is stored in the manifest.
         """
         # The manifest is written first, so that the next capture completes the removal if the
         # process is killed.
@@ -483,9 +492,7 @@ class CaptureWriter:
         return True
 
     def set_first_end(self, partition: int, end: int) -> None:
-        """Store the end offset of a log partition when it was first read; later calls have no
-        effect.
-        """
+        """Store the end offset of a log partition at its first read; later calls have no effect."""
         # Offsets that are missing beyond it count as lost: compaction removed them while the
         # capture ran.
         self._cleaned.set_first_end(partition, end)
@@ -493,7 +500,7 @@ class CaptureWriter:
             self._observer.on_fetch(partition, self._cleaned.first_ends[partition])
 
     def mark_damaged(self, partition: int) -> None:
-        """Note that a record batch of a log partition was damaged and could not be read."""
+        """Store that a record batch of a log partition was damaged and could not be read."""
         self._cleaned.damaged.add(partition)
 
     def take_reports(self) -> list[str]:
@@ -504,7 +511,7 @@ class CaptureWriter:
     def recorded(
         self, after: Mapping[int, int]
     ) -> tuple[Mapping[str, str], list[Mapping[str, Any]], Iterator[LogBatch]]:
-        """Return what the recording contains: broker settings, cluster states and record batches.
+        """Return the recording's content: broker settings, cluster states and record batches.
 
         Args:
             after: base offset by log partition; parts without a later batch are skipped.
