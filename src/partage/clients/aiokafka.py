@@ -88,7 +88,8 @@ def assignor(
 
 
 class _Meta(AssignorMeta):
-    """Metaclass of partition assignor classes for aiokafka, which reports wrong use as an error.
+    """Metaclass of partition assignor classes for aiokafka, which reports wrong use as a clear
+    error.
 
     aiokafka passes this type of error on to the program.
     """
@@ -111,7 +112,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """Return the consumer's subscription for Kafka's JoinGroup request, as bytes.
+        """Return the consumer's subscription to ``topics`` for Kafka's JoinGroup request, as bytes.
 
         Raises:
             AssignorError: the strategy failed a moment ago. aiokafka joins again at once after an
@@ -133,6 +134,8 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
     def assign(cls, cluster: Any, members: Mapping[str, Any]) -> dict[str, Any]:
         """Assign partitions to all group members, as the group leader; return them by member id.
 
+        ``cluster`` is aiokafka's metadata; ``members`` maps member ids to subscriptions.
+
         Raises:
             AssignorError: the strategy raised; the error has the strategy, group and generation.
         """
@@ -148,9 +151,9 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def on_assignment(cls, assignment: Any) -> None:
-        """Store the partitions that were assigned to this aiokafka consumer.
+        """Store the partitions that aiokafka's consumer was assigned, for its next subscription.
 
-        Its next subscription reports them as owned, in the order in which they were received.
+        That subscription reports them as owned, in the order in which they were received.
         """
         call = cls._bound(find_caller(GroupCoordinator))
         generation = NO_GENERATION if call is None else int(call.local["generation"])

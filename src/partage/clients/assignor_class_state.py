@@ -55,11 +55,12 @@ class _CachedView(NamedTuple):
 
 @dataclass
 class AssignorState:
-    """State of one consumer's partition assignor class between rebalances, such as its last
-    assignment.
+    """State of one consumer's partition assignor between rebalances, such as its last assignment.
+
+    It belongs to an assignor class, because some client libraries never create an instance.
 
     Attributes:
-        consumer: the part that is the same for all client libraries.
+        consumer: encoder of subscriptions and assignor, the same for all client libraries.
         sampler: thread that measures loads; None if loads are not measured.
         load_function: function of the user that returns loads, called by the group leader; None
             if the user passes none.
@@ -86,7 +87,7 @@ class AssignorState:
     def bind_to(self, coordinator: object) -> None:
         """Reserve the assignor class for one consumer; raise an error if another consumer uses it.
 
-        A consumer is identified by its group coordinator object.
+        ``coordinator`` is the consumer's group coordinator object, which identifies it.
 
         Raises:
             InvalidConfigError: the class serves another consumer, even a closed one. The state of
@@ -113,6 +114,12 @@ class AssignorState:
         generation: int,
     ) -> SyncGroupAssignments:
         """Assign partitions to all group members, as the group leader, and log warnings.
+
+        Args:
+            members: the members in the order of the JoinGroup response.
+            view: the cluster's metadata.
+            group: the group id, for error messages.
+            generation: the group's generation.
 
         Raises:
             AssignorFailedError: the strategy raised an error. The consumer joins again after a
@@ -180,9 +187,10 @@ class AssignorState:
         replicas: Callable[[Any], Sequence[int]],
         racks: Mapping[int, str | None],
     ) -> ClusterView:
-        """Convert a Kafka client's metadata of the subscribed topics to Partage's form.
+        """Convert a Kafka client's metadata of the subscribed topics to Partage's form
+        (`ClusterView`).
 
-        The result has the replicas and racks of each partition. Unknown topics are left out.
+        It has the replicas and racks of each partition. Unknown topics are left out.
 
         Args:
             cluster: the client's ``ClusterMetadata``. Its private tables have the replicas; without
@@ -209,7 +217,8 @@ class AssignorState:
         return self._cached_view.view
 
     def _call_load_function(self, group: str) -> Mapping[Partition, float] | None:
-        """Call the user's function for partition loads (option ``weights``), and return the loads.
+        """Call the user's function for partition loads (option ``weights``) with the group; return
+        the loads.
 
         The result is None if the function fails.
         """
@@ -242,7 +251,7 @@ class AssignorState:
         """Store the partitions that this consumer was assigned, for its next subscription.
 
         Args:
-            pairs: (topic, partition) pairs.
+            pairs: the assigned (topic, partition) pairs.
             user_data: the assignor's user data in the assignment.
             generation: generation of the group.
             group: the group id, for warnings.
@@ -284,7 +293,7 @@ def create_state(
     """Create the state of a new partition assignor class for a Kafka client library.
 
     Args:
-        name: name of the strategy.
+        name: name of the partition assignment strategy.
         client: name of the client library, for messages.
         cooperative: whether the library supports the cooperative rebalance protocol.
         rack: the consumer's rack.
@@ -350,7 +359,7 @@ def _wanted_weights(word: str) -> str:
 
 
 def _needs_cooperative_protocol(strategy: Strategy) -> bool:
-    """Return whether a strategy works as in Kafka only under the cooperative rebalance protocol."""
+    """Return whether a strategy matches Kafka only under the cooperative rebalance protocol."""
     # Other cooperative strategies also work under the eager protocol: their members send the owned
     # partitions in the user data.
     if RebalanceProtocol.EAGER not in strategy.protocols:

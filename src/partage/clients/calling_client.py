@@ -53,7 +53,7 @@ class Call(NamedTuple):
 
 
 def find_caller(*kinds: type) -> Call | None:
-    """Find the nearest method on the Python call stack that belongs to an object of some class.
+    """Find the nearest method on the Python call stack that belongs to an object of given classes.
 
     Args:
         kinds: the classes, for example a client library's group coordinator.
@@ -133,9 +133,9 @@ class _Factory:
 def reject_uncalled(
     error: type[InvalidConfigError],
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Decorate the function ``assignor`` so that using it without a call raises ``error``.
+    """Decorate the function ``assignor`` so that its use without a call raises ``error``.
 
-    This happens if a user passes ``[assignor]`` instead of ``[assignor("sticky")]``.
+    Without a call means that a user passes ``[assignor]`` instead of ``[assignor("sticky")]``.
     """
 
     def decorated(make: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -145,7 +145,9 @@ def reject_uncalled(
 
 
 def called_by(package: str) -> bool:
-    """Return whether code of a Python package called this function (five nearest stack frames).
+    """Return whether code of a Python package called the present function.
+
+    Only the five nearest frames of the call stack are checked. ``package`` is the package's name.
 
     >>> called_by("kafka")
     False

@@ -77,8 +77,8 @@ class CommitGuard:
         consumer.on_partitions_revoked = self._on_partitions_revoked
 
     def on_assignment(self) -> None:
-        """Forget all fetched offsets of the Faust consumer, because its partitions were assigned
-        again.
+        """Forget all fetched offsets of the Faust consumer, because it was assigned partitions
+        anew.
         """
         # The client resets its positions at a new assignment.
         self._assignments += 1
@@ -88,9 +88,7 @@ class CommitGuard:
         self._read_again_from.clear()
 
     async def _on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """Store which offsets are processed but not committed, before Faust revokes the
-        partitions.
-        """
+        """Store which offsets are processed but not committed, before Faust revokes partitions."""
         for tp in revoked:
             self._processed[tp] |= self.consumer._acked_index[tp]
         await self._original_revoked(revoked)
@@ -106,7 +104,7 @@ class CommitGuard:
         return records
 
     def _read_dropped_again(self) -> None:
-        """Read records again that Faust fetched but dropped without processing.
+        """Read Kafka records again that Faust fetched but dropped without processing.
 
         This is checked at most once a second.
         """
@@ -122,10 +120,10 @@ class CommitGuard:
                 self._reread_if_dropped(tp, first, now)
 
     def _first_unprocessed(self, tp: Any) -> int | None:
-        """Return the lowest offset of a partition that Faust fetched but did not process, or None.
+        """Return the lowest offset that Faust fetched from a partition but did not process, or
+        None.
 
-        Args:
-            tp: the partition.
+        ``tp`` is the partition.
         """
         # Offsets below the committed one are ignored.
         floor = self.consumer._committed_offset[tp] or 0
@@ -133,9 +131,9 @@ class CommitGuard:
         return min((offset for offset in waiting if offset >= floor), default=None)
 
     async def _perform_seek(self) -> None:
-        """Set the reading position of each Faust partition to its committed offset.
+        """Set Faust's reading position in each partition to the committed offset.
 
-        Without a committed offset, it is the first fetched record.
+        Without a committed offset, it is set to the first fetched record.
         """
         assignment = self._assignments
         await self._original_perform_seek()
@@ -160,8 +158,7 @@ class CommitGuard:
     def _new_offset(self, tp: Any) -> int | None:
         """Return the offset up to which Faust may commit a partition; None if it may not commit.
 
-        Args:
-            tp: the partition.
+        ``tp`` is the partition.
         """
         # Records that are acknowledged out of order, after an unprocessed one, are not committed.
         if self._sought != self._assignments:
@@ -184,7 +181,7 @@ class CommitGuard:
         return offset
 
     def _reread_if_dropped(self, tp: Any, offset: int, now: float) -> None:
-        """Read a Kafka record again, once, if Faust dropped it without processing.
+        """Read a Kafka record once more if Faust dropped it without processing.
 
         Args:
             tp: the record's partition.
@@ -219,11 +216,9 @@ class CommitGuard:
             await self.consumer.seek(tp, offset)
 
     def _is_in_a_stream(self, tp: Any, offset: int) -> bool:
-        """Return whether a Faust stream processes a record, or has it in its queue.
+        """Return whether a Faust stream processes the record at an offset, or has it in its queue.
 
-        Args:
-            tp: the record's partition.
-            offset: the record's offset.
+        ``tp`` is the record's partition.
         """
         channels = self.consumer.app.topics._tp_index.get(tp, ())
         queues = [channel._queue for channel in channels if channel._queue is not None]

@@ -140,7 +140,9 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """Return the consumer's subscription for Kafka's JoinGroup request, as bytes."""
+        """Return the consumer's subscription to ``topics`` for Kafka's JoinGroup request, as
+        bytes.
+        """
         call = cls._bound(find_caller(ConsumerCoordinator))
         state = cls._state
         # The pause follows a failure only; heartbeats have a thread, or are not due yet.
@@ -162,6 +164,9 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
     def assign(cls, cluster: Any, members: Any) -> dict[str, Any]:
         """Assign partitions to all group members, as the group leader; return them by member id.
 
+        ``cluster`` is kafka-python's metadata; ``members`` are the members with their
+        subscriptions.
+
         Raises:
             AssignorError: the strategy raised; the error has the strategy, group and generation.
         """
@@ -176,9 +181,9 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def on_assignment(cls, assignment: Any, generation: int | None = None) -> None:
-        """Store the partitions that were assigned to this kafka-python consumer.
+        """Store the partitions that kafka-python's consumer was assigned, in the order received.
 
-        They keep the order in which they were received.
+        ``generation`` is the group's generation.
         """
         call = cls._bound(find_caller(ConsumerCoordinator))
         if generation is None:
@@ -215,9 +220,7 @@ def _group_of(coordinator: Any) -> tuple[str, int]:
 
 
 def _request_rejoin(coordinator: Any) -> None:
-    """Let a kafka-python consumer complete a join that is in progress, by requesting
-    another one.
-    """
+    """Let a kafka-python consumer complete a join in progress by requesting another join."""
     # Without the request, versions 2.3 and 3.0 forget the join if `poll()` times out during it. The
     # consumer then stays outside its group (3.0) or keeps its old assignment (2.3). This happens if
     # a leader joins because its topics have more partitions.

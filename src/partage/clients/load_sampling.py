@@ -76,7 +76,7 @@ class LoadSampler:
     def start(self, read: Callable[[], Offsets | None]) -> None:
         """Start the thread that measures partition loads.
 
-        It calls ``read`` for offsets regularly, and ends when ``read`` returns None.
+        The thread calls ``read`` for the present offsets regularly, and ends when it returns None.
         """
         if self._thread is None:
             name = "partage-sampler"
@@ -84,9 +84,13 @@ class LoadSampler:
             self._thread.start()
 
     def add_sample(self, offsets: Offsets, now: float) -> None:
-        """Add offsets of the consumer's partitions that were read at time ``now`` (s).
+        """Add offsets of the consumer's partitions to the measurement of their loads.
 
         Partitions without offsets are forgotten.
+
+        Args:
+            offsets: dict from partition to its offsets.
+            now: time at which they were read, in seconds.
         """
         positions, ends = dict(offsets[0]), dict(offsets[1])
         with self._lock:
@@ -131,15 +135,13 @@ class LoadSampler:
 
 
 class ArrivalRates:
-    """Measurement of how many records per second arrive in each Kafka partition, as a callable.
+    """Measurement of how many records per second arrive in each Kafka partition, in a thread.
 
-    It can be passed as option ``weights`` of a strategy.
-
-    A background thread measures them.
+    The object can be passed as option ``weights`` of a strategy, which calls it.
 
     Args:
-        ends: function that requests the log end offsets, called in a thread. If it raises an
-            error, a warning is logged once, and it is called again later.
+        ends: function that returns log end offsets, called in the thread. If it raises an error, a
+            warning is logged once, and it is called again later.
         seconds: time between two calls.
         window: time over which records are counted, in seconds.
 

@@ -34,11 +34,11 @@ class _Metrics(Protocol):
     """Interface to a metrics library (Prometheus or OpenTelemetry) for partition assignors."""
 
     def record_plan(self, labels: dict[str, str], seconds: float, measures: Measures) -> None:
-        """Publish the computing time (s) and the quality of a group's assignment as metrics.
+        """Publish the computing time and the quality of a group's assignment as metrics.
 
         Args:
             labels: labels of the metrics, such as the group.
-            seconds: computing time.
+            seconds: time that computing the assignment took.
             measures: the assignment's quality.
         """
 
@@ -90,7 +90,7 @@ def record_plan(plan: Plan, problem: Problem, *, group: str, strategy: str, seco
     logged and does not fail the rebalance.
 
     Args:
-        plan: the plan. Partitions that must be revoked first are counted for their next owner.
+        plan: the assignment. Partitions that must be revoked first count for their next owner.
         problem: the group with the members' owned partitions, and the cluster.
         group: the group id, as a label.
         strategy: name of the strategy, as a label.

@@ -37,10 +37,10 @@ Partition = tuple[str, int]
 def find_nonexistent_claims(
     members: Sequence[JoinedMember], view: ClusterView
 ) -> list[Partition | None]:
-    """Return, for each group member, the first partition that it reports as owned but does not
+    """Return each group member's first partition that it reports as owned although it does not
     exist.
 
-    It is None for a member without such a partition.
+    ``view`` is the cluster's metadata. The entry is None for a member without such a partition.
 
     Raises:
         InvalidProblemError: a partition number of the metadata is out of range.
@@ -61,8 +61,8 @@ def locate_claims(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, I
     """Convert the partitions that members report as owned to two arrays: member and partition.
 
     Args:
-        claims: reported partitions of each member.
-        index: the numbering of partitions.
+        claims: the reported partitions of each member, in the order of members.
+        index: the numbering of the cluster's partitions.
 
     Returns:
         int32[n] positions of the members, and int32[n] numbers of the partitions (-1: missing).
@@ -83,15 +83,15 @@ def locate_claims(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, I
 def drop_impossible_claims(
     strategy: Strategy, joined: JoinedMember, nonexistent: Partition | None, generation: int
 ) -> tuple[JoinedMember, str | None]:
-    """Remove the partitions that a group member reports as owned if the report is impossible.
+    """Remove the partitions that a member reports as owned if its report cannot be true.
 
-    A partition may not exist, or the generation of the group may lie in the future. The result is
+    It cannot be true if a partition does not exist, or if its generation is in the future. Return
     the member, and a warning or None.
 
     Args:
         strategy: the strategy, which decides whether claims are in the user data.
-        joined: the member as it joined.
-        nonexistent: its first claimed partition that does not exist; None if all exist.
+        joined: the member with its reported partitions.
+        nonexistent: its first reported partition that does not exist; None if all exist.
         generation: the group's generation, -1 if unknown.
 
     >>> from partage.groups.registry import find
@@ -151,10 +151,10 @@ class LeaderPlan:
 def drop_refuted_claims(
     strategy: Strategy, members: Sequence[JoinedMember], last_plan: LeaderPlan | None
 ) -> tuple[list[JoinedMember], list[str]]:
-    """Remove reported partitions of group members that contradict the leader's last assignment.
+    """Remove partitions that members report as owned but that the last assignment gave to others.
 
     Args:
-        strategy: the strategy.
+        strategy: the strategy, which decides how members report partitions.
         members: the members with the partitions that they report as owned.
         last_plan: this leader's last assignment, or None.
 
@@ -204,7 +204,10 @@ def drop_refuted_claims(
 
 
 def _generation_of_claims(strategy: Strategy, joined: JoinedMember) -> int:
-    """Return the group generation in which a member owned the partitions that it reports."""
+    """Return the group generation in which a member owned the partitions that it reports.
+
+    ``strategy`` decides where the member reports it.
+    """
     if strategy.name == Sticky.name:
         return NO_GENERATION if joined.generation is None else joined.generation
     return _generation(joined.member)
@@ -223,8 +226,8 @@ def _with_claims(
 
 
 def _generation(member: Member) -> int:
-    """Return the group generation in which a cooperative member owned the partitions that it
-    reports.
+    """Return the generation in which a member of a cooperative group owned its reported
+    partitions.
     """
     # It is read from the subscription, or from the user data if the subscription's version is below
     # 2.

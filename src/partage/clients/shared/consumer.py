@@ -54,12 +54,10 @@ class SyncGroupAssignments:
 
 @dataclass(slots=True)
 class Consumer:
-    """State of one Kafka consumer's partition assignor between rebalances.
+    """Partition assignor of one Kafka consumer, with its state between rebalances.
 
-    It has the strategy, its memory and the last assignment.
-
-    It encodes subscriptions as Kafka's ``ConsumerCoordinator`` (4.3.1) does, and computes
-    assignments if the consumer is the group leader.
+    It encodes subscriptions as Kafka's ``ConsumerCoordinator`` (4.3.1) does, and assigns partitions
+    if the consumer is the group leader.
 
     Attributes:
         strategy: the configured strategy.
@@ -129,8 +127,8 @@ class Consumer:
         )
 
     def decoded(self, members: Sequence[Joined]) -> list[JoinedMember]:
-        """Decode the subscriptions of all group members, from Kafka's JoinGroup response to the
-        leader.
+        """Decode the subscriptions of all group members that the leader gets in JoinGroup's
+        response.
         """
         return decode_members(self.strategy, members)
 
@@ -147,7 +145,7 @@ class Consumer:
 
         Args:
             members: the members in the order of JoinGroup's response.
-            view: the leader's metadata.
+            view: the cluster metadata that the leader has.
             group: the group id, for errors.
             generation: generation of this rebalance, -1 if unknown.
             leader_loads: loads from the leader's load function; None if it has none.
@@ -180,7 +178,7 @@ class Consumer:
         """Store the partitions that this consumer was assigned.
 
         Args:
-            pairs: (topic, partition) pairs.
+            pairs: the assigned (topic, partition) pairs.
             user_data: the strategy's user data in the assignment.
             generation: generation of the group.
         """
@@ -199,10 +197,9 @@ class Consumer:
             self.loads.store_weights({} if extras is None else extras.held)
 
     def is_assigned_by_broker(self, user_data: bytes | None) -> bool:
-        """Return whether the broker, and not a group leader, computed this consumer's assignment.
+        """Return whether the broker, not a group leader, computed this consumer's assignment.
 
-        Args:
-            user_data: user data of the assignment.
+        ``user_data`` are the bytes that came with the assignment.
         """
         # This happens to classic members of a KIP-848 group: a leader that runs `optimal` marks the
         # assignment with a trailer, the broker does not.
@@ -303,9 +300,7 @@ def _revoked(plan: Plan, joined: Sequence[JoinedMember]) -> set[Partition]:
 
 
 def _is_own_strategy(strategy: Strategy) -> bool:
-    """Return whether a strategy exists only in Partage and uses the partitions that members
-    owned.
-    """
+    """Return whether a strategy exists only in Partage and uses members' previous partitions."""
     if getattr(strategy, "in_broker", False):
         return True
     return strategy.exact_to is None and RebalanceProtocol.COOPERATIVE in strategy.protocols

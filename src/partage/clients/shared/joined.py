@@ -28,7 +28,7 @@ NO_CLAIMS = Claims.of(())
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Member of a consumer group in Kafka's JoinGroup response to the group leader.
+    """Member of a consumer group as Kafka's JoinGroup response lists it for the group leader.
 
     ``metadata`` is its subscription, as bytes or decoded.
     """
@@ -38,7 +38,7 @@ class Joined:
     instance_id: str | None = None
 
     def subscription(self) -> ConsumerSubscription:
-        """Return the group member's decoded subscription; one without topics if the bytes are
+        """Return the member's decoded subscription; one without topics if its bytes are
         malformed.
         """
         if not isinstance(self.metadata, bytes):
@@ -95,8 +95,9 @@ class _SplitUserData(NamedTuple):
 
 
 def decode_members(strategy: Strategy, joined: Sequence[Joined]) -> list[JoinedMember]:
-    """Decode the subscriptions of all group members from Kafka's JoinGroup response to the
-    leader.
+    """Decode the subscriptions of all group members in Kafka's JoinGroup response to the leader.
+
+    ``strategy`` decides what is read from the user data; ``joined`` are the members.
     """
     subscriptions = _subscriptions(joined)
     trailers = _trailers([sent.user_data for sent in subscriptions])

@@ -25,9 +25,10 @@ class Loads:
     """Measured partition loads ("weights") that consumers pass on from rebalance to rebalance.
 
     Attributes:
-        tolerance: see `TOLERANCE`; None if the strategy's own setting decides.
-        held: weights of this member's own partitions in the last plan.
-        weights: weights of all partitions, if this consumer made the last plan as the leader.
+        tolerance: least improvement that is worth a move, as a fraction of a mean member's load;
+            None if the strategy's own setting decides.
+        held: weights of this consumer's own partitions in the last assignment.
+        weights: weights of all partitions, if this consumer made the last assignment as the leader.
     """
 
     # The leader sends the weights of its plan with each assignment, and members send them back when
@@ -51,10 +52,11 @@ class Loads:
         """Return a copy of the strategy that balances partitions by their measured loads.
 
         Args:
-            strategy: the strategy to configure.
-            reported: (member, its measured loads, its weights in the last plan) tuples.
-            leader_loads: loads from the leader's load function.
-            view: the leader's metadata.
+            strategy: the strategy to copy.
+            reported: for each member, its id, its measured loads, and its weights in the last
+                assignment.
+            leader_loads: loads that the leader measured itself.
+            view: the cluster metadata that the leader has.
         """
         # Loads come from the members, each for partitions that it owns, and from the leader's own
         # measurement, which has precedence.
