@@ -128,7 +128,7 @@ class _LazyCommandGroup(TyperGroup):
 
 
 def _import_command(name: str) -> Any:
-    """Import the module of a subcommand and return the subcommand in Typer's form.
+    """Import the module of a subcommand, and return the subcommand as a Typer command.
 
     Raises:
         KeyError: no command has this name.

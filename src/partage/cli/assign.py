@@ -63,11 +63,11 @@ class CheckedPlan:
         return getattr(self.plan, "standbys", None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as a JSON object, with ``negotiation``, ``standbys`` and ``userData`` if
-        there are any.
+        """Return the plan as a JSON object: partitions by member, and other results where they
+        exist.
 
-        ``userData`` is base64 by member. A member with empty user data has an entry; a member
-        without user data has none.
+        These are ``negotiation`` (the vote on a strategy), ``standbys`` and ``userData`` (base64 by
+        member). A member with empty user data has an entry; a member without user data has none.
         """
         given: dict[str, Any] = {"assignment": self.plan.to_json()}
         if self.negotiated is not None:
@@ -94,7 +94,7 @@ def compute_plan(
         problem: JSON object with topics and members.
         requested: strategy names from the command line, preferred first; without them the problem
             or its members choose the strategy.
-        config: settings of the strategy.
+        config: settings of the strategy by name.
 
     Raises:
         PartageError: the problem is malformed, no strategy can be chosen, the strategy is not
@@ -115,7 +115,7 @@ def _choose_strategy(
 ) -> tuple[Strategy, Negotiated | None]:
     """Choose the strategy to run: from the command line, else the problem, else the members' votes.
 
-    Members vote as in Kafka's group coordinator.
+    Members vote as in Kafka's group coordinator. ``requested`` are the names on the command line.
 
     Returns:
         The strategy, and a description of the vote; None if the members did not vote.
@@ -212,9 +212,9 @@ def assign(
 def _assign_lines(
     problems: Path | None, strategy: list[str] | None, config: Mapping[str, object]
 ) -> None:
-    """Print one assignment for each problem in a JSON Lines file.
+    """Compute and print one assignment for each problem in a JSON Lines file.
 
-    A malformed line does not stop the others.
+    A malformed line does not stop the others. ``strategy`` and ``config`` are command-line options.
 
     Raises:
         OSError: the file cannot be read.
@@ -238,7 +238,9 @@ def _assign_lines(
 def _print_assignments(
     lines: Iterable[bytes], strategy: list[str] | None, config: Mapping[str, object]
 ) -> tuple[int, int, int]:
-    """Print the assignment of each JSON line; count lines, errors and invalid assignments."""
+    """Print the assignment of each JSON line; return the numbers of lines, errors and invalid
+    plans.
+    """
     count = errors = failed = 0
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -334,6 +336,8 @@ def _by_topic(topics: Mapping[str, list[int]]) -> str:
 def _omit_middle(text: str, max_length: int) -> str:
     """Shorten a member id by omitting its middle, such as ``consume…8f2c4d1e``.
 
+    ``max_length`` is the greatest number of characters.
+
     >>> _omit_middle("consumer-orders-service-1-8f2c4d1e", 15)
     'consume…8f2c4d1e'
     """
@@ -348,7 +352,10 @@ def _or_dash(value: int | None) -> str:
 
 
 def _settled_plan(checked_plan: CheckedPlan) -> dict[str, Any]:
-    """Return the assignment after the second cooperative rebalance as a dict; empty without one."""
+    """Return the assignment after the second rebalance of a cooperative group, as a dict.
+
+    The dict is empty if no second rebalance follows.
+    """
     # A cooperative strategy withholds a partition until its previous owner has revoked it.
     if not len(getattr(checked_plan.plan, "withheld", ())):
         return {}
@@ -356,7 +363,9 @@ def _settled_plan(checked_plan: CheckedPlan) -> dict[str, Any]:
 
 
 def _show_withheld(checked_plan: CheckedPlan) -> None:
-    """Print how many partitions each member gets only in the second cooperative rebalance."""
+    """Print how many partitions each member gets only in the second rebalance of a cooperative
+    group.
+    """
     # Such a partition is withheld until its previous owner has revoked it.
     withheld = getattr(checked_plan.plan, "withheld", ())
     if not len(withheld):

@@ -132,6 +132,8 @@ def audit(
 def _write(result: Audit, folder: Path, source: str) -> None:
     """Write the audit as an HTML page and as JSON to a folder.
 
+    ``source`` is the audited input, which the page names.
+
     Raises:
         InvalidConfigError: the folder cannot be written.
     """
@@ -284,11 +286,10 @@ def _client(w: dict[str, Any], keyless: str = "") -> str:
 
 
 def chance_text(topic: TopicAudit) -> str:
-    """Return the probability that the inferred partitioner fits a topic by chance, such as
-    ``1e-12``.
+    """Return the probability that a topic's inferred partitioner fits by chance, such as ``1e-12``.
 
-    This is the probability with which keys placed at random would fit it (a p-value). If several
-    clients wrote to the topic, it is the largest one. The text is empty if no partitioner fits.
+    Keys placed at random would fit it with this probability (a p-value). If several clients wrote
+    to the topic, it is the largest one. The text is empty if no partitioner fits.
     """
     if not topic.writers:
         return ""
@@ -297,7 +298,7 @@ def chance_text(topic: TopicAudit) -> str:
 
 
 def findings(topic: TopicAudit) -> list[str]:
-    """Return messages about problems with a topic's keys, with examples and what to do."""
+    """Return messages about problems with a topic's keys, with examples and advice."""
     lines = []
     if topic.status == "mixed":
         came = [f"{_client(w)} {_span(w['first_ms'], w['last_ms'])}" for w in topic.writers]
@@ -324,9 +325,9 @@ def findings(topic: TopicAudit) -> list[str]:
 
 
 def unidentified_messages(topics: Sequence[TopicAudit]) -> list[str]:
-    """Return messages about topics whose partitioner cannot be identified.
+    """Return messages about topics whose partitioner the audit cannot identify.
 
-    The reason is that they have one partition only, or too few keys.
+    Such a topic has only one partition, or too few keys.
     """
     from partage.keys.audit.writers import FEWEST_KEYS
 
@@ -362,7 +363,7 @@ def _examples(t: TopicAudit, reason: str, count: int) -> str:
 def broken_join_messages(broken: JoinProblem, groups: Sequence[str]) -> list[str]:
     """Return messages about a join of two topics that does not find all matching keys.
 
-    They have the reason, example keys, and what to do. ``groups`` are the consumer groups that read
+    They have the reason, example keys, and advice. ``groups`` are the consumer groups that read
     both topics.
     """
     from partage.keys.audit.client_names import advise_settings

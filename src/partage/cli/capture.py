@@ -190,7 +190,9 @@ class WatchOptions:
     def check(self, *, follow: bool, as_json: bool) -> None:
         """Check that the command-line options for rebalance events and metrics fit together.
 
-        Raise InvalidConfigError or a usage error otherwise.
+        Raises:
+            InvalidConfigError: an option needs ``--follow``.
+            BadParameter: two options both write to stdout.
         """
         for option, value in (("--events", self.events), ("--metrics", self.metrics)):
             if value is not None and not follow:
@@ -206,7 +208,8 @@ class WatchOptions:
         trouble: Callable[[str], None],
         connect: Callable[[], ClusterConnection],
     ) -> Iterator[Watcher | None]:
-        """Yield an object that reports rebalances during a capture; None if no report is requested.
+        """Yield an observer that reports rebalances during a capture; None if no report is
+        requested.
 
         Args:
             stop: event that is set if the reporting fails.
@@ -241,7 +244,7 @@ class WatchOptions:
 
 @contextmanager
 def _until_stopped(*, follow: bool) -> Iterator[Event]:
-    """Yield an event that Ctrl-C and SIGTERM set, to end a capture with ``--follow``."""
+    """Yield an event that Ctrl-C and SIGTERM set, so that a capture with ``--follow`` ends."""
     # Without ``follow`` nothing sets it, and both signals interrupt the program as usual.
     stop = Event()
     before = {}

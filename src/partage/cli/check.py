@@ -102,7 +102,7 @@ def check(
 
 
 def _parsed(parse: Callable[[str, str], float], text: str | None, option: str) -> float | None:
-    """Parse the limit that a command-line option sets; None without the option.
+    """Return the limit that a command-line option sets; None without the option.
 
     Args:
         parse: function that parses the limit.

@@ -96,7 +96,7 @@ def _expect_stdout() -> None:
 
 
 def describe_error(error: Exception) -> str:
-    """Return an error as one line: what is wrong, where, and what to do."""
+    """Return an error as one line of text: what is wrong, where, and what to do."""
     if isinstance(error, PartageError):
         return shorten(str(error))
     if isinstance(error, OSError):

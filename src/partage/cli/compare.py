@@ -95,13 +95,13 @@ def _plain(row: ComparisonRow) -> dict[str, Any]:
 
 
 def print_comparison(comparison: Comparison, known_warnings: Sequence[str] = ()) -> None:
-    """Print a comparison of strategies as a table, with the optimum and with warnings below it.
+    """Print a comparison of strategies as a table, with the optimum and warnings below it.
 
-    Warnings include broken rules, and the reasons why strategies are not applicable.
+    Warnings include broken rules, and why strategies are not applicable.
 
     Args:
         comparison: the comparison, with a row for each strategy.
-        known_warnings: warnings that are shown elsewhere.
+        known_warnings: warnings that are shown elsewhere and left out here.
     """
     shown = {*known_warnings}
     show(_table(comparison))
@@ -167,7 +167,14 @@ def _table(found: Comparison) -> Table:
 def _cell(
     comparison: Comparison, row: ComparisonRow, field: str, _title: str, more_is_better: bool
 ) -> Any:
-    """Format one value in the table that compares strategies; a star marks the best of a column."""
+    """Format one value of the table that compares strategies; a star marks the best of a column.
+
+    Args:
+        comparison: the comparison, with a row for each strategy.
+        row: the strategy's row.
+        field: name of the value.
+        more_is_better: whether the largest value of the column is the best.
+    """
     # The best value is also bold and green.
     from rich.text import Text
 

@@ -76,7 +76,8 @@ def _colours() -> Literal["auto"] | None:
 def show(*what: Any) -> None:
     """Print tables and texts on stdout: wrapped on a terminal, one line each in a pipe.
 
-    In a pipe nothing is shortened, and lines do not end in blanks.
+    ``what`` are Rich tables or strings. In a pipe nothing is shortened, and lines do not end in
+    blanks.
     """
     console = out()
     if interactive():
@@ -99,7 +100,10 @@ def fits(table: Any) -> bool:
 
 
 def tell(line: str, style: str = "") -> None:
-    """Print a message on stderr as one line, without wrapping, markup or control characters."""
+    """Print a message on stderr as one line, without wrapping, markup or control characters.
+
+    ``style`` is a Rich style, such as "red".
+    """
     console = Console(
         stderr=True, highlight=False, emoji=False, markup=False, color_system=_colours()
     )
@@ -107,7 +111,7 @@ def tell(line: str, style: str = "") -> None:
 
 
 def shorten(line: str) -> str:
-    """Cut a message to 400 characters, with an ellipsis at its end.
+    """Cut a message to 400 characters; an ellipsis replaces the rest.
 
     >>> len(shorten("x" * 1000))
     401
@@ -127,7 +131,7 @@ def short_name(value: str) -> str:
 
 
 def short_names(line: str) -> str:
-    """Cut each very long word of a message to 256 characters; it is a topic's or group's name.
+    """Cut each word of a message that is longer than 256 characters, such as a topic's name.
 
     >>> short_names("c1 subscribes to " + "x" * 32_000)[-22:]
     'x… (32,000 characters)'
@@ -150,7 +154,7 @@ def format_bytes(size: float) -> str:
 def first_lines(lines: Sequence[str], *, total: int | None = None) -> list[str]:
     """Return the first three lines, and a line such as "and 7 more" if there are more.
 
-    ``total`` is the number of all lines if ``lines`` has only some of them.
+    ``total`` is the number of all lines, if ``lines`` has only the first ones.
 
     >>> first_lines(["a", "b", "c", "d", "e"])
     ['a', 'b', 'c', 'and 2 more']
@@ -167,7 +171,10 @@ def interactive() -> bool:
 
 
 def name(value: str, style: str = "") -> Text:
-    """Convert a name from the input, such as a topic, to Rich text without control characters."""
+    """Convert a name from the input, such as a topic, to Rich text without control characters.
+
+    ``style`` is a Rich style, such as "bold".
+    """
     return Text(_one_line(value), style)
 
 
@@ -178,6 +185,8 @@ def _one_line(value: str) -> str:
 
 def json_bytes(value: Any, indent: int | None = None) -> bytes:
     """Encode a value as JSON in UTF-8; control and format characters become escape sequences.
+
+    ``indent`` is the indentation of nested values, None for one line.
 
     >>> json_bytes("a" + chr(0x9B)) == b'"a' + bytes([92]) + b'u009b"'
     True

@@ -138,7 +138,7 @@ def forecast(
 
 
 def _parse_range(text: str) -> float | tuple[float, float]:
-    """Parse a time such as ``20s`` or a range such as ``15s..30s``, in seconds.
+    """Parse a time such as ``20s`` or a range such as ``15s..30s``; return seconds.
 
     A range gives a pair of numbers.
     """
@@ -229,8 +229,7 @@ def _print(
 
 
 def _client_lines(recommended: Deployment, present: Deployment) -> tuple[str, ...]:
-    """Return the client settings to change for a cheaper rolling deployment, as ``name=value``
-    lines.
+    """Return the client settings that make a rolling deployment cheaper, as ``name=value`` lines.
 
     Args:
         recommended: the deployment with the recommended settings.

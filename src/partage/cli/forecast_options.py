@@ -38,10 +38,9 @@ RunFolder = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastOptions(OptionGroup):
-    """Command-line options of `partage forecast` and `partage size`: the groups, rates and
-    timeouts.
+    """Command-line options of `partage forecast` and `partage size`: groups, rates and timeouts.
 
-    The values replace those measured in a run, or stand for a run.
+    The values replace those measured in a run, or are used without a run.
     """
 
     group: GroupPatterns = None
@@ -72,8 +71,7 @@ class ForecastOptions(OptionGroup):
     run: RunId = None
 
     def settings(self) -> dict[str, Any]:
-        """Return the values of the command-line options as keyword arguments of `pg.forecast` and
-        `pg.size`.
+        """Return the options' values as keyword arguments of `pg.forecast` and `pg.size`.
 
         Raises:
             BadParameter: the session timeout is not a duration.
@@ -89,14 +87,14 @@ class ForecastOptions(OptionGroup):
     def expect_one_source(
         self, folder: Path | None, cluster: ClusterOptions, options: str, *values: Any
     ) -> None:
-        """Check that the command line names exactly one source of data.
+        """Check that the command line names exactly one source of data for a forecast.
 
         The source is the folder of a run, a running cluster, or values for all options without a
         default.
 
         Args:
-            folder: the folder of a run.
-            cluster: the running cluster.
+            folder: the folder of a run; None if it is not given.
+            cluster: the running cluster, if one is given.
             options: names of the options that replace a run, for the message.
             values: the values of these options.
 
@@ -111,10 +109,10 @@ class ForecastOptions(OptionGroup):
     def forecast_sources(
         self, folder: Path | None, cluster: ClusterOptions
     ) -> Iterator[tuple[str, tuple[Run | MeasuredGroup, str] | tuple[()]]]:
-        """Yield (group name, positional arguments of `pg.forecast` and `pg.size`) for each group.
+        """Yield each group's name with the positional arguments of `pg.forecast` and `pg.size`.
 
-        The arguments are the run or the measured group. They are empty if only option values are
-        given.
+        The arguments are the run in ``folder`` or the group measured on ``cluster``. They are empty
+        if only option values are given.
 
         Raises:
             BadParameter: no group is named, and the run has several or a cluster is measured.

@@ -154,7 +154,7 @@ def _head(look: GroupMeasurement) -> None:
 
 
 def _format_lag(measurement: GroupMeasurement) -> str:
-    """Format a consumer group's lag in records, with that of partitions without an owner."""
+    """Format the lag of a consumer group in records, and how much of it has no owner."""
     owned = {p for m in measurement.group.members for p in m.owned}
     mine = sum(lag for p, lag in measurement.lag.items() if p in owned)
     others = sum(measurement.lag.values()) - mine
@@ -245,9 +245,14 @@ def _distance(now: Measures) -> str:
 
 
 def changes(before: Iterable[LiveGroup], now: Iterable[LiveGroup]) -> list[str]:
-    """Describe which members of consumer groups joined or left between two measurements.
+    """Describe which members joined or left between two measurements, and which partitions moved.
 
-    Moved partitions are described, too. Return a sentence for each changed group.
+    Args:
+        before: the groups at the first measurement.
+        now: the groups at the second measurement.
+
+    Returns:
+        a sentence for each changed group.
 
     >>> changes([], [])
     []

@@ -112,12 +112,12 @@ def spread(
     The result is also written to a folder if one is given.
 
     Args:
-        where: file, folder, or ``kafka://host:port/topic``.
+        where: the input: file, folder, or ``kafka://host:port/topic``.
         options: the key and the statistics to compute.
         spark: Spark's master and settings.
         kafka: properties of the Kafka client.
         to: folder for tables and the HTML page; None writes none.
-        output: form of the result.
+        output: whether to print tables or JSON.
 
     Raises:
         PartageError: the input or a setting cannot be used.
@@ -166,7 +166,7 @@ _NO_KEY = "No record has a key: the producer's partitioner spreads them as it li
 def print_analysis(analysis: KeySpread) -> None:
     """Print the analysis of a topic's keys: load per partition, hot keys, moved keys, and advice.
 
-    Keys move if the partition count changes.
+    A moved key goes to another partition when the partition count changes.
     """
     keyed = analysis.records - analysis.nulls
     show(name(_head(analysis), "bold"))
@@ -346,7 +346,7 @@ def format_key(key: bytes) -> str:
 def advice(analysis: KeySpread) -> list[str]:
     """Return advice on a topic's keys and partition count, the most important sentence first.
 
-    The analysis must have at least one hot key.
+    ``analysis`` must have at least one hot key (a key with a large share of the records).
     """
     hot = analysis.hottest[0]
     lines = [
@@ -376,8 +376,9 @@ def advice(analysis: KeySpread) -> list[str]:
 
 
 def _describe_limit(analysis: KeySpread) -> str:
-    """Describe the requested limit of a partition's load: a share of all records, or records per
-    second.
+    """Describe the limit of a partition's load that the user set.
+
+    It is a share of all records, or a number of records per second.
     """
     # For a rate, the text also has the hour in which a partition got the most records.
     words = [] if analysis.max_share is None else [f"{analysis.max_share:.1%} of all records"]

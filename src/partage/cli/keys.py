@@ -152,8 +152,13 @@ def show_growth(
 ) -> None:
     """Print which keys move when the partition count grows, and the safe order of steps.
 
-    ``counts`` are the old and the new number of partitions. ``lags`` are ``GROUP=RECORDS`` texts;
-    for each group, the time to read these records is printed (``drain_rate`` records per second).
+    Args:
+        counts: the old and the new number of partitions.
+        lags: ``GROUP=RECORDS`` texts; the time that each group needs to read these records is
+            printed.
+        drain_rate: records per second that a group reads.
+        output: whether to print tables or JSON.
+        picture: path of an SVG picture; None for none.
 
     Raises:
         InvalidConfigError: the counts do not grow, a lag is not GROUP=RECORDS, or the picture
@@ -208,8 +213,7 @@ def _parse_lag(text: str, drain_rate: float | None) -> DrainTime:
 def _reject_input_options(options: Mapping[str, object]) -> None:
     """Raise an error if an option is given that has no effect without the argument INPUT.
 
-    Args:
-        options: the values of all such options by name.
+    ``options`` has the values of all such options by name.
 
     Raises:
         typer.BadParameter: such an option is given.
@@ -296,6 +300,13 @@ def show_one_key(
     key: str, counts: Sequence[int], partitioner: str, serializer: str | None, *, as_json: bool
 ) -> None:
     """Print the partition of one key at each partition count, for each Kafka client library.
+
+    Args:
+        key: the key as text.
+        counts: the partition counts.
+        partitioner: name of a partitioner to show besides those of the client libraries.
+        serializer: name of the serializer that turns the key into bytes; None for text.
+        as_json: whether to print JSON.
 
     Raises:
         InvalidConfigError: a count or the serializer cannot be used.

@@ -106,7 +106,9 @@ def migrate(
 
 
 def _table(migrations: Sequence[Migration]) -> Table:
-    """Return a table of the consumer groups that are equally ready for a protocol migration."""
+    """Return a table of the consumer groups in ``migrations``, which are equally ready to
+    migrate.
+    """
     from rich.table import Table
 
     listed = _LISTED.get(migrations[0].status)
@@ -146,7 +148,10 @@ def _clients(found: Migration) -> str:
 
 
 def _effect(effect: Effect) -> str:
-    """Describe in a sentence how a protocol migration changes a group's rebalances and downtime."""
+    """Describe in a sentence how a protocol migration changes a group's rebalances and downtime.
+
+    ``effect`` has the simulated values before and after.
+    """
     text = (
         f"simulated under {effect.policy}: {effect.rebalances} rebalances "
         f"({effect.rebalances_now} recorded)"
@@ -155,7 +160,10 @@ def _effect(effect: Effect) -> str:
 
 
 def _deployment(effect: Effect) -> str:
-    """Describe the cost of a rolling deployment before and after a protocol migration."""
+    """Describe the cost of a rolling deployment before and after a protocol migration.
+
+    ``effect`` has the simulated values before and after.
+    """
     from partage.report.messages import format_estimate
 
     then, now = (
@@ -169,7 +177,7 @@ def _deployment(effect: Effect) -> str:
 def _gain(effect: Effect | None, *, short: bool = False) -> str:
     """Format the downtime that a protocol migration saves a consumer group, with its interval.
 
-    A negative gain is additional time.
+    A negative gain is additional downtime. ``short`` omits words for use in a table.
     """
     from partage.report.messages import format_estimate
 

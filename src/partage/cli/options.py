@@ -115,47 +115,43 @@ StrategyConfig = Annotated[
 
 
 def strategy_option(more: str) -> Any:
-    """Create the command-line option ``--strategy``.
-
-    Args:
-        more: text that is appended to the option's help.
-    """
+    """Create the command-line option ``--strategy``; ``more`` is appended to its help text."""
     return typer.Option("--strategy", "-s", metavar="NAME", help=f"Strategy name. {more}",
                         show_default=False)  # fmt: skip
 
 
 def topic_option(more: str = "") -> Any:
-    """Create the command-line option ``--topic``.
-
-    Args:
-        more: text that is appended to the option's help.
-    """
+    """Create the command-line option ``--topic``; ``more`` is appended to its help text."""
     return typer.Option("--topic", "-t", metavar="TOPIC", help=f"Topic name. {more}".rstrip(),
                         show_default=False)  # fmt: skip
 
 
 def partitions_option(more: str = "", metavar: str = "N") -> Any:
-    """Create the command-line option ``--partitions``; ``more`` is appended to its help text."""
+    """Create the command-line option ``--partitions``; ``more`` is appended to its help text.
+
+    ``metavar`` names the value in the help.
+    """
     what = f"Number of partitions. {more}".rstrip()
     return typer.Option("--partitions", "-p", metavar=metavar, help=what)
 
 
 def replication_option(more: str = "") -> Any:
-    """Create the command-line option ``--replication-factor``; ``more`` is appended to its help
-    text.
-    """
+    """Create the option ``--replication-factor``; ``more`` is appended to its help text."""
     return typer.Option("--replication-factor", "-r", metavar="N", show_default=False,
                         help=f"Replicas of each partition. {more}".rstrip())  # fmt: skip
 
 
 def output_option(more: str, metavar: str = "FOLDER") -> Any:
-    """Create the command-line option ``--out``; ``more`` is appended to its help text."""
+    """Create the command-line option ``--out``; ``more`` is appended to its help text.
+
+    ``metavar`` names the value in the help.
+    """
     return typer.Option("--out", "-o", metavar=metavar, help=f"Output path. {more}",
                         show_default=False)  # fmt: skip
 
 
 def write_picture(file: Path, text: str) -> None:
-    """Write an SVG picture to the path of ``--picture``.
+    """Write an SVG picture to the path given by the option ``--picture``.
 
     Raises:
         InvalidConfigError: the file cannot be written.
@@ -228,7 +224,7 @@ class ClusterOptions(OptionGroup):
     def input_or_cluster(
         self, argument: str | None, argument_name: str, topics: Iterable[str] = ()
     ) -> str:
-        """Return the input of a command: its argument, or ``kafka://host:port/topics`` of the given
+        """Return a command's input: its argument, or ``kafka://host:port/topics`` of the given
         cluster.
 
         Args:
@@ -304,7 +300,7 @@ def spark_settings(conf: Sequence[str]) -> dict[str, str]:
 
 @contextmanager
 def named_options(**options: str) -> Iterator[None]:
-    """Name command-line options instead of API arguments in errors raised inside a with block.
+    """Make errors raised inside a with block name command-line options instead of API arguments.
 
     Keyword arguments map each argument of the Python API to its option.
 

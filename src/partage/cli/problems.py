@@ -65,7 +65,10 @@ def parse_json_object(text: bytes, source: str) -> Mapping[str, Any]:
 
 
 def parse_problem(problem: Mapping[str, Any]) -> tuple[Group, Cluster]:
-    """Convert an assignment problem from JSON to a consumer group and a Kafka cluster."""
+    """Convert an assignment problem from JSON to a consumer group and a Kafka cluster.
+
+    ``problem`` is an object with ``topics`` and ``members``.
+    """
     from partage.model import Cluster, Group
 
     return Group.from_json(problem), Cluster.from_json(problem)
@@ -75,8 +78,8 @@ def preference(requested: Sequence[str] | None, problem: Mapping[str, Any]) -> l
     """Return the names of the strategies to try, preferred first; None if none are named.
 
     Args:
-        requested: names from the command line.
-        problem: the assignment problem, whose names are used without such names.
+        requested: strategy names from the command line.
+        problem: the assignment problem, whose strategy names are used if ``requested`` is empty.
 
     Raises:
         InvalidProblemError: the problem's ``strategy`` is neither a name nor a list of names.

@@ -52,7 +52,7 @@ def report_progress(
 def time_left(done: int, total: int, seconds: float) -> float | None:
     """Estimate the seconds until a task is finished, from its progress so far.
 
-    Returns None if too little of the task is done for an estimate.
+    Return None if too little of the task is done for an estimate.
 
     Args:
         done: amount of work done.

@@ -77,7 +77,7 @@ class SizeOptions(OptionGroup):
         """Read brokers, topics and replicas of a Kafka cluster, with sizes from the options.
 
         Args:
-            source: file or capture.
+            source: file or capture that describes the cluster.
             cluster: the running cluster, if there is no file.
             gone: ids of brokers that may be down.
             excluded: topics to leave out.
@@ -91,9 +91,7 @@ class SizeOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class LimitOptions(OptionGroup):
-    """Command-line options that limit a reassignment: excluded topics, and tolerances for uneven
-    loads.
-    """
+    """Command-line options of a reassignment: excluded topics, and tolerances for uneven loads."""
 
     exclude: Annotated[
         list[str] | None,
@@ -112,7 +110,7 @@ class LimitOptions(OptionGroup):
         """Return the limits of a replica reassignment that the command line gives.
 
         Args:
-            pin: topics that must not move.
+            pin: names of topics that must not move.
 
         Raises:
             BadParameter: a tolerance is not KIND=FRACTION.

@@ -18,7 +18,14 @@ _MOST_BROKERS = 40
 def print_plan(
     summary: dict[str, Any], *, as_json: bool, to: Path | None, page: Path | None
 ) -> None:
-    """Print a replica reassignment as tables or as JSON, then the paths of the written files."""
+    """Print a replica reassignment as tables or as JSON, then the paths of the written files.
+
+    Args:
+        summary: the reassignment as a JSON object.
+        as_json: whether to print JSON.
+        to: folder with the written files; None if none were written.
+        page: path of the HTML page; None for none.
+    """
     if as_json:
         write_json(summary, indent=1)
     else:

@@ -186,6 +186,12 @@ def replay_and_report(
 ) -> None:
     """Replay a cluster's recorded history, write the report, and print a summary.
 
+    Args:
+        capture: the recording.
+        to: folder for tables and report.
+        options: policies, groups, time range and engine.
+        open_it: whether to open the report in a browser.
+
     Raises:
         PartageError: the capture, the folder or the environment cannot be used.
         Exit: 4 if a group failed, else 3 if a plan breaks a rule. All results are written before.

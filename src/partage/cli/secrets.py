@@ -22,7 +22,7 @@ _USERINFO = re.compile(r"(?:^|/|,)[^\s/:@,]*:([^\s/@]+)@")
 
 
 def protect(settings: Mapping[str, str]) -> None:
-    """Hide passwords and other secrets of these settings in all later output on stderr."""
+    """Hide the secrets in some settings, such as passwords, in all later output on stderr."""
     _SECRETS.update(secrets_in(settings))
 
 

@@ -157,7 +157,9 @@ def _verdict(found: Sizing) -> str:
 
 
 def _notes(sizing: Sizing) -> list[str]:
-    """Return notes on the table of group sizes: what limits the group, and delays not included."""
+    """Return notes for the table of group sizes: what limits the group, and which delays are
+    ignored.
+    """
     from partage.forecasts.sizing import HOT_PARTITION, PARTITIONS, STRATEGY
 
     notes = []
@@ -207,7 +209,9 @@ def _table(found: Sizing) -> Table:
 
 
 def _useful_rows(sizing: Sizing) -> list[SizeRow]:
-    """Return the rows of the group-size table up to the size at which consumers add nothing."""
+    """Return the rows of the group-size table up to the size from which more consumers do not
+    help.
+    """
     last = max(sizing.useful, sizing.needed or 0)
     return [row for row in sizing.rows if row.consumers <= last + 1]
 

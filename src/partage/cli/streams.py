@@ -190,9 +190,9 @@ def _describe_application(
     Args:
         source: the recording.
         application_id: its ``application.id``.
-        to: path of the file.
-        picture: path of an SVG of the gain.
-        output: form of the output.
+        to: path of the JSON file.
+        picture: path of an SVG picture of the gain; None for none.
+        output: whether to print tables or JSON.
     """
     from partage.commands.applications import describe_streams
 
@@ -226,10 +226,14 @@ def _describe_application(
 
 
 def _draw_standby_gain(described: DescribedApplication, application_id: str, picture: Path) -> None:
-    """Draw the outage time of a Kafka Streams application with and without one more standby, as
-    SVG.
+    """Draw a Kafka Streams application's outage time with and without one more standby, as SVG.
 
     A note is printed if the outage time is unknown.
+
+    Args:
+        described: the application with the simulated gain of a standby.
+        application_id: its ``application.id``.
+        picture: path of the SVG file.
     """
     if described.gain is None:
         tell("no picture: the application has no state, or its size is unknown")
@@ -240,7 +244,7 @@ def _draw_standby_gain(described: DescribedApplication, application_id: str, pic
 
 
 def _cost(gain: StandbyGain) -> str:
-    """Describe the disk space and the changelog reads that a Kafka Streams standby costs."""
+    """Describe the disk space and changelog reads that one more Kafka Streams standby costs."""
     cost = f"costs {format_bytes(gain.disk_bytes)} of disk"
     if gain.write_bytes_per_second:
         cost += f" and {format_bytes(gain.write_bytes_per_second)}/s of changelog reads"
@@ -248,7 +252,10 @@ def _cost(gain: StandbyGain) -> str:
 
 
 def _gain_sentence(described: DescribedApplication, clients: int) -> str:
-    """Describe the gain and cost of one standby replica for Kafka Streams tasks in a sentence."""
+    """Describe in a sentence the gain and the cost of one more standby for Kafka Streams tasks.
+
+    ``described`` has the simulated gain; ``clients`` is the number of clients.
+    """
     gain = described.gain
     if gain is None:
         return "no answer about standbys: the application has no state, or its size is unknown"
@@ -395,7 +402,9 @@ def _without_racks(app: SimulatedApplication, *, changelogs: bool = True) -> lis
 
 
 def cross_rack_marks(app: SimulatedApplication) -> tuple[str, str | None]:
-    """Return marks for a table if a Streams application's cross-rack traffic is not exact.
+    """Return table marks that show if a Streams application's cross-rack traffic is not exact.
+
+    ``app`` is the simulated application.
 
     Returns:
         A prefix, "-" if the traffic is unknown, ">=" if it is a lower bound, else ""; and a note
@@ -410,10 +419,13 @@ def cross_rack_marks(app: SimulatedApplication) -> tuple[str, str | None]:
 
 
 def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return a note on why the rack-aware strategy has no effect in Kafka Streams; None if it has
-    one.
+    """Return a note on why the rack-aware strategy has no effect for a Kafka Streams application.
 
-    Kafka ignores the strategy in the same cases.
+    Kafka ignores the strategy in the same cases. The result is None if it has an effect.
+
+    Args:
+        app: the application.
+        configs: the compared configurations.
     """
     key = "rack.aware.assignment.strategy"
     asking = [
@@ -468,9 +480,9 @@ def subtopology_lines(app: SimulatedApplication) -> list[str]:
 
 
 def event_labels(app: SimulatedApplication) -> list[dict[str, Any]]:
-    """Return time and description of each simulated event, such as a crash.
+    """Return the time (s) and a description of each simulated event, such as a crash.
 
-    The time is in seconds.
+    ``app`` is the Kafka Streams application with its trace of events.
     """
     return [{"at": one.at_ms / 1000, "label": _event(one)} for one in app.events]
 
@@ -493,8 +505,14 @@ def show_decisions(
     *,
     as_json: bool,
 ) -> None:
-    """Print which tasks each Kafka Streams assignor gives to each client, for each settings
-    combination.
+    """Print the tasks that each Kafka Streams assignor gives to each client, for all setting
+    values.
+
+    Args:
+        problem: clients and tasks as a JSON object.
+        assignors: names of the task assignors.
+        sweeps: values to try by setting; each combination is printed.
+        as_json: whether to print JSON.
 
     Raises:
         PartageError: the problem, a setting or an assignor is invalid.

@@ -105,7 +105,10 @@ def watch(
 
 
 def _report(batch: BatchReport, *, as_json: bool, quiet: bool) -> None:
-    """Print the new generations of consumer groups in a batch of records, one line each."""
+    """Print one line for each new generation of a consumer group in a batch of records.
+
+    A summary of the batch follows on stderr, unless ``quiet`` is given.
+    """
     for row in batch.opened:
         if as_json:
             typer.echo(json.dumps(row))
