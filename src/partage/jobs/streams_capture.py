@@ -109,11 +109,7 @@ class _Record(NamedTuple):
 
 @dataclass
 class StreamsState:
-    """State of a Kafka Streams application at one time, as read from its group's records.
-
-    It is read from the records of a classic group or of a streams group, and converted to a
-    `RecordedApplication`.
-    """
+    """State of a Kafka Streams application at one time, from the records of its consumer group."""
 
     is_streams_group: bool
     at_ms: int
@@ -128,7 +124,7 @@ class StreamsState:
 def read_streams_application(source: str | Path, application_id: str) -> RecordedApplication:
     """Read a Kafka Streams application (topology, clients, settings, sizes) from a capture.
 
-    The clients are those of the newest state that has the most common number of clients.
+    Its clients are from the newest state that has the most common number of clients.
 
     Args:
         source: the folder of a capture with ``cluster.jsonl``.
@@ -159,8 +155,7 @@ def read_streams_application(source: str | Path, application_id: str) -> Recorde
 def application_of(
     application_id: str, state: StreamsState, logs: TopicSizes, source_lag: int | None = None
 ) -> RecordedApplication:
-    """Build a description of an application from its recorded state and the sizes of its
-    changelogs.
+    """Describe a Kafka Streams application from its recorded state and the sizes of its changelogs.
 
     Args:
         application_id: its ``application.id``.
@@ -190,7 +185,7 @@ def application_of(
 def _group_records(folder: Path, group: str) -> tuple[list[_Record], dict[TopicPartition, int]]:
     """Read a group's records in log order, and its last committed offset of each partition.
 
-    Records that cannot be decoded are left out, as in a replay.
+    Records that cannot be decoded are left out.
     """
     from pyarrow import compute as pc
 
@@ -217,8 +212,8 @@ def _group_records(folder: Path, group: str) -> tuple[list[_Record], dict[TopicP
 
 
 def _decoded(key: bytes, value: bytes | None, group: str) -> DecodedRecord | None:
-    """Decode a record if it is of the given consumer group; otherwise, or if damaged,
-    return None.
+    """Decode a log record; return None if it is damaged or about another consumer group than
+    ``group``.
     """
     try:
         found = decode_record(key, value)
@@ -250,9 +245,10 @@ class _StreamsMembers:
 def _streams_group(
     records: Sequence[_Record], clusters: ClusterHistory, folder: Path
 ) -> StreamsState | None:
-    """Return a Kafka Streams application from the records of its streams group (KIP-1071).
+    """Derive the state of a Kafka Streams application from the records of its streams group
+    (KIP-1071).
 
-    Return None if its topology or its members are unknown.
+    Return None if its topology or its members are unknown. ``folder`` is the capture's folder.
     """
     topology: Mapping[str, Any] | None = None
     settings: dict[str, str] = {}
@@ -295,7 +291,9 @@ def _streams_group(
 def streams_subtopologies(
     topology: Mapping[str, Any], cluster: Cluster
 ) -> tuple[RecordedSubtopology, ...]:
-    """Return the sub-topologies of a streams group, with the source topics that exist."""
+    """Return the sub-topologies in a streams group's topology, with the source topics that
+    exist.
+    """
     return tuple(
         RecordedSubtopology(
             int(row["subtopologyId"]),
@@ -312,7 +310,7 @@ def streams_subtopologies(
 
 
 def _store_by_member(values: dict[str, Mapping[str, Any]], record: DecodedRecord) -> None:
-    """Store a record's value by member id in a dict; remove the member if the value is empty."""
+    """Store a record's value by member id in ``values``; an empty value removes its member."""
     if record.value is None:
         values.pop(record.key["memberId"], None)
     else:
@@ -339,7 +337,7 @@ def _streams_clients(application: str, found: _StreamsMembers) -> tuple[Recorded
 
 
 def _task_ids(assigned: Iterable[Mapping[str, Any]], kind: str) -> tuple[str, ...]:
-    """Return the Streams task ids in members' assignments; ``kind`` is active, standby or
+    """Return the Streams task ids in a member's assignment; ``kind`` is active, standby or
     warm-up.
     """
     rows = [row for value in assigned for row in value[kind] or ()]
@@ -370,7 +368,9 @@ def broker_settings(folder: Path) -> dict[str, str]:
 
 
 class ClassicGeneration(NamedTuple):
-    """A recorded generation of a classic Streams group, with its decoded user data."""
+    """A recorded generation of a classic Kafka Streams group, with its members' decoded
+    user data.
+    """
 
     at_ms: int
     state: ClassicState
@@ -380,9 +380,9 @@ class ClassicGeneration(NamedTuple):
 def _classic_group(
     records: Sequence[_Record], clusters: ClusterHistory, application: str, logs: TopicSizes
 ) -> StreamsState | None:
-    """Return a Kafka Streams application from the records of its classic group.
+    """Derive the state of a Kafka Streams application from the records of its classic group.
 
-    The result is None if no generation can be decoded.
+    The result is None if no generation can be decoded. ``logs`` has sizes of recorded topics.
 
     Raises:
         UnsupportedProblemError: the application has named topologies.
@@ -400,11 +400,12 @@ def classic_state(
     application: str,
     logs: TopicSizes,
 ) -> StreamsState:
-    """Derive the state of an application in a classic group from its recorded generations.
+    """Derive the state of a Kafka Streams application from recorded generations of its classic
+    group.
 
     Args:
-        generations: at least one, in order.
-        end_ms: time until which the last one lasted.
+        generations: recorded generations, at least one, in order.
+        end_ms: time until which the last generation lasted.
         clusters: the cluster metadata over time.
         application: its ``application.id``.
         logs: size and end offset of each partition of recorded topics.
@@ -453,7 +454,9 @@ def classic_state(
 
 
 def _generations(records: Iterable[_Record]) -> Iterator[ClassicGeneration]:
-    """Yield the generations of a classic Streams group whose user data can be decoded."""
+    """Yield the generations of a classic Kafka Streams group whose members' user data can be
+    decoded.
+    """
     for _, time_ms, one in records:
         if one.type != "GROUP_METADATA" or one.value is None:
             continue
@@ -555,9 +558,10 @@ def _reported_sizes(
     subtopologies: Iterable[RecordedSubtopology],
     notes: list[str],
 ) -> dict[TopicPartition, ChangelogSize]:
-    """Estimate changelog sizes (numbers of records) from the offset sums that clients reported.
+    """Estimate changelog sizes (numbers of records) from the offset sums that Streams clients
+    reported.
 
-    The size of a task is the largest reported sum.
+    The size of a task is the largest reported sum. Messages for the user are added to ``notes``.
     """
     # It is given to the first changelog of the sub-topology, because a sum is not divided by
     # changelog. A task without a report gets the mean size of its sub-topology's other tasks.
@@ -587,7 +591,8 @@ def _reported_sizes(
 
 
 def _growth(reports: Sequence[tuple[int, int]]) -> float:
-    """Return how fast a task's changelog grew (records per second), from its reported sizes.
+    """Return how fast a Streams task's changelog grew (records per second), from its reported
+    sizes.
 
     >>> _growth([(0, 100), (5_000, 90), (10_000, 150)])
     5.0
@@ -604,11 +609,7 @@ def _growth(reports: Sequence[tuple[int, int]]) -> float:
 def topic_sizes(folder: Path, suffix: str = "") -> TopicSizes:
     """Return the size and the end offset of each partition in a capture's ``topics.parquet``.
 
-    The result is {} if the capture has no such file.
-
-    Args:
-        folder: the folder of the capture.
-        suffix: only topics whose names end with this text count.
+    Only topics whose names end with ``suffix`` are returned; {} if the capture has no such file.
 
     Raises:
         InvalidCaptureError: ``topics.parquet`` cannot be read.
@@ -639,11 +640,9 @@ def topic_sizes(folder: Path, suffix: str = "") -> TopicSizes:
 
 
 def _add_sizes(sums: dict[TopicPartition, list[int]], rows: Any) -> None:
-    """Add the log records of a table to the size of each topic partition.
+    """Add a table of log records to the size of each topic partition, in place.
 
-    Args:
-        sums: for each partition the number of records, bytes, first and last time and end offset.
-        rows: the records.
+    ``sums`` has number of records, bytes, first and last time and end offset by partition.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -670,7 +669,7 @@ def _source_lag(
 ) -> int | None:
     """Return the number of records in source topics that a Streams application has not read yet.
 
-    It is None if the end offsets are unknown.
+    It is None if the end offsets (``logs``) are unknown.
     """
     places = [
         (topic, p) for one in found.subtopologies for topic, count in one.sources.items()
@@ -683,9 +682,8 @@ def _source_lag(
 
 
 def _racks(found: StreamsState) -> dict[str, list[list[str]]]:
-    """Return the racks of each partition's replicas, by topic.
-
-    Topics with an unknown rack are left out.
+    """Return the racks of each partition's replicas, by topic; topics with an unknown rack are left
+    out.
     """
     counts = {t: n for one in found.subtopologies for t, n in one.sources.items()}
     counts |= {log: one.tasks for one in found.subtopologies for log in one.changelogs}

@@ -39,7 +39,7 @@ def sweep(
 ) -> list[tuple[StreamsMetrics, dict[str, Any]]]:
     """Simulate a Kafka Streams application under each combination of parameters, in Spark tasks.
 
-    The metrics equal those of simulations in one process.
+    The results equal those of simulations in one process.
 
     Args:
         application: the simulated application.

@@ -87,7 +87,8 @@ _ASSIGNORS = (
 
 @dataclass(frozen=True)
 class StreamsFacts:
-    """Inputs of Kafka Streams simulations besides group records, such as changelog sizes.
+    """Inputs of Kafka Streams simulations that group records lack, such as sizes of changelog
+    topics.
 
     Attributes:
         groups: names of the groups that are Streams applications.
@@ -128,7 +129,11 @@ def has_streams(totals: Mapping[str, Any]) -> bool:
 
 
 def streams_facts_digest(folder: str | Path) -> str:
-    """Return a digest of the files that `read_streams_facts` reads, to detect changes."""
+    """Return a digest of the files that `read_streams_facts` reads from a capture, to detect
+    changes.
+
+    ``folder`` is the capture's folder.
+    """
     at = Path(folder)
     inside = at if at.is_dir() else at.parent
     parts: list[object] = [sorted(broker_settings(inside).items())]
@@ -154,7 +159,8 @@ def streams_settings_rows(
     facts: StreamsFacts,
     from_ms: int | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the results of a Kafka Streams application as recorded and under other settings.
+    """Yield rows with the results of a Kafka Streams application: as recorded, then under other
+    settings.
 
     Args:
         group: name of the group.
@@ -189,7 +195,8 @@ def streams_settings_rows(
 
 
 class _Described(NamedTuple):
-    """A recorded Streams application with its trace of events, ready to be simulated.
+    """A recorded Kafka Streams application and its trace (starts and stops of clients), for
+    simulation.
 
     Attributes:
         described: the application as the log shows it.
@@ -210,9 +217,15 @@ def _described(
     clusters: ClusterHistory,
     facts: StreamsFacts,
 ) -> _Described | None:
-    """Derive a Kafka Streams application, ready to be simulated, from recorded rebalances.
+    """Derive a Kafka Streams application that can be simulated from recorded rebalances.
 
-    The result is None if the record does not allow it.
+    The result is None if the records do not suffice.
+
+    Args:
+        group: name of the group.
+        rebalances: its recorded rebalances in order.
+        clusters: the cluster metadata over time.
+        facts: sizes of changelogs, and the broker's settings.
 
     Raises:
         PartageError: it cannot be described.
@@ -233,10 +246,11 @@ def _described(
 def _newest_application(
     rebalances: Iterable[RecordedRebalance], from_ms: int | None
 ) -> list[RecordedRebalance]:
-    """Return the newest rebalances of a Streams application that have the same group protocol.
+    """Return the newest consecutive rebalances of a Streams application with the same group
+    protocol.
 
-    An incarnation is one lifetime of a group id. Rebalances without members are included, because
-    all clients may stop for a while.
+    Rebalances without members are included, because all clients may stop for a while. ``from_ms``
+    is the time of the first rebalance to use; None for all.
     """
     found: list[RecordedRebalance] = []
     for one in rebalances:
@@ -262,9 +276,15 @@ def _trace(
     *,
     is_server: bool,
 ) -> RecordedTrace:
-    """Return when the clients of a Streams application started and stopped.
+    """Return when the clients of a Kafka Streams application started and stopped.
 
     The trace is cut to a length that is fast to simulate.
+
+    Args:
+        group: name of the group.
+        changes: its rebalances in order.
+        application: the application.
+        is_server: whether it uses the streams protocol (KIP-1071).
     """
     runtime = application.runtime
     session_ms = runtime.streams_session_timeout_ms if is_server else runtime.session_timeout_ms
@@ -282,8 +302,8 @@ def _stops(
 ) -> dict[str, tuple[int, bool]]:
     """Return when each member that left before a rebalance stopped, and whether it timed out.
 
-    Kafka Streams sends no LeaveGroup by default. So a departure without another explanation in the
-    log counts as a session timeout.
+    Kafka Streams sends no LeaveGroup by default. So a departure without another explanation counts
+    as a session timeout.
 
     Args:
         rebalance: the rebalance.
@@ -317,10 +337,10 @@ def _classic_group(
     clusters: ClusterHistory,
     facts: StreamsFacts,
 ) -> _Found | None:
-    """Return a Kafka Streams application of the classic protocol, its clients and its assignor.
+    """Describe a recorded Kafka Streams application of the classic protocol: its clients and
+    assignor.
 
-    Return None if no generation has members. State and settings are the same as those of `partage
-    streams --from-capture`.
+    Return None if no generation has members. ``facts`` has changelog sizes and broker settings.
 
     Raises:
         PartageError: the user data of a member cannot be decoded, or the application cannot be
@@ -358,13 +378,14 @@ def _classic_group(
 def observed_settings(
     generations: Sequence[ClassicGeneration], settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """Infer settings of the Streams task assignor from recorded assignments, by Kafka's names.
+    """Infer settings of the Kafka Streams task assignor from recorded assignments, by Kafka's
+    names.
+
+    ``settings`` are other known settings. A setting that no assignment shows keeps Kafka's default.
 
     * A leader sends the time of the next probing rebalance, which gives the interval.
     * A task with more copies than standbys has warm-ups. Their clients lagged by more than
-      ``acceptable.recovery.lag``, and there were no more than ``max.warmup.replicas``.
-
-    A setting that no assignment shows keeps Kafka's default.
+    ``acceptable.recovery.lag``, and there were no more than ``max.warmup.replicas``.
     """
     standbys = int(settings[_STANDBYS])
     ends: dict[TaskId, int] = {}
@@ -406,9 +427,11 @@ def _streams_group(
     clusters: ClusterHistory,
     facts: StreamsFacts,
 ) -> _Found | None:
-    """Return a Kafka Streams application of the streams protocol, its clients and its assignor.
+    """Describe a recorded Kafka Streams application of the streams protocol: its clients and
+    assignor.
 
-    Return None if the log has no topology of it, or no process ids of its members.
+    Return None if the log lacks its topology or its members' process ids. ``facts`` has changelog
+    sizes and broker settings.
 
     Raises:
         PartageError: the process id of a member is malformed.
@@ -470,7 +493,9 @@ def _has_racks(application: RecordedApplication) -> bool:
 
 
 def _no_figures(why: str) -> dict[str, Any]:
-    """Return the output columns of a Streams group that cannot be simulated, with the reason."""
+    """Return the output columns of a Streams group that cannot be simulated, with the reason
+    ``why``.
+    """
     return {"position": 0, "simulated": False, "protocol": "", "assignor": RECORDED,
             "settings": "", "detail": why}  # fmt: skip
 
@@ -478,9 +503,10 @@ def _no_figures(why: str) -> dict[str, Any]:
 def _simulated_row(
     application: SimulatedApplication, cell: SweepCell, unit: str | None
 ) -> dict[str, Any]:
-    """Return the output columns of a Streams application simulated under other settings.
+    """Simulate a Streams application under other settings, and return the result as output columns.
 
-    They have only a reason if the settings are not applicable.
+    If the settings are not applicable, the columns only have the reason. ``cell`` is the
+    combination of settings, ``unit`` the unit of state sizes.
     """
     row: dict[str, Any] = {
         "simulated": True, "assignor": cell.assignor,
@@ -509,10 +535,16 @@ def _recorded_row(
     trace: RecordedTrace,
     protocol: str,
 ) -> dict[str, Any]:
-    """Return the recorded rebalances and task outages of a Streams application, as columns.
+    """Return the recorded rebalances and task outages of a Streams application, as output columns.
 
     An outage ends with the assignment of the next owner. Records do not show how long that owner
     restored state, how much it restored, or the used disk space.
+
+    Args:
+        rebalances: the recorded rebalances.
+        application: the application.
+        trace: starts and stops of its clients.
+        protocol: its rebalance protocol.
     """
     inside = [one.generation for one in rebalances if one.generation.timestamp_ms > trace.from_ms]
     task_of = {
@@ -534,9 +566,10 @@ def _recorded_row(
 def _outages(
     intervals: Iterable[UnreadInterval], task_of: Mapping[tuple[str, int], tuple[int, int]]
 ) -> list[float]:
-    """Return how long each Streams task had no owner (ms), from those of its partitions.
+    """Return how long (ms) each Streams task had no owner, from the times of its partitions.
 
-    A task is without an owner at most as long as its partitions are.
+    ``intervals`` are the times in which members owned partitions; ``task_of`` is a dict from
+    partition to task. A task lacks an owner at most as long as its partitions do.
     """
     longest: dict[tuple[int, int], float] = {}
     for one in intervals:

@@ -55,9 +55,8 @@ _COUNTS = {"counted": 0, "agreed": 0}
 
 
 class GroupTotals:
-    """Numbers of one consumer group's records, offset commits and rebalances so far.
-
-    They are written to table ``groups`` and to the summary.
+    """Counts of one consumer group's records, offset commits and rebalances, for tables and
+    summary.
     """
 
     def __init__(self, name: str) -> None:
@@ -91,7 +90,7 @@ class GroupTotals:
             setattr(self, name, set(value) if isinstance(value, frozenset) else value)
 
     def record(self, kind: str, place: LogPosition, time_ms: int) -> None:
-        """Count a record of the consumer group that is no offset commit.
+        """Count a log record of the consumer group that is no offset commit.
 
         Args:
             kind: type of the record.
@@ -115,19 +114,17 @@ class GroupTotals:
         self.seen_ms = (min(first, first_ms), max(last, last_ms))
 
     def set_first_position(self, place: LogPosition) -> None:
-        """Set the consumer group's first log position from an offset commit, if it has no earlier
-        record.
-
-        A group that only commits offsets has no other records.
+        """Set the group's first log position from an offset commit, if no earlier record has set
+        it.
         """
         self._place = self._place or place
 
     def set_missing(self, before: int, within: int) -> None:
-        """Set how many generations of the consumer group are missing in the log.
+        """Store how many generations of the consumer group are missing in the log.
 
         Args:
-            before: those before the group's first record.
-            within: those between its records.
+            before: number of generations before the group's first record.
+            within: number of generations between its records.
         """
         self._missing = (before, within)
 
@@ -193,20 +190,19 @@ class GroupTotals:
 
 
 class SimulationTotals:
-    """Simulation metrics, summed by consumer group and policy.
+    """Metrics of simulated rebalances, summed by consumer group and policy.
 
-    Each task has one, and the driver merges them. A verdict compares a recorded assignment with the
-    one that the group's strategy computes.
+    Each task has its own sums; the driver merges them. A verdict says whether the group's strategy
+    computes the recorded assignment.
 
     Attributes:
-        groups: sums of rows by group and by "policy|reading", see `partage.tables.sums`. The
-            reading is the kind of simulation.
+        groups: sums of rows by group and by "policy|simulation", see `partage.tables.sums`.
         verdicts_of: numbers of assignments compared and equal, by group, by "protocol|kind of
             comparison" and by strategy.
         disagreements: dict from group to the first recorded assignments that differ from the
             strategy's.
         failures: dict from group to the first exceptions that strategies raised.
-        strategies_of: names of the simulated strategies, by group and by "policy|reading".
+        strategies_of: names of the simulated strategies, by group and by "policy|simulation".
         not_yet_of: numbers of rebalances with a strategy that Partage does not implement, by group
             and by strategy.
     """
@@ -223,7 +219,7 @@ class SimulationTotals:
     def verdicts(self) -> dict[str, dict[str, dict[str, int]]]:
         """Numbers of recorded assignments that were compared with Partage's, and that were equal.
 
-        It is a dict from the kind of comparison to a dict from strategy to the two numbers.
+        The result is a dict from kind of comparison to a dict from strategy to the two numbers.
         """
         found: dict[str, dict[str, dict[str, int]]] = {}
         for group in sorted(self.verdicts_of):
@@ -235,8 +231,8 @@ class SimulationTotals:
     def strategies(self) -> dict[str, list[str]]:
         """Names of the assignment strategies that were simulated for each policy in any group.
 
-        The policy `own` uses each group's recorded strategy. The keys are "policy|reading"; the
-        reading is the kind of simulation.
+        The policy `own` uses each group's recorded strategy. The keys are "policy|kind of
+        simulation".
         """
         found: dict[str, list[str]] = {}
         for of_group in self.strategies_of.values():
@@ -246,7 +242,9 @@ class SimulationTotals:
 
     @property
     def not_yet(self) -> dict[str, int]:
-        """Number of rebalances for each recorded strategy that Partage does not implement."""
+        """Dict from each recorded strategy that Partage does not implement to its number of
+        rebalances.
+        """
         found: dict[str, int] = {}
         for counts in self.not_yet_of.values():
             found = add_sums(found, counts)
@@ -276,7 +274,10 @@ class SimulationTotals:
                 counts[row["strategy"]] = counts.get(row["strategy"], 0) + 1
 
     def add_verdict(self, group: str, generation: Generation, verdict: Verdict) -> None:
-        """Count whether Partage reproduces a recorded assignment (``verdict``)."""
+        """Count whether Partage's strategy computes the assignment that was recorded (``verdict``).
+
+        ``generation`` is the group generation with the assignment.
+        """
         if verdict.agrees is None:
             return
         claimed = generation.first.strategy or generation.protocol
@@ -342,9 +343,9 @@ class SimulationTotals:
                 _add_names(self.strategies_of.setdefault(group, {}), key, names)
 
     def policies(self) -> dict[str, Sums]:
-        """Return the sums of each policy over all groups; ``groups`` is the number of groups.
+        """Return the metrics of each policy, summed over all groups, and the number of groups.
 
-        The keys are "policy|reading"; the reading is the kind of simulation.
+        The keys are "policy|kind of simulation".
         """
         found: dict[str, Sums] = {}
         for group in sorted(self.groups):  # sums of floats depend on their order
@@ -354,7 +355,9 @@ class SimulationTotals:
 
 
 def _add_verdicts(totals: dict[str, dict[str, int]], more: Mapping[str, Mapping[str, int]]) -> None:
-    """Add the numbers of compared and equal assignments in ``more`` to ``totals``, by strategy."""
+    """Add numbers of compared and equal assignments (``more``) to ``totals``, both dicts by
+    strategy.
+    """
     for name, counts in more.items():
         totals[name] = add_sums(totals.get(name, _COUNTS), counts)
 
@@ -379,7 +382,7 @@ Summary = dict[str, Any]
 def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> dict[str, Any]:
     """Check that each record of the input was decoded or has a row in table ``bad_records``.
 
-    Return the counts of records by type and outcome.
+    Return the counts of records by type and outcome, for the summary.
 
     Args:
         records: number of records according to the metadata of the files; None if unknown.
@@ -414,8 +417,11 @@ def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> di
 def coverage(done: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the time span of the log, and the share of group generations that it still contains.
 
-    Compaction removes records of earlier generations. ``done`` has the results of the run's jobs,
-    ``groups`` the totals of each group.
+    Compaction removes records of earlier generations.
+
+    Args:
+        done: the results of the run's jobs.
+        groups: the totals of each group.
     """
     tally = done.tally
     before = sum(g["missing_before"] for g in groups)
@@ -445,10 +451,10 @@ def coverage(done: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, An
 
 
 def _first_recorded_metadata_ms(done: JobResults) -> int | None:
-    """Return the time of the first recorded cluster metadata (ms), if earlier metadata is assumed.
+    """Return the time (ms) of the first recorded cluster metadata if the log begins earlier, else
+    None.
 
-    Return None if metadata covers the whole log, or if none was recorded. ``done`` has the results
-    of the run's jobs.
+    ``done`` has the results of the run's jobs.
     """
     known = [s["ts_ms"] for s in done.states if not s.get("assumed")]
     assumed = not done.inferred and any(s.get("assumed") for s in done.states)
@@ -456,7 +462,9 @@ def _first_recorded_metadata_ms(done: JobResults) -> int | None:
 
 
 def _transaction_coverage(capture: Capture) -> str:
-    """Return "known" if the capture has the outcomes of transactions, else why it has none."""
+    """Return "known" if the capture has the outcomes of transactions, else the reason why it lacks
+    them.
+    """
     if capture.batches is not None:
         return "known"
     if str(capture.folder).startswith("kafka://"):
@@ -469,9 +477,9 @@ INFERRED = "inferred: partition counts from assignments and commits, racks unkno
 
 
 def _log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
-    """Return the first and last offset and the number of records for each log partition.
+    """Return the first and last offset and the number of records of each log partition.
 
-    Field ``in_order`` says whether the offset ranges that different tasks read do not overlap.
+    Field ``in_order`` says whether tasks have read offset ranges without overlaps.
     """
     out: dict[str, dict[str, Any]] = {}
     for p, ranges in sorted(tally.ranges.items()):
@@ -489,9 +497,9 @@ def _log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
 def agreement(totals: SimulationTotals) -> dict[str, Any]:
     """Count the recorded assignments that Partage's strategies reproduce exactly.
 
-    ``counted`` and ``agreed`` are totals of assignments compared and equal, for assignments by Java
-    clients and by the coordinator. Assignments by leaders with other client libraries are counted
-    separately (``by_dialect``).
+    In the result, ``counted`` and ``agreed`` are the numbers of assignments compared and equal, for
+    assignments by Java clients and by the coordinator. Assignments by other client libraries are
+    counted separately (``by_dialect``).
     """
     by: dict[str, dict[str, dict[str, int]]] = {"by_strategy": {}, "by_dialect": {}, "others": {}}
     protocols: dict[str, dict[str, int]] = {}
@@ -516,9 +524,8 @@ def _add(totals: dict[str, dict[str, int]], name: str, counts: dict[str, int]) -
 
 
 def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
-    """Return the metrics of each simulated policy, summed over all consumer groups.
-
-    The entry of the recorded assignments comes first.
+    """Return the metrics of each policy, summed over all consumer groups; recorded assignments come
+    first.
     """
     rows = []
     for key, of_key in totals.policies().items():
@@ -530,11 +537,11 @@ def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
 
 
 def strategies(totals: SimulationTotals) -> dict[str, Any]:
-    """Return the entry ``strategies`` of ``summary.json``.
+    """Return the entry ``strategies`` of ``summary.json``, with metrics of policies and missing
+    strategies.
 
-    Field ``run`` has the metrics of each policy, of the recorded assignments and the cumulative
-    simulation. Field ``not_yet`` has the number of rebalances for each recorded strategy that
-    Partage does not implement.
+    Field ``run`` has the metrics of each policy. Field ``not_yet`` has the number of rebalances for
+    each recorded strategy that Partage does not implement.
     """
     run = {r["policy"]: r for r in policies(totals) if r["reading"] in (RECORDED, CUMULATIVE)}
     return {"run": run, "not_yet": dict(sorted(totals.not_yet.items()))}
@@ -543,7 +550,7 @@ def strategies(totals: SimulationTotals) -> dict[str, Any]:
 def causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
     """Return the number of rebalances by cause, such as a session timeout; most frequent first.
 
-    Causes that the log records and causes that are inferred are counted separately.
+    Recorded and inferred causes are counted separately. ``groups`` are the totals of each group.
     """
     totals: dict[str, dict[str, int]] = {}
     for g in groups:

@@ -37,9 +37,9 @@ _Ints = NDArray[np.int64]
 
 
 class Strand(NamedTuple):
-    """Consecutive records of a log partition whose timestamps never jump by more than an hour.
+    """Consecutive records of a log partition without a jump of timestamps by more than an hour.
 
-    Strands are used to find records whose broker had a wrong clock.
+    A strand between two jumps may have times of a wrong broker clock.
 
     Attributes:
         offset: offset of the first record.
@@ -59,7 +59,8 @@ class Strand(NamedTuple):
 def find_strands(offset: _Ints, time_ms: _Ints) -> list[Strand]:
     """Split the records of one log partition where timestamps jump by more than an hour.
 
-    Return the strands in log order. If there are very many jumps, all records are one strand.
+    Return the strands (consecutive records) in log order. ``offset`` and ``time_ms`` are the
+    records' offsets and times. If there are very many jumps, all records are one strand.
 
     >>> [one.records for one in find_strands(np.arange(4), np.array([1_000, 2_000, 10**12, 3_000]))]
     [2, 1, 1]
@@ -81,9 +82,8 @@ def find_strands(offset: _Ints, time_ms: _Ints) -> list[Strand]:
 
 @dataclass(frozen=True)
 class Clocks:
-    """Offset ranges whose timestamps are from a wrong broker clock, with replacement times.
-
-    It is sent to every worker.
+    """Offset ranges of the log whose timestamps are from a wrong broker clock, with replacement
+    times.
 
     Attributes:
         wrong: dict from log partition to (first offset, offset after the last record, replacement
@@ -127,8 +127,9 @@ class Clocks:
 def find_wrong_clocks(strands: Mapping[int, Iterable[Strand]]) -> Clocks:
     """Find the log records whose timestamps are from a broker with a wrong clock.
 
-    ``strands`` are those of each log partition, in any order. A wrong time is replaced by that of
-    the last correct record before it, or else by that of the first correct record.
+    ``strands`` has, by log partition, the records between jumps of the timestamps. A wrong time is
+    replaced by that of the last correct record before it, or else by that of the first correct
+    record.
 
     >>> found = find_strands(np.arange(4), np.array([1_000, 2_000, 10**12, 3_000]))
     >>> find_wrong_clocks({7: found}).wrong
@@ -148,9 +149,10 @@ def find_wrong_clocks(strands: Mapping[int, Iterable[Strand]]) -> Clocks:
 
 
 def _merge_strands(ordered: list[Strand]) -> list[Strand]:
-    """Merge neighbouring runs of records if no large jump of timestamps is between them.
+    """Merge neighbouring strands (consecutive records) without a large jump of timestamps between
+    them.
 
-    An example are the parts of two files.
+    Strands of two files may be neighbours. ``ordered`` are the strands in log order.
     """
     out: list[Strand] = []
     for one in ordered:
@@ -166,7 +168,9 @@ def _merge_strands(ordered: list[Strand]) -> list[Strand]:
 
 
 def _correct_strands(strands: list[Strand]) -> list[bool]:
-    """Return, for each run of records, whether its timestamps are from correct broker clocks."""
+    """Return, for each strand (consecutive records), whether its timestamps are from a correct
+    clock.
+    """
     # The correct strands are the subsequence with non-decreasing times that has the most records.
     # On ties it is the subsequence that ends last.
     low, high, records = (
@@ -193,10 +197,10 @@ _LATEST = (1 << 63) - 1 - _LEAP_MS
 
 
 def _wrong_ranges(strands: list[Strand], kept: list[bool]) -> Iterable[tuple[int, int, int]]:
-    """Yield the offset ranges with wrong timestamps, each with the time that replaces them (ms).
+    """Yield the offset ranges with wrong timestamps, each with the time (ms) that replaces them.
 
     A range is (first offset, offset after the last record, time). ``kept`` says which of the
-    ``strands`` (runs of records) have correct times.
+    ``strands`` (consecutive records) have correct times.
     """
     instead = next(one.first_ms for one, good in zip(strands, kept, strict=True) if good)
     for i, (one, good) in enumerate(zip(strands, kept, strict=True)):
@@ -221,7 +225,7 @@ MOST_PARTITIONS = 1_000_000
 class Tally:
     """Counts of decoded and damaged records of the log, with their types, offsets and times.
 
-    Each task counts the records that it reads; the driver adds up the tallies.
+    Each task counts the records that it reads; the driver adds up the counts.
 
     >>> a = Tally()
     >>> a.types["GROUP_METADATA v3"] += 2
@@ -261,7 +265,7 @@ class Tally:
         return sum(self.types.values())
 
     def count_type(self, number: int, name: str, version: int | None, records: int = 1) -> None:
-        """Count decoded log records of a record type and value version.
+        """Count decoded log records of one record type and value version.
 
         Args:
             number: number of the record type.
@@ -343,7 +347,7 @@ class Tally:
         self.strands = {p: _merge_strands(sorted(some)) for p, some in self.strands.items()}
 
     def times(self, time_ms: NDArray[np.int64]) -> None:
-        """Add the timestamps (ms) of log records to their range and to the counts by day."""
+        """Add the timestamps (ms) of log records to the counts by day and to the range of times."""
         if not len(time_ms):
             return
         first, last = int(time_ms.min()), int(time_ms.max())
@@ -365,8 +369,8 @@ class Tally:
             del self.days[min(self.days, key=lambda one: self.days[one][0])]
 
     def span(self) -> tuple[int | None, int | None, int]:
-        """Return the first and last plausible time of the log records, and how many are
-        implausible.
+        """Return the first and last plausible time of the log records, and the number of
+        implausible times.
 
         Implausible times are more than a year away from the day with most records, or contradict
         neighbouring records. One broker with a wrong clock could otherwise stretch an hour of

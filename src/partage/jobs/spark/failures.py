@@ -22,9 +22,9 @@ _AGAIN = "nothing was published; run again"
 
 @contextmanager
 def job_errors(out: Path) -> Iterator[None]:
-    """Convert Spark errors in a ``with`` block to Partage errors with a clear message.
+    """Convert Spark's errors in a ``with`` block to Partage errors with a clear message.
 
-    ``out`` is the output folder.
+    ``out`` is the output folder, for the message.
 
     Raises:
         InvalidCaptureError: a worker could not read the capture.
@@ -52,10 +52,7 @@ def job_errors(out: Path) -> Iterator[None]:
 def write_errors(out: Path) -> Iterator[None]:
     """Convert file system errors in a ``with`` block that writes tables to `InvalidConfigError`.
 
-    ``out`` is the output folder.
-
-    Raises:
-        InvalidConfigError: a table cannot be written.
+    ``out`` is the output folder, for the message.
     """
     try:
         yield
@@ -67,9 +64,10 @@ def write_errors(out: Path) -> Iterator[None]:
 
 
 def _raise_known(trace: str, out: Path) -> None:
-    """Raise the Partage error that a Spark worker's traceback contains, if it contains one.
+    """Raise the Partage error that a Spark worker's traceback (``trace``) contains, if there is
+    one.
 
-    ``out`` is the output folder.
+    ``out`` is the output folder, for the message.
     """
     said = re.search(r"partage\.errors\.InvalidCaptureError: (.+)", trace)
     if said is not None:
@@ -101,10 +99,8 @@ def _text(error: Exception) -> str:
 
 @contextmanager
 def jvm_errors() -> Iterator[None]:
-    """Convert errors in a ``with`` block that mean that Spark's JVM was killed to one clear error.
-
-    Raises:
-        SparkFailedError: the JVM no longer answers.
+    """Convert errors in a ``with`` block that mean that Spark's JVM was killed to
+    `SparkFailedError`.
     """
     from py4j.protocol import Py4JNetworkError
 
@@ -117,7 +113,7 @@ def jvm_errors() -> Iterator[None]:
 
 @contextmanager
 def worker_errors() -> Iterator[None]:
-    """Turn Spark's errors of jobs that return results to the driver into Partage's errors.
+    """Convert Spark's errors in a ``with`` block to the Partage errors that its workers raised.
 
     Raises:
         PartageError: the error that a worker raised, with its message.
@@ -139,7 +135,7 @@ def worker_errors() -> Iterator[None]:
 
 
 def _partage_error(trace: str) -> PartageError | None:
-    """Return the Partage error that a worker's traceback ends with, or None."""
+    """Return the Partage error at the end of a worker's traceback (``trace``), or None."""
     said = re.findall(r"^partage\.errors\.(\w+): (.+)$", trace, re.MULTILINE)
     if not said:
         said = re.findall(r"partage\.errors\.(\w+): (.+)", trace)

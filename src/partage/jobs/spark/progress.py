@@ -38,7 +38,7 @@ _JOB_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interrupt
 
 
 class Stages:
-    """Measures how long each stage of a run takes, and reports its progress.
+    """Timer and progress reporter for the stages of a run.
 
     Attributes:
         seconds: dict from stage to its duration in seconds, in the order in which stages ran.
@@ -51,23 +51,23 @@ class Stages:
         self.counts: dict[str, int] = {}
 
     def counted(self, what: str, number: int) -> None:
-        """Report a total of the run, such as its number of records, before the run ends.
-
-        ``what`` is its name, ``number`` its value.
+        """Report a total of the run (``what``), such as its number of records, before the
+        run ends.
         """
         # The progress function sees it as a finished stage.
         self.counts[what] = number
         self._progress(what, number, number)
 
     def reached(self, name: str, done: int, total: int) -> None:
-        """Report how many parts of a stage of the run are finished."""
+        """Report that ``done`` of ``total`` parts of the stage called ``name`` are finished."""
         self._progress(name, done, total)
 
     @contextmanager
     def stage(self, name: str, spark: SparkSession | None = None) -> Iterator[None]:
-        """Measure how long the ``with`` block takes, and report the start of the stage.
+        """Measure how long the ``with`` block takes, as a stage of the run with this name.
 
-        With ``spark``, the numbers of finished and of all Spark tasks are reported too.
+        The start of the stage is reported. With a session (``spark``), the numbers of finished and
+        of all Spark tasks are reported too.
         """
         began = monotonic()
         self._progress(name, 0, 0)
@@ -121,12 +121,12 @@ def _tasks(spark: SparkSession, group: str) -> tuple[int, int]:
 
 
 class ProgressLine:
-    r"""Progress of a replay on one line of the terminal, which is written over itself.
+    r"""Progress of a run on one line of the terminal, which each update overwrites.
 
-    An instance is a progress function; `end` finishes the line.
+    An instance is a progress function: call it with (stage, done, total), then call `end`.
 
     Args:
-        stream: where the line is written.
+        stream: text stream to which the line is written.
 
     >>> import io
     >>> line = ProgressLine(io.StringIO())
@@ -174,10 +174,7 @@ class ProgressLine:
 
 
 class _NotebookLine(ProgressLine):
-    """Progress of a replay in one output of a notebook's cell, which each update replaces.
-
-    A line that is written over itself would be stored once for each update.
-    """
+    """Progress of a run in one output of a notebook's cell, which each update replaces."""
 
     def __init__(self) -> None:
         super().__init__(sys.stdout)
@@ -194,13 +191,13 @@ class _NotebookLine(ProgressLine):
 
 @contextmanager
 def shown_progress(wanted: Progress | bool | None) -> Iterator[Progress | None]:  # noqa: FBT001 - a setting of three kinds
-    """Yield a job's progress function, which may show a line of text during the ``with`` block.
+    """Yield a progress function for a job, which shows a line of text during the ``with`` block.
 
     The line is on stderr; in a notebook it is an output of the cell.
 
     Args:
-        wanted: the function itself, whether to show a line, or None: only in an interactive session
-            (a Python prompt, IPython or a notebook).
+        wanted: whether to show the line; None shows it only in an interactive session (a Python
+            prompt, IPython or a notebook). A function is yielded itself.
     """
     is_interactive = hasattr(sys, "ps1")  # IPython sets it too
     if callable(wanted) or not (is_interactive if wanted is None else wanted):
@@ -217,4 +214,4 @@ def shown_progress(wanted: Progress | bool | None) -> Iterator[Progress | None]:
 
 
 def _ignore_progress(stage: str, done: int, total: int) -> None:
-    """Do nothing with a progress report (the default)."""
+    """Do nothing with a progress report; the default where no progress function is given."""

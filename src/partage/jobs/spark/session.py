@@ -74,7 +74,7 @@ def session(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """Yield a Spark session with Partage's settings, and stop it afterwards if it was started here.
+    """Yield a Spark session with Partage's settings; stop it afterwards if it was started here.
 
     Args:
         given: the user's own session; None for the active one, or a new one.
@@ -129,7 +129,10 @@ def _expect_master(spark: SparkSession, master: str | None) -> None:
 
 @contextmanager
 def _settings(spark: SparkSession, asked: Mapping[str, str]) -> Iterator[None]:
-    """Apply Partage's Spark SQL settings during the ``with`` block; the user's settings win."""
+    """Apply Partage's Spark SQL settings to a session during the ``with`` block.
+
+    ``asked`` are the user's settings, which take precedence.
+    """
     wanted = SQL_SETTINGS | {k: v for k, v in asked.items() if k.startswith("spark.sql.")}
     wanted = {k: v for k, v in wanted.items() if spark.conf.isModifiable(k)}
     before = {name: spark.conf.get(name, None) for name in wanted}
@@ -147,7 +150,11 @@ def _settings(spark: SparkSession, asked: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _start(*, brief: bool, master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Start a Spark session, yield it, and stop it at the end of the ``with`` block."""
+    """Start a Spark session, yield it, and stop it at the end of the ``with`` block.
+
+    ``brief`` says whether the job is short, ``master`` is Spark's master, ``conf`` the user's
+    settings.
+    """
     from pyspark.sql import SparkSession
 
     expect_reachable(master)
@@ -172,8 +179,8 @@ def _start(*, brief: bool, master: str, conf: Mapping[str, str]) -> Iterator[Spa
 def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkContext:
     """Start a Spark context whose JVM writes its messages to a file instead of the terminal.
 
-    Messages of Spark and its workers (greetings, broken pipes when a session ends) matter only if
-    Spark does not start.
+    The messages matter only if Spark does not start. ``brief`` says whether the job is short,
+    ``master`` is Spark's master, ``asked`` the user's settings.
     """
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
@@ -217,7 +224,8 @@ def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkCont
 def _end_idle_jvm() -> None:
     """Stop the idle JVM that PySpark keeps after a session, if no session uses it.
 
-    A JVM reads its class path only when it starts, so a reused JVM would ignore new ``spark.jars``.
+    A reused JVM would ignore new ``spark.jars``, because it reads its class path only when it
+    starts.
     """
     from pyspark import SparkContext
 
@@ -233,12 +241,10 @@ def _end_idle_jvm() -> None:
 
 
 def _start_error(reason: str, master: str, asked: Mapping[str, str]) -> PartageError:
-    """Return the error for a Spark session that did not start.
-
-    Secrets are removed from its message, because Java repeats settings in its messages.
+    """Return the error for a Spark session that did not start, without secrets in its message.
 
     Args:
-        reason: the message of Java or PySpark.
+        reason: the message of Java or PySpark, which may repeat settings.
         master: Spark's master.
         asked: the user's Spark settings.
     """
@@ -252,17 +258,19 @@ def _start_error(reason: str, master: str, asked: Mapping[str, str]) -> PartageE
 
 
 def _silence(context: SparkContext) -> SparkContext:
-    """Suppress the traceback that PySpark's accumulator server prints if the JVM is killed."""
+    """Suppress the traceback that PySpark's accumulator server prints if the JVM is killed.
+
+    ``context`` is the Spark context.
+    """
     server = context._accumulatorServer  # noqa: SLF001 - there is no public way
     server.handle_error = lambda *_: None  # type: ignore[method-assign]  # silenced on purpose
     return context
 
 
 def _kill_launching_jvm(error: BaseException) -> None:
-    """Kill the JVM that was starting when the user pressed Ctrl-C.
+    """Kill the JVM that was starting when the user pressed Ctrl-C, because it would wait forever.
 
-    PySpark removes the file that the JVM would write its port into, and the JVM then waits forever.
-    The process is found in PySpark's stack frame of the traceback.
+    Its process is found in the traceback of ``error``, in PySpark's stack frame.
     """
     trace = error.__traceback__
     while trace is not None:
@@ -274,7 +282,7 @@ def _kill_launching_jvm(error: BaseException) -> None:
 
 
 def _expect_java() -> None:
-    """Check that a Java that Spark can use is installed.
+    """Check that a Java version that Spark can use is installed.
 
     Raises:
         MissingJavaError: there is none, or it is too old; the message is one sentence.

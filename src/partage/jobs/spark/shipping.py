@@ -28,9 +28,10 @@ _LEFT_OUT = ("sample", "report", "results", "cli")
 
 
 def ship_package(context: SparkContext) -> bool:
-    """Send the Partage package to the executors of a Spark cluster; return False in local mode.
+    """Send the Partage package to the executors of a Spark cluster, so that all nodes run this
+    version.
 
-    So all nodes run the same version. Nodes need Python with numpy, pyarrow and numba (the extra
+    Return False in local mode. Nodes need Python with numpy, pyarrow and numba (the extra
     ``spark``), and both the capture and the output folder under the same path.
     """
     if is_local(str(context.master)):
@@ -41,9 +42,8 @@ def ship_package(context: SparkContext) -> bool:
 
 @lru_cache(maxsize=1)
 def _archive() -> Path:
-    """Write the package to a zip file that exists until this process ends, and return its path.
-
-    Executors that start later fetch the file too.
+    """Write the Partage package to a zip file that exists until this process ends, and return its
+    path.
     """
     folder = Path(tempfile.mkdtemp(prefix="partage-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -51,9 +51,7 @@ def _archive() -> Path:
 
 
 def is_local(master: str) -> bool:
-    """Return whether a Spark master URL is ``local``, ``local[4]`` and so on.
-
-    Spark then runs its tasks on this machine.
+    """Return whether a Spark master URL such as ``local[4]`` runs Spark's tasks on this machine.
 
     >>> is_local("local[*]"), is_local("local-cluster[2,1,2048]")
     (True, False)
@@ -79,7 +77,7 @@ def current_task() -> TaskContext | None:
 
 
 def load_kernels() -> None:
-    """Load the compiled kernels of the decode and histories jobs into this Spark worker.
+    """Load the compiled kernels that decode records and rebuild histories into this Spark worker.
 
     The first worker of a node compiles them, and the others wait for it.
     """
@@ -106,10 +104,10 @@ def load_kernels() -> None:
 
 
 def freeze_imports() -> None:
-    """Exempt all loaded modules from garbage collection (`gc.freeze`), to save time in workers.
+    """Exempt all loaded modules from garbage collection (`gc.freeze`), to save time in Spark
+    workers.
 
-    PySpark's workers collect garbage after each task, which takes 0.1 s once Numba is loaded. Call
-    it again after Numba is loaded.
+    Call it again after Numba is loaded.
     """
     _freeze("numba" in sys.modules)
 
@@ -122,7 +120,7 @@ def _freeze(_numba: bool) -> None:  # noqa: FBT001 - the argument is the cache's
 
 @contextmanager
 def _node_lock() -> Iterator[None]:
-    """Hold a lock file of this user on this node during the ``with`` block.
+    """Hold a lock file during the ``with`` block: one process of this user on this node at a time.
 
     Where file locks do not work, nothing is locked.
     """

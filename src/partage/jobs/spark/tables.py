@@ -73,7 +73,7 @@ class SparkTable:
     paths: tuple[str, ...] = ()
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """Read the table with Spark; return a data frame with the columns of a capture.
+        """Read the table with Spark; return a data frame with the columns of a capture's records.
 
         The columns are partition, offset, timestamp_ms, key and value.
 
@@ -105,7 +105,8 @@ class SparkTable:
     def expect_all(self, tally: Tally) -> None:
         """Do nothing, since Spark returns all rows of such a table.
 
-        `KafkaTable` overrides this method, and checks that Spark has read all records.
+        `KafkaTable` overrides this method to check that Spark has read all records; ``tally`` has
+        their counts.
         """
 
 
@@ -132,9 +133,8 @@ def is_address(text: str) -> bool:
 
 
 def spark_table(source: str | Path) -> SparkTable | None:
-    """Return the input as a Spark table if only Spark can read it.
-
-    Return None for local Parquet files, and for a missing path.
+    """Return the input (``source``) as a table that Spark reads; None if it is a local file or
+    folder.
 
     >>> spark_table("lake.kafka.offsets"), spark_table("s3a://lake/offsets").format
     (SparkTable(name='lake.kafka.offsets', format='', paths=()), 'parquet')
@@ -177,7 +177,7 @@ class KafkaTable(SparkTable):
     states: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """Read the records with Spark; return a data frame with the columns of a capture.
+        """Read the records with Spark; return a data frame with the columns of a capture's records.
 
         The columns are partition, offset, timestamp_ms, key and value.
 
@@ -187,11 +187,12 @@ class KafkaTable(SparkTable):
         return self._load(spark.read, endingOffsets=_offsets(self.ends))
 
     def stream(self, spark: SparkSession, most_records: int) -> DataFrame:
-        """Return a streaming data frame of the records from the start offsets on.
+        """Return a streaming data frame of the records from the start offsets on, for Spark's
+        streaming.
 
         Args:
             spark: the session.
-            most_records: number of records of a micro-batch, roughly.
+            most_records: approximate number of records of a micro-batch.
 
         Raises:
             InvalidCaptureError: this Spark has no Kafka connector, or the connector fails.
@@ -201,7 +202,7 @@ class KafkaTable(SparkTable):
         return self._load(spark.readStream, **more)
 
     def connect(self) -> ClusterConnection:
-        """Connect to the cluster without Spark; use the connection in a ``with`` block."""
+        """Connect to the cluster without Spark; return the connection, for a ``with`` block."""
         return ClusterConnection(self.bootstrap, connection_settings(Properties(self.properties)))
 
     def _load(self, reader: Any, **more: str) -> DataFrame:
@@ -232,11 +233,13 @@ class KafkaTable(SparkTable):
     def expect_all(self, tally: Tally) -> None:
         """Check that Spark has read all records of a Kafka topic between the start and end offsets.
 
-        A partition may have fewer records than offsets (compaction, markers, aborted records). If
-        Spark read no record of a partition, its first batches are fetched without Spark to confirm.
+        ``tally`` has the counts of records read. If Spark read no record of a partition, its first
+        batches are fetched without Spark, because compaction may have left fewer records than
+        offsets.
 
         Raises:
-            InvalidCaptureError: a partition came back empty, or has records beyond its end.
+            InvalidCaptureError: Spark read nothing of a partition with records, or records beyond
+                its end.
         """
         wrong = []
         for p, end in sorted(self.ends.items()):
@@ -253,9 +256,10 @@ class KafkaTable(SparkTable):
             )
 
     def _has_records(self, partition: int) -> bool:
-        """Return whether the first batches of a topic partition have a record that was not aborted.
+        """Return whether the first batches of a partition, fetched without Spark, have a usable
+        record.
 
-        The batches are fetched without Spark.
+        Aborted records do not count.
         """
         with self.connect() as connection:
             described = connection.metadata([TOPIC]).topics[0]
@@ -308,11 +312,9 @@ def open_kafka(where: str, properties: Mapping[str, str] | None = None) -> Kafka
 def partition_counts(
     servers: str, topics: Sequence[str], kafka: Mapping[str, str]
 ) -> dict[str, tuple[int, ...]] | None:
-    """Fetch the current partition count of each topic from the cluster.
+    """Fetch the current partition count of each topic from a cluster, before Spark starts.
 
-    Return None if kafka-python is not installed.
-
-    Called before Spark starts, so that missing permissions are an error at once.
+    So missing permissions are an error at once. Return None if kafka-python is not installed.
 
     Args:
         servers: ``host:port,...``.
@@ -344,9 +346,11 @@ def topic_records(
 ) -> DataFrame:
     """Read all records of topics with Spark's Kafka source; return a data frame.
 
-    ``topics`` are separated by commas, as in Spark's option ``subscribe``. End offsets are fetched
-    with an admin client, because fetching them with a consumer would require a permission for
-    Spark's consumer group.
+    Args:
+        spark: the session.
+        servers: ``host:port,...``.
+        topics: names of topics, separated by commas.
+        properties: properties of the Kafka client.
     """
     spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "false")
     options = {f"kafka.{name}": value for name, value in properties.items()}

@@ -59,9 +59,9 @@ _Ints = NDArray[np.int64]
 
 
 class Position(NamedTuple):
-    """Read position of `partage watch` in a growing capture: an offset per log partition.
+    """Read position of `partage watch` in a growing capture: an offset for each log partition.
 
-    A stream stores it after each micro-batch and continues there. A log partition is a partition of
+    Spark stores it after each micro-batch and continues there. A log partition is a partition of
     ``__consumer_offsets``.
 
     Attributes:
@@ -96,8 +96,8 @@ class LogPiece(NamedTuple):
         slice: row range of a file.
         start, end: first offset and offset after the last one, by log partition.
         batches: transactional batches and markers that decide whether commits take effect.
-        late: (log partition, first offset, last offset) of batches before ``start`` whose marker is
-            in the piece; None for a piece with the records from ``start`` on.
+        late: (log partition, first offset, last offset) of earlier batches whose commit marker is
+            in the micro-batch; None for a piece with the records from ``start`` on.
         moves: dict from log partition to its coordinator moves before ``end``, serialized by
             `moves_text`.
         metadata_bytes: size of the part of ``cluster.jsonl`` that is used for these rows.
@@ -113,8 +113,7 @@ class LogPiece(NamedTuple):
 
 
 def read_piece(piece: LogPiece) -> Iterator[pa.RecordBatch]:
-    """Read a part of the captured log and decode its records; yield rows with columns
-    `STREAM_COLUMNS`.
+    """Read a part of the captured log and decode its records; yield rows with `STREAM_COLUMNS`.
 
     Raises:
         InvalidCaptureError: the file cannot be read.
@@ -146,9 +145,9 @@ def decoded_rows(
     """Decode records of ``__consumer_offsets``; yield rows with columns `STREAM_COLUMNS`.
 
     Args:
-        records: partition, offset, timestamp_ms, key and value, in any order.
-        transactions: the transactions that decide about the commits among them.
-        metadata_bytes: size of ``cluster.jsonl`` that counts for the rows.
+        records: table of partition, offset, timestamp_ms, key and value, in any order.
+        transactions: the transactions that decide which offset commits take effect.
+        metadata_bytes: size of the part of ``cluster.jsonl`` that is used for the rows.
         moves: dict from log partition to its coordinator moves as text.
         counts: whether to yield the counts of records too, for a replay of the stream.
     """
@@ -190,9 +189,9 @@ def _is_in(ranges: Sequence[tuple[int, int, int]], partition: _Ints, offset: _In
 
 
 def _filter_records(table: pa.Table, wanted: NDArray[np.bool_], *, only_commits: bool) -> pa.Table:
-    """Return the log records that a mask selects.
+    """Return the log records that a mask (``wanted``) selects.
 
-    With ``only_commits=True``, only the offset commits among them are returned.
+    With ``only_commits``, only the offset commits among them are returned.
     """
     # This is for transactions that end in this micro-batch: commits take effect at their marker,
     # but group records have taken effect before.
@@ -210,7 +209,7 @@ _Ranges = Mapping[int, tuple[int, int]]
 
 
 class _File(NamedTuple):
-    """A Parquet file of log records, with the offset ranges of each of its row groups."""
+    """A Parquet file of captured log records, with the offset ranges of each of its row groups."""
 
     path: Path
     row_groups: Sequence[_Ranges]
@@ -220,8 +219,8 @@ class _File(NamedTuple):
 class CaptureLog:
     """Index of a growing capture's files: the offsets, transactions and leader epochs in them.
 
-    Spark's driver uses it to decide which records each micro-batch reads. It reads each new file's
-    partition and offset columns once, and no keys or values.
+    Spark's driver uses it to decide which records each micro-batch reads. It reads only the
+    partition and offset columns of new files.
 
     Attributes:
         folder: the capture's folder.
@@ -237,7 +236,7 @@ class CaptureLog:
 
     @property
     def is_listed(self) -> bool:
-        """Return whether the capture's folder had any file when it was last listed."""
+        """Return whether the capture's folder had any files when it was last listed."""
         return bool(self._listed)
 
     def refresh(self) -> None:
@@ -262,7 +261,7 @@ class CaptureLog:
                     self._add_batches(path)
 
     def latest(self, start: Position, most_rows: int | None = None) -> Position:
-        """Return the log offsets at which the next micro-batch ends.
+        """Return the position in the log at which the next micro-batch ends.
 
         Without ``most_rows`` this is the end of the log. Otherwise about ``most_rows`` records lie
         between ``start`` and the result, and each log partition advances by the same share of its
@@ -294,7 +293,9 @@ class CaptureLog:
         return Position(offsets, whole_lines(self.folder / METADATA))
 
     def pieces(self, start: Position, end: Position) -> list[LogPiece]:
-        """Divide the log records between two positions into inputs of Spark tasks."""
+        """Divide the log records between two positions (``start`` and ``end``) into inputs of Spark
+        tasks.
+        """
         late, batches = self._batches_between(start, end)
         moves = {p: moves_text([m for m in some if m.position.offset < end.offsets.get(p, 0)])
                  for p, some in self._moves.items()}  # fmt: skip
@@ -318,13 +319,13 @@ class CaptureLog:
         return cut(new, None) + (cut(old, late) if late else [])
 
     def _row_groups(self) -> Iterator[tuple[Path, int, _Ranges]]:
-        """Yield each row group of the capture's files: path, number, and offset ranges."""
+        """Yield path, number and offset ranges of each row group in the capture's files."""
         for one in self._listed:
             for number, ranges in enumerate(one.row_groups):
                 yield one.path, number, ranges
 
     def forget(self, before: Position) -> None:
-        """Forget the transactions that ended before a log position, to free memory.
+        """Forget the transactions that ended before a log position (``before``), to free memory.
 
         Later micro-batches do not read that part of the log again.
         """
@@ -383,7 +384,9 @@ class CaptureLog:
         return tuple(sorted(late)), tuple(found)
 
     def _add_batches(self, path: Path) -> None:
-        """Add the transactional batches and leader epochs from a new file of table ``batches``."""
+        """Add the transactional batches and leader epochs in a new file (``path``) of table
+        ``batches``.
+        """
         from pyarrow import compute, parquet
 
         table = parquet.read_table(path)
@@ -418,7 +421,7 @@ def _is_settled(path: Path) -> bool:
 
 
 def whole_lines(path: Path) -> int:
-    """Return the size in bytes of a text file up to the end of its last complete line."""
+    """Return the number of bytes of a text file up to the end of its last complete line."""
     return path.read_bytes().rfind(b"\n") + 1
 
 
@@ -431,7 +434,7 @@ def _file(path: Path) -> _File:
 
 
 def _offsets(path: Path, row_group: int) -> dict[int, _Ints]:
-    """Read the offsets of all records in a row group of a Parquet file.
+    """Read the offsets of all log records in a row group of a Parquet file.
 
     The result is a dict from log partition to int64[n].
 

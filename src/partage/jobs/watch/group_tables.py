@@ -78,9 +78,7 @@ _ORDER = ("log_partition", "log_offset", "kind", "topic", "topic_partition", "mi
 
 @lru_cache
 def stream_schema(table: str) -> pa.Schema:
-    """Return the pyarrow schema of an output table of a stream.
-
-    The columns about the micro-batch are not included.
+    """Return the pyarrow schema of an output table of `partage watch`, without micro-batch columns.
 
     Columns that only a replay fills in have ``filled_by: partage replay`` as metadata.
 
@@ -116,8 +114,8 @@ def _columns(table: str) -> tuple[tuple[str, pa.DataType], ...]:
 class TableRows(NamedTuple):
     """Rows of one output table that a micro-batch produced for one consumer group.
 
-    Rows are final or open. Later records may still change open rows, for example those of a
-    rebalance in progress. The group's next open rows of the same table replace them.
+    Rows are final or open. Open rows may still change with later records, for example during a
+    rebalance. The group's next open rows of the same table replace them.
 
     Attributes:
         final: True for final rows, False for open ones.
@@ -137,8 +135,8 @@ class StoredGroup(NamedTuple):
     Attributes:
         history: packed state of the group's history; None if an error ended it.
         digests: JSON object from table to a digest of the group's open rows in it.
-        commits: JSON object with what offset commits change of the state; it counts where
-            ``history`` is older. Empty if an error ended the history.
+        commits: JSON object with the part of the state that offset commits change; it may be newer
+            than ``history``. Empty if an error ended the history.
     """
 
     history: bytes | None
@@ -172,7 +170,7 @@ def update_history(
         stored: the group's state after its previous micro-batch; None for its first one.
         decoded: decoded rows of this group, in any order.
         clusters: the cluster metadata so far.
-        context: session timeout, and coordinator moves so far.
+        context: the broker's session timeout, and the coordinator moves so far.
 
     Raises:
         InvalidCaptureError: the state is of another version of Partage, or damaged.
@@ -211,7 +209,12 @@ def update_commits(
     """Process a micro-batch that has only offset commits of a consumer group, without its history.
 
     This is the usual case, and takes a fraction of the time of `update_history`.
-    ``stored.history`` may be any bytes; it is returned unchanged.
+
+    Args:
+        name: the group id.
+        stored: the group's state; its packed history is not read and returned unchanged.
+        decoded: decoded rows of this group.
+        context: the broker's session timeout, and the coordinator moves so far.
 
     Returns:
         The new state and table rows; None if the micro-batch needs the history, because it has
@@ -255,8 +258,13 @@ def _needs_history(
 ) -> bool:
     """Return whether a consumer group's full history is needed to process its offset commits.
 
-    They end the pauses of partitions that wait for a commit. A coordinator move is an event of its
-    own. A group without a log position has no row yet.
+    It is needed if a commit ends a pause in consumption, if the coordinator moved, or if the group
+    has no log position yet.
+
+    Args:
+        values: the part of the group's state that commits change.
+        inputs: the group's commits.
+        context: the broker's session timeout, and the coordinator moves so far.
     """
     partitions, place = values["history"]
     if place is None or values["row"]["log_partition"] < 0:
@@ -286,9 +294,14 @@ def decoded_changes(decoded: pa.RecordBatch) -> TableRows:
 def close_group(
     name: str, stored: StoredGroup, clusters: ClusterHistory, context: LogContext | None = None
 ) -> list[TableRows]:
-    """Return the open rows of a deleted group as final rows, before its state is dropped.
+    """Return the provisional rows of a deleted consumer group as final rows, before its state is
+    dropped.
 
-    Open rows may still change with later records; final rows do not.
+    Args:
+        name: the group id.
+        stored: the group's state.
+        clusters: the cluster metadata so far.
+        context: the broker's session timeout, and the coordinator moves so far.
 
     Raises:
         InvalidCaptureError: the state is of another version of Partage, or damaged.
@@ -337,8 +350,8 @@ def _changed_open_rows(
 ) -> tuple[list[TableRows], dict[str, str]]:
     """Return the provisional output rows of those tables in which they changed, with new digests.
 
-    Provisional ("open") rows may still change with later records. ``digests`` has the digest of
-    each table's open rows in the last micro-batch.
+    Provisional ("open") rows may still change with later records. ``still_open`` are the present
+    ones; ``digests`` has the digest of each table's open rows in the last micro-batch.
     """
     # A table that no longer has open rows gets an empty entry.
     new = {one.table: blake2b(one.data, digest_size=8).hexdigest() for one in still_open}
@@ -348,7 +361,7 @@ def _changed_open_rows(
 
 
 class _CollectedRows:
-    """Collector of output-table rows in memory instead of files (a `RowWriter`)."""
+    """Collector of output-table rows in memory; it is a `RowWriter` that writes no files."""
 
     def __init__(self) -> None:
         self._rows: dict[str, list[Mapping[str, Any]]] = {}
@@ -384,7 +397,7 @@ class _CollectedRows:
 class _StreamedRows(GroupRows):
     """Converter of one consumer group's records to output rows, for `partage watch`.
 
-    It also adds a row to table ``opened`` for each generation as soon as it begins.
+    It also adds a row to table ``opened`` as soon as a generation begins.
     """
 
     def __init__(self, name: str, clusters: ClusterHistory, context: LogContext | None) -> None:
@@ -407,8 +420,7 @@ class _StreamedRows(GroupRows):
     def record(self, record: GroupRecord) -> None:
         """Process the next log record of the consumer group.
 
-        If it begins a new generation, add a row to table ``opened``, in which generations are
-        announced.
+        If it begins a new generation, add a row to table ``opened``, which announces generations.
         """
         super().record(record)
         found = self._history.opened
@@ -425,12 +437,12 @@ class _StreamedRows(GroupRows):
     def take(self, *, final: bool) -> list[TableRows]:
         """Return the output rows that were added since the last call.
 
-        ``final`` says whether later records cannot change them any more.
+        ``final`` says whether they are final: later records cannot change them.
         """
         return [_table_rows(table, rows, final=final) for table, rows in self._collected.take()]
 
     def finished(self) -> list[TableRows]:
-        """End the consumer group's history at its last record; return the rows that may still
+        """End the group's history at its last record; return the rows that later records may
         change.
 
         The object cannot be used afterwards.
@@ -439,7 +451,9 @@ class _StreamedRows(GroupRows):
         return self.take(final=False)
 
     def failed(self, failure: GroupFailure) -> list[TableRows]:
-        """Return the output row that marks the consumer group as failed, with the error."""
+        """Return the output row that marks the consumer group as failed, with the error
+        (``failure``).
+        """
         for _ in self._collected.take():
             pass
         self._collected.add("groups", self.totals()[0] | failure.cells())
@@ -447,9 +461,10 @@ class _StreamedRows(GroupRows):
 
 
 def _opened_row(found: Generation, before: Generation | None) -> dict[str, Any]:
-    """Convert a consumer group's new generation to a row of table ``opened``.
+    """Convert a new generation of a group to a row of table ``opened``, which announces
+    generations.
 
-    The table announces generations as soon as they begin. ``before`` is the previous generation.
+    ``found`` is the new generation, ``before`` the previous one.
     """
     if before is not None and before.incarnation != found.incarnation:
         before = None

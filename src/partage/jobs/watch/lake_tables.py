@@ -37,7 +37,7 @@ _MARK = "_replaces"
 
 
 def expect_lake(text: str) -> tuple[str, str]:
-    """Check the value of ``--tables``; return the format, and the namespace or folder.
+    """Check the value of ``--tables``; return the table format, and the namespace or folder.
 
     Raises:
         InvalidConfigError: the format is unknown, or a part is missing.
@@ -56,11 +56,12 @@ def expect_lake(text: str) -> tuple[str, str]:
 
 @dataclass
 class LakeTables:
-    """Writer of the current rows of a stream's tables to Delta or Iceberg.
+    """Writer of the tables of `partage watch` to Delta or Iceberg; only current rows are stored
+    there.
 
     Args:
-        spark: the session that has the format.
-        form: ``delta`` or ``iceberg``.
+        spark: a session that supports the format.
+        form: the format, ``delta`` or ``iceberg``.
         where: a namespace (``lake.kafka``); for Delta also a folder, which has a ``/``.
     """
 
@@ -91,7 +92,7 @@ class LakeTables:
         """Merge the output rows of a micro-batch into the Delta or Iceberg tables.
 
         Args:
-            folder: the folder of `StreamFolder`.
+            folder: the output folder of the stream (`StreamFolder`).
             batch: number of the micro-batch.
             files: dict from table to the names of its files, see `StreamFolder.publish`.
         """
@@ -133,7 +134,7 @@ class LakeTables:
         return self.spark.read.schema(_spark_schema(table)).parquet(*paths)
 
     def _merge(self, table: str, batch: int, rows: DataFrame | None, groups: Sequence[str]) -> None:
-        """Add rows to a Delta or Iceberg table and replace provisional ones, in one transaction.
+        """Add rows to a Delta or Iceberg table and delete provisional ones, in one transaction.
 
         Args:
             table: name of the table.

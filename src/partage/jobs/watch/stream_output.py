@@ -62,10 +62,11 @@ _MOST_REPORTED = 1_000
 
 
 class StreamFolder:
-    """The output folder of a stream: publishes micro-batches, and reads the tables.
+    """The output folder of `partage watch`: publishes the files of micro-batches, and reads the
+    tables.
 
     Args:
-        out: the output folder of `partage watch`.
+        out: the output folder.
     """
 
     def __init__(self, out: Path) -> None:
@@ -108,7 +109,7 @@ class StreamFolder:
             yield
 
     def publish(self, batch: int, files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-        """Publish the output files of a micro-batch; remove those of an earlier attempt at it.
+        """Publish the output files of a micro-batch, and remove those of an earlier attempt at it.
 
         Return a dict from table to the names of its files.
 
@@ -128,9 +129,10 @@ class StreamFolder:
         return by_table
 
     def merge(self, batch: int) -> None:
-        """Merge the small output files of earlier micro-batches, at every 64th micro-batch.
+        """Merge the small output files of earlier micro-batches into larger ones, at every 64th
+        micro-batch.
 
-        Spark has committed the earlier micro-batches, so it does not repeat any of them.
+        ``batch`` is the number of the current micro-batch.
         """
         for span in _SPANS:
             if batch > 0 and batch % span == 0:
@@ -166,7 +168,8 @@ class StreamFolder:
         return current_manifests(self.path)
 
     def table(self, name: str) -> pa.Table:
-        """Return an output table as of now: final rows, and the newest open rows of each group.
+        """Return an output table as it is now: final rows, and the newest provisional rows of each
+        group.
 
         Raises:
             InvalidCaptureError: a file cannot be read.
@@ -194,8 +197,8 @@ class StreamFolder:
 def _newest_open_batches(opened: pa.Table) -> dict[tuple[str, str], int]:
     """Return the newest micro-batch with provisional rows of each (group, table).
 
-    Open rows may still change; each micro-batch replaces those of earlier ones. ``opened`` has a
-    row (group, table, batch) for each replacement.
+    Provisional ("open") rows may still change; each micro-batch replaces those of earlier ones.
+    ``opened`` has a row (group, table, batch) for each replacement.
     """
     newest: dict[tuple[str, str], int] = {}
     for row in opened.to_pylist():
@@ -207,8 +210,8 @@ def _newest_open_batches(opened: pa.Table) -> dict[tuple[str, str], int]:
 def _current_rows_mask(rows: pa.Table, table: str, newest: Mapping[tuple[str, str], int]) -> Any:
     """Return a mask of the rows of an output table that are still valid (bool[n]).
 
-    These are all final rows, and the open rows of each group's last micro-batch. Open rows may
-    still change. ``newest`` is the result of `_newest_open_batches`.
+    These are all final rows, and each group's newest provisional rows, which may still change.
+    ``newest`` is the result of `_newest_open_batches`.
     """
     import pyarrow as pa
 
@@ -222,10 +225,10 @@ def _current_rows_mask(rows: pa.Table, table: str, newest: Mapping[tuple[str, st
 
 
 def expect_stream_folder(out: Path, source: str) -> None:
-    """Check that an output folder is new or has a stream of the same source and layout of states.
+    """Check that an output folder is new, or has a stream of the same source in the same format.
 
     Raises:
-        InvalidConfigError: the folder has the stream of another source or layout.
+        InvalidConfigError: the folder has the stream of another source or format.
     """
     path = out / "stream" / "source.json"
     if path.is_file():
@@ -244,15 +247,15 @@ def expect_stream_folder(out: Path, source: str) -> None:
 def write_changes(
     folder: str, batch: int, changes: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write the new rows of a micro-batch to Parquet files; runs in a Spark worker.
+    """Write the new rows of a micro-batch to Parquet files, in a Spark worker.
 
     Yield result rows (kind, JSON text): the names of the written files, and the rows of table
     ``opened``, which announces new generations.
 
     Args:
-        folder: the folder of `StreamFolder`.
+        folder: the output folder of the stream (`StreamFolder`).
         batch: number of the micro-batch.
-        changes: rows of ``group, table, final, length, data``, see `group_tables.TableRows`.
+        changes: batches with the new rows of each group and table, see `group_tables.TableRows`.
     """
     import pyarrow as pa
 
@@ -279,9 +282,9 @@ def write_changes(
 
 
 def _with_batch(table: str, some: list[tuple[pa.Table, bool]], batch: int) -> pa.Table:
-    """Concatenate rows of an output table, and add the columns about the micro-batch.
+    """Concatenate rows of an output table, and add the columns with the micro-batch and its state.
 
-    ``some`` has rows, and whether they are final.
+    ``some`` are pairs of rows and whether they are final.
     """
     import pyarrow as pa
 
@@ -292,9 +295,15 @@ def _with_batch(table: str, some: list[tuple[pa.Table, bool]], batch: int) -> pa
 
 
 def _write(folder: str, batch: int, table: str, rows: pa.Table, *, merged: bool = False) -> str:
-    """Write rows to a new Parquet file of a table and return the file's name.
+    """Write rows to a new Parquet file of a table, and return the file's name.
 
-    Names of merged files begin with ``merged-``.
+    Args:
+        folder: the output folder of the stream.
+        batch: number of the micro-batch.
+        table: name of the table.
+        rows: the rows.
+        merged: whether the rows are of several micro-batches; the name then begins with
+            ``merged-``.
     """
     from pyarrow import parquet
 
@@ -308,7 +317,7 @@ def _prefix(batch: int) -> str:
 
 
 def stored_schema(table: str) -> pa.Schema:
-    """Return the schema of a table's files: the table's columns, ``batch`` and ``final``.
+    """Return the schema of the files of an output table: its columns, then ``batch`` and ``final``.
 
     Table `OPEN_ROWS` has no column ``final``.
     """

@@ -126,13 +126,13 @@ class BatchReport:
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """Settings of `partage watch`: its pace, and the properties of its Kafka client.
+    """Settings of `partage watch`: its pace, its additional outputs, and its Kafka client.
 
     Attributes:
         once: whether to end when all records that exist at the start are processed.
         every: seconds between two micro-batches.
-        most_records: number of log records of a micro-batch, roughly.
-        tables: where to keep the tables in Delta or Iceberg too, see `lake_tables.expect_lake`.
+        most_records: approximate number of log records of a micro-batch.
+        tables: Delta or Iceberg tables to write too, see `lake_tables.expect_lake`.
         kafka: properties of the Kafka client, if the source is a running cluster.
     """
 
@@ -233,7 +233,7 @@ def _run(
     """Start the Spark streaming query of `partage watch`, and wait until it ends or is stopped.
 
     Args:
-        rows: decoded rows of the group log, a streaming data frame.
+        rows: streaming data frame with the decoded rows of the log.
         processor: updates the groups' states.
         publisher: writes each micro-batch.
         wanted: settings of the stream.
@@ -274,17 +274,16 @@ def _run(
 def _settings(
     conf: Mapping[str, str] | None, master: str | None, given: SparkSession | None
 ) -> dict[str, str]:
-    """Return the Spark settings of a stream; the user's settings take precedence.
+    """Return the Spark settings of a stream; the user's settings (``conf``) take precedence.
 
-    The number of shuffle partitions does not depend on the cores, because a restart from a
-    checkpoint must use the same number.
+    A restart must use the same number of shuffle partitions, so it does not depend on the cores.
     """
     del master, given
     return {"spark.sql.shuffle.partitions": "4", **_SETTINGS, **(conf or {})}
 
 
 def _expect_protobuf() -> None:
-    """Check that protobuf is installed, which PySpark needs for the stored state of groups."""
+    """Check that protobuf is installed: PySpark needs it for the groups' stored states."""
     try:
         is_missing = find_spec("google.protobuf") is None
     except ModuleNotFoundError:
@@ -304,10 +303,10 @@ class _Piece(InputPartition):
 
 
 class CaptureSource(DataSource):
-    """Spark data source for a growing capture: a stream of decoded group records and commits.
+    """Spark data source that streams the decoded records of a growing capture.
 
-    Options are ``path``, the capture's folder, and ``records``, the maximum number of records of a
-    micro-batch.
+    Its options are ``path``, the capture's folder, and ``records``, the maximum number of records
+    of a micro-batch.
     """
 
     @classmethod
@@ -320,7 +319,7 @@ class CaptureSource(DataSource):
         return _DDL
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        """Return the reader that lists and reads new records; Spark calls this on the driver."""
+        """Return the reader that lists and reads new records; Spark calls it on the driver."""
         del schema
         return _CaptureReader(self.options["path"], int(self.options["records"]))
 
@@ -340,7 +339,9 @@ class _CaptureReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._records)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's
-        """Return the log position at which the next micro-batch of the stream ends."""
+        """Return the log position at which the next micro-batch ends; Spark calls this on the
+        driver.
+        """
         at = Position.of_json(start)
         if not self._is_fixed:
             self._log.refresh()
@@ -388,8 +389,8 @@ def _kafka_rows(
 def _decode(metadata: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Decode records of ``__consumer_offsets`` that Spark read from Kafka, in a Spark worker.
 
-    First wait until the metadata file (``metadata``) covers the time shortly after the records,
-    because the causes of rebalances depend on that metadata.
+    Before, wait until the file with the cluster metadata (``metadata``) covers the records' times,
+    because the causes of rebalances depend on it.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -463,13 +464,11 @@ def _content(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _StoredState(NamedTuple):
-    """A group's state in Spark's state store without its history.
-
-    The fields are the columns `_STATE_DDL`.
+    """State of a consumer group in Spark's state store, apart from its history.
 
     Attributes:
         digests, commits: see `StoredGroup`.
-        metadata_bytes: size of ``cluster.jsonl`` that counted for the last micro-batch.
+        metadata_bytes: size of the part of ``cluster.jsonl`` used for the last micro-batch.
         moves: coordinator moves of the log partition as text.
         timer_ms: when the state is dropped, because the group was deleted; None if it exists.
     """
@@ -483,7 +482,7 @@ class _StoredState(NamedTuple):
 
 
 class GroupProcessor(StatefulProcessor):
-    """Stateful processor for Spark: updates a group's state and returns its new table rows.
+    """Stateful processor for Spark: updates each group's state and returns its new table rows.
 
     Args:
         metadata: path of ``cluster.jsonl``, the same on all nodes.
@@ -499,7 +498,7 @@ class GroupProcessor(StatefulProcessor):
         self._keeps_decoded = keeps_decoded
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open Spark's state store for the consumer groups of this task."""
+        """Open Spark's state store (through ``handle``) for the consumer groups of this task."""
         load_kernels()
         self._handle = handle
         self._state = handle.getValueState("group", _STATE_DDL)
@@ -527,7 +526,7 @@ class GroupProcessor(StatefulProcessor):
         at = partitions[0] if partitions else -1
         moves = max(texts, key=len, default="" if before is None else before.moves)
         found = self._update(name, batch, before, (max(sizes), at, moves))
-        timer_ms = self._schedule(
+        timer_ms = self._set_removal_timer(
             None if before is None else before.timer_ms, found.deleted_ms,
             timerValues.getCurrentProcessingTimeInMs(),
         )  # fmt: skip
@@ -545,7 +544,8 @@ class GroupProcessor(StatefulProcessor):
     ) -> GroupUpdate:
         """Process a consumer group's micro-batch, and store its history if that has changed.
 
-        ``known`` are the arguments of `_metadata_and_moves`.
+        ``before`` is its state so far, without history; ``known`` the arguments of
+        `_metadata_and_moves`.
         """
         size, at, moves = known
         if before is not None:
@@ -565,9 +565,10 @@ class GroupProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: N803 - Spark's name
         expiredTimerInfo: Any,  # noqa: N803 - Spark's name
     ) -> Iterator[Row]:
-        """Drop the state of a group that was deleted long ago; yield its open rows as final rows.
+        """Drop the state of a group that was deleted long ago; yield its provisional rows as final
+        rows.
 
-        Open rows may still change with later records; final rows do not.
+        Spark calls it with the group id (``key``) when the group's timer expires.
         """
         del timerValues, expiredTimerInfo
         (name,) = key
@@ -587,7 +588,7 @@ class GroupProcessor(StatefulProcessor):
         return None if row is None else _StoredState(*row)
 
     def _stored(self, state: _StoredState | None) -> StoredGroup | None:
-        """Return a consumer group's whole stored state, in the form that `update_history` takes."""
+        """Return a consumer group's whole stored state, history included, for `update_history`."""
         row = None if state is None else self._history.get()
         if state is None:
             return None
@@ -599,22 +600,24 @@ class GroupProcessor(StatefulProcessor):
     ) -> tuple[ClusterHistory, LogContext]:
         """Return the cluster metadata and coordinator moves for a consumer group's micro-batch.
 
-        ``size`` is the number of bytes of ``cluster.jsonl`` to use. ``moves`` is the result of
-        `moves_text` for the log partition.
+        ``size`` is the number of bytes of ``cluster.jsonl`` to use; ``moves`` is the result of
+        `moves_text`.
         """
         context = LogContext(self._timeout_ms, moves_of(partition, moves))
         return _clusters_until(self._metadata, size), context
 
-    def _schedule(self, before_ms: int | None, deleted_ms: int | None, now_ms: int) -> int | None:
-        """Set or delete the timer that drops the state of a deleted consumer group.
+    def _set_removal_timer(
+        self, before_ms: int | None, deleted_ms: int | None, now_ms: int
+    ) -> int | None:
+        """Set the timer that drops the state of a deleted consumer group, or delete it if the group
+        exists.
+
+        Return the time at which the timer expires (ms), or None if there is none.
 
         Args:
-            before_ms: time of the timer so far.
-            deleted_ms: when the group was deleted; None if it exists.
+            before_ms: time at which the existing timer expires; None without a timer.
+            deleted_ms: time of the group's deletion; None if it exists.
             now_ms: the present time.
-
-        Returns:
-            The time at which the timer expires (ms), or None if there is none.
         """
         if before_ms is not None and deleted_ms is None:
             self._handle.deleteTimer(before_ms)
@@ -636,7 +639,7 @@ def _arrow_batch(rows: Iterable[Row]) -> pa.RecordBatch:
 
 
 def _without_counts(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Remove the rows with record counts, which belong to no consumer group, from a batch."""
+    """Remove the rows with record counts from a batch, because they belong to no consumer group."""
     from pyarrow import compute as pc
 
     return batch.filter(pc.not_equal(batch.column("kind"), int(DecodedKind.TALLY)))
@@ -652,7 +655,7 @@ _KNOWN: dict[str, tuple[int, ClusterHistory]] = {}
 
 
 def _clusters_until(path: str, size: int) -> ClusterHistory:
-    """Parse the cluster metadata in the first ``size`` bytes of ``cluster.jsonl``.
+    """Parse the cluster metadata in the first ``size`` bytes of ``cluster.jsonl`` (``path``).
 
     Each worker process caches the parsed lines, and reads only later bytes in the next call.
     """
@@ -674,7 +677,7 @@ def _clusters_until(path: str, size: int) -> ClusterHistory:
 
 @dataclass
 class _Publisher:
-    """Publishes each micro-batch's tables in the output folder, and reports its progress."""
+    """Publisher of each micro-batch's tables in the output folder; it also reports progress."""
 
     folder: StreamFolder
     lake: LakeTables | None
