@@ -71,8 +71,9 @@ class RandomDraws:
         return radius * cos(2 * pi * self.uniform(0, 1))
 
     def lognormal(self, median: float, sigma: float) -> float:
-        """Draw a random number of the log-normal distribution with this median and log deviation
-        ``sigma``.
+        """Draw a random number of the log-normal distribution with a given median.
+
+        ``sigma`` is the standard deviation of the number's logarithm.
         """
         from math import exp
 
@@ -83,7 +84,7 @@ class RandomDraws:
 class GroupSettings:
     """Settings of a simulated consumer group that affect the cost of a member's restart.
 
-    The cost is the time for which partitions have no reader, and records that are read twice.
+    The cost is the time for which partitions have no reader, and the records that are read twice.
 
     Attributes:
         cluster: the group's topics and partitions.
@@ -124,7 +125,7 @@ class DeploymentCosts:
         self.last_ms = 0
 
     def stop_reading(self, partitions: Iterable[int], *, commits: bool) -> None:
-        """Record that no consumer reads these partitions from now on.
+        """Record that no consumer reads some partitions from now on.
 
         Args:
             partitions: the partitions.
@@ -166,18 +167,19 @@ class SimulatedGroup(Protocol):
     def create_members(self, keys: Iterable[str]) -> None:
         """Create the group's initial members, without simulating their rebalance.
 
-        ``keys`` are instance ids or pod names.
+        ``keys`` name the members: instance ids or pod names.
         """
 
     def start(self, key: str) -> None:
-        """Start the member with this key: a new one, or a static member that was shut down
-        before.
+        """Start a member: a new one, or a static member that was shut down before.
+
+        ``key`` is its instance id or pod name.
         """
 
     def stop(self, key: str) -> None:
-        """Shut down the member with this key.
+        """Shut down a member: it leaves the group at once, or when its session times out.
 
-        It leaves the group at once, or remains in it until its session times out.
+        ``key`` is its instance id or pod name.
         """
 
 
@@ -225,8 +227,9 @@ class _GroupState:
         return heartbeat_interval(self.settings.session_ms, classic=classic)
 
     def until_heartbeat(self, key: str) -> float:
-        """Return the simulated time until a consumer's next heartbeat to the group coordinator
-        (ms).
+        """Return the simulated time until a member's next heartbeat to the group coordinator (ms).
+
+        ``key`` is its instance id or pod name.
         """
         passed = (self.clock.now_ms - self.heartbeats_ms[key]) % self.heartbeat_ms
         return self.heartbeat_ms - passed
@@ -234,7 +237,7 @@ class _GroupState:
     def create_members(self, keys: Iterable[str]) -> None:
         """Create the group's initial members, without simulating their rebalance.
 
-        ``keys`` are instance ids or pod names.
+        ``keys`` name the members: instance ids or pod names.
         """
         for key in keys:
             self.members[key] = self._new_member(key)
@@ -246,7 +249,10 @@ class _GroupState:
         self.rebalances = 0
 
     def _new_member(self, key: str) -> SimulatedMember:
-        """Create a group member whose member id has Kafka's format, with a random UUID."""
+        """Create a group member with a member id in Kafka's format (a random UUID).
+
+        ``key`` is its instance id or pod name.
+        """
         # The id is drawn from a seeded generator, so that it is the same in each simulation.
         self._named += 1
         number, _ = JavaRandom.from_seed(self._named).next_int()
@@ -297,7 +303,7 @@ class _GroupState:
         return needs_follow_up
 
     def stop(self, key: str) -> None:
-        """Shut down the member with this key.
+        """Shut down a member; ``key`` is its instance id or pod name.
 
         A dynamic member that shuts down cleanly leaves the group at once. A static or killed member
         remains in it until its session times out.
@@ -310,17 +316,20 @@ class _GroupState:
             self._remove(key)
 
     def _remove(self, key: str) -> None:
-        """Remove a member that left the consumer group or was evicted, and begin a rebalance."""
+        """Remove a member that left or was evicted from the consumer group, and begin a rebalance.
+
+        ``key`` is its instance id or pod name.
+        """
         raise NotImplementedError
 
     def _go_away(self, key: str, stopped: set[int], expire: Callable[[str], None]) -> None:
         """Stop a consumer that remains a group member until its session times out.
 
         Args:
-            key: the member's key.
-            stopped: the partitions that it read.
-            expire: callback that gets the key at the session timeout, unless the member has
-                returned.
+            key: instance id or pod name of the member.
+            stopped: partitions that it read.
+            expire: function that is called with the key at the session timeout, unless the member
+                returns before.
         """
         self._stops += 1
         self.away[key] = number = self._stops
@@ -336,9 +345,11 @@ class _GroupState:
         self.clock.schedule_at(self.expires_ms[key], due)
 
     def _halt(self, key: str, *, crashes: bool = False) -> set[int]:
-        """Make a member stop reading; return the partitions that it read.
+        """Stop a member's reading; return the partitions that it read.
 
-        It commits its offsets first unless it crashes.
+        Args:
+            key: instance id or pod name of the member.
+            crashes: whether it stops without committing its offsets.
         """
         stopped = self.consumed.pop(key, set())
         commits = self.settings.commits_on_stop and not crashes
@@ -366,10 +377,10 @@ class SimulatedClassicGroup(_GroupState):
         self._not_before_ms = 0
 
     def start(self, key: str) -> None:
-        """Start the member with this key: a new one, or a static member that was shut down before.
+        """Start a member: a new one, or a static member that was shut down before.
 
-        A static member that returns before its session timeout gets its old assignment without a
-        rebalance (KIP-345).
+        ``key`` is its instance id or pod name. A static member that returns before its session
+        timeout gets its old assignment without a rebalance (KIP-345).
         """
         if self.away.pop(key, None) is not None and self._joined is None:
             # KIP-345: the coordinator answers with the present assignment.
@@ -396,7 +407,7 @@ class SimulatedClassicGroup(_GroupState):
     def _begin_rebalance(self, revoked: Iterable[str] = ()) -> None:
         """Begin a rebalance of the consumer group, unless one is in progress.
 
-        Members learn of the rebalance with their next heartbeat.
+        Members notice the rebalance at their next heartbeat.
 
         Args:
             revoked: keys of members that rejoin at once, because they have just revoked partitions.
@@ -413,7 +424,7 @@ class SimulatedClassicGroup(_GroupState):
                 self.clock.after(int(wait), partial(self._rejoin, key, self._round))
 
     def _rejoin(self, key: str, number: int) -> None:
-        """Let a member rejoin the consumer group during a rebalance.
+        """Add a member to the rebalance in progress, as if its JoinGroup request arrived.
 
         A member of the eager protocol revokes its partitions first.
 
@@ -449,8 +460,7 @@ class SimulatedClassicGroup(_GroupState):
             self._begin_rebalance(revoked)
 
     def _read_partitions(self, key: str, target: set[int]) -> None:
-        """Let a member read the partitions that it was assigned, and restart its heartbeat
-        interval.
+        """Start a member's reading of its assigned partitions, and restart its heartbeat interval.
 
         Args:
             key: instance id or pod name of the member.
@@ -475,10 +485,10 @@ class SimulatedConsumerGroup(_GroupState):
         self._waiting: set[str] = set()
 
     def start(self, key: str) -> None:
-        """Start the member with this key: a new one, or a static member that was shut down before.
+        """Start a member: a new one, or a static member that was shut down before.
 
-        If a static member was killed, the coordinator rejects its replacement
-        (UNRELEASED_INSTANCE_ID) until the session times out.
+        ``key`` is its instance id or pod name. If a static member was killed, the coordinator
+        rejects its replacement (UNRELEASED_INSTANCE_ID) until the session times out.
         """
         if key in self.away and not self.settings.leaves:
             self.clock.schedule_at(self.expires_ms[key], partial(self.start, key), rank=1)
@@ -497,7 +507,7 @@ class SimulatedConsumerGroup(_GroupState):
     def _update_target(self) -> None:
         """Compute a new target assignment of the consumer group (KIP-848).
 
-        Each member learns of its target assignment with its next heartbeat.
+        Each member receives its part of the target with its next heartbeat.
         """
         self._assign()
         for key in self.members:
@@ -515,10 +525,9 @@ class SimulatedConsumerGroup(_GroupState):
             self._reconcile(key)
 
     def _reconcile(self, key: str) -> None:
-        """Bring a member closer to its target assignment: revoke partitions first, then read new
-        ones.
+        """Bring a member closer to its target assignment (reconciliation of KIP-848).
 
-        This is the reconciliation of KIP-848.
+        It revokes partitions first, then reads new ones. ``key`` is its instance id or pod name.
         """
         # A member revokes partitions in its next ``poll``. It starts to read those partitions of
         # its target that no other member reads.
@@ -542,7 +551,7 @@ class SimulatedConsumerGroup(_GroupState):
             self._await_heartbeat(key)
 
     def _revoke(self, key: str, lost: set[int]) -> None:
-        """Make a member stop reading some partitions, then continue with its target assignment.
+        """Stop a member's reading of some partitions, then continue with its target assignment.
 
         Args:
             key: instance id or pod name of the member.

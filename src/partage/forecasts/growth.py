@@ -23,8 +23,7 @@ _MOST_LISTED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class DrainTime:
-    """Time that a consumer group needs to read all records written before a topic gets more
-    partitions.
+    """Time that a group needs to read the records written before its topic gets more partitions.
 
     Attributes:
         group: name of the group.
@@ -64,13 +63,14 @@ class Growth:
 
 
 def plan_growth(before: int, after: int, drains: Sequence[DrainTime] = ()) -> Growth:
-    """Plan a larger partition count of a topic: which keys move, and the steps that keep the order
-    of each key's records.
+    """Plan a larger partition count of a topic without reordering the records of any key.
+
+    The result has the keys that move to another partition, and the steps to take.
 
     Args:
         before: the present partition count.
-        after: the larger one.
-        drains: the time that each group needs to read the old records.
+        after: the new, larger partition count.
+        drains: time that each consumer group needs to read its old records.
 
     Raises:
         InvalidConfigError: the counts are not positive and ascending.
@@ -95,11 +95,11 @@ def plan_growth(before: int, after: int, drains: Sequence[DrainTime] = ()) -> Gr
 
 
 def drain_time(group: str, lag: int, *, drain_rate: float | None) -> DrainTime:
-    """Estimate how long a group needs to read the records that are already written (its lag).
+    """Estimate how long a consumer group needs to read the records that it lags behind.
 
     Args:
         group: name of the group.
-        lag: records that it has not read yet.
+        lag: number of records that it has not read yet.
         drain_rate: records per second that it reads when it catches up; None if unknown.
 
     Raises:

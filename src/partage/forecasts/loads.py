@@ -119,7 +119,7 @@ def constant_load(topics: Mapping[str, int], rate: float) -> GroupLoad:
 
 
 def load_from_rates(topics: Mapping[str, int], rates: Mapping[_Pair, float]) -> GroupLoad:
-    """Build the load of a group from the rate of each partition, constant over time.
+    """Build the load of a group from a constant rate of each partition.
 
     Args:
         topics: partition count of each topic.
@@ -138,15 +138,15 @@ def load_from_rates(topics: Mapping[str, int], rates: Mapping[_Pair, float]) -> 
 
 
 def load_by_minute(topics: Mapping[str, int], rows: Iterable[CommitMinute]) -> GroupLoad:
-    """Compute how many records per second a consumer group reads, by minute, from its offset
-    commits.
+    """Compute how many records per second a consumer group reads in each minute, from its commits.
 
     If a partition has no commit in some minutes, its records are spread evenly over them. The first
-    minute has no earlier offset and the last one is incomplete, so they are omitted.
+    and the last minute are incomplete, so they are omitted.
 
     Args:
         topics: partition count of each topic of the group.
-        rows: the group's rows; rows of partitions that ``topics`` lacks are left out.
+        rows: last committed offsets by minute; rows of partitions that ``topics`` lacks are left
+            out.
 
     Raises:
         InvalidConfigError: fewer than three minutes have commits.
@@ -177,7 +177,8 @@ def load_by_minute(topics: Mapping[str, int], rows: Iterable[CommitMinute]) -> G
 
 
 class LearntCapacity(NamedTuple):
-    """Estimate, from a recording, of the records per second that one consumer can process.
+    """Estimate, from a recording, of the number of records per second that one consumer can
+    process.
 
     Attributes:
         rate: the highest records per second that one member consumed over a whole minute. The
@@ -195,21 +196,21 @@ class LearntCapacity(NamedTuple):
 
     @property
     def is_near_capacity(self) -> bool:
-        """True if the rate was measured while the member reduced its lag, so that it is near the
+        """True if the member was reducing its lag at the measured rate, which is then near the
         capacity.
         """
         return self.minutes > 0
 
 
 def learn_capacity(load: GroupLoad, owned: Sequence[OwnedSpan]) -> LearntCapacity | None:
-    """Estimate how many records per second one consumer can process.
+    """Estimate how many records per second one consumer can process, from a recording.
 
-    The estimate comes from recorded minutes in which a member worked off its lag. The member must
-    have owned its partitions for the whole minute.
+    It is the highest rate of a member over a recorded minute. Members that reduce a lag show the
+    capacity best.
 
     Args:
-        load: the load by minute of a recording.
-        owned: the owners of the group's partitions over time.
+        load: recorded load of the group, by minute.
+        owned: time spans in which members owned partitions.
 
     Returns:
         None if no member owned a partition for a whole minute.

@@ -21,11 +21,10 @@ DEFAULT_COMMIT_S = 5.0
 
 @dataclass(frozen=True)
 class MeasuredGroup:
-    """Consumer group that was measured on a running cluster for a short time, as the input of a
-    forecast.
+    """Consumer group that was measured on a running cluster for a short time, to forecast its
+    costs.
 
-    A cluster does not report session timeouts, restarts and capacities. Defaults replace them,
-    unless the caller of the forecast gives them.
+    A cluster does not report session timeouts, restarts and capacities; defaults replace them.
 
     Attributes:
         group: name of the group.
@@ -72,7 +71,7 @@ def measurement_to_group(
     seconds: float,
     lag: int,
 ) -> MeasuredGroup:
-    """Convert the measurement of a running group to the input of forecasts.
+    """Convert the measurement of a running consumer group to an input of forecasts.
 
     Args:
         group: name of the group.

@@ -115,12 +115,12 @@ class Migration:
 
 
 def target_policy(protocol: str, strategy: str | None) -> str:
-    """Return the protocol and strategy that a group has after its migration to a protocol.
+    """Return the protocol and strategy that a group should have after a protocol migration.
 
     A group that uses the range assignor keeps it, because its application may need co-partitioning.
 
     Args:
-        protocol: one of `PROTOCOLS`.
+        protocol: the new protocol, one of `PROTOCOLS`.
         strategy: the strategy that the group has now; None if unknown.
 
     >>> target_policy("consumer", "sticky"), target_policy("consumer", "range")
@@ -145,7 +145,7 @@ def plan_migration(
 
     Args:
         group: name of the group.
-        protocol: one of `PROTOCOLS`.
+        protocol: the new protocol, one of `PROTOCOLS`.
         kind: the group's recorded kind: "classic", "consumer", "streams", "share", or several in
             order of time, such as "classic+consumer".
         strategy: the strategy that it chose last; None if unknown.
@@ -200,6 +200,12 @@ def _reason_done(
     """Return the reason why a group needs no protocol migration; None if it needs one.
 
     An example is that it already uses the new protocol.
+
+    Args:
+        protocol: the new protocol.
+        kind: the group's recorded kind, such as "classic".
+        strategy: the strategy that it chose last; None if unknown.
+        members: its newest members, as rows of table ``members``.
     """
     classic = sum(row["subscription_version"] is not None for row in members)
     if kind.rsplit("+", maxsplit=1)[-1] == "consumer":
@@ -227,10 +233,9 @@ def _kind_findings(kind: str) -> list[Finding]:
 
 
 def _client_findings(members: Sequence[_Row]) -> list[Finding]:
-    """Return notes on the client libraries of a group that cannot use the consumer protocol
-    (KIP-848).
+    """Return notes on client libraries of a group that cannot use the consumer protocol (KIP-848).
 
-    Libraries are recognised by the contents of the members' subscriptions.
+    Libraries are recognised by the contents of the subscriptions of ``members``.
     """
     found = []
     if not members:
@@ -264,10 +269,9 @@ def _client_findings(members: Sequence[_Row]) -> list[Finding]:
 
 
 def _strategy_findings(strategy: str | None) -> list[Finding]:
-    """Return notes on the assignment strategy that a group loses by moving to the consumer
-    protocol.
+    """Return notes on the assignment strategy that a group loses with the consumer protocol.
 
-    With that protocol the broker assigns partitions.
+    The broker assigns partitions with that protocol.
 
     Args:
         strategy: the strategy that the group has now.
@@ -293,8 +297,9 @@ def _strategy_findings(strategy: str | None) -> list[Finding]:
 
 
 def _mixed_group_findings(clients: Mapping[str, int], strategy: str | None) -> list[Finding]:
-    """Warn if the broker would reject a group with members of both the classic and the new
-    protocol.
+    """Return a warning if the broker would reject a group with members of both protocols.
+
+    ``clients`` counts the members by client library; ``strategy`` is the group's present strategy.
     """
     # This happens if a librdkafka member leads a cooperative-sticky group: it writes user data into
     # assignments, which Kafka 4.3.1 takes for data of a custom assignor.
@@ -364,7 +369,9 @@ def _statics(members: Sequence[_Row]) -> list[Finding]:
 def _code_findings(causes: set[str], members: Sequence[_Row]) -> list[Finding]:
     """Return what to check in the application's code before it uses the consumer protocol.
 
-    ``causes`` are the recorded kinds of causes of the group's rebalances.
+    Args:
+        causes: recorded kinds of causes of the group's rebalances.
+        members: its newest members, as rows of table ``members``.
     """
     found = [
         Finding(CHECK, "listeners", "rebalance listeners get added and revoked partitions only, "
@@ -391,7 +398,7 @@ def _matched_patterns(members: Sequence[_Row]) -> list[str]:
 
 
 def _patterns(members: Sequence[_Row]) -> list[Finding]:
-    """Warn about topic patterns (regular expressions) to which a group's members subscribe."""
+    """Return a warning about the topic patterns (regular expressions) that members subscribe to."""
     patterns = _matched_patterns(members)
     if not patterns:
         return []
@@ -428,7 +435,12 @@ def _consumer_restarts(assignor: str, *, at_once: bool) -> tuple[str, ...]:
 
 
 def _consumer_back(strategy: str | None, members: Sequence[_Row]) -> tuple[str, ...]:
-    """Return instructions to move a group from the consumer protocol back to the classic one."""
+    """Return instructions to move a group from the consumer protocol back to the classic protocol.
+
+    Args:
+        strategy: the strategy that the group has now.
+        members: its newest members, as rows of table ``members``.
+    """
     # The classic Java consumer rejects a SubscriptionPattern (``ClassicKafkaConsumer`` 4.3.1 throws
     # UnsupportedOperationException). librdkafka matches a topic that begins with ``^`` itself
     # there.

@@ -47,6 +47,8 @@ _STYLE = """<style>
 def sizing_picture(sizing: Sizing, group: str) -> str:
     """Draw the load of the busiest consumer as SVG bars, one for each number of consumers.
 
+    ``sizing`` has the loads; ``group`` is the group's name for the title.
+
     >>> from partage.forecasts.loads import constant_load
     >>> from partage.forecasts.sizing import size_group
     >>> made = size_group(constant_load({"t": 4}, 40.0), strategy="range", capacity=25.0,
@@ -83,9 +85,9 @@ def _bar(style: str, x: float, y: float, share: float) -> str:
 
 
 def rollout_picture(forecasts: Sequence[RolloutForecast], group: str) -> str:
-    """Draw, for each forecast rolling deployment, the time without a reader as an SVG bar.
+    """Draw the time without a reader in each forecast rolling deployment, as SVG bars.
 
-    A line shows the 80 % interval.
+    A line at each bar shows the 80 % interval. ``group`` is the group's name for the title.
     """
     head = f"{group}: unread partition-seconds of a rolling deployment"
     most = max((one.unread.high for one in forecasts), default=0.0) or 1.0
@@ -146,7 +148,7 @@ def migration_picture(migrations: Sequence[Migration]) -> str:
 def growth_picture(growth: Growth, drains: Sequence[DrainTime] = ()) -> str:
     """Draw how many keys stay in each old partition when the partition count grows, as SVG bars.
 
-    Below are the times that groups need to read their old records (``drains``).
+    Below the bars are the times that groups need to read their old records (``drains``).
 
     >>> from partage.forecasts.growth import plan_growth
     >>> growth_picture(plan_growth(4, 6)).count('class="bar"')
@@ -174,7 +176,7 @@ def growth_picture(growth: Growth, drains: Sequence[DrainTime] = ()) -> str:
 
 
 def standby_picture(gain: StandbyGain, application: str, cost: str) -> str:
-    """Draw the outages of a Kafka Streams application with and without a standby, as SVG.
+    """Draw the outages of a Kafka Streams application with and without a standby, as SVG bars.
 
     Args:
         gain: outages in seconds, without and with the standby.

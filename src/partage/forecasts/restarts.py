@@ -66,14 +66,14 @@ class RestartEvidence:
 
 
 def learn_restarts(tables: Mapping[str, Sequence[_Row]], session_s: float = 0.0) -> RestartEvidence:
-    """Measure how long a group's members take to restart, and whether they send LeaveGroup.
+    """Measure how long a group's members take to restart and how they stop, from a recording.
 
-    The source is a recorded history of the group.
+    Members stop with or without LeaveGroup, and with or without a commit.
 
     Args:
-        tables: dict from table to rows: ``rebalances`` in log order, ``events``, ``members``,
+        tables: dict from table name to rows: ``rebalances`` in log order, ``events``, ``members``,
             ``unread``, ``commit_rates`` and ``pauses``. A missing table counts as empty.
-        session_s: session timeout in seconds, after which a silent member is evicted.
+        session_s: session timeout in seconds, after which a member without heartbeats is evicted.
     """
     events, members = tables.get("events", ()), tables.get("members", ())
     ordered = sorted(events, key=lambda row: (row["log_partition"], row["log_offset"]))
@@ -131,7 +131,14 @@ class _Stops:
 def _restart_seconds(
     events: Sequence[_Row], unread: Iterable[_Row], session_s: float, *, is_classic: bool
 ) -> list[float]:
-    """Return how long each recorded restart of a consumer took, from stop to rejoin (seconds)."""
+    """Return how long each recorded restart of a consumer took, from stop to rejoin (seconds).
+
+    Args:
+        events: recorded departures and joins of members.
+        unread: rows of times without a reader, which show when members stopped.
+        session_s: session timeout in seconds.
+        is_classic: whether the group uses the classic protocol.
+    """
     # In a classic group the mean wait for the rebalance is subtracted. Members that were evicted
     # together are only used if there are no other restarts: their coordinator may have failed. If
     # new members cannot be matched with stopped ones, joins are matched with departures in order of
@@ -162,7 +169,10 @@ def _restart_seconds(
 
 
 def _evicted_together(events: Iterable[_Row]) -> set[str]:
-    """Return the members that the coordinator evicted in the same rebalance as another member."""
+    """Return the members that were evicted in the same rebalance as another member.
+
+    ``events`` are recorded departures and joins of members.
+    """
     evicted: dict[tuple[int, int], list[str]] = {}
     for row in events:
         if row["event"] == "expiry":
@@ -171,10 +181,10 @@ def _evicted_together(events: Iterable[_Row]) -> set[str]:
 
 
 def _stopped_ms(row: _Row, stops: _Stops, session_s: float) -> float | None:
-    """Return for how long a restarted consumer had been stopped (ms); None if it was not restarted.
+    """Return how long a rejoined consumer had been stopped (ms); None if it was not a restart.
 
     Args:
-        row: the event in which the consumer rejoined its group.
+        row: event of the rejoin.
         stops: times at which members stopped reading.
         session_s: session timeout in seconds.
     """
@@ -202,6 +212,10 @@ def _usual_members(rebalances: Sequence[_Row], events_ms: Sequence[int]) -> int:
     """Return the usual number of members of a consumer group, without restarts and deployments.
 
     It is the largest number that the group had for at least a fifth of the time.
+
+    Args:
+        rebalances: recorded rebalances with their number of members.
+        events_ms: times of the group's recorded events; the last one ends the recording.
     """
     # The mean would be too low, because restarts and deployments make a group smaller for a while.
     # Time without members does not count. The result is 0 if the group never had members.
@@ -222,13 +236,19 @@ def _usual_members(rebalances: Sequence[_Row], events_ms: Sequence[int]) -> int:
 
 
 def _commit_interval(commit_rates: Iterable[_Row]) -> float:
-    """Return the usual time between two offset commits of a partition, in seconds."""
+    """Return the usual time between two offset commits of a partition, in seconds.
+
+    ``commit_rates`` has the number of commits of each minute.
+    """
     intervals = [60 / row["commits"] for row in commit_rates if row["commits"] > 1]
     return median(intervals) if intervals else _COMMIT_S
 
 
 def _commits_on_stop(pauses: Iterable[_Row]) -> bool:
-    """Return whether a group's consumers commit their offsets when they stop."""
+    """Return whether a group's consumers commit their offsets when they stop.
+
+    ``pauses`` has, for each time without a reader, how many records were read twice afterwards.
+    """
     # The answer is no if records were read twice after many pauses, in which a partition had no
     # reader.
     known = [row["rewind"] for row in pauses if row["rewind"] is not None]
@@ -239,7 +259,7 @@ def _unread_time(unread: Iterable[_Row], rebalances: Iterable[_Row]) -> tuple[fl
     """Return the mean time for which restarts left a partition without a reader, in seconds.
 
     Returns:
-        This mean, and the number of rebalances that it is based on.
+        This mean, and the number of rebalances on which it is based.
     """
     wanted = {
         (row["incarnation"], row["generation"])

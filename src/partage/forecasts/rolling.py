@@ -83,10 +83,11 @@ class RestartTime:
 
     @classmethod
     def from_range(cls, low: float, high: float | None = None) -> RestartTime:
-        """Create the distribution of restart times from its 80 % range, in seconds.
+        """Create the distribution of restart times from its 10th and 90th percentile, in seconds.
 
-        ``low`` and ``high`` are the 10th and 90th percentile. Without ``high``, ``low`` is the
-        median.
+        Args:
+            low: the 10th percentile, or the median without ``high``.
+            high: the 90th percentile.
 
         Raises:
             InvalidConfigError: the times are not positive and ascending.
@@ -102,8 +103,9 @@ class RestartTime:
 
     @classmethod
     def learnt(cls, seconds: Sequence[float]) -> RestartTime | None:
-        """Fit the distribution of restart times to recorded restarts; return None if there are
-        none.
+        """Fit the distribution of restart times to recorded ones; return None if there are none.
+
+        ``seconds`` are the recorded restart times.
 
         >>> round(RestartTime.learnt([4.0, 5.0, 6.25]).median, 3)
         5.0
@@ -121,14 +123,16 @@ class RestartTime:
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of the logarithm of restart times (the log-normal distribution's
-        sigma).
+        """Standard deviation of the logarithm of restart times (sigma of the log-normal
+        distribution).
         """
         return log(self.high / self.low) / (2 * _TENTH)
 
     @property
     def median_sigma(self) -> float:
-        """Uncertainty of the median restart time, as the standard deviation of its logarithm."""
+        """Uncertainty of the median restart time: standard deviation of the estimated median's
+        logarithm.
+        """
         # It is large if few restarts were recorded.
         return self.sigma / sqrt(self.count) if self.count else 0.0
 
@@ -244,7 +248,9 @@ class RolloutForecast:
 def forecast_rollout(deployment: Deployment, *, seed: int = 0) -> RolloutForecast:
     """Forecast the cost of a group's rolling deployment by repeated simulation.
 
-    Equal values of the keyword ``seed`` give equal results.
+    Args:
+        deployment: the group's settings, and how its pods are replaced.
+        seed: seed of the random numbers; equal seeds give equal results.
 
     Raises:
         UnsupportedProblemError: the strategy is not applicable to the group.
@@ -266,8 +272,8 @@ def forecast_rollout(deployment: Deployment, *, seed: int = 0) -> RolloutForecas
 def recorded_slowdown(recorded_s: float, rebalances: int, forecast: RolloutForecast) -> float:
     """Return how much longer partitions had no reader in real rebalances than in simulated ones.
 
-    The result is a ratio of at least 1. If only a few rebalances were recorded, it is shrunk
-    towards 1.
+    The result is a factor of at least 1 to correct forecasts. If only a few rebalances were
+    recorded, it is nearer to 1.
 
     Args:
         recorded_s: mean seconds for which a stopped partition had no reader in past rebalances, in
@@ -290,7 +296,7 @@ def recorded_slowdown(recorded_s: float, rebalances: int, forecast: RolloutForec
 
 
 def scale_unread(forecast: RolloutForecast, factor: float) -> RolloutForecast:
-    """Multiply the forecast time without a reader by a factor, to correct the simulation's bias.
+    """Multiply a forecast's time without a reader by a factor that corrects the simulation's bias.
 
     Forecasts of static or killed members are unchanged: restarts and session timeouts determine
     them.
@@ -337,9 +343,9 @@ def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> Rol
     """Simulate one rolling deployment of a consumer group, and return its cost.
 
     Args:
-        deployment: the deployment to simulate.
+        deployment: the group's settings, and how its pods are replaced.
         seed: seed of the random numbers.
-        known: cache of assignments, shared by repeated simulations.
+        known: cache of computed assignments, shared by repeated simulations; changed in place.
     """
     draws, clock = RandomDraws(seed), Clock()
     settings = GroupSettings(
@@ -369,9 +375,7 @@ def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> Rol
 
 
 class _Rollout:
-    """Simulated Kubernetes controller that replaces a consumer group's pods in a rolling
-    deployment.
-    """
+    """Simulated Kubernetes controller that replaces the pods of a consumer group in turn."""
 
     def __init__(
         self,
@@ -399,7 +403,7 @@ class _Rollout:
         self._proceed()
 
     def _proceed(self) -> None:
-        """Start new pods and stop old ones, as far as ``maxSurge`` and ``maxUnavailable`` allow
+        """Start new pods and stop old ones, as far as ``maxSurge`` and ``maxUnavailable`` permit
         now.
         """
         is_changed = True

@@ -201,9 +201,14 @@ def size_group(
 def _limit(load: GroupLoad, capacity: float, max_lag_s: float) -> str:
     """Return the reason why more consumers cannot keep a group's lag within the allowed time.
 
+    Args:
+        load: records per second of each partition.
+        capacity: records per second that one consumer can process.
+        max_lag_s: allowed lag in seconds.
+
     Returns:
-        `HOT_PARTITION` if one partition has too much load for a consumer, `PARTITIONS` if there
-        are too few partitions, or `STRATEGY` if the strategy overloads one consumer.
+        `HOT_PARTITION` if one partition has too much load for a consumer, `PARTITIONS` if there are
+            too few partitions, or `STRATEGY` if the strategy overloads one consumer.
     """
 
     def fits(arriving: FloatArray) -> bool:
@@ -220,7 +225,7 @@ def _table_sizes(partitions: int, near: int) -> Sequence[int]:
 
     Args:
         partitions: number of partitions of the group.
-        near: a number of consumers of interest, whose neighbours are included.
+        near: number of consumers of interest, whose neighbours are included.
     """
     # If there are many partitions, the sizes are a selection: divisors of the number of partitions,
     # powers of sqrt(2), and numbers close to ``near``. The largest is one more than the partitions.
@@ -261,6 +266,8 @@ def _size_row(
 def _last_rebalance(rounds: Sequence[Round]) -> Round:
     """Return the last of several simulated rebalances of a consumer group.
 
+    ``rounds`` has the rebalances in order.
+
     Raises:
         UnsupportedProblemError: the strategy is not applicable.
     """
@@ -272,6 +279,10 @@ def _last_rebalance(rounds: Sequence[Round]) -> Round:
 
 def _loads_by_minute(load: GroupLoad, rebalance: Round) -> FloatArray:
     """Return the load of each consumer in each minute (records per second).
+
+    Args:
+        load: records per second of each partition by minute.
+        rebalance: the assignment of partitions to consumers.
 
     Returns:
         float64[minutes, members].
@@ -312,10 +323,11 @@ def _hottest(load: GroupLoad, capacity: float) -> HottestPartition:
 
 
 def scaler_lines(sizing: Sizing, group: str) -> tuple[str, ...]:
-    """Return Kubernetes autoscaler YAML (KEDA and HorizontalPodAutoscaler) for a consumer group.
+    """Return autoscaler YAML for a consumer group in Kubernetes (KEDA and HorizontalPodAutoscaler).
 
     The autoscaler adds a pod when the lag per pod exceeds what a consumer reads in half of the
-    allowed lag. The result is empty if no number of consumers keeps the allowed lag.
+    allowed lag. The result is empty if no number of consumers keeps the allowed lag. ``group`` is
+    the group's name.
 
     >>> from partage.forecasts.loads import constant_load
     >>> found = size_group(constant_load({"orders": 12}, 600.0), strategy="range",
